@@ -1,0 +1,92 @@
+"""Erlang's tracing system for Python: isolated trace sessions and exact counters on live programs.
+
+Start here:
+
+* :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
+* :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
+* :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
+
+>>> import inviso
+>>> inviso.self().is_alive()
+True
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ._native import Pid
+from .errors import BadArg, NotYet, SystemLimit
+from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Ref
+
+if TYPE_CHECKING:
+    from . import process, tprof, trace
+    from .process import (
+        areceive,
+        node,
+        peek,
+        pid,
+        processes,
+        receive,
+        register,
+        registered,
+        self,
+        send,
+        set_node,
+        spawn,
+        unregister,
+        whereis,
+    )
+    from .trace import Session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Atom",
+    "BadArg",
+    "BitString",
+    "Cut",
+    "ImproperList",
+    "Map",
+    "NotYet",
+    "Opaque",
+    "Pid",
+    "Ref",
+    "Session",
+    "SystemLimit",
+    "areceive",
+    "node",
+    "peek",
+    "pid",
+    "process",
+    "processes",
+    "receive",
+    "register",
+    "registered",
+    "self",
+    "send",
+    "set_node",
+    "spawn",
+    "tprof",
+    "trace",
+    "unregister",
+    "whereis",
+]
+
+_MODULES = frozenset({"process", "tprof", "trace"})
+
+
+def __getattr__(name: str) -> Any:
+    # An import costs what is used: modules come in at their first mention.
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name == "Session":
+        return importlib.import_module(".trace", __name__).Session
+    if name in __all__:
+        return getattr(importlib.import_module(".process", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

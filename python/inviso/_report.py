@@ -1,0 +1,252 @@
+"""What the command measures, and writing it when the program has ended.
+
+The profile is written by the ``atexit`` function that was registered first and so runs last: after the traceback, after
+the threads that the interpreter waits for, after the program's own functions. A forked child writes none.
+
+Standard error is copied at the beginning, so that a program that closes or replaces it loses no report; a forked child
+gives the copy back. The table goes out before JSON on standard output, whose reader may be gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+from ._progress import Progress
+from .tprof import Profile, Profiler
+from .tprof import format as format_
+from .tprof._model import CallType, Sort
+from .tprof._pattern import Pattern
+
+__all__ = ["CannotBegin", "Measurement", "Request"]
+
+HIGH_FD = 100
+"""The copy of standard error gets a number from here: the program's own files keep the numbers they always get."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for. ``json`` is a path, ``"-"`` for standard output, or None; ``output`` a path or None."""
+
+    type: CallType
+    patterns: list[Pattern]
+    per_process: bool
+    sort: Sort
+    limit: int | None
+    json: str | None
+    output: str | None
+    title: str
+
+
+class CannotBegin(Exception):
+    """There is no session to be had, or a file that can't be written; the text says why. Nothing has been run."""
+
+
+class Measurement:
+    """One run's profiler, from before the program's first line to after its last."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._process = os.getpid()
+        self._profiler: Profiler | None = None
+        self._stderr: Descriptor | None = None
+        self._progress: Progress | None = None
+        self._begun = False
+
+    def prepare(self) -> None:
+        """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
+        for path in (self._request.output, self._request.json):
+            if path is not None and path != "-":
+                _check_writable(path)
+        try:
+            self._profiler = Profiler(type=self._request.type)
+        except RuntimeError as error:
+            raise CannotBegin(str(error)) from error
+        self._stderr = Descriptor.of_stderr()
+        if self._stderr is not None:
+            self._progress = Progress(self._stderr.number, self._request.title)
+        atexit.register(self._finish)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def begin(self) -> None:
+        """Measure from here on."""
+        assert self._profiler is not None
+        self._begun = True
+        if self._progress is not None:
+            self._progress.start()
+        try:
+            if self._request.type != "call_count":
+                self._profiler.enable_trace("all", set_on_spawn=True)
+            self._profiler.set_pattern(list(self._request.patterns))
+        except RuntimeError as error:
+            self.cancel()
+            raise CannotBegin(str(error)) from error
+
+    def cancel(self) -> None:
+        """There is no program after all: no report."""
+        profiler, self._profiler = self._profiler, None
+        if self._progress is not None:
+            self._progress.stop()
+        if profiler is not None:
+            profiler.stop()
+
+    def _finish(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is None or not self._begun or os.getpid() != self._process:
+            return
+        profiler.pause()
+        if self._progress is not None:
+            self._progress.stop()
+        profile = profiler.collect(view="process" if self._request.per_process else "total", sort=self._request.sort)
+        profiler.stop()
+        _flush_what_the_program_wrote()
+        self._write_table(profile)
+        self._write_json(profile)
+
+    def _write_table(self, profile: Profile) -> None:
+        path = self._request.output
+        if path is not None:
+            try:
+                _write_file(path, self._text(profile, color=False))
+                return
+            except OSError as error:
+                self._say(f"inviso tprof: {path}: {error.strerror}; the profile follows here\n")
+        self._say(self._text(profile, color=_wants_color(None if self._stderr is None else self._stderr.number)))
+
+    def _write_json(self, profile: Profile) -> None:
+        path = self._request.json
+        if path is None:
+            return
+        text = profile.to_json(indent=2) + "\n"
+        try:
+            if path == "-":
+                _write_fd(1, text)
+            else:
+                _write_file(path, text)
+        except OSError as error:
+            where = "standard output" if path == "-" else path
+            self._say(f"inviso tprof: {where}: {error.strerror}; the JSON follows here\n{text}")
+
+    def _text(self, profile: Profile, *, color: bool) -> str:
+        request = self._request
+        functions = len(profile.functions)
+        noun = "function" if functions == 1 else "functions"
+        seconds = profile.elapsed_ns / 1e9
+        head = f"inviso tprof: {request.type} of {request.title}: "
+        head += f"{functions} {noun}, {profile.calls} calls, {seconds:.3f} s\n"
+        note = "(call_count does not know processes; use -t call_time)\n"
+        together = request.per_process and request.type == "call_count"
+        return head + (note if together else "") + format_(profile, limit=request.limit, color=color)
+
+    def _say(self, text: str) -> None:
+        if self._stderr is not None:
+            with suppress(OSError):  # nobody is there to be told
+                self._stderr.write(text)
+
+    def _forget(self) -> None:
+        """In a forked child: it has no session, and a copied descriptor would keep a pipe open."""
+        self._profiler = None
+        descriptor, self._stderr = self._stderr, None
+        if descriptor is not None:
+            descriptor.close()
+
+
+class Descriptor:
+    """A copy of standard error, told from whatever may have its number later if the program closes all it finds."""
+
+    __slots__ = ("_identity", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._identity = self._look()
+
+    @classmethod
+    def of_stderr(cls) -> Descriptor | None:
+        """None where the process has no standard error."""
+        try:
+            original = -1 if sys.__stderr__ is None else sys.__stderr__.fileno()
+            return None if original < 0 else cls(_duplicate(original))
+        except (OSError, ValueError):
+            return None
+
+    def write(self, text: str) -> None:
+        """Write to it, or to standard error as it is now if the copy was closed."""
+        _write_fd(self.number if self._look() == self._identity else 2, text)
+
+    def close(self) -> None:
+        """Give it back, if it is still there."""
+        if self._look() == self._identity:
+            os.close(self.number)
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            status = os.fstat(self.number)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+def _duplicate(descriptor: int) -> int:
+    try:
+        import fcntl
+    except ImportError:
+        return os.dup(descriptor)
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+
+
+def _check_writable(path: str) -> None:
+    """``CannotBegin`` now rather than after a long run. Nothing is opened: a pipe would end."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        if os.path.isdir(path):
+            raise CannotBegin(f"{path}: is a directory")
+        return
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        raise CannotBegin(f"{path}: No such file or directory")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise CannotBegin(f"{path}: Permission denied")
+
+
+def _flush_what_the_program_wrote() -> None:
+    """So that the report stands after it. A stream that fails here fails again when the interpreter ends, as ever."""
+    streams: tuple[IO[str] | None, ...] = (sys.__stdout__, sys.__stderr__)
+    for stream in streams:
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except (OSError, ValueError):
+            pass
+
+
+def _write_file(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+
+
+def _write_fd(descriptor: int, text: str) -> None:
+    """The whole text, also where the program made the descriptor non-blocking."""
+    import select
+
+    left = memoryview(text.encode("utf-8", "backslashreplace"))
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])
+
+
+def _wants_color(descriptor: int | None) -> bool:
+    """NO_COLOR forbids; CLICOLOR_FORCE wants it always; else a terminal that can, unless CLICOLOR is 0."""
+    env = os.environ
+    if env.get("NO_COLOR"):
+        return False
+    if env.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    if env.get("CLICOLOR") == "0" or env.get("TERM") == "dumb" or descriptor is None:
+        return False
+    return os.isatty(descriptor)

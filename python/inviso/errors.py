@@ -1,0 +1,45 @@
+"""Errors of the package: what was wrong, where, and the mend."""
+
+from __future__ import annotations
+
+__all__ = ["BadArg", "NotYet", "SystemLimit"]
+
+
+class BadArg(ValueError):
+    """An argument was wrong; nothing has changed (Erlang's ``badarg``).
+
+    Attributes:
+        function: the function as OTP names it, ``"function/4"``.
+        argument: the argument's name, ``"flags"``.
+        why: what was wrong with it, and the mend.
+
+    >>> str(BadArg("function/4", "flags", "unknown flag 'loco'; did you mean 'local'?"))
+    "function/4, flags: unknown flag 'loco'; did you mean 'local'?"
+    """
+
+    def __init__(self, function: str, argument: str, why: str) -> None:
+        super().__init__(f"{function}, {argument}: {why}")
+        self.function = function
+        self.argument = argument
+        self.why = why
+
+    def __reduce__(self) -> tuple[type[BadArg], tuple[str, str, str]]:
+        return type(self), (self.function, self.argument, self.why)
+
+
+class SystemLimit(RuntimeError):
+    """A limit of the implementation was reached (Erlang's ``system_limit``).
+
+    >>> raise SystemLimit("session_create/3: too many sessions")
+    Traceback (most recent call last):
+    ...
+    inviso.errors.SystemLimit: session_create/3: too many sessions
+    """
+
+
+class NotYet(UserWarning):
+    """A setting was taken and is remembered, but this version sends no messages for it.
+
+    >>> issubclass(NotYet, UserWarning)
+    True
+    """

@@ -1,0 +1,174 @@
+"""Terms that Python has no type of its own for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, final
+
+__all__ = ["Atom", "BitString", "Cut", "ImproperList", "Map", "Opaque", "Ref"]
+
+
+@final
+class Atom(str):
+    """An atom: an interned ``str``, so a plain ``str`` compares equal to it.
+
+    ``Atom("true")``, ``Atom("false")`` and ``Atom("undefined")`` are ``True``, ``False`` and ``None``.
+
+    >>> Atom("call") is Atom("call"), Atom("call") == "call", Atom("true")
+    (True, True, True)
+    """
+
+    __slots__ = ()
+    _all: ClassVar[dict[str, Atom]] = {}
+
+    def __new__(cls, name: str) -> Any:
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        atom = cls._all.get(name)
+        if atom is None:
+            atom = cls._all.setdefault(str(name), super().__new__(cls, name))
+        return atom
+
+    def __reduce__(self) -> tuple[type[Atom], tuple[str]]:
+        return Atom, (str(self),)
+
+
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "undefined": None}
+
+
+class Ref:
+    """A reference: equal to itself only.
+
+    >>> Ref() == Ref()
+    False
+    """
+
+    __slots__ = ("_number",)
+    _numbers = itertools.count(1)
+
+    def __init__(self) -> None:
+        self._number = next(Ref._numbers)
+
+    def __repr__(self) -> str:
+        return f"#Ref<0.{self._number}>"
+
+
+class Opaque:
+    """An object that was not copied into a message: the name of its type and its ``id`` at that moment.
+
+    >>> Opaque("app.Order", 4711)
+    <app.Order at 0x1267>
+    """
+
+    __match_args__ = ("type", "id", "text")
+    __slots__ = ("id", "text", "type")
+
+    def __init__(self, type: str, id: int, text: str | None = None) -> None:
+        self.type = type
+        self.id = id
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"<{self.type} at {self.id:#x}>" if self.text is None else f"<{self.type} {self.text}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Opaque) and (self.type, self.id) == (other.type, other.id)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.id))
+
+
+class Cut:
+    """Where a capture limit cut something off, and which: ``depth``, ``items``, ``bytes`` ….
+
+    >>> Cut("items")
+    <cut: items>
+    """
+
+    __match_args__ = ("what",)
+    __slots__ = ("what",)
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __repr__(self) -> str:
+        return f"<cut: {self.what}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cut) and self.what == other.what
+
+    def __hash__(self) -> int:
+        return hash(("cut", self.what))
+
+
+class Map:
+    """A map as pairs, for keys that a ``dict`` would confuse (1, 1.0 and True).
+
+    >>> Map([(1, "int"), (1.0, "float")])
+    Map([(1, 'int'), (1.0, 'float')])
+    """
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: Iterable[tuple[Any, Any]]) -> None:
+        self.pairs = list(pairs)
+
+    def __repr__(self) -> str:
+        return f"Map({self.pairs!r})"
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return iter(self.pairs)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Map) and self.pairs == other.pairs
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class BitString:
+    """A bit string whose last byte has ``bits`` (1 to 7) bits, the high ones.
+
+    >>> BitString(b"\\xa0", 3)
+    BitString(b'\\xa0', 3)
+    """
+
+    __slots__ = ("bits", "data")
+
+    def __init__(self, data: bytes, bits: int) -> None:
+        self.data = data
+        self.bits = bits
+
+    def __repr__(self) -> str:
+        return f"BitString({self.data!r}, {self.bits})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BitString) and (self.data, self.bits) == (other.data, other.bits)
+
+    def __hash__(self) -> int:
+        return hash((self.data, self.bits))
+
+
+class ImproperList:
+    """A list with a tail that is no list: ``[a, b | tail]``.
+
+    >>> ImproperList([1], 2)
+    ImproperList([1], 2)
+    """
+
+    __slots__ = ("elements", "tail")
+
+    def __init__(self, elements: Iterable[Any], tail: Any) -> None:
+        self.elements = list(elements)
+        self.tail = tail
+
+    def __repr__(self) -> str:
+        return f"ImproperList({self.elements!r}, {self.tail!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ImproperList) and (self.elements, self.tail) == (other.elements, other.tail)
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,299 @@
+"""Exact profiles of running code: how often, how long, how much memory, in which thread or task.
+
+The profiler counts every call; it does not sample. Three types of measurement, each over the functions that a pattern
+names:
+
+``call_count``
+    calls, in all processes together; the cheapest
+``call_time``
+    calls and time in each process. Time is a function's own, less that of functions measured inside it
+``call_memory``
+    calls and words (8 bytes) allocated in each process. What is freed is not subtracted
+
+Don't use it where an estimate is enough and the program makes many millions of calls a second: a sampling profiler
+disturbs less there. Functions written in C have no rows of their own; their time is their caller's.
+
+One call from beginning to end:
+
+>>> from inviso import tprof
+>>> import textwrap
+>>> p = tprof.profile(textwrap.shorten, "hello  world", 20, pattern="textwrap")
+>>> p.result, p["textwrap:shorten/3"].calls
+('hello world', 1)
+
+``print(p)`` shows the table, ``p.to_json()`` is for machines. To measure a part of a program use a ``Profiler``, or the
+functions of this module that work on one profiler for the whole process:
+
+>>> profiler = tprof.start(type="call_count")
+>>> _ = tprof.set_pattern("textwrap", "dedent")
+>>> _ = textwrap.dedent(" a")
+>>> tprof.collect().calls
+1
+>>> tprof.stop()
+
+A pattern is ``("module", "function", arity)`` or ``"module:function:arity"``, where the last, the last two or all
+parts may be ``_`` or left out. Functions that are defined or imported later count too. To catch them every new
+function is measured until the profile ends, and those outside the pattern are left out of the result; so the own time
+of a function in the pattern lacks what it spent in such a function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TextIO
+
+from ._check import bad, one_of, seconds
+from ._model import CALL_TYPES, SORTS, UNITS, VIEWS, Calls, CallType, Function, Profile, Sort, View
+from ._pattern import ANY, Pattern, PatternLike, parse
+from ._profiler import Procs, Profiler
+from ._view import Row, Section, format, inspect
+
+__all__ = [
+    "UNITS",
+    "CallType",
+    "Calls",
+    "Function",
+    "Pattern",
+    "PatternLike",
+    "Procs",
+    "Profile",
+    "Profiler",
+    "Row",
+    "Section",
+    "Sort",
+    "View",
+    "clear_pattern",
+    "collect",
+    "continue_",
+    "disable_trace",
+    "enable_trace",
+    "format",
+    "inspect",
+    "pause",
+    "profile",
+    "restart",
+    "set_pattern",
+    "start",
+    "stop",
+]
+
+Report = Literal["return", "total", "process"]
+
+_current: Profiler | None = None
+
+
+def profile(
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    type: CallType = "call_count",
+    pattern: PatternLike = (ANY, ANY, ANY),
+    per_process: bool = False,
+    sort: Sort = "measurement",
+    report: Report = "return",
+    rootset: Procs | None = None,
+    set_on_spawn: bool = True,
+    timeout: float | None = None,
+    file: TextIO | None = None,
+    **kwargs: Any,
+) -> Profile:
+    """Call ``fn(*args, **kwargs)`` and measure it; the profile's ``result`` is what it returned.
+
+    Measured is the calling process and, with ``set_on_spawn``, what it starts; ``rootset`` names other processes
+    (``"all"``, ``"existing"``, ``"new"``, a Pid, thread, task or list). ``call_count`` counts in every process
+    anyway. A coroutine function is run to its end in a new event loop. ``report="total"`` or ``"process"`` prints the
+    table to ``file`` (default: standard output) too; ``per_process`` makes one table a process the profile's own
+    view.
+
+    With ``timeout``, in seconds, ``fn`` runs in a thread of its own; when the time is over the profile so far is
+    returned with ``timed_out`` set, and the thread, which Python can't end, goes on unmeasured.
+
+    An exception of ``fn`` goes through, and the measurement is lost; use a ``Profiler`` to keep it. A parameter of
+    ``fn`` whose name is one of the options has to be bound first: ``functools.partial(fn, type=...)``.
+
+    >>> import json
+    >>> p = profile(json.loads, "[1, 2]", type="call_time", pattern="json.decoder")
+    >>> p.result
+    [1, 2]
+    >>> [f.function for f in p.functions]
+    ['JSONDecoder.decode', 'JSONDecoder.raw_decode']
+    """
+    if not callable(fn):
+        raise bad("tprof.profile, fn", f"{fn!r} can't be called", "give the function itself, then its arguments")
+    one_of("tprof.profile, type", type, CALL_TYPES)
+    one_of("tprof.profile, sort", sort, SORTS)
+    one_of("tprof.profile, report", report, ("return", *VIEWS))
+    patterns = parse(pattern, "tprof.profile, pattern")
+    limit = seconds("tprof.profile, timeout", timeout)
+    from ._run_once import run
+
+    view: View = "process" if per_process or report == "process" else "total"
+    measured = run(
+        _plain(fn), args, kwargs, type=type, patterns=patterns, rootset=rootset, set_on_spawn=set_on_spawn,
+        timeout=limit, view=view, sort=sort,
+    )  # fmt: skip
+    if report != "return":
+        print(format(measured, report), end="", file=file)
+    return measured
+
+
+def start(*, type: CallType = "call_count") -> Profiler:
+    """Start the profiler that this module's functions work on; ``BadArg`` if there is one already.
+
+    >>> from inviso import tprof
+    >>> tprof.start(type="call_time").type
+    'call_time'
+    >>> tprof.stop()
+    """
+    global _current
+    if _current is not None and _current.running:
+        raise bad(
+            "tprof.start", "the profiler runs already", "tprof.stop() ends it, tprof.Profiler() makes another beside it"
+        )
+    _current = Profiler(type=type)
+    return _current
+
+
+def stop() -> None:
+    """Stop the profiler and forget what it measured; nothing happens if there is none.
+
+    >>> from inviso import tprof
+    >>> tprof.stop()
+    """
+    global _current
+    profiler, _current = _current, None
+    if profiler is not None:
+        profiler.stop()
+
+
+def enable_trace(procs: Procs = "all", *, set_on_spawn: bool = True) -> int:
+    """Measure these processes, and with ``set_on_spawn`` those that they start; returns how many.
+
+    Not needed for ``call_count``.
+
+    >>> import inviso
+    >>> from inviso import tprof
+    >>> _ = tprof.start(type="call_time")
+    >>> tprof.enable_trace(inviso.self())
+    1
+    >>> tprof.stop()
+    """
+    return _profiler("enable_trace").enable_trace(procs, set_on_spawn=set_on_spawn)
+
+
+def disable_trace(procs: Procs = "all") -> int:
+    """Measure these processes no longer; what was measured is kept. Returns how many.
+
+    >>> import inviso
+    >>> from inviso import tprof
+    >>> _ = tprof.start(type="call_time")
+    >>> _ = tprof.enable_trace(inviso.self())
+    >>> tprof.disable_trace(inviso.self())
+    1
+    >>> tprof.stop()
+    """
+    return _profiler("disable_trace").disable_trace(procs)
+
+
+def set_pattern(pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
+    """Measure these functions from zero, also those that are defined later; returns how many exist now.
+
+    >>> from inviso import tprof
+    >>> import textwrap
+    >>> _ = tprof.start()
+    >>> tprof.set_pattern("textwrap", "dedent", 1)
+    1
+    >>> tprof.stop()
+    """
+    return _profiler("set_pattern").set_pattern(pattern, function, arity)
+
+
+def clear_pattern(pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
+    """Measure these functions no longer and forget what they did; returns how many there are.
+
+    >>> from inviso import tprof
+    >>> import textwrap
+    >>> _ = tprof.start()
+    >>> _ = tprof.set_pattern("textwrap:dedent")
+    >>> tprof.clear_pattern("textwrap:dedent")
+    1
+    >>> tprof.stop()
+    """
+    return _profiler("clear_pattern").clear_pattern(pattern, function, arity)
+
+
+def collect() -> Profile:
+    """What was measured so far; measuring goes on.
+
+    >>> from inviso import tprof
+    >>> _ = tprof.start()
+    >>> tprof.collect().calls
+    0
+    >>> tprof.stop()
+    """
+    return _profiler("collect").collect()
+
+
+def pause() -> bool:
+    """Stop measuring and keep what was measured; False if it was paused already.
+
+    >>> from inviso import tprof
+    >>> _ = tprof.start()
+    >>> tprof.pause(), tprof.pause()
+    (True, False)
+    >>> tprof.stop()
+    """
+    return _profiler("pause").pause()
+
+
+def continue_() -> bool:
+    """Go on measuring after ``pause``, adding to what was measured; False if it was not paused.
+
+    >>> from inviso import tprof
+    >>> _ = tprof.start()
+    >>> tprof.continue_(), tprof.pause(), tprof.continue_()
+    (False, True, True)
+    >>> tprof.stop()
+    """
+    return _profiler("continue_").continue_()
+
+
+def restart() -> None:
+    """Forget what was measured and go on from zero, also after ``pause``.
+
+    >>> from inviso import tprof
+    >>> import textwrap
+    >>> _ = tprof.start()
+    >>> _ = tprof.set_pattern("textwrap")
+    >>> _ = textwrap.dedent(" a")
+    >>> tprof.restart()
+    >>> tprof.collect().calls
+    0
+    >>> tprof.stop()
+    """
+    _profiler("restart").restart()
+
+
+def _profiler(where: str) -> Profiler:
+    if _current is None or not _current.running:
+        raise bad(f"tprof.{where}", "no profiler is started", "call tprof.start() first")
+    return _current
+
+
+def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A coroutine function as a function that runs it to its end."""
+    import inspect as inspect_
+
+    if not any(map(inspect_.iscoroutinefunction, (fn, type(fn).__call__))):
+        return fn
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return lambda *args, **kwargs: asyncio.run(fn(*args, **kwargs))
+    raise bad(
+        "tprof.profile, fn",
+        "a coroutine function can't be run inside a running event loop",
+        "await it under a tprof.Profiler",
+    )

@@ -1,0 +1,36 @@
+"""Checks of options, and the one way to refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["bad", "one_of", "rows", "seconds"]
+
+
+def bad(where: str, wrong: str, mend: str) -> ValueError:
+    """The ``BadArg`` to raise: where it was given, what is wrong with it, what to do."""
+    from inviso import BadArg
+
+    return BadArg(f"{where}: {wrong}; {mend}")
+
+
+def one_of(where: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """The value, if it is allowed."""
+    if not isinstance(value, str) or value not in allowed:
+        raise bad(where, f"{value!r} is not known", f"use one of {', '.join(map(repr, allowed))}")
+    return value
+
+
+def rows(where: str, limit: object) -> None:
+    """Refuse what is neither None nor a number of rows."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise bad(where, f"{limit!r} is not a number of rows", "give an int from 1, or None for all")
+
+
+def seconds(where: str, timeout: object) -> float | None:
+    """The time as a float, or None."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise bad(where, f"{timeout!r} is not a time", "give seconds above 0, or None for no limit")
+    return float(timeout)

@@ -1,0 +1,267 @@
+"""One profiler: a trace session of its own, what it is armed with, and the windows it measured.
+
+Counters live in the session. ``pause`` freezes them there; ``continue_`` takes them over into a sum kept here and
+sets the patterns anew, which both starts the counters from zero and arms what was defined meanwhile. So a reading is
+always *sum of earlier windows + counters*, and nothing is counted twice.
+
+What is defined after a pattern was set is armed by ``on_load``. That takes every new function, also those that no
+pattern names, so readings are filtered by the patterns.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from inviso import trace
+
+from ._check import bad, one_of
+from ._model import CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Profile, Sort, View
+from ._pattern import ANY, Pattern, PatternLike, covers, matches, outermost, parse
+
+if TYPE_CHECKING:
+    import asyncio
+    import threading
+
+    from inviso import Pid
+
+__all__ = ["Procs", "Profiler"]
+
+Procs: TypeAlias = "str | Pid | threading.Thread | asyncio.Task[Any] | list[Any]"
+"""``"all"``, ``"existing"``, ``"new"``, a process, or a list of processes."""
+
+Key: TypeAlias = "tuple[str, str, int, str, int, Pid | None]"
+ErrorType: TypeAlias = "type[BaseException]"
+OWN = "inviso"
+
+
+class CounterSource(Protocol):
+    """The part of a trace session that is read in bulk.
+
+    One entry for each code object and process: module, qualified name, arity, file, first line, process (None for
+    call_count), calls, amount (nanoseconds for call_time, words for call_memory).
+    """
+
+    def counters(self, kind: str, /) -> list[tuple[str, str, int, str, int, Pid | None, int, int]]:
+        """All counters of one kind."""
+        ...
+
+
+class Profiler:
+    """A profiler with a session of its own; any number of them work side by side.
+
+    Use it where ``profile`` does not fit: to measure a part of a program, or a program that runs already. Leaving the
+    ``with`` block, or ``stop``, takes everything back. ``call_time`` and ``call_memory`` measure the processes named to
+    ``enable_trace``; ``call_count`` counts in every process.
+
+    >>> from inviso import tprof
+    >>> import textwrap
+    >>> with tprof.Profiler(type="call_count") as profiler:
+    ...     _ = profiler.set_pattern("textwrap")
+    ...     _ = textwrap.dedent(" a")
+    ...     result = profiler.collect()
+    >>> result["textwrap:dedent/1"].calls
+    1
+    """
+
+    __slots__ = ("_base", "_elapsed", "_mark", "_on_load", "_session", "_settings", "_source", "_type")
+
+    def __init__(self, *, type: CallType = "call_count", name: str = "tprof") -> None:
+        self._type: CallType = one_of("tprof.Profiler, type", type, CALL_TYPES)
+        session = trace.session_create(name, None, [])
+        self._source: CounterSource = session
+        self._session: Any = session
+        self._settings: list[tuple[Pattern, bool]] = []
+        """What was set and cleared, in order; for a function the last one that matches decides."""
+        self._base: dict[Key, tuple[int, int]] = {}
+        self._on_load = False
+        self._elapsed = 0
+        self._mark: int | None = perf_counter_ns()
+
+    @property
+    def type(self) -> CallType:
+        """What it measures."""
+        return self._type
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The patterns that are set, without those that another one covers."""
+        return tuple(p for p, on in self._settings if on)
+
+    @property
+    def paused(self) -> bool:
+        """Whether ``pause`` was called last."""
+        return self._mark is None
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a session: True until ``stop``."""
+        return self._session is not None
+
+    def enable_trace(self, procs: Procs = "all", *, set_on_spawn: bool = True) -> int:
+        """Measure these processes, and with ``set_on_spawn`` those that they start; returns how many."""
+        flags = ["call", "set_on_spawn"] if set_on_spawn else ["call"]
+        return sum(trace.process(self._alive(), p, True, flags) for p in _each(procs))
+
+    def disable_trace(self, procs: Procs = "all") -> int:
+        """Measure these processes no longer; what was measured is kept. Returns how many."""
+        return sum(trace.process(self._alive(), p, False, ["call", "set_on_spawn"]) for p in _each(procs))
+
+    def set_pattern(self, pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
+        """Measure these functions from zero, also those that are defined later; returns how many exist now.
+
+        Give one pattern or a list, or module, function and arity as three arguments. The first pattern begins the time
+        that is measured.
+        """
+        session = self._alive()
+        new = outermost(_given("tprof.set_pattern, pattern", pattern, function, arity))
+        first = not self._settings
+        self._note(new, True)
+        count = sum(self._arm(p, True) for p in new)
+        if first and not self.paused:
+            self._mark = perf_counter_ns()
+        if self.paused:
+            for p in new:
+                trace.function(session, p, "pause", [self._type])
+            self._listen(False)
+        return count
+
+    def clear_pattern(self, pattern: PatternLike, function: str | None = None, arity: int | str = ANY) -> int:
+        """Measure these functions no longer and forget what they did; returns how many there are."""
+        self._alive()
+        gone = outermost(_given("tprof.clear_pattern, pattern", pattern, function, arity))
+        self._note(gone, False)
+        count = sum(self._arm(p, False) for p in gone)
+        if not self.patterns:
+            self._listen(False)
+        return count
+
+    def pause(self) -> bool:
+        """Stop measuring and keep what was measured; False if it was paused already."""
+        session = self._alive()
+        if self._mark is None:
+            return False
+        for p in outermost(self.patterns):
+            trace.function(session, p, "pause", [self._type])
+        self._elapsed += perf_counter_ns() - self._mark
+        self._mark = None
+        self._listen(False)
+        return True
+
+    def continue_(self) -> bool:
+        """Go on measuring after ``pause``, adding to what was measured; False if it was not paused."""
+        self._alive()
+        if self._mark is not None:
+            return False
+        self._base = self._read()
+        self._again()
+        return True
+
+    def restart(self) -> None:
+        """Forget what was measured and go on from zero, also after ``pause``."""
+        self._alive()
+        self._base = {}
+        self._elapsed = 0
+        self._again()
+
+    def collect(
+        self, *, view: View = "total", sort: Sort = "measurement", result: Any = None, timed_out: bool = False
+    ) -> Profile:
+        """What was measured so far; measuring goes on.
+
+        ``view`` and ``sort`` are how the profile is shown; ``result`` and ``timed_out`` are put into it as they are.
+        """
+        one_of("tprof.collect, view", view, VIEWS)
+        one_of("tprof.collect, sort", sort, SORTS)
+        elapsed = self._elapsed + (0 if self._mark is None else perf_counter_ns() - self._mark)
+        grouped: dict[tuple[str, str, int, str, int], list[Calls]] = {}
+        for key, (calls, amount) in sorted(self._read().items(), key=lambda item: item[0][:5]):
+            if calls:
+                measurement = calls if self._type == "call_count" else amount
+                grouped.setdefault(key[:5], []).append(Calls(key[5], calls, measurement))
+        functions = tuple(Function(*code, tuple(each)) for code, each in grouped.items())
+        return Profile(self._type, functions, self.patterns, elapsed, result, timed_out, view, sort)
+
+    def stop(self) -> None:
+        """End the session: nothing is traced any more, and what was measured is gone. Twice is once."""
+        session, self._session = self._session, None
+        if session is not None:
+            trace.session_destroy(session)
+
+    def __enter__(self) -> Profiler:
+        self._alive()
+        return self
+
+    def __exit__(self, kind: ErrorType | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._session is None else "paused" if self.paused else "running"
+        return f"<Profiler {self._type} {state} {list(self.patterns)}>"
+
+    def _alive(self) -> Any:
+        if self._session is None:
+            raise bad("tprof.Profiler", "it was stopped", "make a new one with tprof.start() or tprof.Profiler()")
+        return self._session
+
+    def _note(self, patterns: list[Pattern], on: bool) -> None:
+        """Remember a setting, and drop what it overrides or only repeats."""
+        for p in patterns:
+            self._settings = [s for s in self._settings if not covers(p, s[0])]
+            before = [earlier for q, earlier in self._settings if covers(q, p)]
+            if on != (bool(before) and before[-1]):
+                self._settings.append((p, on))
+            self._base = {k: v for k, v in self._base.items() if not matches(p, k[0], k[1], k[2])}
+
+    def _arm(self, pattern: Pattern, on: bool) -> int:
+        """Count from zero, or no longer. ``on_load`` is first: what is defined in between is armed twice, not never."""
+        session = self._alive()
+        if on and pattern[1] == ANY:
+            self._listen(True)
+        found = trace.function(session, pattern, on, [self._type])
+        if on and not found:
+            self._listen(True)
+        return found
+
+    def _again(self) -> None:
+        for pattern, on in self._settings:
+            self._arm(pattern, on)
+        self._mark = perf_counter_ns()
+
+    def _listen(self, on: bool) -> None:
+        if on != self._on_load:
+            trace.function(self._alive(), "on_load", on, [self._type])
+            self._on_load = on
+
+    def _read(self) -> dict[Key, tuple[int, int]]:
+        self._alive()
+        wanted: dict[tuple[str, str, int], bool] = {}
+        sums = dict(self._base)
+        for module, name, arity, filename, line, pid, calls, amount in self._source.counters(self._type):
+            mfa = (module, name, arity)
+            if mfa not in wanted:
+                wanted[mfa] = self._wants(mfa)
+            if wanted[mfa]:
+                key = (module, name, arity, filename, line, pid)
+                before = sums.get(key, (0, 0))
+                sums[key] = (before[0] + calls, before[1] + amount)
+        return sums
+
+    def _wants(self, mfa: tuple[str, str, int]) -> bool:
+        """The last setting decides; a wildcard over modules does not mean this package itself."""
+        own = mfa[0] == OWN or mfa[0].startswith(OWN + ".")
+        deciding = [(p, on) for p, on in self._settings if matches(p, *mfa)]
+        return bool(deciding) and deciding[-1][1] and not (own and deciding[-1][0][0] == ANY)
+
+
+def _given(where: str, pattern: Any, function: str | None, arity: int | str) -> list[Pattern]:
+    return parse(pattern if function is None else (pattern, function, arity), where)
+
+
+def _each(procs: Any) -> list[Any]:
+    """The processes one by one, threads and tasks by their pids."""
+    import inviso
+
+    given = procs if isinstance(procs, list) else [procs]
+    return [p if isinstance(p, (str, inviso.Pid)) else inviso.pid(p) for p in given]

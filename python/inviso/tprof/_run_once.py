@@ -1,0 +1,110 @@
+"""One measured call, in the calling process or, against a time limit, in a thread of its own.
+
+Between arming and the call, and between its end and the pause, nothing of the standard library that is written in
+Python runs: it would be measured as the program's.
+"""
+
+from __future__ import annotations
+
+import threading
+from _thread import allocate_lock
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+import inviso
+
+from ._model import CallType, Profile, Sort, View
+from ._pattern import Pattern
+from ._profiler import Procs, Profiler
+
+__all__ = ["run"]
+
+
+def run(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    type: CallType,
+    patterns: list[Pattern],
+    rootset: Procs | None,
+    set_on_spawn: bool,
+    timeout: float | None,
+    view: View,
+    sort: Sort,
+) -> Profile:
+    """Measure ``fn(*args, **kwargs)``; everything was checked before."""
+    profiler = Profiler(type=type)
+
+    def arm(process: Procs) -> None:
+        if type != "call_count":
+            profiler.enable_trace(process if rootset is None else rootset, set_on_spawn=set_on_spawn)
+        profiler.set_pattern(list(patterns))
+
+    try:
+        if timeout is None:
+            arm(inviso.self())
+            result = fn(*args, **kwargs)
+            profiler.pause()
+            return profiler.collect(view=view, sort=sort, result=result)
+        call = _Call(fn, args, kwargs)
+        try:
+            arm(call.process)
+            in_time = call.go(timeout)
+            profiler.pause()
+        finally:
+            call.leave()
+        return profiler.collect(view=view, sort=sort, result=call.outcome() if in_time else None, timed_out=not in_time)
+    finally:
+        profiler.stop()
+
+
+class _Call:
+    """A call in a daemon thread that has begun, waits for ``go``, and waits again for ``leave`` when the call is over:
+    what the thread needs to start and to end is not measured. The locks are raw: their methods are C and have no row.
+    """
+
+    __slots__ = ("_context", "_done", "_error", "_fn", "_go", "_leave", "_ready", "_result", "_wanted", "process")
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._fn: Callable[[], Any] = lambda: fn(*args, **kwargs)
+        self._context = copy_context()
+        self._ready, self._go, self._done, self._leave = locks = [allocate_lock() for _ in range(4)]
+        for lock in locks:
+            lock.acquire()
+        self._wanted = False
+        self._result: Any = None
+        self._error: BaseException | None = None
+        threading.Thread(target=self._run, name="tprof", daemon=True).start()
+        self._ready.acquire()
+
+    def go(self, timeout: float) -> bool:
+        """Let the call begin; True if it was over in time."""
+        self._wanted = True
+        self._go.release()
+        return self._done.acquire(timeout=min(timeout, threading.TIMEOUT_MAX))
+
+    def leave(self) -> None:
+        """Let the thread end, whether it called or not."""
+        if not self._wanted:
+            self._go.release()
+        self._leave.release()
+
+    def outcome(self) -> Any:
+        """What the call returned; what it raised is raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def _run(self) -> None:
+        self.process = inviso.self()
+        self._ready.release()
+        self._go.acquire()
+        try:
+            if self._wanted:
+                self._result = self._context.run(self._fn)
+        except BaseException as error:
+            self._error = error
+        self._done.release()
+        self._leave.acquire()

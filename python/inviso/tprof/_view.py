@@ -1,0 +1,255 @@
+"""From a measurement to tables: ``inspect`` makes rows, ``format`` makes text of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._check import bad, one_of, rows
+from ._model import SORTS, VIEWS, CallType, Function, Profile, Sort, View
+
+if TYPE_CHECKING:
+    from inviso import Pid
+
+__all__ = ["Row", "Section", "format", "html", "inspect"]
+
+LABEL_COLUMN = 64
+"""Longer names push their own row to the right, not every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table.
+
+    ``percent`` is the share of the section's total. ``label`` is ``module:function/arity``, with the line where its
+    code begins if several functions of the profile share that name.
+
+    >>> Row("shop:total/1", "shop", "total", 1, "shop.py", 3, 4, 4, 1.0, 100.0).calls
+    4
+    """
+
+    label: str
+    module: str
+    function: str
+    arity: int
+    filename: str
+    line: int
+    calls: int
+    measurement: int
+    per_call: float
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table: the rows of one process, or of all (``process == "all"``).
+
+    ``percent`` is the share of this table in the whole profile. ``hidden`` rows, with ``hidden_percent`` of the total,
+    were left out because of a limit.
+
+    >>> Section("call_count", "all", (), 0, 0, 0.0).rows
+    ()
+    """
+
+    type: CallType
+    process: Pid | Literal["all"]
+    rows: tuple[Row, ...]
+    calls: int
+    measurement: int
+    percent: float
+    hidden: int = 0
+    hidden_percent: float = 0.0
+
+    def __str__(self) -> str:
+        return format(self)
+
+
+def inspect(
+    result: Profile, view: View | None = None, sort: Sort | None = None, *, limit: int | None = None
+) -> dict[Pid | Literal["all"], Section]:
+    """The tables of a profile: ``{"all": section}``, or one section a process for ``view="process"``.
+
+    ``call_count`` does not know processes, so its view is always the total, as in OTP. Rows stand in rising order of
+    ``sort``, so that the largest are at the end, next to the prompt; ``limit`` keeps the rows with the largest
+    measurements. Where ``view`` or ``sort`` is not given the profile's own is taken.
+
+    >>> from inviso.tprof import Calls, Function, Profile
+    >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
+    >>> inspect(Profile("call_count", (f,), ()))["all"].rows[0].label
+    'shop:total/1'
+    """
+    view = one_of("tprof.inspect, view", result.view if view is None else view, VIEWS)
+    sort = one_of("tprof.inspect, sort", result.sort if sort is None else sort, SORTS)
+    rows("tprof.inspect, limit", limit)
+    labels = _labels(result.functions)
+    grand = result.measurement
+    groups: dict[Pid | Literal["all"], list[Row]] = {}
+    for f, label in zip(result.functions, labels, strict=True):
+        if view == "total" or result.type == "call_count":
+            groups.setdefault("all", []).append(_row(f, label, f.calls, f.measurement))
+            continue
+        for c in f.processes:
+            assert c.process is not None, "only call_count has no process"
+            groups.setdefault(c.process, []).append(_row(f, label, c.calls, c.measurement))
+    sections = [_section(result.type, process, rows, grand, sort, limit) for process, rows in groups.items()]
+    sections.sort(key=lambda s: (s.measurement, str(s.process)))
+    return {s.process: s for s in sections}
+
+
+def format(
+    what: Profile | Section | Mapping[Any, Section],
+    view: View | None = None,
+    sort: Sort | None = None,
+    *,
+    limit: int | None = None,
+    color: bool = False,
+) -> str:
+    """A profile, or what ``inspect`` made of it, as plain text that ends with a newline.
+
+    ``color=True`` sets the headers off with terminal codes.
+
+    >>> from inviso.tprof import Calls, Function, Profile
+    >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
+    >>> print(format(Profile("call_count", (f,), ())), end="")
+    FUNCTION      CALLS  [     %]
+    shop:total/1      4  [100.00]
+    total             4  [100.00]
+    """
+    if isinstance(what, Profile):
+        sections = list(inspect(what, view, sort, limit=limit).values())
+    else:
+        sections = [what] if isinstance(what, Section) else list(what.values())
+        if view is not None or sort is not None or limit is not None:
+            raise bad("tprof.format, view, sort, limit", "these tables are made already", "give the options to inspect")
+    if not sections:
+        patterns = ", ".join(":".join(map(str, p)) for p in what.patterns) if isinstance(what, Profile) else ""
+        return (
+            f"No call of a function that matches {patterns} was measured.\n" if patterns else "Nothing was measured.\n"
+        )
+    return "\n".join(_table(section, color) for section in sections)
+
+
+def html(result: Profile) -> str:
+    """The same tables for a notebook; every name is escaped."""
+    from html import escape
+
+    parts = []
+    for section in inspect(result).values():
+        header, *lines = _cells(section)
+        parts.append(f"<p><b>{escape(_title(section))}</b></p>" if section.process != "all" else "")
+        parts.append("<table><thead><tr>" + "".join(f"<th>{escape(c)}</th>" for c in header) + "</tr></thead><tbody>")
+        for line in lines:
+            aligned = zip(["left"] + ["right"] * len(line), line, strict=False)
+            cells = "".join(f'<td style="text-align: {side}">{escape(cell)}</td>' for side, cell in aligned)
+            parts.append(f"<tr>{cells}</tr>")
+        parts.append("</tbody></table>")
+    return "".join(parts) or f"<p>{escape(format(result))}</p>"
+
+
+def _labels(functions: Iterable[Function]) -> list[str]:
+    """Names of functions, with the line (and the file, if that differs too) where a name is not unique."""
+    functions = list(functions)
+    same: dict[tuple[str, str, int], list[Function]] = {}
+    for f in functions:
+        same.setdefault(f.mfa, []).append(f)
+    labels = []
+    for f in functions:
+        label = f"{f.module}:{f.function}/{f.arity}"
+        namesakes = same[f.mfa]
+        if len({n.filename for n in namesakes}) > 1:
+            label += f" ({f.filename}:{f.line})"
+        elif len(namesakes) > 1:
+            label += f" (line {f.line})"
+        labels.append(label)
+    return labels
+
+
+def _row(f: Function, label: str, calls: int, measurement: int) -> Row:
+    per_call = measurement / calls if calls else 0.0
+    return Row(label, f.module, f.function, f.arity, f.filename, f.line, calls, measurement, per_call, 0.0)
+
+
+def _section(
+    kind: CallType, process: Pid | Literal["all"], rows: list[Row], grand: int, sort: Sort, limit: int | None
+) -> Section:
+    calls = sum(r.calls for r in rows)
+    total = sum(r.measurement for r in rows)
+    rows = [replace(r, percent=_percent(r.measurement, total)) for r in rows]
+    kept = rows
+    if limit is not None and len(rows) > limit:
+        kept = sorted(rows, key=lambda r: (-r.measurement, r.label))[:limit]
+    kept_total = sum(r.measurement for r in kept)
+    return Section(
+        kind,
+        process,
+        tuple(sorted(kept, key=lambda r: _key(r, sort))),
+        calls,
+        total,
+        _percent(total, grand),
+        len(rows) - len(kept),
+        _percent(total - kept_total, total),
+    )
+
+
+def _key(row: Row, sort: Sort) -> tuple[Any, ...]:
+    tie = (row.module, row.function, row.arity, row.filename, row.line)
+    match sort:
+        case "measurement":
+            return (row.measurement, *tie)
+        case "measurement_per_call":
+            return (row.per_call, *tie)
+        case "calls":
+            return (row.calls, *tie)
+        case "function":
+            return (row.function, *tie)
+        case "module":
+            return tie
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else 0.0
+
+
+def _title(section: Section) -> str:
+    process = section.process
+    name = "" if process == "all" or process.name is None else f" ({process.name})"
+    return f"Process {process!r}{name}  --  {section.percent:.2f}% of total"
+
+
+def _cells(section: Section) -> list[list[str]]:
+    """The table as strings: a header, the rows, the total."""
+    plain = section.type == "call_count"
+    heading = {"call_count": [], "call_time": ["TIME (us)", "PER CALL"], "call_memory": ["WORDS", "PER CALL"]}
+
+    def measures(measurement: int, calls: int) -> list[str]:
+        if plain:
+            return []
+        scale = 1000 if section.type == "call_time" else 1
+        amount = f"{measurement / scale:.2f}" if section.type == "call_time" else str(measurement)
+        return [amount, f"{measurement / scale / calls if calls else 0.0:.2f}"]
+
+    lines = [["FUNCTION", "CALLS", *heading[section.type], "[     %]"]]
+    for r in section.rows:
+        lines.append([r.label, str(r.calls), *measures(r.measurement, r.calls), f"[{r.percent:6.2f}]"])
+    whole = 100.0 if section.measurement else 0.0
+    lines.append(["total", str(section.calls), *measures(section.measurement, section.calls), f"[{whole:6.2f}]"])
+    return lines
+
+
+def _table(section: Section, color: bool) -> str:
+    bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if color else ("", "", "")
+    lines = _cells(section)
+    columns = list(zip(*lines, strict=True))
+    widths = [min(LABEL_COLUMN, max(map(len, columns[0]))), *(max(map(len, column)) for column in columns[1:])]
+    out = []
+    if section.process != "all":
+        out.append(f"{bold}****** {_title(section)} ******{end}")
+    for number, (label, *figures) in enumerate(lines):
+        cells = [label.ljust(widths[0])] + [cell.rjust(w) for cell, w in zip(figures, widths[1:], strict=True)]
+        line = "  ".join(cells)
+        out.append(f"{bold}{line}{end}" if number == 0 else line)
+        if number == 0 and section.hidden:
+            noun = "row" if section.hidden == 1 else "rows"
+            out.append(f"{dim}({section.hidden} smaller {noun} not shown: {section.hidden_percent:.2f}%){end}")
+    return "\n".join(out) + "\n"

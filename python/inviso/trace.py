@@ -1,0 +1,774 @@
+"""Trace sessions: who is traced, which functions, and where the messages go (OTP's ``trace`` module).
+
+All tracing is done in a session. Sessions don't see each other: each has its own patterns, process flags, counters and
+tracer, and all of it goes with the session.
+
+>>> from inviso import trace
+>>> import json
+>>> with trace.session_create("first") as session:
+...     _ = trace.function(session, ("json.decoder", "JSONDecoder.decode", "_"), True, ["call_count"])
+...     _ = json.loads("[1]"), json.loads("[2]")
+...     trace.info(session, ("json.decoder", "JSONDecoder.decode", 3), "call_count")
+('call_count', 2)
+
+Functions have the names, argument order and results of trace.md; ``undefined`` is None, ``false`` is False, atoms are
+:class:`inviso.Atom`, which compare equal to plain ``str``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import threading
+import traceback
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _native
+from ._native import Pid
+from .errors import BadArg, NotYet, SystemLimit
+from .terms import Atom, Ref
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import TypeAlias
+
+    Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
+    Tracer: TypeAlias = Pid | Callable[[Any], object] | None
+    Spec: TypeAlias = bool | Literal["restart", "pause"] | list[Any]
+
+__all__ = [
+    "Delivered",
+    "Session",
+    "delivered",
+    "function",
+    "info",
+    "process",
+    "session_create",
+    "session_destroy",
+    "session_info",
+]
+
+_COUNT, _TIME, _MEMORY, _LATENCY, _LOCAL, _GLOBAL, _META = (1 << n for n in range(7))
+_KINDS = {
+    "global": _GLOBAL,
+    "local": _LOCAL,
+    "meta": _META,
+    "call_count": _COUNT,
+    "call_time": _TIME,
+    "call_memory": _MEMORY,
+    "call_latency": _LATENCY,
+}
+_COUNTERS = _COUNT | _TIME | _MEMORY | _LATENCY
+
+_FLAGS = {name: 1 << bit for bit, name in enumerate((
+    "call", "return_to", "arity", "silent", "procs", "send", "receive", "running", "running_procs", "running_ports",
+    "exiting", "garbage_collection", "ports", "set_on_spawn", "set_on_first_spawn", "set_on_link", "set_on_first_link",
+    "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp", "scheduler_id", "cpu_timestamp",
+))}  # fmt: skip
+_ALL = (1 << 21) - 1
+_SETTABLE = {name: bit for name, bit in _FLAGS.items() if name not in ("scheduler_id", "cpu_timestamp")} | {"all": _ALL}
+# Flags whose messages this version does not send.
+_LATER = frozenset({
+    "send", "receive", "running", "running_procs", "exiting", "garbage_collection", "set_on_link", "set_on_first_link",
+})  # fmt: skip
+
+_ITEMS = ("traced", "match_spec", "meta", "meta_match_spec", "call_memory", "call_time", "call_count")
+_OPTIONS: dict[str, Any] = {
+    "ring_bytes": 1 << 20,
+    "overflow": "drop",
+    "block_ms": 1000,
+    "ended_processes": 1024,
+    "capture": None,
+}
+_CAPTURE: dict[str, int] = {"bytes": 4096}
+
+
+class Session:
+    """A trace session: a handle with the calls of this module as methods.
+
+    A handle that :func:`session_create` returned is strong: the session ends when the last one is gone, at the end of a
+    ``with`` block, or by :meth:`destroy`. Handles out of :func:`session_info` are weak and keep nothing alive.
+
+    A session whose tracer is None is its own tracer: iterate over it, or :meth:`receive`.
+
+    >>> session = session_create("own")
+    >>> session
+    <session 'own' #...>
+    >>> session.destroy(), session.destroy()
+    (True, False)
+    """
+
+    __slots__ = ("__weakref__", "_native", "_worker")
+
+    def __init__(self, native: _native.Session, worker: _Worker | None = None) -> None:
+        self._native = native
+        self._worker = worker
+
+    @property
+    def name(self) -> Atom:
+        """The name that its maker gave it."""
+        return Atom(self._native.name)  # type: ignore[no-any-return]
+
+    @property
+    def id(self) -> int:
+        """Its number; no other session of this process ever has it."""
+        return self._native.id
+
+    def is_alive(self) -> bool:
+        """Whether it has not been destroyed."""
+        return self._native.is_alive()
+
+    def destroy(self) -> bool:
+        """As :func:`session_destroy`."""
+        return session_destroy(self)
+
+    def process(self, procs: Pid | str, how: bool, flags: Iterable[str]) -> int:
+        """As :func:`process`."""
+        return process(self, procs, how, flags)
+
+    def function(self, mfa: Mfa | str, match_spec: Spec, flags: Iterable[str] = ()) -> int:
+        """As :func:`function`."""
+        return function(self, mfa, match_spec, flags)
+
+    def info(self, what: Pid | Mfa | str, item: str) -> Any:
+        """As :func:`info`."""
+        return info(self, what, item)
+
+    def delivered(self, tracee: Pid | str = "all") -> Delivered:
+        """As :func:`delivered`."""
+        return delivered(self, tracee)
+
+    def receive(self, timeout: float | None = None) -> Any:
+        """The next message, oldest first; waits for it.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 looks once.
+
+        Raises:
+            BadArg: the session has a tracer, which gets its messages.
+            TimeoutError: no message came in time.
+            EOFError: the session has been destroyed and read to its end.
+        """
+        self._own("receive/2")
+        message = self._native.receive(timeout)
+        if message is not None:
+            return message
+        if not self._native.is_alive():
+            raise EOFError(f"{self!r} has been destroyed and read to its end")
+        raise TimeoutError(f"no trace message came in {timeout} s")
+
+    def drain(self) -> list[Any]:
+        """All messages that are there now; does not wait.
+
+        Raises:
+            BadArg: the session has a tracer, which gets its messages.
+        """
+        self._own("drain/1")
+        return self._native.drain()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Messages as they come; ends when the session has been destroyed and read to its end."""
+        self._own("iter/1")
+        while True:
+            try:
+                yield self.receive()
+            except EOFError:
+                return
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.destroy()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Session) and self._native == other._native
+
+    def __hash__(self) -> int:
+        return hash(self._native)
+
+    def __repr__(self) -> str:
+        weak = "" if self._native.is_strong else "weak "
+        return f"<{weak}session {self._native.name!r} #{self._native.id}>"
+
+    def _own(self, function: str) -> None:
+        if self._native.tracer is not None:
+            raise BadArg(function, "session", f"the messages of {self!r} go to its tracer; make one with tracer None")
+
+
+class Delivered(Ref):
+    """The reference that :func:`delivered` answers.
+
+    >>> with session_create("d") as session:
+    ...     session.delivered().wait(1)
+    True
+    """
+
+    __slots__ = ("_done",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._done = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until every earlier message has arrived; False if it took longer than ``timeout`` seconds."""
+        return self._done.wait(timeout)
+
+
+def session_create(
+    name: str, tracer: Tracer = None, opts: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()
+) -> Session:
+    """Makes a trace session (trace.md, ``session_create/3``).
+
+    Args:
+        name: shown by :func:`session_info`; several sessions may have one name.
+        tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
+            message), or None (the session itself: iterate over it).
+        opts: ``ring_bytes`` (of one thread's ring, 1 MiB), ``overflow`` (``"drop"``, ``"overwrite"`` keeps the newest,
+            ``"block"`` waits up to ``block_ms``), ``ended_processes`` (how many keep their counters apart, 1024),
+            ``capture`` (``{"bytes": 4096}``: room for the arguments of one call).
+
+    Raises:
+        BadArg: a wrong argument.
+        SystemLimit: too many sessions.
+
+    >>> seen = []
+    >>> with session_create("calls", seen.append) as session:
+    ...     _ = session.function(("json", "loads", "_"), True, ["local"])
+    ...     _ = session.process(inviso.self(), True, ["call", "arity"])
+    ...     _ = json.loads("1")
+    ...     _ = session.delivered().wait(5)
+    >>> seen[0][2:]
+    ('call', ('json', 'loads', 7))
+    """
+    where = "session_create/3"
+    if not isinstance(name, str):
+        raise BadArg(where, "name", f"{name!r} is not a str; pass a name such as 'my_session'")
+    options = _options(where, opts)
+    if isinstance(tracer, Pid):
+        if not tracer.is_local():
+            raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
+    elif tracer is not None and not callable(tracer):
+        raise BadArg(where, "tracer", f"{tracer!r} is not a tracer; pass a Pid, a callable, or None for the session itself")
+    worker = _Worker(name, tracer) if tracer is not None and not isinstance(tracer, Pid) else None
+    pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
+    capture = dict(_CAPTURE) | dict(options["capture"] or {})
+    try:
+        native = _native.session_create(
+            str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
+            options["ended_processes"], capture["bytes"],
+        )  # fmt: skip
+    except _native.LimitReached as error:
+        if worker:
+            worker.stop()
+        raise SystemLimit(f"{where}: {error}") from None
+    session = Session(native, worker)
+    if worker:
+        weakref.finalize(session, worker.stop).atexit = False
+    return session
+
+
+def session_destroy(session: Session) -> bool:
+    """Ends a session and everything that it has set; False if it had ended before (trace.md, ``session_destroy/1``).
+
+    Messages that have been sent can still be read.
+
+    Raises:
+        BadArg: ``session`` is not a session.
+
+    >>> session_destroy(session_create("short"))
+    True
+    """
+    if not isinstance(session, Session):
+        raise BadArg("session_destroy/1", "session", f"{session!r} is not a session; session_create() makes one")
+    worker = session._worker
+    if worker and session._native.is_alive():
+        session._native.pump()
+    done = session._native.destroy()
+    if worker:
+        worker.stop()
+    return done
+
+
+def session_info(what: Pid | Mfa | str) -> list[Session] | None:
+    """Which sessions affect something, as weak handles; None if it doesn't exist (trace.md, ``session_info/1``).
+
+    Args:
+        what: ``"all"``, a Pid, an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``, ``"on_load"``.
+
+    Raises:
+        BadArg: ``what`` is none of these.
+
+    >>> with session_create("seen") as session:
+    ...     session_info("all") == [session]
+    True
+    """
+    where = "session_info/1"
+    every = [Session(native) for native in _native.sessions()]
+    if isinstance(what, Pid):
+        if not what.is_alive():
+            return None
+        return [s for s in every if s._native.flags_of(what)]
+    if what == "all":
+        return every
+    if what in ("new", "new_processes"):
+        return [s for s in every if s._native.new_flags()]
+    if what == "new_ports":
+        return []
+    if what == "on_load":
+        return [s for s in every if s._native.on_load_kinds()]
+    mfa = _mfa(where, "tracee", what, wildcards=False)
+    affected = []
+    for session in every:
+        kinds = session._native.kinds_of(mfa)
+        if kinds is None:
+            return None
+        if kinds[0]:
+            affected.append(session)
+    return affected
+
+
+def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str]) -> int:
+    """Switches trace flags of processes on or off (trace.md, ``process/4``).
+
+    Args:
+        procs: a Pid, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
+        how: True for on.
+        flags: out of call, return_to, arity, silent, procs, set_on_spawn, set_on_first_spawn, timestamp,
+            monotonic_timestamp, strict_monotonic_timestamp, all. Others of trace.md are remembered, but this version sends
+            no messages for them and warns (:class:`inviso.NotYet`).
+
+    Returns:
+        How many processes matched; 0 for ``"new"``.
+
+    Raises:
+        BadArg: a wrong argument; nothing has changed.
+
+    >>> with session_create("flags") as session:
+    ...     process(session, inviso.self(), True, ["call", "timestamp"])
+    ...     info(session, inviso.self(), "flags")
+    1
+    ('flags', ['call', 'timestamp'])
+    """
+    where = "process/4"
+    native = _session(where, session)
+    if isinstance(procs, Pid):
+        if not procs.is_local():
+            raise BadArg(where, "procs", f"{procs!r} is a process of another node; pass one of this node")
+    elif not (isinstance(procs, str) and procs in ("all", "existing", "new")):
+        raise BadArg(where, "procs", f"{procs!r} is not a process; pass a Pid, 'all', 'existing' or 'new'")
+    if not isinstance(how, bool):
+        raise BadArg(where, "how", f"{how!r} is not a bool; pass True for on or False for off")
+    bits = 0
+    later = []
+    for flag in _list(where, "flags", flags):
+        if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
+            raise BadArg(where, "flags", f"{flag!r} is an option of the old interface; the session has the tracer")
+        if flag == "cpu_timestamp":
+            why = "needs procs 'all'" if procs != "all" else "is not supported yet; use 'timestamp'"
+            raise BadArg(where, "flags", f"'cpu_timestamp' {why}")
+        bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
+        if flag in _LATER and how:
+            later.append(flag)
+    try:
+        matched = native.process(procs, how, bits)
+    except _native.ProcessDead:
+        raise BadArg(where, "procs", f"{procs!r} has ended; pass a living process") from None
+    except _native.SessionDead:
+        raise _dead(where) from None
+    for flag in later:
+        warnings.warn(f"process/4: {flag!r} is remembered, but sends no messages in this version", NotYet, stacklevel=2)
+    return matched
+
+
+def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable[str] = ()) -> int:
+    """Sets what happens at calls of functions (trace.md, ``function/4``).
+
+    Args:
+        mfa: ``(module, qualified name, arity)``, with ``"_"`` as the arity, as the last two or as all three; or
+            ``"on_load"`` for functions that come into being later. Functions written in C can't be traced yet.
+        match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or ``[]``, the
+            same as True. Other match specifications are not supported yet.
+        flags: ``global`` (alone; also what no flag means), ``local``, ``meta``, ``call_count``, ``call_time``,
+            ``call_memory``, ``call_latency``.
+
+    Returns:
+        How many functions matched; 0 for ``"on_load"``.
+
+    Raises:
+        BadArg: a wrong argument; nothing has changed.
+
+    >>> with session_create("count") as session:
+    ...     function(session, ("json", "loads", "_"), True, ["call_count"])
+    ...     _ = json.loads("0")
+    ...     info(session, ("json", "loads", 7), "call_count")
+    1
+    ('call_count', 1)
+    """
+    where = "function/4"
+    native = _session(where, session)
+    on_load = isinstance(mfa, str) and mfa == "on_load"
+    if isinstance(mfa, str) and mfa in ("send", "receive"):
+        raise BadArg(where, "mfa", f"patterns of {mfa!r} are not supported yet; pass an MFA or 'on_load'")
+    target = None if on_load else _mfa(where, "mfa", mfa, wildcards=True)
+    how = _how(where, match_spec)
+    names = _list(where, "flags", flags)
+    kinds = 0
+    for name in names:
+        if isinstance(name, tuple) and name and name[0] in ("tracer", "meta"):
+            raise BadArg(where, "flags", f"{name!r} is an option of the old interface; the session has the tracer")
+        kinds |= _one_of(where, "flags", "flag", name, _KINDS)
+    kinds = kinds or _GLOBAL
+    if kinds & _GLOBAL and kinds != _GLOBAL:
+        other = next(name for name in names if name != "global")
+        raise BadArg(where, "flags", f"'global' can't be combined with {other!r}; drop one of them")
+    try:
+        if target is None:
+            native.on_load(kinds, how)
+            return 0
+        return native.function(target, kinds, how)
+    except _native.SessionDead:
+        raise _dead(where) from None
+
+
+def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
+    """What a session has set on something, and what it has counted (trace.md, ``info/3``).
+
+    Args:
+        what: a Pid, ``"new"``, ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``; or
+            ``"session"``.
+        item: of processes: flags, tracer. Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
+            call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
+            call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost).
+
+    Returns:
+        ``(item, value)``; a value is None for what doesn't exist and False for what is not set. For a process that has
+        ended just None.
+
+    Raises:
+        BadArg: a wrong argument.
+
+    >>> with session_create("info") as session:
+    ...     info(session, ("json", "loads", 7), "traced"), info(session, ("json", "no", 7), "traced")
+    (('traced', False), ('traced', None))
+    """
+    where = "info/3"
+    native = _session(where, session)
+    if isinstance(what, Pid):
+        _one_of(where, "item", "item of a process", item, ("flags", "tracer"))
+        bits = native.flags_of(what)
+        return None if bits is None else _flags_info(session, item, bits)
+    if isinstance(what, str):
+        if what in ("new", "new_processes", "new_ports"):
+            _one_of(where, "item", "item of processes", item, ("flags", "tracer"))
+            return _flags_info(session, item, 0 if what == "new_ports" else native.new_flags())
+        if what == "session":
+            _one_of(where, "item", "item of a session", item, ("dropped",))
+            return (Atom(item), native.dropped())
+        if what == "on_load":
+            _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
+            return _on_load_info(session, item, native.on_load_kinds())
+        if what in ("send", "receive", "system"):
+            raise BadArg(where, "what", f"{what!r} is not supported yet; pass a Pid, an MFA or 'on_load'")
+        raise BadArg(where, "what", f"{what!r} is nothing to ask about; pass a Pid, an MFA, 'new', 'on_load' or 'session'")
+    mfa = _mfa(where, "item", what, wildcards=False)
+    _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
+    kinds = native.kinds_of(mfa)
+    if kinds is None:
+        return (Atom(item), None)
+    if item == "all":
+        if not kinds[0]:
+            return (Atom(item), False)
+        items = (*_ITEMS, "call_latency") if kinds[0] & _LATENCY else _ITEMS
+        return (Atom(item), [(Atom(i), _value(session, mfa, i, kinds[0])) for i in items])
+    return (Atom(item), _value(session, mfa, item, kinds[0]))
+
+
+def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
+    """Tells when all earlier messages have arrived at the tracer (trace.md, ``delivered/2``).
+
+    Returns:
+        A reference with ``wait(timeout)``. When every message of ``tracee`` (or of all) that was sent before this call
+        has arrived, the caller's mailbox gets ``("trace_delivered", tracee, reference)``.
+
+    Raises:
+        BadArg: a wrong argument.
+
+    >>> with session_create("done") as session:
+    ...     ref = delivered(session, "all")
+    ...     inviso.receive() == ("trace_delivered", "all", ref)
+    True
+    """
+    where = "delivered/2"
+    native = _session(where, session)
+    if isinstance(tracee, Pid):
+        if not tracee.is_local():
+            raise BadArg(where, "tracee", f"{tracee!r} is a process of another node; pass one of this node")
+    elif tracee != "all":
+        raise BadArg(where, "tracee", f"{tracee!r} is not a process; pass a Pid or 'all'")
+    caller = _native.self_pid()
+    reference = Delivered()
+    native.pump()
+    message = (Atom("trace_delivered"), tracee if isinstance(tracee, Pid) else Atom("all"), reference)
+
+    def done() -> None:
+        reference._done.set()
+        _native.mailbox_put(caller, message)
+
+    if session._worker:
+        session._worker.when_done(done)
+    else:
+        done()
+    return reference
+
+
+class _Worker:
+    """A tracer process that calls a function with each message of one session.
+
+    The process outlives its thread: before a fork the thread is stopped, afterwards another one becomes the process.
+    """
+
+    def __init__(self, name: str, function: Callable[[Any], object]) -> None:
+        self._function = function
+        self._name = name
+        self._raised = 0
+        self._thread: threading.Thread | None = None
+        self.pid = _native.new_process(f"inviso tracer {name}")
+        self.start()
+        _workers.add(self)
+
+    def start(self) -> None:
+        ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(ready,), name=f"inviso tracer {self._name}", daemon=True)
+        self._thread.start()
+        ready.wait()
+
+    def pause(self) -> None:
+        """Stops the thread; what arrives waits for the next one."""
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            _native.mailbox_put(self.pid, _PAUSE)
+            thread.join()
+
+    def stop(self) -> None:
+        """Has everything that has arrived handled, and ends the process."""
+        _workers.discard(self)
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            _native.mailbox_put(self.pid, _STOP)
+            if thread is not threading.current_thread():
+                thread.join(5)
+
+    def when_done(self, job: Callable[[], None]) -> None:
+        """Calls ``job`` after all messages that have arrived."""
+        if not _native.mailbox_put(self.pid, _Job(job)):
+            job()
+
+    def _run(self, ready: threading.Event) -> None:
+        _native.become(self.pid)
+        ready.set()
+        while True:
+            message = _native.mailbox_receive(None, None)[0]
+            if message is _PAUSE:
+                _native.resign()
+                return
+            if message is _STOP:
+                return
+            if isinstance(message, _Job):
+                message.job()
+            else:
+                self._call(message)
+
+    def _call(self, message: Any) -> None:
+        try:
+            self._function(message)
+        except Exception:
+            self._raised += 1
+            if self._raised == 1:
+                print(f"inviso: the tracer of session {self._name!r} raised (reported once):", file=sys.stderr)
+                traceback.print_exc()
+
+
+class _Job:
+    __slots__ = ("job",)
+
+    def __init__(self, job: Callable[[], None]) -> None:
+        self.job = job
+
+
+_PAUSE = object()
+_STOP = object()
+_workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+
+
+def _session(where: str, session: Any) -> Any:
+    if not isinstance(session, Session):
+        raise BadArg(where, "session", f"{session!r} is not a session; session_create() makes one")
+    if not session._native.is_alive():
+        raise _dead(where)
+    return session._native
+
+
+def _dead(where: str) -> BadArg:
+    return BadArg(where, "session", "the session has been destroyed; make a new one with session_create()")
+
+
+def _list(where: str, argument: str, values: Any) -> list[Any]:
+    if isinstance(values, (str, bytes)) or not isinstance(values, (list, tuple, set, frozenset)):
+        raise BadArg(where, argument, f"{values!r} is not a list; pass a list such as ['call']")
+    return list(values)
+
+
+def _one_of(where: str, argument: str, kind: str, value: Any, known: Any) -> Any:
+    if isinstance(value, str) and value in known:
+        return known[value] if isinstance(known, dict) else value
+    near = difflib.get_close_matches(value, list(known), 1) if isinstance(value, str) else []
+    mend = f"did you mean {near[0]!r}?" if near else f"the {kind}s are {', '.join(known)}"
+    raise BadArg(where, argument, f"unknown {kind} {value!r}; {mend}")
+
+
+def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str | None, str | None, int | None]:
+    if not (isinstance(mfa, tuple) and len(mfa) == 3):
+        raise BadArg(where, argument, f"{mfa!r} is not an MFA; pass (module, qualified name, arity)")
+    module, name, arity = mfa
+    if not isinstance(module, str):
+        raise BadArg(where, argument, f"the module {module!r} is not a str; pass its __name__")
+    if not isinstance(name, str):
+        raise BadArg(where, argument, f"the function {name!r} is not a str; pass its __qualname__")
+    if arity != "_" and (not isinstance(arity, int) or isinstance(arity, bool)):
+        raise BadArg(where, argument, f"the arity {arity!r} is not an int; pass the number of parameters, or '_'")
+    wild = module == "_", name == "_", arity == "_"
+    if any(wild) and not wildcards:
+        raise BadArg(where, argument, f"{mfa!r} has wildcards; name one function, with its arity")
+    if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
+        raise BadArg(where, argument, f"{mfa!r} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')")
+    return (None if wild[0] else module, None if wild[1] else name, None if wild[2] else arity)
+
+
+def _how(where: str, spec: Any) -> str:
+    if isinstance(spec, bool):
+        return "on" if spec else "off"
+    if isinstance(spec, str) and spec in ("pause", "restart"):
+        return spec
+    if isinstance(spec, list):
+        if not spec:
+            return "on"
+        raise BadArg(where, "match_spec", "match specifications are not supported yet; pass True, False or []")
+    raise BadArg(where, "match_spec", f"{spec!r} is no match specification; pass True, False, 'pause', 'restart' or []")
+
+
+def _options(where: str, opts: Any) -> dict[str, Any]:
+    try:
+        given = dict(opts)
+    except (TypeError, ValueError):
+        raise BadArg(where, "opts", f"{opts!r} is no list of options; pass [] or a dict") from None
+    options = dict(_OPTIONS)
+    for key, value in given.items():
+        _one_of(where, "opts", "option", key, _OPTIONS)
+        options[key] = value
+    for key in ("ring_bytes", "ended_processes", "block_ms"):
+        if not isinstance(options[key], int) or isinstance(options[key], bool) or not 0 <= options[key] < 1 << 40:
+            raise BadArg(where, "opts", f"{key} {options[key]!r} is not a number of its unit; pass an int")
+    _one_of(where, "opts", "overflow policy", options["overflow"], ("drop", "overwrite", "block"))
+    capture = options["capture"]
+    if capture is not None:
+        if not isinstance(capture, Mapping) or not set(capture) <= set(_CAPTURE):
+            raise BadArg(where, "opts", f"capture {capture!r} is not supported; pass {{'bytes': n}}")
+        if not all(isinstance(n, int) and 64 <= n <= 60_000 for n in capture.values()):
+            raise BadArg(where, "opts", f"capture {capture!r} is out of range; bytes are 64 to 60000")
+    return options
+
+
+def _tracer(session: Session) -> Any:
+    return session._native.tracer or Session(session._native.weak())
+
+
+def _flags_info(session: Session, item: str, bits: int) -> tuple[Any, Any]:
+    if item == "flags":
+        return (Atom(item), [Atom(name) for name, bit in _FLAGS.items() if bits & bit])
+    return (Atom(item), _tracer(session) if bits else [])
+
+
+def _on_load_info(session: Session, item: str, kinds: int) -> tuple[Any, Any]:
+    def value(item: str) -> Any:
+        if item in ("call_count", "call_time", "call_memory", "call_latency"):
+            return bool(kinds & _KINDS[item])
+        return _setting(session, item, kinds)
+
+    if item != "all":
+        return (Atom(item), value(item))
+    if not kinds:
+        return (Atom(item), False)
+    return (Atom(item), [(Atom(i), value(i)) for i in _ITEMS if i not in ("call_memory", "call_time")])
+
+
+def _setting(session: Session, item: str, kinds: int) -> Any:
+    traced = kinds & (_LOCAL | _GLOBAL)
+    if item == "traced":
+        return Atom("global" if traced & _GLOBAL else "local") if traced else False
+    if item == "match_spec":
+        return [] if traced else False
+    if item == "meta":
+        return _tracer(session) if kinds & _META else False
+    return [] if kinds & _META else False
+
+
+def _value(session: Session, mfa: Any, item: str, kinds: int) -> Any:
+    native = session._native
+    if item not in _KINDS or not item.startswith("call_"):
+        return _setting(session, item, kinds)
+    if not kinds & _KINDS[item]:
+        return False
+    if item == "call_count":
+        return native.count_of(mfa) or 0
+    if item == "call_time":
+        return [(pid, calls, ns // 10**9, ns % 10**9 // 1000) for pid, calls, ns in native.time_of(mfa)]
+    if item == "call_memory":
+        return [(pid, calls, (size + 7) // 8) for pid, calls, size in native.memory_of(mfa)]
+    return _latency(native.latency_of(mfa))
+
+
+def _latency(buckets: list[tuple[int, int]]) -> dict[str, Any]:
+    count = sum(n for _, n in buckets)
+    if not count:
+        return {"count": 0, "buckets": []}
+    answer: dict[str, Any] = {
+        "count": count,
+        "min": buckets[0][0],
+        "max": buckets[-1][0],
+        "mean": sum(value * n for value, n in buckets) / count,
+        "percentiles": {},
+        "buckets": buckets,
+    }
+    for percent in (50.0, 90.0, 99.0, 99.9):
+        passed = 0
+        for value, n in buckets:
+            passed += n
+            if passed * 100 >= percent * count:
+                answer["percentiles"][percent] = value
+                break
+    return answer
+
+
+def _before_fork() -> None:
+    for worker in list(_workers):
+        worker.pause()
+
+
+def _after_fork() -> None:
+    for worker in list(_workers):
+        worker.start()
+
+
+def _after_fork_in_child() -> None:
+    _workers.clear()
+    _native.after_fork_in_child()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

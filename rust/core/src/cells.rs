@@ -1,0 +1,297 @@
+//! Cells of call_time and call_memory: for each process and function a number of calls and an amount.
+//!
+//! # Roles
+//! A process runs on one thread at a time, and that thread is the only writer of the process's cells. The
+//! control side reads them, and folds them when the process has ended.
+//!
+//! # States
+//! | generation | meaning |
+//! | --- | --- |
+//! | 0 | never used, or folded |
+//! | the counter's own | counts for it |
+//! | any other | counted for a counter that is gone; reads as zero and begins anew at the next call |
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | generation | owner, `Release` after zeroing | control, `Acquire` | who sees the generation sees its zeroes |
+//! | count, amount | owner, `Relaxed` store of load + n | control, `Relaxed` | one writer, values only grow |
+//!
+//! # Checked by
+//! `models::cells_*` (loom), the tests below.
+#![forbid(unsafe_code)]
+
+use crate::segments::Segments;
+use crate::sync::{
+    AtomicU32, AtomicU64, Mutex,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// No cell.
+pub const NONE: u32 = u32::MAX;
+
+/// What a cell's key says it measures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// Own time, in ticks.
+    Time,
+    /// Own allocations, in bytes.
+    Memory,
+}
+
+/// The key of a function's cell: its slot and what is measured.
+#[inline(always)]
+#[must_use]
+pub fn key(slot: u32, measure: Measure) -> u32 {
+    slot << 1 | measure as u32
+}
+
+/// Calls and amount of one function in one process.
+#[derive(Default)]
+pub struct Cell {
+    generation: AtomicU32,
+    key: AtomicU32,
+    count: AtomicU64,
+    amount: AtomicU64,
+}
+
+impl Cell {
+    /// One more call, counted for the counter `generation`. Owner only.
+    #[inline(always)]
+    pub fn enter(&self, generation: u32) {
+        if self.generation.load(Relaxed) != generation {
+            self.begin(generation);
+        }
+        self.count.store(self.count.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Makes the cell count for `generation` without counting a call. Owner only.
+    #[inline(always)]
+    pub fn resume(&self, generation: u32) {
+        if self.generation.load(Relaxed) != generation {
+            self.begin(generation);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin(&self, generation: u32) {
+        self.generation.store(0, Release);
+        self.count.store(0, Relaxed);
+        self.amount.store(0, Relaxed);
+        #[cfg(not(inviso_mutant = "cell_relaxed"))]
+        self.generation.store(generation, Release);
+        #[cfg(inviso_mutant = "cell_relaxed")]
+        self.generation.store(generation, Relaxed);
+    }
+
+    /// Adds to the amount. Owner only.
+    #[inline(always)]
+    pub fn charge(&self, amount: u64) {
+        self.amount.store(self.amount.load(Relaxed).wrapping_add(amount), Relaxed);
+    }
+
+    /// Count and amount for the counter `generation`; zeroes if the cell counts for another.
+    #[must_use]
+    pub fn read(&self, generation: u32) -> (u64, u64) {
+        if self.generation.load(Acquire) == generation {
+            (self.count.load(Relaxed), self.amount.load(Relaxed))
+        } else {
+            (0, 0)
+        }
+    }
+}
+
+/// Four cells on cache lines of their own, so that two processes never share one.
+#[derive(Default)]
+#[repr(align(128))]
+struct Quad([Cell; 4]);
+
+/// The largest block is 4 << CLASSES - 1 cells.
+const CLASSES: usize = 7;
+
+/// One process's share of an [`Arena`]: cells `start .. start + len`.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// The first cell.
+    pub start: u32,
+    /// How many cells.
+    pub len: u32,
+}
+
+/// What one process has counted for one counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The process; [`FOLDED`] for the sum over processes that are no longer told apart.
+    pub pid: u64,
+    /// See [`key`].
+    pub key: u32,
+    /// The counter.
+    pub generation: u32,
+    /// Calls.
+    pub count: u64,
+    /// Ticks or bytes.
+    pub amount: u64,
+}
+
+/// The pid under which ended processes beyond the bound are summed up.
+pub const FOLDED: u64 = 0;
+
+#[derive(Default)]
+struct Books {
+    next: u32,
+    free: [Vec<u32>; CLASSES],
+    owned: FxHashMap<u64, Vec<Block>>,
+    ended: VecDeque<Vec<Reading>>,
+    folded: FxHashMap<(u32, u32), (u64, u64)>,
+}
+
+/// All cells of one session.
+#[derive(Default)]
+pub struct Arena {
+    quads: Segments<Quad, 64, 24>,
+    books: Mutex<Books>,
+}
+
+impl Arena {
+    /// The cell of a number that a [`Block`] holds.
+    #[inline(always)]
+    #[must_use]
+    pub fn cell(&self, n: u32) -> &Cell {
+        &self.quads.at(n as usize >> 2).0[n as usize & 3]
+    }
+
+    /// A block of fresh cells for process `pid`; each block it gets is larger than the last.
+    #[must_use]
+    pub fn block(&self, pid: u64) -> Block {
+        let mut books = self.books.lock().unwrap();
+        let class = books.owned.get(&pid).map_or(0, Vec::len).min(CLASSES - 1);
+        let len = 4u32 << class;
+        let start = books.free[class].pop().unwrap_or_else(|| {
+            let start = books.next;
+            books.next += len;
+            start
+        });
+        let block = Block { start, len };
+        books.owned.entry(pid).or_default().push(block);
+        block
+    }
+
+    /// Marks cell `n` as the owner's cell for `key`, before its first use.
+    pub fn assign(&self, n: u32, key: u32) {
+        self.cell(n).key.store(key, Relaxed);
+    }
+
+    /// The process has ended: keeps what its cells say, at most `bound` processes apart, and frees the cells.
+    pub fn fold(&self, pid: u64, bound: usize) {
+        let mut books = self.books.lock().unwrap();
+        let Some(blocks) = books.owned.remove(&pid) else { return };
+        let mut readings = Vec::new();
+        for block in blocks {
+            for n in block.start..block.start + block.len {
+                let cell = self.cell(n);
+                let generation = cell.generation.load(Acquire);
+                if generation != 0 {
+                    let (count, amount) = cell.read(generation);
+                    readings.push(Reading { pid, key: cell.key.load(Relaxed), generation, count, amount });
+                    cell.generation.store(0, Release);
+                }
+            }
+            let class = (block.len.ilog2() - 2) as usize;
+            books.free[class].push(block.start);
+        }
+        if !readings.is_empty() {
+            readings.shrink_to_fit();
+            books.ended.push_back(readings);
+        }
+        while books.ended.len() > bound {
+            for r in books.ended.pop_front().unwrap_or_default() {
+                let sum = books.folded.entry((r.key, r.generation)).or_default();
+                sum.0 += r.count;
+                sum.1 += r.amount;
+            }
+        }
+    }
+
+    /// Calls `take` for everything counted in the session, living processes and ended ones.
+    pub fn each(&self, mut take: impl FnMut(Reading)) {
+        let books = self.books.lock().unwrap();
+        for (&(key, generation), &(count, amount)) in &books.folded {
+            take(Reading { pid: FOLDED, key, generation, count, amount });
+        }
+        books.ended.iter().flatten().for_each(|r| take(*r));
+        for (&pid, blocks) in &books.owned {
+            for n in blocks.iter().flat_map(|b| b.start..b.start + b.len) {
+                let cell = self.cell(n);
+                let generation = cell.generation.load(Acquire);
+                if generation != 0 {
+                    let (count, amount) = cell.read(generation);
+                    take(Reading { pid, key: cell.key.load(Relaxed), generation, count, amount });
+                }
+            }
+        }
+    }
+
+    /// Forgets what ended processes counted for counters that `live` says are gone.
+    pub fn forget(&self, live: impl Fn(u32) -> bool) {
+        let mut books = self.books.lock().unwrap();
+        books.folded.retain(|(_, generation), _| live(*generation));
+        for readings in &mut books.ended {
+            readings.retain(|r| live(r.generation));
+        }
+        books.ended.retain(|r| !r.is_empty());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn all(arena: &Arena) -> Vec<(u64, u64, u64)> {
+        let mut out = Vec::new();
+        arena.each(|r| out.push((r.pid, r.count, r.amount)));
+        out.sort_unstable();
+        out
+    }
+
+    #[test]
+    fn a_cell_begins_anew_for_another_generation() {
+        let cell = Cell::default();
+        cell.enter(3);
+        cell.charge(10);
+        assert_eq!(cell.read(3), (1, 10));
+        assert_eq!(cell.read(4), (0, 0));
+        cell.enter(4);
+        assert_eq!((cell.read(3), cell.read(4)), ((0, 0), (1, 0)));
+    }
+
+    #[test]
+    fn ended_processes_are_kept_then_folded_and_their_cells_reused() {
+        let arena = Arena::default();
+        for pid in 1..=5 {
+            let block = arena.block(pid);
+            arena.assign(block.start, key(7, Measure::Time));
+            arena.cell(block.start).enter(1);
+            arena.cell(block.start).charge(pid);
+            arena.fold(pid, 2);
+        }
+        assert_eq!(all(&arena), [(FOLDED, 3, 6), (4, 1, 4), (5, 1, 5)]);
+        assert_eq!(arena.books.lock().unwrap().next, 4, "one block was enough for all");
+        arena.forget(|generation| generation != 1);
+        assert_eq!(all(&arena), []);
+    }
+
+    #[test]
+    fn blocks_grow_and_never_overlap() {
+        let arena = Arena::default();
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..10 {
+            for pid in [1, 2] {
+                let b = arena.block(pid);
+                assert!((b.start..b.start + b.len).all(|n| seen.insert(n)));
+            }
+        }
+    }
+}

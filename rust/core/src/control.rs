@@ -1,0 +1,381 @@
+//! The one place where patterns change: stage, publish, arm, grace period, retire.
+//!
+//! # Roles
+//! One stager at a time holds the control lock. Traced threads never take it. The host arms code through [`Arm`].
+//!
+//! # States
+//! A change is: checked (nothing has changed yet) → staged (a new snapshot exists) → published (one swap: from here
+//! on every event acts by it) → armed (code that has a plan now gives events) → settled (a grace period has passed:
+//! nobody is inside an old entry) → disarmed and retired.
+//!
+//! # Orderings
+//! Those of [`crate::slots`]. Publishing comes before arming: an event without a plan is wasted, a plan without events
+//! would lose calls.
+//!
+//! # Checked by
+//! `models::snapshot_*`, `models::counters_restart_*`, `models::destroy_*` (loom), `tests/rust/exact.rs`.
+#![forbid(unsafe_code)]
+
+use crate::{
+    error::Error,
+    latency::Latency,
+    node::Node,
+    plan::{kinds, Entry, Mfa, Plan},
+    session::{Options, Session},
+    current::Retired,
+    slots::Snapshot,
+    tracee::MAX_SESSIONS,
+};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What is done to the kinds that a call of `function/4` names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// `true`, or a match spec: on; counters start from zero.
+    On,
+    /// `false`: off, if it is of that kind.
+    Off,
+    /// Counters stand still.
+    Pause,
+    /// Counters start from zero, if there are any.
+    Restart,
+}
+
+/// A function that a pattern found.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The function's identity for the host: a code object's address, a trace point's number. Never 0.
+    pub key: usize,
+    /// Its name.
+    pub name: Arc<Mfa>,
+    /// Whether `global` takes it.
+    pub exported: bool,
+}
+
+/// How the host switches a function's events.
+pub trait Arm {
+    /// These functions need exactly these events from now on (see [`crate::plan::events`]); 0 for none. `all` is what
+    /// the whole node needs.
+    fn arm(&self, functions: &[(usize, u8)], all: u8);
+}
+
+/// State behind the control lock.
+#[derive(Default)]
+pub(crate) struct Control {
+    next_session: u64,
+    next_generation: u32,
+    slots: FxHashMap<usize, u32>,
+    free_slots: Vec<u32>,
+    next_slot: u32,
+    retired: Vec<Retired<Snapshot>>,
+}
+
+/// What a change leaves behind until nobody can be inside it.
+#[derive(Default)]
+struct Leftovers {
+    counters: Vec<u32>,
+    keys: Vec<usize>,
+    changed_running: bool,
+}
+
+impl Control {
+    fn generation(&mut self) -> u32 {
+        self.next_generation = self.next_generation.wrapping_add(1).max(1);
+        self.next_generation
+    }
+
+    fn slot(&mut self, key: usize) -> u32 {
+        if let Some(slot) = self.slots.get(&key) {
+            return *slot;
+        }
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.next_slot += 1;
+            self.next_slot
+        });
+        self.slots.insert(key, slot);
+        slot
+    }
+}
+
+impl Node {
+    /// Makes a session (trace.md, `session_create/3`).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when [`MAX_SESSIONS`] exist.
+    pub fn session_create(&self, name: &str, tracer: u64, options: Options) -> Result<Arc<Session>, Error> {
+        let mut control = self.control.lock().unwrap();
+        let mut table = self.read(Snapshot::session_table);
+        let index = table.iter().position(Option::is_none).unwrap_or(table.len());
+        if index >= MAX_SESSIONS {
+            return Err(Error::Limit("too many sessions"));
+        }
+        control.next_session += 1;
+        let session = Arc::new(Session::new(control.next_session, index as u16, name, tracer, options));
+        if index == table.len() {
+            table.push(None);
+        }
+        table[index] = Some(session.clone());
+        let retired = self.publish(|old| old.with_sessions(table));
+        control.retired.push(retired);
+        Ok(session)
+    }
+
+    /// Ends a session: its entries leave every plan, its flags every process. `false` if it had ended before
+    /// (trace.md, `session_destroy/1`).
+    pub fn session_destroy(&self, session: &Arc<Session>, host: &dyn Arm) -> bool {
+        if !session.begin_end() {
+            return false;
+        }
+        let mut control = self.control.lock().unwrap();
+        let mut left = Leftovers { changed_running: true, ..Leftovers::default() };
+        let mut changes = Vec::new();
+        let mut table = self.read(|snapshot| {
+            for (key, plan) in snapshot.plans() {
+                if let Some(entry) = plan.entry(session.id) {
+                    if entry.has & kinds::COUNT != 0 {
+                        left.counters.push(entry.count);
+                    }
+                    let rest = plan.entries.iter().filter(|e| e.session.id != session.id).cloned().collect();
+                    changes.push((key, plan.events, Plan::of(plan.slot, plan.name, rest)));
+                }
+            }
+            snapshot.session_table()
+        });
+        session.set_on_load(None);
+        table[session.index as usize] = None;
+        self.settle(&mut control, changes, left, host, |next| next.with_sessions(table));
+        self.each_process(|tracee| tracee.set(session.index, crate::flags::Flags::NONE));
+        session.finish_end();
+        true
+    }
+
+    /// Applies a pattern to functions (trace.md, `function/4`); answers how many it matched.
+    ///
+    /// `kinds` is a set out of [`kinds`]. `global` takes exported functions only.
+    ///
+    /// # Errors
+    /// [`Error::SessionDead`]; nothing has changed then.
+    pub fn function(
+        &self, session: &Arc<Session>, targets: &[Target], kinds: u16, op: Op, host: &dyn Arm,
+    ) -> Result<usize, Error> {
+        let mut control = self.control.lock().unwrap();
+        if !session.is_alive() {
+            return Err(Error::SessionDead);
+        }
+        let mut left = Leftovers::default();
+        let mut changes = Vec::with_capacity(targets.len());
+        let mut matched = 0;
+        let local = self.participant();
+        let guard = local.pin();
+        let snapshot = self.snapshot.load(&guard);
+        for target in targets {
+            if kinds & kinds::GLOBAL != 0 && !target.exported {
+                continue;
+            }
+            matched += 1;
+            let plan = snapshot.find(target.key);
+            let old = plan.and_then(|p| p.entry(session.id));
+            let mut entry = old.cloned().unwrap_or_else(|| Entry::new(session));
+            let change = self.apply(&mut control, &mut entry, kinds, op, &mut left);
+            if !change {
+                continue;
+            }
+            let slot = control.slot(target.key);
+            let name = plan.map_or_else(|| self.names.number(&target.name), |p| p.name);
+            let mut entries: Vec<Entry> =
+                plan.map_or_else(Vec::new, |p| p.entries.iter().filter(|e| e.session.id != session.id).cloned().collect());
+            entries.push(entry);
+            changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, entries)));
+        }
+        drop(guard);
+        if !changes.is_empty() {
+            self.settle(&mut control, changes, left, host, |next| next);
+        }
+        Ok(matched)
+    }
+
+    /// Sets what functions that come into being later get. `true` in `info` from then on.
+    ///
+    /// # Errors
+    /// [`Error::SessionDead`].
+    pub fn on_load(&self, session: &Arc<Session>, kinds: u16, op: Op) -> Result<(), Error> {
+        let mut control = self.control.lock().unwrap();
+        if !session.is_alive() {
+            return Err(Error::SessionDead);
+        }
+        let mut left = Leftovers::default();
+        let mut entry = session.on_load().unwrap_or_else(|| Entry::new(session));
+        self.apply(&mut control, &mut entry, kinds, op, &mut left);
+        let mut threads = self.threads.lock().unwrap();
+        left.counters.into_iter().for_each(|c| threads.pool.give(c));
+        session.set_on_load(Some(entry));
+        Ok(())
+    }
+
+    /// New functions have come into being: every session's `on_load` pattern takes them.
+    pub fn loaded(&self, targets: &[Target], host: &dyn Arm) {
+        let mut control = self.control.lock().unwrap();
+        let sessions: Vec<_> = self.sessions().into_iter().filter_map(|s| s.on_load().map(|e| (s, e))).collect();
+        if sessions.is_empty() {
+            return;
+        }
+        let mut left = Leftovers::default();
+        let mut changes = Vec::new();
+        let local = self.participant();
+        let guard = local.pin();
+        let snapshot = self.snapshot.load(&guard);
+        for target in targets {
+            let plan = snapshot.find(target.key);
+            let mut entries: Vec<Entry> = plan.map_or_else(Vec::new, |p| p.entries.to_vec());
+            for (session, pattern) in &sessions {
+                let taken = pattern.has & !kinds::GLOBAL != 0 || target.exported;
+                if taken && !entries.iter().any(|e| e.session.id == session.id) {
+                    let mut entry = Entry::new(session);
+                    self.apply(&mut control, &mut entry, pattern.has, Op::On, &mut left);
+                    entries.push(entry);
+                }
+            }
+            let slot = control.slot(target.key);
+            let name = plan.map_or_else(|| self.names.number(&target.name), |p| p.name);
+            changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, entries)));
+        }
+        drop(guard);
+        left.changed_running = false;
+        self.settle(&mut control, changes, left, host, |next| next);
+    }
+
+    /// Lays all plans of a session out anew: what events they need has changed with the session's flags.
+    pub fn rearm(&self, session: &Arc<Session>, host: &dyn Arm) {
+        let mut control = self.control.lock().unwrap();
+        let changes = self.read(|s| {
+            s.plans()
+                .filter(|(_, p)| p.entry(session.id).is_some())
+                .map(|(key, p)| (key, p.events, Plan::of(p.slot, p.name, p.entries.to_vec())))
+                .collect()
+        });
+        self.settle(&mut control, changes, Leftovers::default(), host, |next| next);
+    }
+
+    /// What a session has set on a function, `None` if nothing.
+    #[must_use]
+    pub fn entry(&self, session: &Session, key: usize) -> Option<(u32, Entry)> {
+        self.read(|s| s.find(key).and_then(|p| p.entry(session.id).map(|e| (p.slot, e.clone()))))
+    }
+
+    /// The value of a call_count counter of an [`Entry`].
+    #[must_use]
+    pub fn count(&self, counter: u32) -> u64 {
+        let threads = self.threads.lock().unwrap();
+        threads.pool.value(counter, threads.total(counter))
+    }
+
+    /// One entry's change of kinds; `false` if there is nothing to change. Rules: trace.md `function/4`; gold README
+    /// 23, 25, 26.
+    fn apply(&self, control: &mut Control, entry: &mut Entry, kinds: u16, op: Op, left: &mut Leftovers) -> bool {
+        let before = (entry.has, entry.run);
+        let mut renewed = false;
+        for kind in [kinds::COUNT, kinds::TIME, kinds::MEMORY, kinds::LATENCY, kinds::LOCAL, kinds::GLOBAL, kinds::META] {
+            if kinds & kind == 0 {
+                continue;
+            }
+            let counter = kind & kinds::COUNTERS != 0;
+            match op {
+                Op::Off => self.remove(entry, kind, left),
+                Op::Pause if counter => entry.run &= !kind,
+                Op::Restart if counter && entry.has & kind == 0 => {}
+                _ => {
+                    let rivals = if kind == kinds::GLOBAL { !kinds::GLOBAL } else { kinds::GLOBAL };
+                    for rival in 0..16 {
+                        self.remove(entry, rivals & 1 << rival, left);
+                    }
+                    if counter {
+                        self.remove(entry, kind, left);
+                        self.renew(control, entry, kind);
+                        renewed = true;
+                    }
+                    entry.has |= kind;
+                    entry.run |= kind;
+                }
+            }
+        }
+        left.changed_running |= renewed || before.1 & !entry.run != 0;
+        renewed || before != (entry.has, entry.run)
+    }
+
+    fn remove(&self, entry: &mut Entry, kind: u16, left: &mut Leftovers) {
+        if entry.has & kind & kinds::COUNT != 0 {
+            left.counters.push(entry.count);
+        }
+        if kind == kinds::LATENCY {
+            entry.latency = None;
+        }
+        entry.has &= !kind;
+        entry.run &= !kind;
+    }
+
+    fn renew(&self, control: &mut Control, entry: &mut Entry, kind: u16) {
+        match kind {
+            kinds::COUNT => {
+                let mut threads = self.threads.lock().unwrap();
+                let live = threads.live.clone();
+                entry.count = threads.pool.take(|c| live.iter().map(|t| t.counts.read(c)).sum());
+            }
+            kinds::TIME => entry.time = control.generation(),
+            kinds::MEMORY => entry.memory = control.generation(),
+            _ => entry.latency = Some(Arc::new(Latency::default())),
+        }
+    }
+
+    /// Swaps a snapshot in.
+    fn publish(&self, build: impl FnOnce(&Snapshot) -> Snapshot) -> Retired<Snapshot> {
+        let local = self.participant();
+        let guard = local.pin();
+        let next = build(self.snapshot.load(&guard));
+        self.snapshot.swap(next, &guard)
+    }
+
+    /// Publish, arm, wait, retire.
+    fn settle(
+        &self, control: &mut Control, changes: Vec<(usize, u8, Option<Plan>)>, mut left: Leftovers, host: &dyn Arm,
+        finish: impl FnOnce(Snapshot) -> Snapshot,
+    ) {
+        let mut arm = Vec::new();
+        let mut disarm = Vec::new();
+        let mut plans = Vec::with_capacity(changes.len());
+        for (key, events, plan) in changes {
+            let needed = plan.as_ref().map_or(0, |p| p.events);
+            if needed & !events != 0 {
+                arm.push((key, needed));
+            } else if needed != events {
+                disarm.push((key, needed));
+            }
+            if plan.is_none() {
+                left.keys.push(key);
+            }
+            plans.push((key, plan.map(Arc::new)));
+        }
+        let mut all = 0;
+        let retired = self.publish(|old| {
+            let next = finish(old.with(plans));
+            all = next.events;
+            next
+        });
+        control.retired.push(retired);
+        host.arm(&arm, all);
+        if left.changed_running || !left.keys.is_empty() || control.retired.len() > 16 {
+            let passed = self.grace();
+            control.retired.drain(..).for_each(|r| r.free(&passed));
+            host.arm(&disarm, all);
+            for key in left.keys {
+                if let Some(slot) = control.slots.remove(&key) {
+                    control.free_slots.push(slot);
+                }
+            }
+            let mut threads = self.threads.lock().unwrap();
+            left.counters.into_iter().for_each(|c| threads.pool.give(c));
+        } else if !disarm.is_empty() {
+            host.arm(&disarm, all);
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! The hot path: what happens at a call, at its end, at a suspension. Readable top to bottom.
+//!
+//! A host calls one of the `on_*` functions for each interpreter event and passes an [`Activation`], through which the
+//! rest is looked at only when it is needed. Nothing here allocates, locks, formats or panics but in the functions
+//! marked cold, which run once for a thread, process or suspended call.
+#![forbid(unsafe_code)]
+
+use crate::{
+    cells::{key, Measure, NONE},
+    flags::Flags,
+    node::{Kept, Node},
+    plan::{kinds, Entry, Plan},
+    session::Session,
+    slots::Snapshot,
+    sync::Ordering::Relaxed,
+    thread::{wants, Frame, Thread},
+    tracee::Tracee,
+};
+use inviso_term::{
+    etf::{Encoder, Full},
+    record::Kind,
+};
+use std::sync::Arc;
+
+/// A call that is running, as its host sees it. Each method is asked only when it is needed.
+pub trait Activation {
+    /// What tells this call from every other that has not ended; the same at entry, suspension, resume and end.
+    fn address(&self) -> usize;
+    /// Whether the call can be suspended and resumed.
+    fn is_generator(&self) -> bool;
+    /// Makes sure that `thread.current()` is the process that runs now.
+    fn identify(&self, thread: &mut Thread);
+    /// Bytes that this thread has allocated so far.
+    fn allocated(&self) -> u64;
+    /// Whether the caller's code belongs to another module.
+    fn is_global(&self) -> bool;
+    /// Writes the arguments as a list.
+    ///
+    /// # Errors
+    /// [`Full`] when they don't fit; what was written is then ignored.
+    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full>;
+    /// Writes the name `(module, function, arity)` of this call's own function; `false` if it has none.
+    fn name(&self, out: &mut Encoder<'_>) -> bool;
+    /// Writes the caller's name and answers its address; 0 if there is no caller.
+    fn caller(&self, out: &mut Encoder<'_>) -> usize;
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Exit {
+    /// It returns.
+    Return,
+    /// It is suspended.
+    Yield,
+    /// An exception leaves it.
+    Unwind,
+}
+
+/// A call of the function `code` begins.
+#[inline(always)]
+pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    let guard = thread.local.pin();
+    let snapshot = node.snapshot.load(&guard);
+    if !thread.pending.sessions.is_empty() {
+        settle_pending(node, thread, snapshot, call, None);
+    }
+    let Some(plan) = snapshot.find(code) else { return };
+    for entry in &plan.entries {
+        if entry.run & kinds::COUNT != 0 {
+            thread.shared.counts.add(entry.count);
+        }
+    }
+    if plan.run & !kinds::COUNT != 0 {
+        enter(node, thread, snapshot, plan, call);
+    }
+}
+
+/// Everything at a call but counting it.
+#[inline(always)]
+fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, call: &A) {
+    let now = node.clock.ticks();
+    call.identify(thread);
+    let at = call.address();
+    if thread.stack.last().is_some_and(|f| f.at == at) {
+        drop_stale(thread, at);
+    }
+    for entry in &plan.entries {
+        if entry.run & !kinds::COUNT == 0 {
+            continue;
+        }
+        let flags = thread.current.flags(entry.index);
+        if entry.run & kinds::META != 0 {
+            meta(node, thread, plan, entry, call, now);
+        }
+        if !flags.has(Flags::CALL) {
+            if entry.run & kinds::LATENCY != 0 {
+                let start = if call.is_generator() { keep(node, at, entry.id, wants::LATENCY, now) } else { now };
+                thread.stack.push(Frame { at, id: entry.id, index: entry.index, wants: wants::LATENCY, time_before: NONE, memory_before: NONE, start });
+            }
+            continue;
+        }
+        let mut frame =
+            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: NONE, memory_before: NONE, start: now };
+        if entry.run & kinds::MESSAGES != 0 {
+            message(node, thread, plan, entry, flags, call, now, &mut frame);
+        }
+        measure(thread, snapshot, plan, entry, call, now, true, &mut frame);
+        if entry.run & kinds::LATENCY != 0 {
+            frame.wants |= wants::LATENCY;
+        }
+        if frame.wants & wants::KEPT != 0 && call.is_generator() {
+            keep(node, at, entry.id, frame.wants & wants::KEPT, now);
+        }
+        if frame.wants != 0 {
+            thread.stack.push(frame);
+        }
+    }
+}
+
+/// Charges what ran since the mark to the current cell, and makes the function's own cell current.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn measure<A: Activation>(
+    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, call: &A, now: u64, begins: bool, frame: &mut Frame,
+) {
+    if entry.run & (kinds::TIME | kinds::MEMORY) == 0 {
+        return;
+    }
+    let arena = &entry.session.arena;
+    let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+    let timer = Thread::timer(&mut thread.timers, entry.index, entry.id);
+    if entry.run & kinds::TIME != 0 {
+        let n = thread.current.cell(entry.index, entry.id, key(plan.slot, Measure::Time), arena, live);
+        if timer.time != NONE {
+            arena.cell(timer.time).charge(now - timer.time_mark);
+        }
+        let cell = arena.cell(n);
+        if begins { cell.enter(entry.time) } else { cell.resume(entry.time) }
+        frame.time_before = timer.time;
+        frame.wants |= wants::TIME;
+        timer.time = n;
+        timer.time_mark = now;
+    }
+    if entry.run & kinds::MEMORY != 0 {
+        let bytes = call.allocated();
+        let n = thread.current.cell(entry.index, entry.id, key(plan.slot, Measure::Memory), arena, live);
+        if timer.memory != NONE {
+            arena.cell(timer.memory).charge(bytes.wrapping_sub(timer.memory_mark));
+        }
+        let cell = arena.cell(n);
+        if begins { cell.enter(entry.memory) } else { cell.resume(entry.memory) }
+        frame.memory_before = timer.memory;
+        frame.wants |= wants::MEMORY;
+        timer.memory = n;
+        timer.memory_mark = bytes;
+    }
+}
+
+/// A call of the function `code` ends or is suspended.
+#[inline(always)]
+pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
+    if thread.stack.is_empty() && thread.pending.sessions.is_empty() {
+        return;
+    }
+    leave(node, thread, code, exit, call);
+}
+
+#[inline(always)]
+fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
+    let guard = thread.local.pin();
+    let snapshot = node.snapshot.load(&guard);
+    let at = call.address();
+    if !thread.pending.sessions.is_empty() {
+        settle_pending(node, thread, snapshot, call, Some((exit, at)));
+    }
+    if thread.stack.last().is_none_or(|f| f.at != at) && !uncover(thread, at) {
+        return;
+    }
+    let now = node.clock.ticks();
+    let top = thread.stack.len();
+    let mut first = top;
+    while first > 0 && thread.stack[first - 1].at == at {
+        first -= 1;
+    }
+    for n in first..top {
+        let frame = thread.stack[n];
+        let Some(session) = snapshot.session(frame.index, frame.id) else { continue };
+        if frame.wants & (wants::TIME | wants::MEMORY) != 0 {
+            charge(thread, session, &frame, call, now);
+        }
+        if frame.wants & wants::KEPT != 0 {
+            let entry = snapshot.find(code).and_then(|p| p.entries.iter().find(|e| e.id == frame.id));
+            finish(node, thread, session, entry, &frame, exit, call, now);
+        }
+    }
+    thread.stack.truncate(first);
+}
+
+/// Charges what ran since the mark to the current cell, and gives back the one before.
+#[inline(always)]
+fn charge<A: Activation>(thread: &mut Thread, session: &Session, frame: &Frame, call: &A, now: u64) {
+    let timer = Thread::timer(&mut thread.timers, frame.index, frame.id);
+    if frame.wants & wants::TIME != 0 {
+        if timer.time != NONE {
+            session.arena.cell(timer.time).charge(now - timer.time_mark);
+        }
+        timer.time = frame.time_before;
+        timer.time_mark = now;
+    }
+    if frame.wants & wants::MEMORY != 0 {
+        let bytes = call.allocated();
+        if timer.memory != NONE {
+            session.arena.cell(timer.memory).charge(bytes.wrapping_sub(timer.memory_mark));
+        }
+        timer.memory = frame.memory_before;
+        timer.memory_mark = bytes;
+    }
+}
+
+/// Latency and return_to at the end of a call.
+#[allow(clippy::too_many_arguments)]
+#[inline(never)]
+fn finish<A: Activation>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, entry: Option<&Entry>, frame: &Frame, exit: Exit, call: &A, now: u64,
+) {
+    if exit == Exit::Yield {
+        return;
+    }
+    let mut start = frame.start;
+    if call.is_generator() {
+        if let Some(kept) = node.kept.lock().unwrap().remove(&(frame.at, frame.id)) {
+            start = kept.start;
+        }
+    }
+    if frame.wants & wants::LATENCY != 0 {
+        if let Some(latency) = entry.filter(|e| e.run & kinds::LATENCY != 0).and_then(|e| e.latency.as_ref()) {
+            latency.record(node.clock.nanos(now - start));
+        }
+    }
+    if frame.wants & wants::RETURN_TO == 0 {
+        return;
+    }
+    call.identify(thread);
+    let flags = thread.current.flags(frame.index);
+    if !flags.has(Flags::CALL) || !flags.has(Flags::RETURN_TO) {
+        return;
+    }
+    let mut scratch = std::mem::take(&mut thread.scratch);
+    scratch.resize(scratch.len().max(SCRATCH), 0);
+    let mut out = Encoder::new(&mut scratch);
+    let caller = call.caller(&mut out);
+    if exit == Exit::Unwind {
+        let pending = &mut thread.pending;
+        if !pending.sessions.contains(&(frame.index, frame.id)) {
+            pending.sessions.push((frame.index, frame.id));
+        }
+        pending.at = caller;
+        pending.name.clear();
+        pending.name.extend_from_slice(out.written());
+    } else if caller != 0 {
+        emit(node, thread, session, flags, Kind::ReturnTo, 0, out.written(), now);
+    }
+    thread.scratch = scratch;
+}
+
+/// A suspended call goes on: its time is its own again, and no call is counted.
+#[inline(always)]
+pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    let guard = thread.local.pin();
+    let snapshot = node.snapshot.load(&guard);
+    if !thread.pending.sessions.is_empty() {
+        settle_pending(node, thread, snapshot, call, None);
+    }
+    let Some(plan) = snapshot.find(code) else { return };
+    if plan.events & crate::plan::events::FRAME == 0 {
+        return;
+    }
+    let now = node.clock.ticks();
+    call.identify(thread);
+    let at = call.address();
+    for entry in &plan.entries {
+        let mut frame =
+            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: NONE, memory_before: NONE, start: now };
+        if entry.has & (kinds::LATENCY | kinds::LOCAL) != 0 {
+            if let Some(kept) = node.kept.lock().unwrap().get(&(at, entry.id)) {
+                frame.wants |= kept.wants;
+                frame.start = kept.start;
+            }
+        }
+        if entry.run & (kinds::TIME | kinds::MEMORY) != 0 && thread.current.flags(entry.index).has(Flags::CALL) {
+            measure(thread, snapshot, plan, entry, call, now, false, &mut frame);
+        }
+        if frame.wants != 0 {
+            thread.stack.push(frame);
+        }
+    }
+}
+
+/// An exception is caught by `call`, which goes on.
+#[inline(always)]
+pub fn on_handled<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
+    if !thread.pending.sessions.is_empty() {
+        let guard = thread.local.pin();
+        let snapshot = node.snapshot.load(&guard);
+        thread.pending.at = call.address();
+        goes_on(node, thread, snapshot, Some(call));
+    }
+}
+
+/// How large a name may become; longer ones are cut by the encoder's own rule.
+const SCRATCH: usize = 4096;
+
+/// Calls that an exception has left wait for the frame that goes on. If the host did not see it caught, the next event
+/// tells: an unwinding of that frame means it was not; anything else means that this frame goes on.
+#[cold]
+#[inline(never)]
+fn settle_pending<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: &A, exit: Option<(Exit, usize)>) {
+    if let Some((Exit::Unwind, at)) = exit {
+        if at == thread.pending.at {
+            let mut scratch = std::mem::take(&mut thread.scratch);
+            scratch.resize(scratch.len().max(SCRATCH), 0);
+            let mut out = Encoder::new(&mut scratch);
+            thread.pending.at = call.caller(&mut out);
+            thread.pending.name.clear();
+            thread.pending.name.extend_from_slice(out.written());
+            thread.scratch = scratch;
+        }
+        return;
+    }
+    goes_on::<A>(node, thread, snapshot, None);
+}
+
+#[cold]
+#[inline(never)]
+fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: Option<&A>) {
+    let mut pending = std::mem::take(&mut thread.pending);
+    let now = node.clock.ticks();
+    if let Some(call) = call {
+        pending.name.resize(SCRATCH, 0);
+        let mut out = Encoder::new(&mut pending.name);
+        call.name(&mut out);
+        let len = out.len();
+        pending.name.truncate(len);
+        call.identify(thread);
+    }
+    if pending.at != 0 {
+        for (index, id) in pending.sessions.drain(..) {
+            let flags = thread.current.flags(index);
+            if let Some(session) = snapshot.session(index, id) {
+                if flags.has(Flags::CALL) && flags.has(Flags::RETURN_TO) {
+                    emit(node, thread, session, flags, Kind::ReturnTo, 0, &pending.name, now);
+                }
+            }
+        }
+    }
+    pending.sessions.clear();
+    pending.name.clear();
+    pending.at = 0;
+    thread.pending = pending;
+}
+
+/// A call message, if the process is traced for it.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+fn message<A: Activation>(
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, flags: Flags, call: &A, now: u64, frame: &mut Frame,
+) {
+    if flags.has(Flags::SILENT) || entry.session.tracer.load(Relaxed) == thread.current.pid {
+        return;
+    }
+    if entry.run & kinds::GLOBAL != 0 && entry.run & kinds::LOCAL == 0 && !call.is_global() {
+        return;
+    }
+    if entry.run & (kinds::LOCAL | kinds::GLOBAL) == 0 {
+        return;
+    }
+    if flags.has(Flags::ARITY) {
+        emit(node, thread, &entry.session, flags, Kind::CallArity, u64::from(plan.name), &[], now);
+    } else {
+        with_arguments(node, thread, &entry.session, flags, plan.name, call, now);
+    }
+    if entry.run & kinds::LOCAL != 0 && flags.has(Flags::RETURN_TO) {
+        frame.wants |= wants::RETURN_TO;
+    }
+}
+
+/// A meta trace message: flags are fixed to call and timestamp (trace.md, `function/4`, meta).
+#[inline(never)]
+fn meta<A: Activation>(node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, call: &A, now: u64) {
+    if entry.session.tracer.load(Relaxed) != thread.current.pid {
+        with_arguments(node, thread, &entry.session, Flags::TIMESTAMP, plan.name, call, now);
+    }
+}
+
+#[inline(never)]
+fn with_arguments<A: Activation>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, call: &A, now: u64,
+) {
+    let mut scratch = std::mem::take(&mut thread.scratch);
+    if scratch.len() < session.options.capture_bytes {
+        scratch.resize(session.options.capture_bytes.max(SCRATCH), 0);
+    }
+    let mut out = Encoder::new(&mut scratch[..session.options.capture_bytes]);
+    if call.arguments(&mut out).is_err() {
+        out.truncate(0);
+        let _ = out.cut("arguments");
+    }
+    emit(node, thread, session, flags, Kind::Call, u64::from(name), out.written(), now);
+    thread.scratch = scratch;
+}
+
+/// Which stamp a record's message gets; the strongest of those that are set.
+pub mod stamp {
+    /// None: the message begins with `trace`.
+    pub const NONE: u8 = 0;
+    /// `(megasecs, secs, microsecs)`.
+    pub const TIMESTAMP: u8 = 1;
+    /// `(nanoseconds, unique)`; the unique number is the payload's first 8 bytes.
+    pub const STRICT: u8 = 2;
+    /// Nanoseconds.
+    pub const MONOTONIC: u8 = 3;
+    /// The stamp's bits.
+    pub const MASK: u8 = 3;
+    /// The scheduler's number comes before the stamp.
+    pub const SCHEDULER: u8 = 4;
+}
+
+/// Writes a record into this scheduler's ring of the session.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+pub(crate) fn emit(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8], now: u64,
+) {
+    let mut stamps = 0;
+    if flags.has(Flags::STAMPS) {
+        stamps = if flags.has(Flags::TIMESTAMP) {
+            stamp::TIMESTAMP
+        } else if flags.has(Flags::STRICT_MONOTONIC_TIMESTAMP) {
+            stamp::STRICT
+        } else {
+            stamp::MONOTONIC
+        };
+    }
+    if flags.has(Flags::SCHEDULER_ID) {
+        stamps |= stamp::SCHEDULER;
+    }
+    if stamps & stamp::MASK == stamp::STRICT {
+        return emit_strict(node, thread, session, stamps, kind, what, payload, now);
+    }
+    let header = header(thread, kind, stamps, what, payload.len(), now);
+    let _counted_by_the_ring = thread.push(session, header, payload);
+}
+
+#[allow(clippy::too_many_arguments)]
+#[inline(never)]
+fn emit_strict(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, stamps: u8, kind: Kind, what: u64, payload: &[u8], now: u64,
+) {
+    let mut long = Vec::with_capacity(8 + payload.len());
+    long.extend_from_slice(&node.unique().to_ne_bytes());
+    long.extend_from_slice(payload);
+    let header = header(thread, kind, stamps, what, long.len(), now);
+    let _counted_by_the_ring = thread.push(session, header, &long);
+}
+
+#[inline(always)]
+fn header(thread: &Thread, kind: Kind, stamps: u8, what: u64, payload: usize, now: u64) -> [u64; 4] {
+    let first = (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48;
+    [first, now, thread.current.pid, what]
+}
+
+/// Frames with the address of a call that begins belong to calls whose end was not seen.
+#[cold]
+#[inline(never)]
+fn drop_stale(thread: &mut Thread, at: usize) {
+    while thread.stack.last().is_some_and(|f| f.at == at) {
+        thread.stack.pop();
+    }
+}
+
+/// Drops what lies above the frames of a call that ends; `false` if it has none.
+#[cold]
+#[inline(never)]
+fn uncover(thread: &mut Thread, at: usize) -> bool {
+    match thread.stack.iter().rposition(|f| f.at == at) {
+        Some(top) => {
+            thread.stack.truncate(top + 1);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Keeps what a call that can be suspended needs at its end.
+#[cold]
+#[inline(never)]
+fn keep(node: &Node, at: usize, id: u32, wants: u16, start: u64) -> u64 {
+    let mut kept = node.kept.lock().unwrap();
+    if kept.len() >= KEPT_MAX {
+        kept.clear();
+    }
+    kept.insert((at, id), Kept { wants, start });
+    start
+}
+
+/// Suspended calls that are remembered; beyond it they are forgotten together (their latency and return_to are lost).
+const KEPT_MAX: usize = 1 << 17;
+
+impl Node {
+    /// A process started another: the child has its flags already (see [`Node::child`]); the messages are written here.
+    /// `name` is `(module, function, arguments)` as terms.
+    pub fn on_spawn(&self, thread: &mut Thread, child: &Tracee, name: &[u8]) {
+        self.event(thread, Kind::Spawn, child.pid, name);
+    }
+
+    /// The running process was started by `parent`.
+    pub fn on_spawned(&self, thread: &mut Thread, parent: u64, name: &[u8]) {
+        self.event(thread, Kind::Spawned, parent, name);
+    }
+
+    /// The running process ends for `reason` (a term).
+    pub fn on_process_exit(&self, thread: &mut Thread, reason: &[u8]) {
+        self.event(thread, Kind::Exit, 0, reason);
+    }
+
+    /// A `procs` event of the running process, for every session that asked for them.
+    fn event(&self, thread: &mut Thread, kind: Kind, what: u64, payload: &[u8]) {
+        let guard = thread.local.pin();
+        let snapshot = self.snapshot.load(&guard);
+        let now = self.clock.ticks();
+        let mut sessions: Vec<&Arc<Session>> = snapshot.sessions().collect();
+        sessions.sort_by_key(|s| std::cmp::Reverse(s.id));
+        for session in sessions {
+            let flags = thread.current.flags(session.index);
+            if flags.has(Flags::PROCS) && session.tracer.load(Relaxed) != thread.current.pid {
+                emit(self, thread, session, flags, kind, what, payload, now);
+            }
+        }
+    }
+}

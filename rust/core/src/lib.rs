@@ -1,0 +1,33 @@
+//! Trace sessions, counters, rings and delivery, without Python.
+//!
+//! A [`node::Node`] is a program that is traced. Sessions are made on it, patterns say which functions they trace
+//! ([`control`]), and a host reports calls through [`event`]. Counters are read at any time; messages wait in bounded
+//! rings until they are drained. A Rust program can be its own host, see [`point`].
+#![deny(missing_docs)]
+
+pub mod cells;
+pub mod counts;
+pub mod current;
+pub mod flags;
+pub mod grace;
+#[cfg(all(test, loom))]
+mod models;
+pub mod ring;
+pub mod segments;
+pub mod sync;
+pub mod tracee;
+
+pub mod clock;
+pub mod control;
+pub mod drain;
+pub mod error;
+pub mod event;
+pub mod latency;
+pub mod names;
+pub mod node;
+pub mod plan;
+#[cfg(not(loom))]
+pub mod point;
+pub mod session;
+pub mod slots;
+pub mod thread;

@@ -1,0 +1,1 @@
+//! Loom models of the protocols that this crate's other files only state.

@@ -1,0 +1,40 @@
+//! Names of functions, each with a number that fits a trace record.
+#![forbid(unsafe_code)]
+
+use crate::{plan::Mfa, sync::RwLock};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// All names that were ever traced: as many as the program has names, however often they are traced.
+#[derive(Default)]
+pub struct Names(RwLock<Table>);
+
+#[derive(Default)]
+struct Table {
+    numbers: FxHashMap<Arc<Mfa>, u32>,
+    names: Vec<Arc<Mfa>>,
+}
+
+impl Names {
+    /// The number of a name.
+    pub fn number(&self, name: &Mfa) -> u32 {
+        if let Some(n) = self.0.read().unwrap().numbers.get(name) {
+            return *n;
+        }
+        let mut table = self.0.write().unwrap();
+        if let Some(n) = table.numbers.get(name) {
+            return *n;
+        }
+        let name = Arc::new(name.clone());
+        let number = table.names.len() as u32;
+        table.names.push(name.clone());
+        table.numbers.insert(name, number);
+        number
+    }
+
+    /// The name of a number.
+    #[must_use]
+    pub fn name(&self, number: u32) -> Option<Arc<Mfa>> {
+        self.0.read().unwrap().names.get(number as usize).cloned()
+    }
+}

@@ -1,0 +1,264 @@
+//! A node: one program that is traced. Holds what all sessions share; everything else hangs off a session, a
+//! process or a thread.
+#![forbid(unsafe_code)]
+
+use crate::{
+    clock::Clock,
+    control::Control,
+    counts,
+    flags::Flags,
+    grace,
+    names::Names,
+    plan::Mfa,
+    session::Session,
+    current::Current,
+    slots::Snapshot,
+    sync::{
+        AtomicU64, Mutex,
+        Ordering::Relaxed,
+    },
+    thread::{Shared, Thread},
+    tracee::{Kind, Tracee},
+};
+use crossbeam_epoch::{Collector, LocalHandle};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The first pid that is given out; smaller ones are reserved (see [`crate::cells::FOLDED`]).
+const FIRST_PID: u64 = 1;
+
+pub(crate) struct Threads {
+    pub live: Vec<Arc<Shared>>,
+    pub pool: counts::Pool,
+    numbers: Vec<u16>,
+    next: u16,
+}
+
+impl Threads {
+    pub fn total(&self, counter: u32) -> u64 {
+        self.live.iter().map(|t| t.counts.read(counter)).sum()
+    }
+}
+
+/// One traced program.
+pub struct Node {
+    /// Its time.
+    pub clock: Clock,
+    /// Names of traced functions.
+    pub names: Names,
+    pub(crate) snapshot: Current<Snapshot>,
+    pub(crate) control: Mutex<Control>,
+    pub(crate) threads: Mutex<Threads>,
+    pub(crate) kept: Mutex<FxHashMap<(usize, u32), Kept>>,
+    collector: Collector,
+    tracees: Mutex<FxHashMap<u64, Arc<Tracee>>>,
+    next_pid: AtomicU64,
+    next_unique: AtomicU64,
+}
+
+/// What a suspended call keeps for its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    pub wants: u16,
+    pub start: u64,
+}
+
+impl Node {
+    /// A node in which nothing is traced.
+    #[must_use]
+    pub fn new(clock: Clock) -> Arc<Node> {
+        Arc::new(Node {
+            clock,
+            names: Names::default(),
+            snapshot: Current::new(Snapshot::empty()),
+            control: Mutex::new(Control::default()),
+            threads: Mutex::new(Threads { live: Vec::new(), pool: counts::Pool::default(), numbers: Vec::new(), next: 1 }),
+            kept: Mutex::new(FxHashMap::default()),
+            collector: Collector::new(),
+            tracees: Mutex::new(FxHashMap::default()),
+            next_pid: AtomicU64::new(FIRST_PID),
+            next_unique: AtomicU64::new(1),
+        })
+    }
+
+    /// A participant of this node's epochs, for a thread that reads plans or waits for grace periods.
+    #[must_use]
+    pub fn participant(&self) -> LocalHandle {
+        self.collector.register()
+    }
+
+    /// A scheduler for the calling thread, whose own process is `own`.
+    #[must_use]
+    pub fn thread(&self, own: Arc<Tracee>) -> Thread {
+        let mut threads = self.threads.lock().unwrap();
+        let number = threads.numbers.pop().unwrap_or_else(|| {
+            threads.next = threads.next.saturating_add(1);
+            threads.next - 1
+        });
+        let shared = Arc::new(Shared { number, counts: counts::Counts::default() });
+        threads.live.push(shared.clone());
+        drop(threads);
+        Thread::new(shared, self.collector.register(), own)
+    }
+
+    /// Ends a scheduler: its counts are taken over, its rings stay readable.
+    pub fn end_thread(&self, thread: Thread) {
+        thread.retire(self);
+    }
+
+    pub(crate) fn forget_thread(&self, shared: &Arc<Shared>) {
+        let mut threads = self.threads.lock().unwrap();
+        let threads = &mut *threads;
+        if let Some(at) = threads.live.iter().position(|t| Arc::ptr_eq(t, shared)) {
+            threads.live.swap_remove(at);
+            threads.pool.fold(&shared.counts);
+            threads.numbers.push(shared.number);
+        }
+    }
+
+    /// A new process, with the flags that new processes get in each session.
+    pub fn process(&self, kind: Kind, object: usize) -> Arc<Tracee> {
+        self.adopt(kind, object, None)
+    }
+
+    /// A new process started by `parent`: it inherits as `set_on_spawn` and `set_on_first_spawn` say.
+    pub fn child(&self, kind: Kind, object: usize, parent: &Tracee) -> Arc<Tracee> {
+        self.adopt(kind, object, Some(parent))
+    }
+
+    fn adopt(&self, kind: Kind, object: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
+        let pid = self.next_pid.fetch_add(1, Relaxed) << 2 | kind as u64;
+        let tracee = Arc::new(Tracee::new(pid, kind, object));
+        let mut tracees = self.tracees.lock().unwrap();
+        for session in self.sessions() {
+            if session.tracer.load(Relaxed) != tracee.pid {
+                let flags = parent.and_then(|p| p.inherit(session.index)).unwrap_or_else(|| session.new_flags());
+                tracee.set(session.index, flags);
+            }
+        }
+        tracees.insert(tracee.pid, tracee.clone());
+        tracee
+    }
+
+    /// The process has ended: its counters are kept apart or summed up. `true` for the caller who ended it.
+    pub fn end_process(&self, tracee: &Tracee) -> bool {
+        if !tracee.end() {
+            return false;
+        }
+        self.tracees.lock().unwrap().remove(&tracee.pid);
+        for session in self.sessions() {
+            if session.tracer.load(Relaxed) == tracee.pid {
+                self.lose_tracer(&session);
+            }
+            session.arena.fold(tracee.pid, session.options.ended_processes);
+        }
+        true
+    }
+
+    /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).
+    pub fn lose_tracer(&self, session: &Session) {
+        session.lose_tracer();
+        self.each_process(|tracee| tracee.set(session.index, Flags::NONE));
+    }
+
+    /// The living process of a pid.
+    #[must_use]
+    pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
+        self.tracees.lock().unwrap().get(&pid).cloned()
+    }
+
+    /// All living processes, in the order of their pids.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Arc<Tracee>> {
+        let mut all: Vec<_> = self.tracees.lock().unwrap().values().cloned().collect();
+        all.sort_by_key(|t| t.pid);
+        all
+    }
+
+    /// Runs `with` on every living process and holds back new ones meanwhile.
+    pub(crate) fn each_process(&self, mut with: impl FnMut(&Arc<Tracee>)) {
+        self.tracees.lock().unwrap().values().for_each(&mut with);
+    }
+
+    /// All living sessions, oldest first.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        let mut all: Vec<_> = self.read(|s| s.sessions().filter(|s| s.is_alive()).cloned().collect());
+        all.sort_by_key(|s: &Arc<Session>| s.id);
+        all
+    }
+
+    /// The living session with this id.
+    #[must_use]
+    pub fn session(&self, id: u64) -> Option<Arc<Session>> {
+        self.read(|s| s.sessions().find(|s| s.id == id && s.is_alive()).cloned())
+    }
+
+    /// Reads the current snapshot. For the control side: the hot path pins with its own participant.
+    pub fn read<R>(&self, with: impl FnOnce(&Snapshot) -> R) -> R {
+        let local = self.collector.register();
+        let guard = local.pin();
+        with(self.snapshot.load(&guard))
+    }
+
+    /// Waits until every event that began before has ended, see [`grace::wait`].
+    pub fn grace(&self) -> grace::Passed {
+        grace::wait(&self.collector.register())
+    }
+
+    /// The function of a name number.
+    #[must_use]
+    pub fn name(&self, number: u32) -> Option<Arc<Mfa>> {
+        self.names.name(number)
+    }
+
+    /// A number larger than any it gave before.
+    pub fn unique(&self) -> u64 {
+        self.next_unique.fetch_add(1, Relaxed)
+    }
+
+    /// Switches trace flags of processes; answers how many processes matched (trace.md, `process/4`).
+    ///
+    /// # Errors
+    /// [`crate::error::Error::SessionDead`], [`crate::error::Error::ProcessDead`].
+    pub fn flags(&self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags) -> Result<usize, crate::error::Error> {
+        if !session.is_alive() {
+            return Err(crate::error::Error::SessionDead);
+        }
+        let tracer = session.tracer.load(Relaxed);
+        let flags = if session.has_tracer() { flags } else { Flags::NONE };
+        let mut count = 0;
+        if let Who::One(tracee) = who {
+            if !tracee.is_alive() {
+                return Err(crate::error::Error::ProcessDead);
+            }
+            tracee.change(session.index, how, flags);
+            return Ok(1);
+        }
+        if matches!(who, Who::All | Who::New) {
+            session.change_new_flags(how, flags);
+        }
+        if matches!(who, Who::All | Who::Existing) {
+            self.each_process(|tracee| {
+                count += 1;
+                if tracee.pid != tracer {
+                    tracee.change(session.index, how, flags);
+                }
+            });
+        }
+        Ok(count)
+    }
+}
+
+/// Which processes a change of flags is for.
+#[derive(Clone, Copy)]
+pub enum Who<'a> {
+    /// One process.
+    One(&'a Tracee),
+    /// Those that exist and those to come.
+    All,
+    /// Those that exist.
+    Existing,
+    /// Those to come.
+    New,
+}

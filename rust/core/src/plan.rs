@@ -1,0 +1,139 @@
+//! What happens at a call of one function: an entry for each session that traces it. Immutable once made.
+#![forbid(unsafe_code)]
+
+use crate::{latency::Latency, session::Session};
+use std::sync::Arc;
+
+/// What a session does with a function; also which of it is running.
+pub mod kinds {
+    /// call_count.
+    pub const COUNT: u16 = 1;
+    /// call_time.
+    pub const TIME: u16 = 2;
+    /// call_memory.
+    pub const MEMORY: u16 = 4;
+    /// call_latency.
+    pub const LATENCY: u16 = 8;
+    /// Messages about every call.
+    pub const LOCAL: u16 = 16;
+    /// Messages about calls from other modules.
+    pub const GLOBAL: u16 = 32;
+    /// Messages without regard to process flags.
+    pub const META: u16 = 64;
+    /// All counters.
+    pub const COUNTERS: u16 = COUNT | TIME | MEMORY | LATENCY;
+    /// All kinds that give messages.
+    pub const MESSAGES: u16 = LOCAL | GLOBAL | META;
+    /// The kinds that need to see a call's end.
+    pub const FRAMES: u16 = TIME | MEMORY | LATENCY;
+}
+
+/// The interpreter events that a function needs.
+pub mod events {
+    /// A call begins.
+    pub const CALL: u8 = 1;
+    /// A call ends, is suspended or goes on.
+    pub const FRAME: u8 = 2;
+    /// An exception is caught somewhere.
+    pub const HANDLED: u8 = 4;
+}
+
+/// A function as the program knows it: module, name, arity.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Mfa {
+    /// The defining module's name.
+    pub module: Box<str>,
+    /// The qualified name.
+    pub function: Box<str>,
+    /// The number of declared parameters.
+    pub arity: u32,
+}
+
+/// One session's settings on one function.
+#[derive(Clone)]
+pub struct Entry {
+    /// The session's id, low half; enough to tell a stale frame.
+    pub id: u32,
+    /// The session's index.
+    pub index: u16,
+    /// The kinds that act now.
+    pub run: u16,
+    /// The kinds that are set: running or paused.
+    pub has: u16,
+    /// call_count's cell number.
+    pub count: u32,
+    /// call_time's generation.
+    pub time: u32,
+    /// call_memory's generation.
+    pub memory: u32,
+    /// call_latency's histogram.
+    pub latency: Option<Arc<Latency>>,
+    /// The session.
+    pub session: Arc<Session>,
+}
+
+impl Entry {
+    /// An entry that does nothing yet.
+    #[must_use]
+    pub fn new(session: &Arc<Session>) -> Self {
+        Entry {
+            id: session.id as u32,
+            index: session.index,
+            run: 0,
+            has: 0,
+            count: 0,
+            time: 0,
+            memory: 0,
+            latency: None,
+            session: session.clone(),
+        }
+    }
+
+    /// The interpreter events that the entry needs.
+    #[must_use]
+    pub fn events(&self) -> u8 {
+        let mut events = if self.has != 0 { events::CALL } else { 0 };
+        if self.has & kinds::FRAMES != 0 {
+            events |= events::FRAME;
+        }
+        if self.has & kinds::LOCAL != 0 && self.session.wants_return_to() {
+            events |= events::FRAME | events::HANDLED;
+        }
+        events
+    }
+}
+
+/// Everything that happens at a call of one function.
+pub struct Plan {
+    /// The function's number while anything is set on it.
+    pub slot: u32,
+    /// The number of its name, see [`crate::names::Names`].
+    pub name: u32,
+    /// What any entry runs.
+    pub run: u16,
+    /// The interpreter events that are needed.
+    pub events: u8,
+    /// The sessions, newest first.
+    pub entries: Box<[Entry]>,
+}
+
+impl Plan {
+    /// A plan of these entries, or `None` when nothing is set.
+    #[must_use]
+    pub fn of(slot: u32, name: u32, mut entries: Vec<Entry>) -> Option<Plan> {
+        entries.retain(|e| e.has != 0);
+        if entries.is_empty() {
+            return None;
+        }
+        entries.sort_by_key(|e| std::cmp::Reverse(e.session.id));
+        let run = entries.iter().fold(0, |all, e| all | e.run);
+        let events = entries.iter().fold(0, |all, e| all | e.events());
+        Some(Plan { slot, name, run, events, entries: entries.into() })
+    }
+
+    /// The entry of a session.
+    #[must_use]
+    pub fn entry(&self, session: u64) -> Option<&Entry> {
+        self.entries.iter().find(|e| e.session.id == session)
+    }
+}

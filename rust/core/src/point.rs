@@ -1,0 +1,297 @@
+//! Trace points for Rust programs: a program that is its own host.
+//!
+//! A [`Point`] stands for a function. While no session traces it, entering it is one relaxed load.
+//!
+//! ```
+//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options};
+//!
+//! let program = Program::new();
+//! let order = program.point("shop", "order", 1);
+//! let session = program.session("first look", Options::default()).unwrap();
+//! program.function(&session, &[&order], kinds::COUNT, Op::On).unwrap();
+//! for n in 0..3 {
+//!     let _call = order.enter(|out| out.int(n));
+//! }
+//! assert_eq!(program.count(&session, &order), Some(3));
+//! # program.node().flags(&session, Who::All, true, Flags::CALL).unwrap();
+//! ```
+#![forbid(unsafe_code)]
+
+use crate::{
+    clock::Clock,
+    control::{Arm, Op, Target},
+    error::Error,
+    event::{self, Activation, Exit},
+    node::Node,
+    plan::{events, kinds, Mfa},
+    session::{Options, Session},
+    sync::{AtomicU8, Mutex, Ordering::Relaxed},
+    thread::Thread,
+    tracee::Kind,
+};
+use inviso_term::etf::{Encoder, Full};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
+
+/// A Rust program that can be traced. Clones are the same program.
+#[derive(Clone)]
+pub struct Program(Arc<Inner>);
+
+struct Inner {
+    node: Arc<Node>,
+    points: Mutex<Vec<Arc<State>>>,
+}
+
+struct State {
+    key: usize,
+    name: Arc<Mfa>,
+    armed: AtomicU8,
+    node: Arc<Node>,
+}
+
+/// A place in a Rust program that can be traced: one function.
+#[derive(Clone)]
+pub struct Point(Arc<State>);
+
+/// This thread's scheduler; leaves the node when the thread ends.
+struct Here {
+    node: Arc<Node>,
+    thread: Option<Thread>,
+    depth: usize,
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let own = thread.own().clone();
+            self.node.end_thread(thread);
+            self.node.end_process(&own);
+        }
+    }
+}
+
+thread_local! {
+    static HERE: RefCell<Vec<Here>> = const { RefCell::new(Vec::new()) };
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What a trace point knows of the call that it reports.
+struct At<'a, F> {
+    at: usize,
+    name: &'a Mfa,
+    arguments: &'a F,
+}
+
+impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
+    fn address(&self) -> usize {
+        self.at
+    }
+    fn is_generator(&self) -> bool {
+        false
+    }
+    fn identify(&self, thread: &mut Thread) {
+        thread.switch_to_own();
+    }
+    fn allocated(&self) -> u64 {
+        0
+    }
+    fn is_global(&self) -> bool {
+        true
+    }
+    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
+        out.list(self.name.arity as usize)?;
+        (self.arguments)(out)?;
+        out.nil()
+    }
+    fn name(&self, out: &mut Encoder<'_>) -> bool {
+        write_name(out, self.name).is_ok()
+    }
+    fn caller(&self, _out: &mut Encoder<'_>) -> usize {
+        0
+    }
+}
+
+fn write_name(out: &mut Encoder<'_>, name: &Mfa) -> Result<(), Full> {
+    out.tuple(3)?;
+    out.atom(&name.module)?;
+    out.atom(&name.function)?;
+    out.int(i64::from(name.arity))
+}
+
+/// A call of a trace point that has not ended; it ends when this is dropped.
+#[must_use = "the call ends when this is dropped"]
+pub struct Call<'a> {
+    point: Option<&'a State>,
+    at: usize,
+}
+
+impl Point {
+    /// A call begins. `arguments` writes as many terms as the point has parameters, and is asked only for a message.
+    #[inline(always)]
+    pub fn enter(&self, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
+        if self.0.armed.load(Relaxed) == 0 {
+            return Call { point: None, at: 0 };
+        }
+        enter(&self.0, arguments)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &Mfa {
+        &self.0.name
+    }
+}
+
+fn enter(state: &State, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>) -> Call<'_> {
+    let mut at = 0;
+    here(&state.node, |thread, depth| {
+        let mark = *depth + 1;
+        let call = At { at: mark, name: &state.name, arguments: &arguments };
+        event::on_call(&state.node, thread, state.key, &call);
+        if state.armed.load(Relaxed) & events::FRAME != 0 {
+            *depth = mark;
+            at = mark;
+        }
+    });
+    Call { point: (at != 0).then_some(state), at }
+}
+
+impl Drop for Call<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(state) = self.point {
+            leave(state, self.at);
+        }
+    }
+}
+
+fn leave(state: &State, at: usize) {
+    let exit = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
+    here(&state.node, |thread, depth| {
+        let call = At { at, name: &state.name, arguments: &|_: &mut Encoder<'_>| Ok(()) };
+        event::on_exit(&state.node, thread, state.key, exit, &call);
+        *depth = at - 1;
+    });
+}
+
+/// Runs `with` on this thread's scheduler, unless this thread is inside one already or is ending.
+#[inline(always)]
+fn here(node: &Arc<Node>, with: impl FnOnce(&mut Thread, &mut usize)) {
+    if INSIDE.replace(true) {
+        return;
+    }
+    let _ = HERE.try_with(|here| {
+        let mut all = here.borrow_mut();
+        let at = match all.iter().position(|h| Arc::ptr_eq(&h.node, node)) {
+            Some(at) => at,
+            None => {
+                let own = node.process(Kind::Thread, 0);
+                all.push(Here { node: node.clone(), thread: Some(node.thread(own)), depth: 0 });
+                all.len() - 1
+            }
+        };
+        let Here { thread, depth, .. } = &mut all[at];
+        if let Some(thread) = thread {
+            with(thread, depth);
+        }
+    });
+    INSIDE.set(false);
+}
+
+impl Arm for Program {
+    fn arm(&self, functions: &[(usize, u8)], _all: u8) {
+        let points = self.0.points.lock().unwrap();
+        for (key, events) in functions {
+            points[*key - 1].armed.store(*events, Relaxed);
+        }
+    }
+}
+
+impl Program {
+    /// A program in which nothing is traced.
+    #[must_use]
+    pub fn new() -> Self {
+        Program(Arc::new(Inner { node: Node::new(Clock::new()), points: Mutex::new(Vec::new()) }))
+    }
+
+    /// The node: processes, sessions, clock.
+    #[must_use]
+    pub fn node(&self) -> &Arc<Node> {
+        &self.0.node
+    }
+
+    /// A new trace point. Make it once, where the program begins, and keep it.
+    #[must_use]
+    pub fn point(&self, module: &str, function: &str, arity: u32) -> Point {
+        let mut points = self.0.points.lock().unwrap();
+        let state = Arc::new(State {
+            key: points.len() + 1,
+            name: Arc::new(Mfa { module: module.into(), function: function.into(), arity }),
+            armed: AtomicU8::new(0),
+            node: self.0.node.clone(),
+        });
+        points.push(state.clone());
+        Point(state)
+    }
+
+    /// The calling thread as a process.
+    #[must_use]
+    pub fn current(&self) -> Option<Arc<crate::tracee::Tracee>> {
+        let mut own = None;
+        here(&self.0.node, |thread, _| own = Some(thread.own().clone()));
+        own
+    }
+
+    /// A session that is its own tracer.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn session(&self, name: &str, options: Options) -> Result<Arc<Session>, Error> {
+        self.0.node.session_create(name, 0, options)
+    }
+
+    /// Ends a session; `false` if it had ended before.
+    pub fn destroy(&self, session: &Arc<Session>) -> bool {
+        self.0.node.session_destroy(session, self)
+    }
+
+    /// Sets kinds on points, see [`Node::function`].
+    ///
+    /// # Errors
+    /// [`Error::SessionDead`].
+    pub fn function(&self, session: &Arc<Session>, points: &[&Point], kinds: u16, op: Op) -> Result<usize, Error> {
+        let targets: Vec<Target> =
+            points.iter().map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true }).collect();
+        self.0.node.function(session, &targets, kinds, op, self)
+    }
+
+    /// The value of a point's call_count in a session, `None` if it has none.
+    #[must_use]
+    pub fn count(&self, session: &Session, point: &Point) -> Option<u64> {
+        let (_, entry) = self.0.node.entry(session, point.0.key)?;
+        (entry.has & kinds::COUNT != 0).then(|| self.0.node.count(entry.count))
+    }
+
+    /// Calls and own time of a point by process: `(pid, calls, nanoseconds)`; `None` if its time is not counted.
+    #[must_use]
+    pub fn time(&self, session: &Session, point: &Point) -> Option<Vec<(u64, u64, u64)>> {
+        let (slot, entry) = self.0.node.entry(session, point.0.key)?;
+        let wanted = crate::cells::key(slot, crate::cells::Measure::Time);
+        let mut out = Vec::new();
+        session.arena.each(|r| {
+            if r.key == wanted && r.generation == entry.time {
+                out.push((r.pid, r.count, self.0.node.clock.nanos(r.amount)));
+            }
+        });
+        out.sort_unstable();
+        (entry.has & kinds::TIME != 0).then_some(out)
+    }
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self::new()
+    }
+}

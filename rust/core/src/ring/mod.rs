@@ -1,0 +1,273 @@
+//! A bounded ring of variable-length records: one thread writes, any one thread at a time reads.
+//!
+//! There is one ring for each pair of scheduler thread and session. The thread that owns the
+//! [`Producer`] pushes trace events, each a 32-byte header and a payload; whoever delivers them
+//! calls [`Ring::drain`]. The ring is made of pages that are allocated when they are first needed,
+//! so a session that sees no event costs a few hundred bytes. Every record that is pushed is either
+//! read or counted as lost, and a loss is read as a record of its own at the place where it
+//! happened: `read + lost = produced`, always.
+//!
+//! ```
+//! use inviso_core::ring::{Overflow, Pushed, RecordRef, Ring};
+//! use std::ops::ControlFlow;
+//!
+//! let (mut producer, ring) = Ring::split(1 << 20, Overflow::Drop);
+//! assert_eq!(producer.push([0, 1, 2, 3], b"payload"), Pushed::Stored);
+//! let drained = ring.drain(usize::MAX, |record| {
+//!     let RecordRef::Event { header, payload } = record else { panic!("nothing was lost") };
+//!     assert_eq!((header[1..].to_vec(), payload), (vec![1, 2, 3], &b"payload"[..]));
+//!     ControlFlow::Continue(())
+//! });
+//! assert_eq!(drained.unwrap().events, 1);
+//! assert_eq!((ring.head(), ring.tail(), ring.lost()), (1, 1, 0));
+//! ```
+//!
+//! # Roles
+//!
+//! | role | who | may |
+//! | --- | --- | --- |
+//! | producer | the thread that owns the [`Producer`] | push; take pages; allocate |
+//! | reader | any thread inside [`Ring::drain`], one at a time, by a lock that is only tried | hold one page, free it, move `tail` |
+//! | others | any thread | [`Ring::close`]; look at positions |
+//!
+//! A page has a sequence number `seq`, counted from 1, and lives in frame `seq % frames`. A number
+//! that the producer has passed is live, gone or skipped, and what is gone or skipped stays so: a
+//! reader that looks for the next page goes through the numbers in order and can't miss one. A page
+//! remembers how many records were produced before it (`base`), so a reader that knows its own
+//! `tail` knows exactly how many were lost before the page: `base - tail`. Nothing else is needed
+//! to account for losses under any policy.
+//!
+//! # States
+//!
+//! The word of a frame (`page::State`), `s` being a page's number and `r` the records of it that
+//! were read:
+//!
+//! | state | meaning | leaves it | to |
+//! | --- | --- | --- | --- |
+//! | `FREE` | no page; maybe no memory yet | producer | `BUSY#s` |
+//! | `BUSY#s` | the producer prepares page `s` | producer | `LIVE#s/0` |
+//! | `LIVE#s/r` | page `s` has records; no reader holds it | reader; producer (overwrite, not its own newest page) | `LIVE#s/r+reader`; `BUSY#t` |
+//! | `LIVE#s/r+reader` | a reader is inside | reader | `LIVE#s/r'`, or `FREE` once it is sealed and read to its end |
+//!
+//! A page is sealed when its number of records is final. The producer seals it before it counts a
+//! loss or takes another page, so within a page there is never a loss; all of them lie between
+//! pages.
+//!
+//! # Orderings
+//!
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `head`: `edge::COMMIT` | producer, after the record or the loss is in place | drain, once at its start | the bytes and the seals of all that is counted in `head` |
+//! | `current`: `edge::TURN` | producer, after the page is `LIVE` | drain, at the end of a page | the frame's word, `base` and memory of a page that is newer than the `head` that this drain saw |
+//! | frame word: `edge::GIVE_BACK` | reader, when it lets go of a page | producer, when it takes it | its reads of the bytes are over before they are written again |
+//! | `tail`: `edge::TOOK` | drain, after the closure took the records | [`Ring::tail`] | what the closure did with the records |
+//! | `ended`: `edge::ENDED` | producer, after its last push | [`Ring::is_ended`] | the last `head` |
+//!
+//! All else is relaxed: `head` and `lost` as numbers, `closed` (a push that happens after the close
+//! reads it by coherence), `base`, `sealed`, memory and the word `LIVE` (published by the edges
+//! above), and the reader's hold (a read-modify-write; what it reads is published by `head` or
+//! `current`). The producer and the reader never read back what they alone write; they keep plain
+//! copies.
+//!
+//! # Checked by
+//!
+//! `models.rs` under loom, for each policy; `mutants.rs` lists the bugs that those models must
+//! find, and `tests/loom.sh` plants them one by one. `tests.rs` compares with a slow list and runs
+//! two real threads.
+
+mod consumer;
+#[cfg(all(test, loom))]
+mod models;
+mod mutants;
+mod page;
+mod producer;
+mod room;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+use std::time::Duration;
+
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering::Relaxed};
+use consumer::Cursor;
+pub use consumer::{Busy, Drained, RecordRef};
+use mutants::edge;
+use page::Frame;
+pub use producer::{Producer, Pushed};
+use room::Room;
+
+/// Bytes of a record's header.
+pub const HEADER_BYTES: usize = 32;
+
+/// The largest and the smallest page that [`Ring::split`] chooses.
+const PAGE_BYTES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 10;
+
+/// With three frames an overwriting producer always finds one that is neither its own nor held by
+/// the reader.
+const MIN_FRAMES: usize = 3;
+
+/// No ring is larger than this, whatever is asked for.
+const MAX_BYTES: usize = 1 << 34;
+
+const _: () = assert!(*PAGE_BYTES.end() / HEADER_BYTES <= page::State::MAX_RECORDS as usize);
+const _: () = assert!(PAGE_BYTES.start().is_power_of_two() && PAGE_BYTES.end().is_power_of_two());
+
+/// What a push does when every page is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overflow {
+    /// The new record is lost.
+    Drop,
+    /// The oldest page that no reader holds is lost and the new record stored: a flight recorder.
+    Overwrite,
+    /// The push waits for a reader, at most so long; then the new record is lost. The owning thread
+    /// stands still meanwhile, so it must hold nothing that the reader waits for.
+    Block {
+        /// The longest wait of one push. `Duration::MAX` is for ever.
+        limit: Duration,
+    },
+}
+
+/// The side of a ring that all threads share. [`Ring::split`] makes it, with its one [`Producer`].
+pub struct Ring {
+    frames: Box<[Frame]>,
+    page_bytes: usize,
+    overflow: Overflow,
+    closed: AtomicBool,
+    room: Room,
+    produced: Produced,
+    consumed: Consumed,
+}
+
+/// What the producer writes, on cache lines of its own.
+#[repr(align(128))]
+struct Produced {
+    /// Records produced, lost ones included.
+    head: AtomicU64,
+    /// The number of the newest page; 0 before the first.
+    current: AtomicU64,
+    /// Records lost.
+    lost: AtomicU64,
+    /// No push will store anything any more.
+    ended: AtomicBool,
+}
+
+/// What the reader writes, on cache lines of its own.
+#[repr(align(128))]
+struct Consumed {
+    /// Records taken by readers, or reported to them as lost.
+    tail: AtomicU64,
+    cursor: Mutex<Cursor>,
+}
+
+impl Ring {
+    /// Makes a ring of about `bytes` bytes and its only producer.
+    ///
+    /// Pages are an eighth of `bytes`, between 4 KiB and 64 KiB, and there are at least three. They
+    /// are allocated one by one when they are first written to and freed with the ring.
+    /// [`Ring::max_payload`] follows from their size.
+    pub fn split(bytes: usize, overflow: Overflow) -> (Producer, Arc<Ring>) {
+        let bytes = bytes.min(MAX_BYTES);
+        let eighth = 1 << (bytes / 8).max(1).ilog2();
+        let page_bytes = eighth.clamp(*PAGE_BYTES.start(), *PAGE_BYTES.end());
+        Ring::split_pages(page_bytes, (bytes / page_bytes).max(MIN_FRAMES), overflow)
+    }
+
+    /// Makes a ring of `frames` pages (at least two) of `page_bytes` each (a multiple of 8, at
+    /// least a header). Models and tests use it to have a ring that two records fill.
+    pub(crate) fn split_pages(page_bytes: usize, frames: usize, overflow: Overflow) -> (Producer, Arc<Ring>) {
+        assert!(frames >= 2 && page_bytes.is_multiple_of(8));
+        assert!((HEADER_BYTES..=*PAGE_BYTES.end()).contains(&page_bytes));
+        let ring = Arc::new(Ring {
+            frames: (0..frames).map(|_| Frame::new(page_bytes)).collect(),
+            page_bytes,
+            overflow,
+            closed: AtomicBool::new(false),
+            room: Room::new(),
+            produced: Produced {
+                head: AtomicU64::new(0),
+                current: AtomicU64::new(0),
+                lost: AtomicU64::new(0),
+                ended: AtomicBool::new(false),
+            },
+            consumed: Consumed { tail: AtomicU64::new(0), cursor: Mutex::new(Cursor::default()) },
+        });
+        (Producer::new(Arc::clone(&ring)), ring)
+    }
+
+    /// Refuses every push that begins afterwards; one that is under way may still be stored. What
+    /// is stored stays readable. A push that waits for room gives up and is refused.
+    pub fn close(&self) {
+        self.closed.store(true, Relaxed);
+        if matches!(self.overflow, Overflow::Block { .. }) && !mutants::mutant!("close_wakes_nobody") {
+            self.room.wake();
+        }
+    }
+
+    /// Whether [`Ring::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
+    /// Whether the producer is gone or was refused: if so, what a later drain finds is all there
+    /// will ever be.
+    pub fn is_ended(&self) -> bool {
+        self.produced.ended.load(edge::ENDED_SEEN)
+    }
+
+    /// Records produced so far, lost ones included. Everything that was pushed before this call is
+    /// counted.
+    pub fn head(&self) -> u64 {
+        self.produced.head.load(Relaxed)
+    }
+
+    /// Records that readers took so far, or were told are lost. Once this is at least a
+    /// [`Ring::head`] remembered earlier, all that was produced before that moment is delivered,
+    /// and what the closures did with it is visible here.
+    pub fn tail(&self) -> u64 {
+        self.consumed.tail.load(edge::TOOK_SEEN)
+    }
+
+    /// Records lost so far, whether or not a reader knows already.
+    pub fn lost(&self) -> u64 {
+        self.produced.lost.load(Relaxed)
+    }
+
+    /// The longest payload that fits, in bytes; a longer one is lost under every policy.
+    pub fn max_payload(&self) -> usize {
+        self.page_bytes - HEADER_BYTES
+    }
+
+    /// What happens on overflow.
+    pub fn overflow(&self) -> Overflow {
+        self.overflow
+    }
+
+    fn frame(&self, seq: u64) -> &Frame {
+        &self.frames[self.frame_index(seq)]
+    }
+
+    fn frame_index(&self, seq: u64) -> usize {
+        (seq % self.frames.len() as u64) as usize
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        for frame in &mut self.frames {
+            frame.free_memory(self.page_bytes);
+        }
+    }
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("overflow", &self.overflow)
+            .field("page_bytes", &self.page_bytes)
+            .field("head", &self.head())
+            .field("tail", &self.tail())
+            .field("lost", &self.lost())
+            .field("closed", &self.is_closed())
+            .field("frames", &self.frames)
+            .finish()
+    }
+}

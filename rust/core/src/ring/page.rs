@@ -1,0 +1,281 @@
+//! A frame of the ring: its state word, its page's memory, and the bytes of a record.
+//!
+//! # Roles
+//!
+//! The producer and the reader of `ring` (see there). This file knows how a word and a record look,
+//! not who may change them when.
+//!
+//! # States
+//!
+//! [`State`] packs, from the lowest bit: kind (2 bits), records read (16), page number (46). At a
+//! page a microsecond the numbers last two years; at the rate that a core can fill pages of 64 KiB,
+//! thirty.
+//!
+//! # Orderings
+//!
+//! None of its own: callers pass them, from the table in `ring`.
+//!
+//! # Checked by
+//!
+//! The models of `ring`. Under loom each 8 bytes of a page have a shadow cell that is touched when
+//! they are, so an access that no edge orders fails the model.
+
+use std::{
+    alloc::{alloc, dealloc, Layout},
+    fmt, ptr, slice,
+};
+
+use super::HEADER_BYTES;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
+
+/// Pages begin on a cache line.
+const PAGE_ALIGN: usize = 64;
+
+/// Where the first `u32` in memory is in the header's first `u64`: a record's length in bytes with
+/// its header.
+const LENGTH_SHIFT: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
+
+const _: () = assert!(HEADER_BYTES == size_of::<[u64; 4]>());
+const _: () = assert!(PAGE_ALIGN >= align_of::<[u64; 4]>());
+
+/// The word of a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct State(u64);
+
+impl State {
+    pub(super) const FREE: State = State(0);
+    /// The number of records that a page may have.
+    pub(super) const MAX_RECORDS: u32 = (1 << 16) - 1;
+
+    const BUSY: u64 = 1;
+    const LIVE: u64 = 2;
+    const HELD: u64 = 3;
+    const KIND: u64 = 3;
+    const READ_SHIFT: u32 = 2;
+    const SEQ_SHIFT: u32 = 18;
+
+    /// The producer prepares page `seq`.
+    pub(super) const fn busy(seq: u64) -> State {
+        State(Self::BUSY | seq << Self::SEQ_SHIFT)
+    }
+
+    /// Page `seq` can be read; `read` of its records were.
+    pub(super) const fn live(seq: u64, read: u32) -> State {
+        State(Self::LIVE | (read as u64) << Self::READ_SHIFT | seq << Self::SEQ_SHIFT)
+    }
+
+    /// As [`State::live`], with a reader inside.
+    pub(super) const fn held(seq: u64, read: u32) -> State {
+        State(Self::live(seq, read).0 | Self::HELD)
+    }
+
+    pub(super) const fn is_held(self) -> bool {
+        self.0 & Self::KIND == Self::HELD
+    }
+
+    /// The records of the page that a reader took.
+    pub(super) const fn read(self) -> u32 {
+        (self.0 >> Self::READ_SHIFT) as u32 & Self::MAX_RECORDS
+    }
+
+    const fn seq(self) -> u64 {
+        self.0 >> Self::SEQ_SHIFT
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 & Self::KIND {
+            Self::BUSY => write!(f, "BUSY#{}", self.seq()),
+            Self::LIVE => write!(f, "LIVE#{}/{}", self.seq(), self.read()),
+            Self::HELD => write!(f, "LIVE#{}/{}+reader", self.seq(), self.read()),
+            _ => write!(f, "FREE"),
+        }
+    }
+}
+
+/// A place for a page.
+pub(super) struct Frame {
+    word: AtomicU64,
+    /// Records produced before the page's first.
+    pub(super) base: AtomicU64,
+    /// Null until the frame is first used.
+    pub(super) memory: AtomicPtr<u8>,
+    /// The page's final number of records, or [`Frame::OPEN`].
+    pub(super) sealed: AtomicU32,
+    #[cfg(loom)]
+    shadow: shadow::Shadow,
+}
+
+impl Frame {
+    /// The page may still grow.
+    pub(super) const OPEN: u32 = u32::MAX;
+
+    pub(super) fn new(page_bytes: usize) -> Frame {
+        let _ = page_bytes;
+        Frame {
+            word: AtomicU64::new(State::FREE.0),
+            base: AtomicU64::new(0),
+            memory: AtomicPtr::new(ptr::null_mut()),
+            sealed: AtomicU32::new(Frame::OPEN),
+            #[cfg(loom)]
+            shadow: shadow::Shadow::new(page_bytes),
+        }
+    }
+
+    /// Changes the word from `from` to `to`, or says what it is.
+    pub(super) fn change(&self, from: State, to: State, success: Ordering) -> Result<(), State> {
+        match self.word.compare_exchange(from.0, to.0, success, Relaxed) {
+            Ok(_) => Ok(()),
+            Err(seen) => Err(State(seen)),
+        }
+    }
+
+    /// Sets the word, which the caller owns: `BUSY` is the producer's, `+reader` the reader's.
+    /// Returns the old one.
+    pub(super) fn set(&self, to: State, order: Ordering) -> State {
+        State(self.word.swap(to.0, order))
+    }
+
+    /// Allocates the frame's page. Null if there is no memory. Only the producer calls it, once a
+    /// frame.
+    pub(super) fn allocate(&self, page_bytes: usize) -> *mut u8 {
+        // SAFETY: the layout's size isn't 0, `Ring::split_pages` has asserted a header's size at
+        // least
+        let memory = unsafe { alloc(layout(page_bytes)) };
+        self.memory.store(memory, Relaxed);
+        memory
+    }
+
+    pub(super) fn free_memory(&mut self, page_bytes: usize) {
+        let memory = self.memory.load(Relaxed);
+        if !memory.is_null() {
+            // SAFETY: `allocate` got it with this layout, and `&mut self` in the ring's drop says
+            // that no producer (it owns an Arc of the ring) and no reader (it borrows the ring) is
+            // left
+            unsafe { dealloc(memory, layout(page_bytes)) };
+        }
+    }
+
+    /// Reads the record at `offset`.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds this page (`+reader`) as long as the slice lives, and a record that it has
+    /// acquired by `head` begins at `offset`.
+    pub(super) unsafe fn record(&self, offset: usize) -> ([u64; 4], &[u8]) {
+        #[cfg(loom)]
+        self.shadow.read(offset, HEADER_BYTES);
+        let memory = self.memory.load(Relaxed);
+        // SAFETY: the page is live, so its memory is allocated; the record is complete, aligned
+        // (steps are multiples of 8), and nobody writes to it: the producer writes behind it, and
+        // can't take a page that we hold
+        let header = unsafe { memory.add(offset).cast::<[u64; 4]>().read() };
+        let length = (header[0] >> LENGTH_SHIFT) as u32 as usize;
+        #[cfg(loom)]
+        self.shadow.read(offset, step(length - HEADER_BYTES));
+        // SAFETY: as above; `length` was written by `write_record` and counts the header
+        let payload = unsafe { slice::from_raw_parts(memory.add(offset + HEADER_BYTES), length - HEADER_BYTES) };
+        (header, payload)
+    }
+
+    /// Tells the model that `length` bytes at `offset` are read.
+    #[cfg(loom)]
+    pub(super) fn model_read(&self, offset: usize, length: usize) {
+        self.shadow.read(offset, length);
+    }
+
+    /// Tells the model that `length` bytes at `offset` are written.
+    #[cfg(loom)]
+    pub(super) fn model_write(&self, offset: usize, length: usize) {
+        self.shadow.write(offset, length);
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        State(self.word.load(Relaxed)).fmt(f)
+    }
+}
+
+/// The bytes that a record with such a payload takes.
+#[inline]
+pub(super) const fn step(payload_bytes: usize) -> usize {
+    HEADER_BYTES + ((payload_bytes + 7) & !7)
+}
+
+/// Writes a record, its length into the first `u32` of its header.
+///
+/// # Safety
+///
+/// `at` is aligned to 8 and begins `step(payload.len())` bytes of a page of at most `u32::MAX`
+/// bytes that only the caller may touch.
+#[inline]
+pub(super) unsafe fn write_record(at: *mut u8, header: [u64; 4], payload: &[u8]) {
+    let length = (HEADER_BYTES + payload.len()) as u64;
+    // word by word, so that a header that is in registers doesn't go through the stack
+    let [first, second, third, fourth] = header;
+    let first = first & !(0xffff_ffff << LENGTH_SHIFT) | length << LENGTH_SHIFT;
+    let words = at.cast::<u64>();
+    // SAFETY: the caller owns these bytes and they are aligned; `payload` is borrowed from
+    // elsewhere, as nobody else may have a reference into bytes that only the caller may touch
+    unsafe {
+        words.write(first);
+        words.add(1).write(second);
+        words.add(2).write(third);
+        words.add(3).write(fourth);
+        ptr::copy_nonoverlapping(payload.as_ptr(), at.add(HEADER_BYTES), payload.len());
+    }
+}
+
+fn layout(page_bytes: usize) -> Layout {
+    Layout::from_size_align(page_bytes, PAGE_ALIGN).expect("a page is 64 KiB at most")
+}
+
+/// What tells loom which bytes are touched.
+#[cfg(loom)]
+mod shadow {
+    use crate::sync::UnsafeCell;
+
+    pub(super) struct Shadow(Box<[UnsafeCell<()>]>);
+
+    // SAFETY: the cells have no content; loom checks the accesses to them and panics where they
+    // race
+    unsafe impl Sync for Shadow {}
+
+    impl Shadow {
+        pub(super) fn new(page_bytes: usize) -> Shadow {
+            Shadow((0..page_bytes / 8).map(|_| UnsafeCell::new(())).collect())
+        }
+
+        pub(super) fn read(&self, offset: usize, length: usize) {
+            self.0[offset / 8..(offset + length).div_ceil(8)].iter().for_each(|cell| cell.with(|_| ()));
+        }
+
+        pub(super) fn write(&self, offset: usize, length: usize) {
+            self.0[offset / 8..(offset + length).div_ceil(8)].iter().for_each(|cell| cell.with_mut(|_| ()));
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_reads_as_it_is_written_down() {
+        let shown = [State::FREE, State::busy(7), State::live(12, 0), State::held(12, 3)];
+        assert_eq!(format!("{shown:?}"), "[FREE, BUSY#7, LIVE#12/0, LIVE#12/3+reader]");
+        let widest = State::held((1 << 46) - 1, State::MAX_RECORDS);
+        assert_eq!((widest.seq(), widest.read()), ((1 << 46) - 1, State::MAX_RECORDS));
+        assert!(widest.is_held() && !State::live(1, State::MAX_RECORDS).is_held());
+    }
+
+    #[test]
+    fn a_frame_answers_with_the_state_it_saw() {
+        let frame = Frame::new(64);
+        assert_eq!(frame.change(State::FREE, State::busy(1), Relaxed), Ok(()));
+        assert_eq!(frame.change(State::FREE, State::busy(2), Relaxed), Err(State::busy(1)));
+        assert_eq!(frame.set(State::live(1, 0), Relaxed), State::busy(1));
+    }
+}

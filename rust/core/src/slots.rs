@@ -1,0 +1,158 @@
+//! The snapshot: from a function's identity to its plan, for all functions at once. Immutable once made.
+//!
+//! The table is cut into chunks, so that the next snapshot copies the root and the chunks that change and shares the
+//! others.
+#![forbid(unsafe_code)]
+
+use crate::{plan::Plan, session::Session};
+use std::sync::Arc;
+
+struct Bucket {
+    key: usize,
+    plan: Option<Arc<Plan>>,
+}
+
+/// All plans and all sessions at one point in time.
+pub struct Snapshot {
+    chunks: Box<[Arc<[Bucket]>]>,
+    sessions: Arc<[Option<Arc<Session>>]>,
+    len: usize,
+    /// Interpreter events that some plan needs.
+    pub events: u8,
+}
+
+/// Functions to a chunk, on average, when the chunks are laid out anew.
+const CROWD: usize = 24;
+
+#[inline(always)]
+fn hash(key: usize) -> u64 {
+    (key as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+impl Snapshot {
+    /// Nothing is traced.
+    #[must_use]
+    pub fn empty() -> Self {
+        Snapshot { chunks: [chunk(&[])].into(), sessions: Arc::new([]), len: 0, events: 0 }
+    }
+
+    /// The plan of a function.
+    #[inline(always)]
+    #[must_use]
+    pub fn find(&self, key: usize) -> Option<&Plan> {
+        let h = hash(key);
+        let chunk = &self.chunks[(h >> 32) as usize & (self.chunks.len() - 1)];
+        let mask = chunk.len() - 1;
+        let mut at = (h >> 52) as usize & mask;
+        loop {
+            let bucket = &chunk[at];
+            if bucket.key == key {
+                return bucket.plan.as_deref();
+            }
+            if bucket.key == 0 {
+                return None;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The session of an index, if it is still the one with this id.
+    #[inline(always)]
+    #[must_use]
+    pub fn session(&self, index: u16, id: u32) -> Option<&Arc<Session>> {
+        self.sessions.get(index as usize)?.as_ref().filter(|s| s.id as u32 == id)
+    }
+
+    /// All living sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
+        self.sessions.iter().flatten()
+    }
+
+    /// All plans with their functions.
+    pub fn plans(&self) -> impl Iterator<Item = (usize, &Arc<Plan>)> {
+        self.chunks.iter().flat_map(|c| c.iter()).filter_map(|b| Some((b.key, b.plan.as_ref()?)))
+    }
+
+    /// How many functions have a plan.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no function has a plan.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The next snapshot: the same but for these functions.
+    #[must_use]
+    pub fn with(&self, changes: Vec<(usize, Option<Arc<Plan>>)>) -> Snapshot {
+        let mut by_chunk: rustc_hash::FxHashMap<usize, Vec<(usize, Option<Arc<Plan>>)>> = Default::default();
+        let room = self.chunks.len() * CROWD * 2;
+        let relay = self.len + changes.len() > room;
+        let count = if relay { ((self.len + changes.len()) / CROWD).next_power_of_two() } else { self.chunks.len() };
+        for (key, plan) in changes {
+            by_chunk.entry((hash(key) >> 32) as usize & (count - 1)).or_default().push((key, plan));
+        }
+        if relay {
+            let mut all: Vec<Vec<(usize, Arc<Plan>)>> = vec![Vec::new(); count];
+            for (key, plan) in self.plans() {
+                all[(hash(key) >> 32) as usize & (count - 1)].push((key, plan.clone()));
+            }
+            let chunks = all.into_iter().enumerate().map(|(n, old)| merged(old, by_chunk.remove(&n))).collect();
+            return Snapshot::of(chunks, self.sessions.clone());
+        }
+        let mut chunks = self.chunks.to_vec();
+        for (n, new) in by_chunk {
+            let old = chunks[n].iter().filter_map(|b| Some((b.key, b.plan.clone()?))).collect();
+            chunks[n] = merged(old, Some(new));
+        }
+        Snapshot::of(chunks, self.sessions.clone())
+    }
+
+    /// The next snapshot: the same functions, these sessions.
+    #[must_use]
+    pub fn with_sessions(&self, sessions: Vec<Option<Arc<Session>>>) -> Snapshot {
+        Snapshot::of(self.chunks.to_vec(), sessions.into())
+    }
+
+    /// The sessions by index.
+    #[must_use]
+    pub fn session_table(&self) -> Vec<Option<Arc<Session>>> {
+        self.sessions.to_vec()
+    }
+
+    fn of(chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>) -> Snapshot {
+        let mut snapshot = Snapshot { chunks: chunks.into(), sessions, len: 0, events: 0 };
+        let (mut len, mut events) = (0, 0);
+        for (_, plan) in snapshot.plans() {
+            len += 1;
+            events |= plan.events;
+        }
+        (snapshot.len, snapshot.events) = (len, events);
+        snapshot
+    }
+}
+
+fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Vec<(usize, Option<Arc<Plan>>)>>) -> Arc<[Bucket]> {
+    if let Some(new) = new {
+        let fresh: rustc_hash::FxHashSet<usize> = new.iter().map(|(k, _)| *k).collect();
+        old.retain(|(k, _)| !fresh.contains(k));
+        old.extend(new.into_iter().filter_map(|(k, p)| Some((k, p?))));
+    }
+    chunk(&old)
+}
+
+fn chunk(plans: &[(usize, Arc<Plan>)]) -> Arc<[Bucket]> {
+    let len = (plans.len() * 2 + 2).next_power_of_two();
+    let mut buckets: Vec<Bucket> = (0..len).map(|_| Bucket { key: 0, plan: None }).collect();
+    for (key, plan) in plans {
+        let mut at = (hash(*key) >> 52) as usize & (len - 1);
+        while buckets[at].key != 0 {
+            at = (at + 1) & (len - 1);
+        }
+        buckets[at] = Bucket { key: *key, plan: Some(plan.clone()) };
+    }
+    buckets.into()
+}

@@ -1,0 +1,289 @@
+//! A process as the tracer knows it: identity, trace flags by session, and where its cells are.
+//!
+//! # Roles
+//! The thread that runs the process looks cells up and adds them to the index. The control side and the process
+//! itself change flags. Anyone reads.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | flags | any, read-modify-write `AcqRel` | running thread, `Relaxed` | a flag is a wish about the future; no data hangs on it |
+//! | index | running thread, `Relaxed` | running thread | one writer, which is the only reader |
+//! | object | host, `Release` | host, `Acquire` | 0 says that the address may belong to another object now |
+//!
+//! # Checked by
+//! `models::first_spawn_*` (loom), the tests below.
+#![forbid(unsafe_code)]
+
+use crate::{
+    cells::{Arena, NONE},
+    flags::Flags,
+    segments::Segments,
+    sync::{
+        AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+use std::{any::Any, sync::OnceLock};
+
+/// What a process is; the low two bits of its pid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// An operating system thread.
+    Thread = 0,
+    /// A task of an event loop.
+    Task = 1,
+    /// A queue.
+    Queue = 2,
+}
+
+impl Kind {
+    /// What the process with this pid is or was.
+    #[must_use]
+    pub fn of(pid: u64) -> Kind {
+        match pid & 3 {
+            0 => Kind::Thread,
+            1 => Kind::Task,
+            _ => Kind::Queue,
+        }
+    }
+}
+
+/// One process's standing in one session.
+#[derive(Default)]
+struct Membership {
+    flags: AtomicU32,
+    /// The session whose block the next two are in.
+    session: AtomicU32,
+    next: AtomicU32,
+    end: AtomicU32,
+}
+
+/// Number of sessions that can exist at once.
+pub const MAX_SESSIONS: usize = Segments::<Membership, 4, 8>::capacity();
+
+/// A process.
+pub struct Tracee {
+    /// Its number, never used twice in a node.
+    pub pid: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// The host's object (address), 0 once that is gone.
+    pub object: AtomicUsize,
+    ended: AtomicU32,
+    memberships: Segments<Membership, 4, 8>,
+    index: Index,
+    /// Whatever the host keeps with a process.
+    pub host: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl Tracee {
+    /// A process that has just been seen.
+    #[must_use]
+    pub fn new(pid: u64, kind: Kind, object: usize) -> Self {
+        Tracee {
+            pid,
+            kind,
+            object: AtomicUsize::new(object),
+            ended: AtomicU32::new(0),
+            memberships: Segments::new(),
+            index: Index::default(),
+            host: OnceLock::new(),
+        }
+    }
+
+    /// Whether the process still runs.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.ended.load(Acquire) == 0
+    }
+
+    /// Marks the process as ended; `true` for the caller who did it.
+    pub fn end(&self) -> bool {
+        self.object.store(0, Release);
+        self.ended.compare_exchange(0, 1, AcqRel, Acquire).is_ok()
+    }
+
+    /// Its flags in the session with this index.
+    #[inline(always)]
+    #[must_use]
+    pub fn flags(&self, session: u16) -> Flags {
+        Flags(self.memberships.get(session as usize).map_or(0, |m| m.flags.load(Relaxed)))
+    }
+
+    /// Switches flags on or off; answers what they were.
+    pub fn change(&self, session: u16, how: bool, flags: Flags) -> Flags {
+        let word = &self.memberships.at(session as usize).flags;
+        Flags(if how { word.fetch_or(flags.0, AcqRel) } else { word.fetch_and(!flags.0, AcqRel) })
+    }
+
+    /// Replaces the flags.
+    pub fn set(&self, session: u16, flags: Flags) {
+        if flags != Flags::NONE || self.flags(session) != Flags::NONE {
+            self.memberships.at(session as usize).flags.store(flags.0, Release);
+        }
+    }
+
+    /// The flags that a child started now inherits, or `None` when it gets those of new processes.
+    ///
+    /// `set_on_first_spawn` is taken by exactly one child and clears itself and `set_on_spawn` in both.
+    pub fn inherit(&self, session: u16) -> Option<Flags> {
+        let seen = self.flags(session);
+        let pair = Flags::SET_ON_SPAWN | Flags::SET_ON_FIRST_SPAWN;
+        if seen.has(Flags::SET_ON_FIRST_SPAWN) {
+            let was = take_first(&self.memberships.at(session as usize).flags, pair.0);
+            if was & Flags::SET_ON_FIRST_SPAWN.0 != 0 {
+                return Some(Flags(was & !pair.0));
+            }
+            return None;
+        }
+        seen.has(Flags::SET_ON_SPAWN).then_some(seen)
+    }
+
+    /// The number of the process's cell for `key` in a session.
+    #[inline(always)]
+    pub fn cell(&self, session: u16, id: u32, key: u32, arena: &Arena, live: impl Fn(u32) -> bool) -> u32 {
+        let full = u64::from(id) << 32 | u64::from(key);
+        match self.index.find(full) {
+            NONE => self.new_cell(session, id, full, arena, &live),
+            n => n,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_cell(&self, session: u16, id: u32, full: u64, arena: &Arena, live: &dyn Fn(u32) -> bool) -> u32 {
+        let m = self.memberships.at(session as usize);
+        if m.session.load(Relaxed) != id || m.next.load(Relaxed) == m.end.load(Relaxed) {
+            let block = arena.block(self.pid);
+            m.session.store(id, Relaxed);
+            m.next.store(block.start, Relaxed);
+            m.end.store(block.start + block.len, Relaxed);
+        }
+        let n = m.next.load(Relaxed);
+        m.next.store(n + 1, Relaxed);
+        arena.assign(n, full as u32);
+        self.index.insert(full, n, live);
+        n
+    }
+}
+
+/// Clears `bits` in one step and answers what stood there, so that two children can't both be the first.
+fn take_first(word: &AtomicU32, bits: u32) -> u32 {
+    #[cfg(not(inviso_mutant = "first_spawn_split"))]
+    return word.fetch_and(!bits, AcqRel);
+    #[cfg(inviso_mutant = "first_spawn_split")]
+    {
+        let was = word.load(Acquire);
+        word.store(was & !bits, Release);
+        was
+    }
+}
+
+/// Where a process's cells are: an open-addressed table of (session id, key) to cell number. Its owner alone uses
+/// it; atomics make that safe without a lock.
+#[derive(Default)]
+struct Index {
+    levels: [OnceLock<Box<[Pair]>>; 9],
+    level: AtomicU32,
+    used: AtomicU32,
+}
+
+#[derive(Default)]
+struct Pair {
+    key: AtomicU64,
+    cell: AtomicU32,
+}
+
+impl Index {
+    #[inline(always)]
+    fn start(full: u64, len: usize) -> usize {
+        (full.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize & (len - 1)
+    }
+
+    #[inline(always)]
+    fn find(&self, full: u64) -> u32 {
+        let Some(table) = self.levels[self.level.load(Relaxed) as usize & 7].get() else { return NONE };
+        let mut at = Self::start(full, table.len());
+        loop {
+            let key = table[at].key.load(Relaxed);
+            if key == full {
+                return table[at].cell.load(Relaxed);
+            }
+            if key == 0 {
+                return NONE;
+            }
+            at = (at + 1) & (table.len() - 1);
+        }
+    }
+
+    fn insert(&self, full: u64, cell: u32, live: &dyn Fn(u32) -> bool) {
+        let mut level = self.level.load(Relaxed) as usize;
+        let mut table = self.table(level);
+        if (self.used.load(Relaxed) as usize + 1) * 2 > table.len() {
+            let kept: Vec<(u64, u32)> = table
+                .iter()
+                .map(|p| (p.key.load(Relaxed), p.cell.load(Relaxed)))
+                .filter(|(k, _)| *k != 0 && live((k >> 32) as u32))
+                .collect();
+            if (kept.len() + 1) * 4 > table.len() && level < 7 {
+                level += 1;
+                table = self.table(level);
+            }
+            table.iter().for_each(|p| p.key.store(0, Relaxed));
+            kept.iter().for_each(|(k, c)| Self::put(table, *k, *c));
+            self.level.store(level as u32, Relaxed);
+            self.used.store(kept.len() as u32, Relaxed);
+        }
+        Self::put(table, full, cell);
+        self.used.store(self.used.load(Relaxed) + 1, Relaxed);
+    }
+
+    fn table(&self, level: usize) -> &[Pair] {
+        self.levels[level].get_or_init(|| (0..16usize << (2 * level)).map(|_| Pair::default()).collect())
+    }
+
+    fn put(table: &[Pair], full: u64, cell: u32) {
+        let mut at = Self::start(full, table.len());
+        while table[at].key.load(Relaxed) != 0 {
+            at = (at + 1) & (table.len() - 1);
+        }
+        table[at].cell.store(cell, Relaxed);
+        table[at].key.store(full, Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_found_again_and_dead_sessions_leave_no_trace() {
+        let tracee = Tracee::new(1, Kind::Thread, 0);
+        let arenas: Vec<Arena> = (0..2).map(|_| Arena::default()).collect();
+        for round in 1..200u32 {
+            for key in 0..20 {
+                let live = |id| id == round || id == 1;
+                let a = tracee.cell(0, 1, key, &arenas[0], live);
+                assert_eq!(a, tracee.cell(0, 1, key, &arenas[0], live));
+                let arena = Arena::default();
+                if round > 1 {
+                    let _ = tracee.cell(1, round, key, &arena, live);
+                }
+            }
+        }
+        assert!(tracee.index.level.load(Relaxed) <= 2, "the index grew for dead sessions");
+    }
+
+    #[test]
+    fn the_first_child_takes_the_flags_and_clears_both() {
+        let parent = Tracee::new(1, Kind::Thread, 0);
+        let flags = Flags::CALL | Flags::SET_ON_SPAWN | Flags::SET_ON_FIRST_SPAWN;
+        parent.change(3, true, flags);
+        assert_eq!(parent.inherit(3), Some(Flags::CALL));
+        assert_eq!(parent.flags(3), Flags::CALL);
+        assert_eq!(parent.inherit(3), None);
+        parent.change(3, true, Flags::SET_ON_SPAWN);
+        assert_eq!(parent.inherit(3), Some(Flags::CALL | Flags::SET_ON_SPAWN));
+    }
+}

@@ -1,0 +1,559 @@
+//! Snapshots of live Python objects, as terms.
+//!
+//! At a trace point `None`, bools, ints, floats, str, bytes and tuples, lists, dicts and sets of these are copied; anything
+//! else becomes an opaque term: its type's name and its id. Instances of subclasses count as their base. The objects are read
+//! by the layouts of the built-in types alone: no code of the program runs, nothing is allocated by Python, no exception
+//! is left or lost.
+//!
+//! What doesn't fit the [`Limits`] is cut, and a cut term says why:
+//!
+//! | reason | where |
+//! | --- | --- |
+//! | `depth` | in place of a container that lies too deep |
+//! | `items` | after the last of a container's items that were taken; in a map as a key, with the number left as its value |
+//! | `bytes` | after the taken part of a str or bytes, in a list with it; in place of an int, or of a whole value that the buffer has no room for |
+//! | `changed` | in place of an item that another thread took away meanwhile |
+//! | `unbound` | in place of a variable's value that isn't there |
+//!
+//! On a free-threaded build items are held while they are looked at, dicts and sets are copied under their lock first. A
+//! held item whose last other owner lets go in that moment dies here.
+
+mod names;
+mod text;
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use inviso_term::etf::{Encoder, Full};
+use pyo3::ffi::{self, PyObject, PyTypeObject};
+
+use crate::ffi::layout;
+
+pub use names::{exception, name_of_callable, name_of_run, type_name};
+pub use text::{atom_of_str, is_text};
+
+/// How much of a value is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Containers inside each other.
+    pub depth: u32,
+    /// Items of one container.
+    pub items: usize,
+    /// Bytes of one str, bytes or int.
+    pub bytes: usize,
+}
+
+impl Limits {
+    /// What a session takes that doesn't say otherwise.
+    pub const DEFAULT: Limits = Limits { depth: 8, items: 100, bytes: 1024 };
+
+    /// No container deeper than this is looked into, whatever is asked for: the walk is recursive.
+    pub const MAX_DEPTH: u32 = 64;
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits::DEFAULT
+    }
+}
+
+/// Reads a process's number out of a Pid.
+pub type PidOf = unsafe fn(*mut PyObject) -> u64;
+
+static ATOM: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+static PID: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
+static PID_OF: AtomicUsize = AtomicUsize::new(0);
+
+/// From now on instances of `class`, a subclass of str, are atoms.
+///
+/// # Safety
+/// `class` lives as long as the process.
+pub unsafe fn register_atom(class: *mut PyTypeObject) {
+    ATOM.store(class, Ordering::Release);
+}
+
+/// From now on instances of `class` are pids, with the number that `number` reads.
+///
+/// # Safety
+/// `class` lives as long as the process; `number` may be called with any exact instance by any attached thread, runs no
+/// Python code and doesn't panic.
+pub unsafe fn register_pid(class: *mut PyTypeObject, number: PidOf) {
+    PID_OF.store(number as usize, Ordering::Release);
+    PID.store(class, Ordering::Release);
+}
+
+/// Writes a snapshot of `object`; null is an unbound variable. A value that the buffer has no room for is cut as a whole.
+///
+/// # Safety
+/// `object` is null or stands during the call, and the calling thread is attached.
+///
+/// # Errors
+/// [`Full`] if there isn't even room to say so; what was written of it is taken back.
+#[inline]
+pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
+    let mark = out.mark();
+    // SAFETY: the caller's promise.
+    let written = unsafe { Walk { out, limits }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };
+    match written {
+        Ok(()) => Ok(()),
+        Err(full) => too_large(out, mark, full),
+    }
+}
+
+/// Writes the items of a tuple or list as a list; of anything else, an empty one.
+///
+/// # Safety
+/// As [`encode`], and `sequence` is not null.
+///
+/// # Errors
+/// [`Full`]; what was written is taken back.
+pub unsafe fn list_of(sequence: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    let mark = out.mark();
+    let limits = &Limits::DEFAULT;
+    let mut walk = Walk { out, limits };
+    // SAFETY: the caller's promise; the types are checked.
+    let written = unsafe {
+        if ffi::PyTuple_Check(sequence) != 0 {
+            walk.items(sequence, Shape::TupleAsList, limits.depth)
+        } else if ffi::PyList_Check(sequence) != 0 {
+            walk.items(sequence, Shape::List, limits.depth)
+        } else {
+            walk.out.nil()
+        }
+    };
+    if written.is_err() {
+        out.truncate(mark);
+    }
+    written
+}
+
+#[cold]
+fn too_large(out: &mut Encoder<'_>, mark: usize, full: Full) -> Result<(), Full> {
+    out.truncate(mark);
+    if out.cut("bytes").is_ok() {
+        return Ok(());
+    }
+    out.truncate(mark);
+    Err(full)
+}
+
+/// What a sequence is written as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Tuple,
+    TupleAsList,
+    List,
+}
+
+struct Walk<'a, 'b> {
+    out: &'a mut Encoder<'b>,
+    limits: &'a Limits,
+}
+
+impl Walk<'_, '_> {
+    /// # Safety
+    /// As [`encode`].
+    unsafe fn value(&mut self, object: *mut PyObject, depth: u32) -> Result<(), Full> {
+        if object.is_null() {
+            return self.out.cut("unbound");
+        }
+        // SAFETY: the object stands; each read is of the layout that the type just checked has.
+        unsafe {
+            let class = ffi::Py_TYPE(object);
+            if class == &raw mut ffi::PyLong_Type {
+                self.int(object)
+            } else if class == &raw mut ffi::PyUnicode_Type {
+                self.text(object)
+            } else if object == ffi::Py_None() {
+                self.out.atom("undefined")
+            } else if class == &raw mut ffi::PyBool_Type {
+                self.out.atom(if object == ffi::Py_True() { "true" } else { "false" })
+            } else {
+                self.other(object, class, depth)
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`encode`], with the object's type.
+    unsafe fn other(&mut self, object: *mut PyObject, class: *mut PyTypeObject, depth: u32) -> Result<(), Full> {
+        // SAFETY: as in `value`.
+        unsafe {
+            if ffi::PyTuple_Check(object) != 0 {
+                self.nested(depth, |walk, depth| walk.items(object, Shape::Tuple, depth))
+            } else if ffi::PyList_Check(object) != 0 {
+                self.nested(depth, |walk, depth| walk.items(object, Shape::List, depth))
+            } else if ffi::PyDict_Check(object) != 0 {
+                self.nested(depth, |walk, depth| walk.map(object, depth))
+            } else if ffi::PyUnicode_Check(object) != 0 {
+                if class == ATOM.load(Ordering::Acquire) {
+                    atom_of_str(object, self.out)
+                } else {
+                    self.text(object)
+                }
+            } else if ffi::PyFloat_Check(object) != 0 {
+                self.out.float(ffi::PyFloat_AS_DOUBLE(object))
+            } else if ffi::PyBytes_Check(object) != 0 {
+                self.bytes(object)
+            } else if ffi::PyLong_Check(object) != 0 {
+                self.int(object)
+            } else if ffi::PyAnySet_Check(object) != 0 {
+                self.nested(depth, |walk, depth| walk.set(object, depth))
+            } else if class == PID.load(Ordering::Acquire) {
+                let number = PID_OF.load(Ordering::Acquire);
+                // Stored before the type was, and never changed to anything but such a function.
+                self.out.pid(std::mem::transmute::<usize, PidOf>(number)(object))
+            } else {
+                let mut name = [0; 256];
+                self.out.opaque(type_name(class, &mut name), object as u64, None)
+            }
+        }
+    }
+
+    #[inline]
+    fn nested(&mut self, depth: u32, inner: impl FnOnce(&mut Self, u32) -> Result<(), Full>) -> Result<(), Full> {
+        match depth.checked_sub(1) {
+            Some(depth) => inner(self, depth),
+            None => self.out.cut("depth"),
+        }
+    }
+
+    /// # Safety
+    /// `object` is an int.
+    #[inline]
+    unsafe fn int(&mut self, object: *mut PyObject) -> Result<(), Full> {
+        // SAFETY: the caller's promise.
+        if let Some(n) = unsafe { layout::small_int(object) } {
+            return self.out.int(n);
+        }
+        let mut overflow: c_int = 0;
+        // SAFETY: of an int this can't fail, but overflow.
+        let n = unsafe { ffi::PyLong_AsLongLongAndOverflow(object, &raw mut overflow) };
+        if overflow == 0 {
+            return self.out.int(n);
+        }
+        // SAFETY: as above.
+        unsafe { self.big(object, overflow < 0) }
+    }
+
+    #[cold]
+    unsafe fn big(&mut self, object: *mut PyObject, negative: bool) -> Result<(), Full> {
+        // SAFETY: an int; the buffer is as long as it is said to be.
+        unsafe {
+            let size = big_size(object);
+            if size > self.limits.bytes {
+                return self.out.cut("bytes");
+            }
+            let mut buffer = vec![0u8; size];
+            big_bytes(object, &mut buffer);
+            if negative {
+                // two's complement to magnitude
+                let mut carry = true;
+                for byte in &mut buffer {
+                    (*byte, carry) = (!*byte).overflowing_add(carry as u8);
+                }
+            }
+            while buffer.last() == Some(&0) {
+                buffer.pop();
+            }
+            self.out.big(negative, &buffer)
+        }
+    }
+
+    /// # Safety
+    /// `object` is a str.
+    #[inline]
+    unsafe fn text(&mut self, object: *mut PyObject) -> Result<(), Full> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if let Some(text) = text::short_ascii(object, self.limits.bytes) {
+                return self.out.str(text);
+            }
+            self.long_text(object)
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn long_text(&mut self, object: *mut PyObject) -> Result<(), Full> {
+        // SAFETY: the caller's promise.
+        let (taken, cut) = unsafe { text::utf8(object, self.limits.bytes) };
+        if cut {
+            self.out.list(2)?;
+        }
+        match std::str::from_utf8(&taken) {
+            Ok(text) => self.out.str(text)?,
+            Err(_) => self.out.bytes(&taken)?,
+        }
+        if cut { self.cut_tail() } else { Ok(()) }
+    }
+
+    /// # Safety
+    /// `object` is a bytes.
+    unsafe fn bytes(&mut self, object: *mut PyObject) -> Result<(), Full> {
+        // SAFETY: its data is as long as it says and never changes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast::<u8>(), ffi::Py_SIZE(object) as usize)
+        };
+        match bytes.get(..self.limits.bytes) {
+            Some(taken) if taken.len() < bytes.len() => {
+                self.out.list(2)?;
+                self.out.bytes(taken)?;
+                self.cut_tail()
+            }
+            _ => self.out.bytes(bytes),
+        }
+    }
+
+    /// The second item and the end of the list that a cut str or bytes is written as.
+    fn cut_tail(&mut self) -> Result<(), Full> {
+        self.out.cut("bytes")?;
+        self.out.nil()
+    }
+
+    /// # Safety
+    /// `object` is a tuple or a list, as `shape` says.
+    unsafe fn items(&mut self, object: *mut PyObject, shape: Shape, depth: u32) -> Result<(), Full> {
+        // SAFETY: the caller's promise. A tuple's items are its own; a list's are held or can't be taken away.
+        unsafe {
+            let size = match shape {
+                Shape::List => ffi::PyList_GET_SIZE(object),
+                _ => ffi::PyTuple_GET_SIZE(object),
+            } as usize;
+            let taken = size.min(self.limits.items);
+            let written = taken + (taken < size) as usize;
+            match shape {
+                Shape::Tuple => self.out.tuple(written)?,
+                _ if written == 0 => return self.out.nil(),
+                _ => self.out.list(written)?,
+            }
+            for i in 0..taken as ffi::Py_ssize_t {
+                match shape {
+                    Shape::List => self.list_item(object, i, depth)?,
+                    _ => self.value(ffi::PyTuple_GET_ITEM(object, i), depth)?,
+                }
+            }
+            if taken < size {
+                self.out.cut("items")?;
+            }
+            match shape {
+                Shape::Tuple => Ok(()),
+                _ => self.out.nil(),
+            }
+        }
+    }
+
+    #[cfg(not(Py_GIL_DISABLED))]
+    #[inline]
+    unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {
+        // SAFETY: nothing runs that could change the list while we hold the GIL, so `i` is below its size.
+        unsafe { self.value(ffi::PyList_GET_ITEM(list, i), depth) }
+    }
+
+    #[cfg(Py_GIL_DISABLED)]
+    #[inline]
+    unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {
+        // SAFETY: the item is held while it is looked at.
+        unsafe {
+            let item = ffi::PyList_GetItemRef(list, i);
+            if item.is_null() {
+                ffi::PyErr_Clear();
+                return self.out.cut("changed");
+            }
+            let written = self.value(item, depth);
+            ffi::Py_DECREF(item);
+            written
+        }
+    }
+
+    /// # Safety
+    /// `object` is a dict.
+    unsafe fn map(&mut self, object: *mut PyObject, depth: u32) -> Result<(), Full> {
+        // SAFETY: the caller's promise; pairs are held or can't be taken away.
+        unsafe {
+            let pairs = Taken::pairs(object, self.limits.items);
+            self.out.map(pairs.len() + (pairs.left > 0) as usize)?;
+            pairs.each(|key, value| {
+                self.value(key, depth)?;
+                self.value(value, depth)
+            })?;
+            if pairs.left > 0 {
+                self.out.cut("items")?;
+                self.out.int(pairs.left as i64)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `object` is a set or a frozenset.
+    unsafe fn set(&mut self, object: *mut PyObject, depth: u32) -> Result<(), Full> {
+        // SAFETY: as in `map`.
+        unsafe {
+            let items = Taken::members(object, self.limits.items);
+            self.out.set(items.len() + (items.left > 0) as usize)?;
+            items.each(|item, _| self.value(item, depth))?;
+            if items.left > 0 {
+                self.out.cut("items")?;
+            }
+        }
+        self.out.nil()
+    }
+}
+
+extern "C" {
+    fn _PySet_NextEntry(
+        set: *mut PyObject,
+        position: *mut ffi::Py_ssize_t,
+        key: *mut *mut PyObject,
+        hash: *mut ffi::Py_hash_t,
+    ) -> c_int;
+}
+
+/// What is taken of a dict or set. With a GIL that is the container itself, walked in place; without, its first items, held.
+struct Taken {
+    left: usize,
+    #[cfg(not(Py_GIL_DISABLED))]
+    walked: (*mut PyObject, bool, usize),
+    #[cfg(Py_GIL_DISABLED)]
+    held: Vec<(*mut PyObject, *mut PyObject)>,
+}
+
+impl Taken {
+    /// # Safety
+    /// `dict` is a dict, stands while the result is used, and the calling thread is and stays attached.
+    unsafe fn pairs(dict: *mut PyObject, most: usize) -> Taken {
+        // SAFETY: the caller's promise.
+        unsafe { Taken::of(dict, false, most) }
+    }
+
+    /// # Safety
+    /// As [`Taken::pairs`], for a set.
+    unsafe fn members(set: *mut PyObject, most: usize) -> Taken {
+        // SAFETY: the caller's promise.
+        unsafe { Taken::of(set, true, most) }
+    }
+
+    #[cfg(not(Py_GIL_DISABLED))]
+    unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
+        // SAFETY: the type is as the caller says.
+        let size = unsafe { size(container, is_set) };
+        Taken { left: size.saturating_sub(most), walked: (container, is_set, size.min(most)) }
+    }
+
+    #[cfg(Py_GIL_DISABLED)]
+    unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
+        // SAFETY: in the critical section nobody else changes the container; nothing that runs in it can suspend it.
+        unsafe {
+            let mut section = std::mem::zeroed();
+            ffi::PyCriticalSection_Begin(&raw mut section, container);
+            let size = size(container, is_set);
+            let mut held = Vec::with_capacity(size.min(most));
+            let mut position = 0;
+            while held.len() < most {
+                let Some((key, value)) = next(container, is_set, &mut position) else { break };
+                ffi::Py_INCREF(key);
+                ffi::Py_XINCREF(value);
+                held.push((key, value));
+            }
+            ffi::PyCriticalSection_End(&raw mut section);
+            Taken { left: size.saturating_sub(held.len()), held }
+        }
+    }
+
+    fn len(&self) -> usize {
+        #[cfg(not(Py_GIL_DISABLED))]
+        return self.walked.2;
+        #[cfg(Py_GIL_DISABLED)]
+        return self.held.len();
+    }
+
+    /// Calls `with` for each key and value (null in a set).
+    ///
+    /// # Safety
+    /// The container stands.
+    unsafe fn each(&self, mut with: impl FnMut(*mut PyObject, *mut PyObject) -> Result<(), Full>) -> Result<(), Full> {
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            let (container, is_set, count) = self.walked;
+            let mut position = 0;
+            for _ in 0..count {
+                // SAFETY: `with` runs no Python code, so the container is as it was at the first step, with `count` items.
+                let (key, value) = unsafe { next(container, is_set, &mut position) }.unwrap_or((ptr::null_mut(), ptr::null_mut()));
+                with(key, value)?;
+            }
+            Ok(())
+        }
+        #[cfg(Py_GIL_DISABLED)]
+        self.held.iter().try_for_each(|&(key, value)| with(key, value))
+    }
+}
+
+#[cfg(Py_GIL_DISABLED)]
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for &(key, value) in &self.held {
+            // SAFETY: these references are ours; attached, as `pairs` was promised.
+            unsafe {
+                ffi::Py_DECREF(key);
+                ffi::Py_XDECREF(value);
+            }
+        }
+    }
+}
+
+unsafe fn size(container: *mut PyObject, is_set: bool) -> usize {
+    // SAFETY: the caller's type; both read a field.
+    unsafe { if is_set { ffi::PySet_Size(container) as usize } else { ffi::PyDict_Size(container) as usize } }
+}
+
+/// The next key and value (null in a set) from `position` on, borrowed.
+unsafe fn next(
+    container: *mut PyObject,
+    is_set: bool,
+    position: &mut ffi::Py_ssize_t,
+) -> Option<(*mut PyObject, *mut PyObject)> {
+    let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the caller's type; both walk the table and call nothing.
+    let found = unsafe {
+        if is_set {
+            let mut hash = 0;
+            _PySet_NextEntry(container, position, &raw mut key, &raw mut hash)
+        } else {
+            ffi::PyDict_Next(container, position, &raw mut key, &raw mut value)
+        }
+    };
+    (found != 0).then_some((key, value))
+}
+
+/// Bytes that the two's complement of an int takes, with its sign.
+unsafe fn big_size(object: *mut PyObject) -> usize {
+    #[cfg(Py_3_13)]
+    // SAFETY: an int, and no buffer: it says how long one must be.
+    return unsafe { ffi::PyLong_AsNativeBytes(object, ptr::null_mut(), 0, LITTLE_ENDIAN) }.max(0) as usize;
+    #[cfg(not(Py_3_13))]
+    {
+        extern "C" {
+            fn _PyLong_NumBits(object: *mut PyObject) -> usize;
+        }
+        // SAFETY: an int.
+        unsafe { _PyLong_NumBits(object) / 8 + 1 }
+    }
+}
+
+/// Fills `buffer`, which [`big_size`] measured, with the two's complement of an int.
+unsafe fn big_bytes(object: *mut PyObject, buffer: &mut [u8]) {
+    #[cfg(Py_3_13)]
+    // SAFETY: the buffer is as long as said.
+    unsafe {
+        ffi::PyLong_AsNativeBytes(object, buffer.as_mut_ptr().cast(), buffer.len() as ffi::Py_ssize_t, LITTLE_ENDIAN);
+    }
+    #[cfg(not(Py_3_13))]
+    // SAFETY: the buffer is as long as said, little end first, signed.
+    unsafe {
+        ffi::_PyLong_AsByteArray(object.cast(), buffer.as_mut_ptr(), buffer.len(), 1, 1);
+    }
+}
+
+#[cfg(Py_3_13)]
+const LITTLE_ENDIAN: c_int = 1;

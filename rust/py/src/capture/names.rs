@@ -1,0 +1,320 @@
+//! What types, exceptions and callables are called, read without running any of the program's code.
+
+use std::ffi::CStr;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use inviso_term::etf::{Encoder, Full};
+use pyo3::ffi::{self, PyObject, PyTypeObject};
+
+use super::text::{short_ascii, utf8};
+use super::{encode, Limits};
+use crate::ffi::frame::{self, Held};
+
+extern "C" {
+    static mut PyMethod_Type: PyTypeObject;
+    fn PyMethod_Function(method: *mut PyObject) -> *mut PyObject;
+    #[cfg(Py_3_12)]
+    fn PyException_GetArgs(error: *mut PyObject) -> *mut PyObject;
+}
+
+/// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit.
+///
+/// # Safety
+/// `class` stands, and the calling thread is attached.
+pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &str {
+    let mut name = Name { buffer, length: 0 };
+    // SAFETY: a type that is ready has a name.
+    unsafe {
+        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
+            name.push(CStr::from_ptr((*class).tp_name).to_bytes());
+        } else {
+            let module = module_of_class(class);
+            if !module.is_null() {
+                name.push_text(module.as_ptr());
+                name.push(b".");
+            }
+            let qualname = Held::owned(ffi::PyType_GetQualName(class));
+            if qualname.is_null() {
+                ffi::PyErr_Clear();
+            } else {
+                name.push_text(qualname.as_ptr());
+            }
+        }
+    }
+    name.finish()
+}
+
+/// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. A class (an exception that
+/// is set but not made yet, 3.11) has none; anything else is written as it is.
+///
+/// # Safety
+/// `error` stands, and the calling thread is attached.
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn exception(error: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    let mut name = [0; 256];
+    // SAFETY: the types are checked; an exception's arguments are a tuple, or null if its making went wrong.
+    unsafe {
+        if ffi::PyExceptionClass_Check(error) != 0 {
+            out.tuple(2)?;
+            out.atom(type_name(error.cast(), &mut name))?;
+            out.tuple(0)
+        } else if ffi::PyExceptionInstance_Check(error) != 0 {
+            out.tuple(2)?;
+            out.atom(type_name(ffi::Py_TYPE(error), &mut name))?;
+            let args = arguments(error);
+            if args.is_null() {
+                return out.tuple(0);
+            }
+            encode(args.as_ptr(), out, &Limits::DEFAULT)
+        } else {
+            encode(error, out, &Limits::DEFAULT)
+        }
+    }
+}
+
+/// Writes the module and the qualified name of what a call of `callable` runs, as two atoms. Methods, partials and
+/// static methods are looked through; a class stands for itself, any other object for its type's `__call__`.
+///
+/// # Safety
+/// `callable` stands, and the calling thread is attached and has no exception set.
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: each type is checked before its layout is read.
+    unsafe {
+        let mut callable = Held::borrowed(callable);
+        for _ in 0..8 {
+            match wrapped(callable.as_ptr()) {
+                Some(inner) => callable = inner,
+                None => break,
+            }
+        }
+        let object = callable.as_ptr();
+        if ffi::PyFunction_Check(object) != 0 {
+            let module = frame::module_of(ffi::PyFunction_GetGlobals(object));
+            atom_or(&module, "undefined", out)?;
+            return atom_or(&Held::owned(attribute(object, c"__qualname__")), "undefined", out);
+        }
+        if ffi::PyCFunction_Check(object) != 0 {
+            let function: *mut ffi::PyCFunctionObject = object.cast();
+            let module = (*function).m_module;
+            if !module.is_null() && ffi::PyUnicode_Check(module) != 0 {
+                super::atom_of_str(module, out)?;
+            } else {
+                out.atom("builtins")?;
+            }
+            let name = CStr::from_ptr((*(*function).m_ml).ml_name);
+            return out.atom(name.to_str().unwrap_or("undefined"));
+        }
+        let is_class = ffi::PyType_Check(object) != 0;
+        let class: *mut PyTypeObject = if is_class { object.cast() } else { ffi::Py_TYPE(object) };
+        class_atoms(class, if is_class { "" } else { ".__call__" }, out)
+    }
+}
+
+/// Writes module and qualified name of the `run` method that a thread object's start runs, as two atoms.
+///
+/// # Safety
+/// As [`name_of_callable`].
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the type stands while its instance does; what is found is held.
+    unsafe {
+        let run = lookup(ffi::Py_TYPE(thread), c"run");
+        if run.is_null() {
+            return class_atoms(ffi::Py_TYPE(thread), ".run", out);
+        }
+        name_of_callable(run.as_ptr(), out)
+    }
+}
+
+/// A name in the making, cut at the buffer's end.
+struct Name<'a> {
+    buffer: &'a mut [u8; 256],
+    length: usize,
+}
+
+impl<'a> Name<'a> {
+    fn push(&mut self, bytes: &[u8]) {
+        let taken = bytes.len().min(self.buffer.len() - self.length);
+        self.buffer[self.length..self.length + taken].copy_from_slice(&bytes[..taken]);
+        self.length += taken;
+    }
+
+    /// # Safety
+    /// `text` is a str.
+    unsafe fn push_text(&mut self, text: *mut PyObject) {
+        let room = self.buffer.len() - self.length;
+        // SAFETY: the caller's promise.
+        unsafe {
+            match short_ascii(text, room) {
+                Some(text) => self.push(text.as_bytes()),
+                None => self.push(&utf8(text, room).0),
+            }
+        }
+    }
+
+    /// What is valid of it: the last character may have been cut, a lone surrogate ends it.
+    fn finish(self) -> &'a str {
+        let bytes = &self.buffer[..self.length];
+        match std::str::from_utf8(bytes) {
+            Ok(name) => name,
+            Err(e) => std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or(""),
+        }
+    }
+}
+
+unsafe fn class_atoms(class: *mut PyTypeObject, method: &str, out: &mut Encoder<'_>) -> Result<(), Full> {
+    let mut buffer = [0; 256];
+    // SAFETY: the callers' class stands.
+    unsafe {
+        if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 {
+            let full = type_name(class, &mut buffer);
+            let (module, name) = full.rsplit_once('.').unwrap_or(("builtins", full));
+            out.atom(module)?;
+            return out.atom(&format!("{name}{method}"));
+        }
+        atom_or(&module_of_class(class), "undefined", out)?;
+        let qualname = Held::owned(ffi::PyType_GetQualName(class));
+        if qualname.is_null() {
+            ffi::PyErr_Clear();
+            return out.atom("undefined");
+        }
+        if method.is_empty() {
+            return super::atom_of_str(qualname.as_ptr(), out);
+        }
+        let (name, _) = utf8(qualname.as_ptr(), 240);
+        out.atom(&format!("{}{method}", String::from_utf8_lossy(&name)))
+    }
+}
+
+unsafe fn atom_or(text: &Held, other: &str, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: a `Held` object stands while it is held.
+    unsafe {
+        if text.is_null() || ffi::PyUnicode_Check(text.as_ptr()) == 0 {
+            out.atom(other)
+        } else {
+            super::atom_of_str(text.as_ptr(), out)
+        }
+    }
+}
+
+/// `class.__dict__["__module__"]`, if it is an exact str.
+unsafe fn module_of_class(class: *mut PyTypeObject) -> Held {
+    // SAFETY: a ready type has an exact dict; the key is a str.
+    unsafe {
+        let dict = dict_of(class);
+        if dict.is_null() {
+            return Held::borrowed(ptr::null_mut());
+        }
+        let module = frame::dict_get(dict.as_ptr(), dunder_module());
+        if module.is_null() || ffi::PyUnicode_CheckExact(module.as_ptr()) == 0 {
+            return Held::borrowed(ptr::null_mut());
+        }
+        module
+    }
+}
+
+/// The interned str `"__module__"`, made once; null if there is no memory for it.
+unsafe fn dunder_module() -> *mut PyObject {
+    static NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+    let known = NAME.load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: attached (the callers'). Threads that come together get the same object, and keep a reference too many.
+    unsafe {
+        let made = ffi::PyUnicode_InternFromString(c"__module__".as_ptr());
+        if made.is_null() {
+            ffi::PyErr_Clear();
+        }
+        NAME.store(made, Ordering::Release);
+        made
+    }
+}
+
+/// What a wrapper calls: a bound method's function, a static method's, a partial's.
+unsafe fn wrapped(object: *mut PyObject) -> Option<Held> {
+    // SAFETY: the types are checked; exact ones, whose attributes are the type's own.
+    unsafe {
+        if ffi::Py_TYPE(object) == &raw mut PyMethod_Type {
+            let function = PyMethod_Function(object);
+            ffi::Py_INCREF(function);
+            return Some(Held::owned(function));
+        }
+        let class = ffi::Py_TYPE(object);
+        let mut name = [0; 256];
+        let field = match type_name(class, &mut name) {
+            "functools.partial" => c"func",
+            "staticmethod" | "functools._lru_cache_wrapper" => c"__wrapped__",
+            _ => return None,
+        };
+        let inner = Held::owned(attribute(object, field));
+        (!inner.is_null()).then_some(inner)
+    }
+}
+
+/// An attribute by the generic rules, a new reference or null; no exception is left.
+unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
+    // SAFETY: the object stands (the callers').
+    unsafe {
+        let name = Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()));
+        let value = if name.is_null() { ptr::null_mut() } else { ffi::PyObject_GenericGetAttr(object, name.as_ptr()) };
+        if value.is_null() {
+            ffi::PyErr_Clear();
+        }
+        value
+    }
+}
+
+/// The exception's arguments: a tuple, or null.
+unsafe fn arguments(error: *mut PyObject) -> Held {
+    // SAFETY: an exception instance (the callers'), so that it has the base class's fields.
+    unsafe {
+        #[cfg(Py_3_12)]
+        return Held::owned(PyException_GetArgs(error));
+        #[cfg(not(Py_3_12))]
+        return Held::borrowed((*error.cast::<ffi::PyBaseExceptionObject>()).args);
+    }
+}
+
+/// What the classes of `class`'s method resolution order have under `name`, unbound; null if nothing.
+unsafe fn lookup(class: *mut PyTypeObject, name: &CStr) -> Held {
+    // SAFETY: the order of a ready type is a tuple of types.
+    unsafe {
+        let key = Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()));
+        let order = (*class).tp_mro;
+        if key.is_null() || order.is_null() {
+            ffi::PyErr_Clear();
+            return Held::borrowed(ptr::null_mut());
+        }
+        for i in 0..ffi::PyTuple_GET_SIZE(order) {
+            let dict = dict_of(ffi::PyTuple_GET_ITEM(order, i).cast());
+            if dict.is_null() {
+                continue;
+            }
+            let found = frame::dict_get(dict.as_ptr(), key.as_ptr());
+            if !found.is_null() {
+                return found;
+            }
+        }
+        Held::borrowed(ptr::null_mut())
+    }
+}
+
+/// The class's own dict, exact; or null.
+unsafe fn dict_of(class: *mut PyTypeObject) -> Held {
+    // SAFETY: a ready type (the callers').
+    unsafe {
+        #[cfg(Py_3_12)]
+        return Held::owned(ffi::PyType_GetDict(class));
+        #[cfg(not(Py_3_12))]
+        return Held::borrowed((*class).tp_dict);
+    }
+}

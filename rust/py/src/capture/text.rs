@@ -1,0 +1,149 @@
+//! The characters of a str, without the UTF-8 copy that CPython would keep in it.
+
+use std::ffi::c_uint;
+
+use inviso_term::etf::{Encoder, Full};
+use pyo3::ffi::{self, PyObject};
+
+/// Characters that an atom may have; the rest of a longer name is dropped.
+const ATOM_CHARACTERS: usize = 255;
+
+/// Writes the characters of a str as an atom; of any other object, the atom of its type's name.
+///
+/// # Safety
+/// `object` stands during the call, and the calling thread is attached.
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn atom_of_str(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the type is checked first.
+    unsafe {
+        if ffi::PyUnicode_Check(object) == 0 {
+            let mut name = [0; 256];
+            return out.atom(super::type_name(ffi::Py_TYPE(object), &mut name));
+        }
+        if let Some(text) = short_ascii(object, ATOM_CHARACTERS) {
+            return out.atom(text);
+        }
+        let (bytes, _) = utf8(object, ATOM_CHARACTERS * 4);
+        let text = String::from_utf8_lossy(&bytes);
+        out.atom(first_characters(&text, ATOM_CHARACTERS))
+    }
+}
+
+/// Whether `object` is a str with just these characters, all ASCII.
+///
+/// # Safety
+/// As [`atom_of_str`].
+pub unsafe fn is_text(object: *mut PyObject, text: &str) -> bool {
+    // SAFETY: the type is checked first.
+    unsafe {
+        !object.is_null()
+            && ffi::PyUnicode_Check(object) != 0
+            && short_ascii(object, text.len()).is_some_and(|found| found == text)
+    }
+}
+
+/// The characters, if they are ASCII and not more than `most`.
+///
+/// # Safety
+/// `object` is a str, and stands (unchanged, as every str) while the result is used.
+#[inline]
+pub(super) unsafe fn short_ascii<'a>(object: *mut PyObject, most: usize) -> Option<&'a str> {
+    // SAFETY: the data of a str of kind 1 is as many bytes as it has characters.
+    unsafe {
+        let (length, kind) = measure(object)?;
+        if kind != ffi::PyUnicode_1BYTE_KIND || length > most {
+            return None;
+        }
+        let bytes = std::slice::from_raw_parts(ffi::PyUnicode_DATA(object).cast::<u8>(), length);
+        bytes.is_ascii().then(|| std::str::from_utf8_unchecked(bytes))
+    }
+}
+
+/// The UTF-8 of the first characters that fit `most` bytes, and whether that isn't all. A lone surrogate is encoded as if
+/// it were a character, so that the result is no valid UTF-8 then.
+///
+/// # Safety
+/// `object` is a str.
+pub(super) unsafe fn utf8(object: *mut PyObject, most: usize) -> (Vec<u8>, bool) {
+    // SAFETY: the data is `length` units of the size that the kind says.
+    unsafe {
+        let Some((length, kind)) = measure(object) else { return (Vec::new(), false) };
+        let data = ffi::PyUnicode_DATA(object);
+        match kind {
+            ffi::PyUnicode_1BYTE_KIND => encode(std::slice::from_raw_parts(data.cast::<u8>(), length), most),
+            ffi::PyUnicode_2BYTE_KIND => encode(std::slice::from_raw_parts(data.cast::<u16>(), length), most),
+            _ => encode(std::slice::from_raw_parts(data.cast::<u32>(), length), most),
+        }
+    }
+}
+
+/// Length and kind; `None` for a str of the old sort that isn't laid out yet (3.11).
+#[inline]
+unsafe fn measure(object: *mut PyObject) -> Option<(usize, c_uint)> {
+    // SAFETY: a str (the callers').
+    unsafe {
+        #[cfg(not(Py_3_12))]
+        if ffi::PyUnicode_IS_READY(object) == 0 {
+            return None;
+        }
+        Some((ffi::PyUnicode_GET_LENGTH(object) as usize, ffi::PyUnicode_KIND(object)))
+    }
+}
+
+fn encode<T: Copy + Into<u32>>(units: &[T], most: usize) -> (Vec<u8>, bool) {
+    let largest = 1 + size_of::<T>();
+    let mut bytes = Vec::with_capacity((units.len() * largest).min(most) + 4);
+    for &unit in units {
+        let code: u32 = unit.into();
+        if code < 0x80 && bytes.len() < most {
+            bytes.push(code as u8);
+            continue;
+        }
+        let before = bytes.len();
+        match char::from_u32(code) {
+            Some(character) => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => bytes.extend([0xE0 | (code >> 12) as u8, 0x80 | (code >> 6 & 0x3F) as u8, 0x80 | (code & 0x3F) as u8]),
+        }
+        if bytes.len() > most {
+            bytes.truncate(before);
+            return (bytes, true);
+        }
+    }
+    (bytes, false)
+}
+
+fn first_characters(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_cut_between_characters() {
+        let units: Vec<u32> = "aé€😀".chars().map(u32::from).collect();
+        for most in 0..=10 {
+            let (bytes, cut) = encode(&units, most);
+            assert!("aé€😀".as_bytes().starts_with(&bytes));
+            assert!(std::str::from_utf8(&bytes).is_ok() && bytes.len() <= most);
+            assert_eq!(cut, most < 10);
+        }
+    }
+
+    #[test]
+    fn lone_surrogates_are_no_utf8() {
+        let (bytes, cut) = encode(&[0x61u16, 0xDC80], 100);
+        assert_eq!((bytes.as_slice(), cut), (&b"a\xED\xB2\x80"[..], false));
+        assert!(std::str::from_utf8(&bytes).is_err());
+    }
+
+    #[test]
+    fn atoms_have_at_most_255_characters() {
+        let long = "é".repeat(300);
+        assert_eq!(first_characters(&long, ATOM_CHARACTERS).chars().count(), 255);
+        assert_eq!(first_characters("abc", ATOM_CHARACTERS), "abc");
+    }
+}

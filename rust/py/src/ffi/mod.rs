@@ -1,0 +1,90 @@
+//! What the tracer takes from CPython below its stable interface, and the only place of this crate that is `unsafe` by trade.
+//!
+//! | file | gives |
+//! | --- | --- |
+//! | `layout` | byte offsets by version, and the check of them on the running interpreter |
+//! | `frame` | the running interpreter frame: code, function, caller, arguments |
+//! | `tls` | two words a thread, read in one instruction |
+//! | `tasks` | the asyncio task that runs now |
+//! | `vectorcall` | callable objects from bare functions |
+//! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
+//! | `eval` | a frame evaluation function (3.11) |
+//! | `alloc` | a count of bytes asked of Python's allocators |
+//! | `watch` | code and function watchers (3.12+) |
+//!
+//! Everything that reads raw memory is right only while [`layout::raw_ok`] is true. No C compiler and no Python header is
+//! needed: the offsets are constants by version, and [`layout::check`] compares them at import with what the interpreter
+//! says of itself and with a calibration run.
+
+pub mod alloc;
+#[cfg(not(Py_3_12))]
+pub mod eval;
+pub mod frame;
+pub mod layout;
+#[cfg(Py_3_12)]
+pub mod monitoring;
+pub mod tasks;
+pub mod tls;
+pub mod vectorcall;
+#[cfg(Py_3_12)]
+pub mod watch;
+
+#[cfg(not(Py_3_12))]
+use std::ptr;
+
+use pyo3::ffi::{self as api, PyObject, PyThreadState};
+
+/// The calling thread's state.
+///
+/// # Safety
+/// The calling thread is attached.
+#[inline(always)]
+pub unsafe fn tstate() -> *mut PyThreadState {
+    // SAFETY: the caller's promise.
+    unsafe { api::PyThreadState_Get() }
+}
+
+/// An exception that is set (or none), put aside; set again when this is dropped.
+#[derive(Debug)]
+pub struct Aside {
+    #[cfg(Py_3_12)]
+    exception: *mut PyObject,
+    #[cfg(not(Py_3_12))]
+    exception: [*mut PyObject; 3],
+}
+
+impl Aside {
+    /// Takes what is set.
+    ///
+    /// # Safety
+    /// The calling thread is attached, and still is when this is dropped.
+    pub unsafe fn new() -> Aside {
+        // SAFETY: the caller's promise.
+        unsafe {
+            #[cfg(Py_3_12)]
+            return Aside { exception: api::PyErr_GetRaisedException() };
+            #[cfg(not(Py_3_12))]
+            {
+                let mut exception = [ptr::null_mut(); 3];
+                let [kind, value, traceback] = &mut exception;
+                api::PyErr_Fetch(kind, value, traceback);
+                Aside { exception }
+            }
+        }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // SAFETY: gives back the references that `new` took; none means none.
+        unsafe {
+            #[cfg(Py_3_12)]
+            api::PyErr_SetRaisedException(self.exception);
+            #[cfg(not(Py_3_12))]
+            {
+                let [kind, value, traceback] = self.exception;
+                api::PyErr_Restore(kind, value, traceback);
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Which asyncio task runs on this thread now.
+//!
+//! A thread's task can't change without its context being entered or left, and the interpreter numbers these (`context_ver`
+//! in the thread state). So a caller keeps a [`Cache`] a thread, and as long as the number is the same so is the task.
+//! From 3.14 on the thread state also holds the running task itself, and the cache compares both.
+//!
+//! | version | when the number has changed |
+//! | --- | --- |
+//! | 3.14 on | the thread state's running task, one load |
+//! | 3.12, 3.13 | `_asyncio._get_running_loop` and `_asyncio.current_task`, both C |
+//! | 3.11 | `_asyncio._get_running_loop`, and its entry in `_asyncio._current_tasks` |
+//!
+//! asyncio is never imported here: while the program hasn't, there are no tasks. Tasks written in Python (not asyncio's own
+//! C class) are not seen by 3.14 on, and before that their change may be noticed late.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::ffi::{self, PyObject, PyThreadState};
+
+use super::frame::dict_get;
+use super::layout::{self, at as read, thread};
+use super::Aside;
+
+/// What one thread's caller remembers of its last look; starts as [`Cache::new`].
+#[derive(Clone, Copy, Debug)]
+pub struct Cache {
+    version: u64,
+    task: *mut PyObject,
+}
+
+/// The answer of [`current_task`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// As at the last look with this cache.
+    Same,
+    /// The task, borrowed, or null for none. It may be the one of the last look after all, or another one at its address: a
+    /// task that has ended and been freed gives its address to the next.
+    Changed(*mut PyObject),
+}
+
+impl Cache {
+    /// A cache that has seen nothing: the first answer is `Changed`.
+    pub const fn new() -> Cache {
+        Cache { version: u64::MAX, task: ptr::null_mut() }
+    }
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache::new()
+    }
+}
+
+/// The task that `tstate` runs. Leaves no exception, and keeps one that is set. Runs no Python code.
+///
+/// Without the raw reads ([`layout::raw_ok`]) each look asks asyncio, some 30 ns.
+///
+/// # Safety
+/// `tstate` is the calling thread's, attached, and `cache` is only used with it.
+#[inline]
+pub unsafe fn current_task(tstate: *mut PyThreadState, cache: &mut Cache) -> Running {
+    if !layout::raw_ok() {
+        // SAFETY: attached.
+        let task = unsafe { ask() };
+        return cache.compare(cache.version.wrapping_add(1), task);
+    }
+    // SAFETY: the offsets are checked, and the words lie inside the thread state.
+    unsafe {
+        let version: u64 = read(tstate.cast(), thread::CONTEXT_VERSION);
+        #[cfg(Py_3_14)]
+        {
+            let task: *mut PyObject = read(tstate.cast(), thread::RUNNING_TASK);
+            if version == cache.version && task == cache.task {
+                return Running::Same;
+            }
+            let task = if task.is_null() { task } else { running::trusted(tstate, task) };
+            cache.compare(version, task)
+        }
+        #[cfg(not(Py_3_14))]
+        {
+            if version == cache.version {
+                return Running::Same;
+            }
+            let task = ask();
+            cache.compare(version, task)
+        }
+    }
+}
+
+impl Cache {
+    #[inline]
+    fn compare(&mut self, version: u64, task: *mut PyObject) -> Running {
+        self.version = version;
+        self.task = task;
+        Running::Changed(task)
+    }
+}
+
+/// A function of `_asyncio`, or another object in it, found once and kept.
+struct Found {
+    name: &'static std::ffi::CStr,
+    object: AtomicPtr<PyObject>,
+}
+
+static MODULE_NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+static RUNNING_LOOP: Found = Found::new(c"_get_running_loop");
+#[cfg(Py_3_12)]
+static CURRENT_TASK: Found = Found::new(c"current_task");
+#[cfg(not(Py_3_12))]
+static CURRENT_TASKS: Found = Found::new(c"_current_tasks");
+
+impl Found {
+    const fn new(name: &'static std::ffi::CStr) -> Found {
+        Found { name, object: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// The object, or null as long as the program has not imported `_asyncio`.
+    ///
+    /// # Safety
+    /// The calling thread is attached, and no exception is set.
+    #[inline]
+    unsafe fn get(&self) -> *mut PyObject {
+        let known = self.object.load(Ordering::Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.look() }
+    }
+
+    #[cold]
+    unsafe fn look(&self) -> *mut PyObject {
+        // SAFETY: attached. Exact dicts only, so nothing of the program's runs. The reference that is stored is never given back.
+        unsafe {
+            let name = interned(&MODULE_NAME, c"_asyncio");
+            let modules = ffi::PyImport_GetModuleDict();
+            if name.is_null() || modules.is_null() || ffi::PyDict_CheckExact(modules) == 0 {
+                ffi::PyErr_Clear();
+                return ptr::null_mut();
+            }
+            let module = dict_get(modules, name);
+            if module.is_null() || ffi::PyModule_Check(module.as_ptr()) == 0 {
+                return ptr::null_mut();
+            }
+            let attribute = ffi::PyUnicode_InternFromString(self.name.as_ptr());
+            let object = dict_get(ffi::PyModule_GetDict(module.as_ptr()), attribute);
+            ffi::Py_XDECREF(attribute);
+            let object = object.as_ptr();
+            if object.is_null() {
+                ffi::PyErr_Clear();
+            } else {
+                ffi::Py_INCREF(object);
+                if self.object.compare_exchange(ptr::null_mut(), object, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                    ffi::Py_DECREF(object);
+                }
+            }
+            object
+        }
+    }
+}
+
+unsafe fn interned(slot: &AtomicPtr<PyObject>, text: &std::ffi::CStr) -> *mut PyObject {
+    let known = slot.load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: attached (the callers'). Two threads get the same interned object; one reference too many is kept.
+    let made = unsafe { ffi::PyUnicode_InternFromString(text.as_ptr()) };
+    slot.store(made, Ordering::Release);
+    made
+}
+
+/// Asks asyncio's C functions for the task of this thread's running loop: borrowed (the loop keeps it), or null.
+#[cold]
+#[inline(never)]
+unsafe fn ask() -> *mut PyObject {
+    // SAFETY: attached. An exception that is set is put aside and back.
+    unsafe {
+        let exception = Aside::new();
+        let task = ask_loop();
+        drop(exception);
+        task
+    }
+}
+
+unsafe fn ask_loop() -> *mut PyObject {
+    // SAFETY: the functions are asyncio's C ones; each result is checked, and each exception cleared.
+    unsafe {
+        let running_loop = RUNNING_LOOP.get();
+        if running_loop.is_null() {
+            return ptr::null_mut();
+        }
+        let running = ffi::PyObject_CallNoArgs(running_loop);
+        if running.is_null() {
+            ffi::PyErr_Clear();
+            return running;
+        }
+        let task = if running == ffi::Py_None() { ptr::null_mut() } else { task_of(running) };
+        ffi::Py_DECREF(running);
+        task
+    }
+}
+
+#[cfg(Py_3_12)]
+unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
+    // SAFETY: as in `ask_loop`. The task runs, so the loop holds it when our reference goes.
+    unsafe {
+        let function = CURRENT_TASK.get();
+        if function.is_null() || !hashes_by_address(running) {
+            return ptr::null_mut();
+        }
+        let task = ffi::PyObject_CallOneArg(function, running);
+        if task.is_null() {
+            ffi::PyErr_Clear();
+            return task;
+        }
+        let none = task == ffi::Py_None();
+        ffi::Py_DECREF(task);
+        if none {
+            ptr::null_mut()
+        } else {
+            task
+        }
+    }
+}
+
+#[cfg(not(Py_3_12))]
+unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
+    // SAFETY: an exact dict, and a key whose hash is its address: nothing of the program's runs. The dict holds the task.
+    unsafe {
+        let tasks = CURRENT_TASKS.get();
+        if tasks.is_null() || ffi::PyDict_CheckExact(tasks) == 0 || !hashes_by_address(running) {
+            return ptr::null_mut();
+        }
+        let task = ffi::PyDict_GetItemWithError(tasks, running);
+        if task.is_null() {
+            ffi::PyErr_Clear();
+        }
+        task
+    }
+}
+
+/// Whether looking `object` up in a dict runs nothing of the program's.
+unsafe fn hashes_by_address(object: *mut PyObject) -> bool {
+    // SAFETY: the object stands, and its type with it.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        let hash = ffi::PyType_GetSlot(class, ffi::Py_tp_hash);
+        let base = ffi::PyType_GetSlot(&raw mut ffi::PyBaseObject_Type, ffi::Py_tp_hash);
+        hash == base
+    }
+}
+
+/// The check of where the running task lies, made at the first one that is seen.
+#[cfg(Py_3_14)]
+mod running {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::*;
+
+    const UNKNOWN: u8 = 0;
+    const CHECKED: u8 = 1;
+    const ELSEWHERE: u8 = 2;
+
+    static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    static SWAP: Found = Found::new(c"_swap_current_task");
+
+    /// `found` if the place it was read from is known to be the right one, else what asyncio says.
+    #[inline]
+    pub(super) unsafe fn trusted(tstate: *mut PyThreadState, found: *mut PyObject) -> *mut PyObject {
+        match PLACE.load(Ordering::Relaxed) {
+            CHECKED => found,
+            // SAFETY: the caller's promises are `current_task`'s.
+            UNKNOWN => unsafe { check(tstate, found) },
+            // SAFETY: as above.
+            _ => unsafe { ask() },
+        }
+    }
+
+    /// Lets asyncio swap another object in for the running task and looks whether the word follows.
+    #[cold]
+    #[inline(never)]
+    unsafe fn check(tstate: *mut PyThreadState, found: *mut PyObject) -> *mut PyObject {
+        // SAFETY: attached; only asyncio's C functions are called. What is swapped in is `None`'s stand-in, a fresh object
+        // that nobody else sees: no Python code runs, so nothing asks for the task in between.
+        unsafe {
+            let exception = Aside::new();
+            let task = ask_loop();
+            if task.is_null() {
+                // No loop runs here: the word can't be a task. Not decided for good: `_asyncio` may be half imported.
+                drop(exception);
+                return task;
+            }
+            let follows = task == found && follows(tstate, task);
+            PLACE.store(if follows { CHECKED } else { ELSEWHERE }, Ordering::Relaxed);
+            drop(exception);
+            task
+        }
+    }
+
+    unsafe fn follows(tstate: *mut PyThreadState, task: *mut PyObject) -> bool {
+        let word = || -> *mut PyObject {
+            // SAFETY: inside the thread state.
+            unsafe { read(tstate.cast(), thread::RUNNING_TASK) }
+        };
+        // SAFETY: as in `check`. The task is held over the swap, and put back whatever comes.
+        unsafe {
+            let swap = SWAP.get();
+            let running_loop = RUNNING_LOOP.get();
+            if swap.is_null() || running_loop.is_null() {
+                ffi::PyErr_Clear();
+                return false;
+            }
+            let running = ffi::PyObject_CallNoArgs(running_loop);
+            let other = ffi::PyList_New(0);
+            ffi::Py_INCREF(task);
+            let mut right = false;
+            if !running.is_null() && !other.is_null() {
+                let previous = ffi::PyObject_CallFunctionObjArgs(swap, running, other, ptr::null_mut::<PyObject>());
+                if !previous.is_null() {
+                    right = previous == task && word() == other;
+                    let back = ffi::PyObject_CallFunctionObjArgs(swap, running, previous, ptr::null_mut::<PyObject>());
+                    right &= back == other && word() == task;
+                    ffi::Py_XDECREF(back);
+                    ffi::Py_DECREF(previous);
+                }
+            }
+            ffi::PyErr_Clear();
+            ffi::Py_DECREF(task);
+            ffi::Py_XDECREF(other);
+            ffi::Py_XDECREF(running);
+            right
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Code and function watchers (3.12 on): CPython calls back when a code object or a function is made, changed or destroyed.
+//!
+//! There are eight of each per interpreter, shared by all tools. A callback runs on whichever thread did it, at once from
+//! many threads on a free-threaded build, and must not raise: it should push the object to a list and return 0.
+
+use std::ffi::c_int;
+use std::fmt;
+
+use pyo3::ffi::PyObject;
+use pyo3::prelude::*;
+
+/// A code object has been made; it is complete, but nothing has run it yet.
+pub const CODE_CREATE: c_int = 0;
+/// A code object is about to go; its memory is still whole.
+pub const CODE_DESTROY: c_int = 1;
+/// A function has been made: every `def`, `lambda` and closure that runs, and one for each `exec`.
+pub const FUNCTION_CREATE: c_int = 0;
+/// A function is about to go.
+pub const FUNCTION_DESTROY: c_int = 1;
+/// `function.__code__` is about to become the new value.
+pub const FUNCTION_MODIFY_CODE: c_int = 2;
+/// `function.__defaults__` is about to change.
+pub const FUNCTION_MODIFY_DEFAULTS: c_int = 3;
+/// `function.__kwdefaults__` is about to change.
+pub const FUNCTION_MODIFY_KWDEFAULTS: c_int = 4;
+
+/// Called with the event and the code object, borrowed. Returns 0.
+pub type CodeCallback = unsafe extern "C" fn(event: c_int, code: *mut PyObject) -> c_int;
+/// Called with the event, the function and the new value (null where there is none), borrowed. Returns 0.
+pub type FunctionCallback = unsafe extern "C" fn(event: c_int, function: *mut PyObject, value: *mut PyObject) -> c_int;
+
+extern "C" {
+    fn PyCode_AddWatcher(callback: CodeCallback) -> c_int;
+    fn PyCode_ClearWatcher(id: c_int) -> c_int;
+    fn PyFunction_AddWatcher(callback: FunctionCallback) -> c_int;
+    fn PyFunction_ClearWatcher(id: c_int) -> c_int;
+}
+
+/// What a watcher looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Code objects.
+    Code,
+    /// Functions.
+    Function,
+}
+
+/// A watcher that is in place, until [`Watcher::clear`].
+#[derive(Debug)]
+#[must_use = "the watcher stays in place until it is cleared"]
+pub struct Watcher {
+    kind: Kind,
+    id: c_int,
+}
+
+/// Other tools hold all eight watchers of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoWatcher {
+    kind: Kind,
+    said: String,
+}
+
+impl Watcher {
+    /// Watches code objects.
+    ///
+    /// # Safety
+    /// `callback` is never unloaded, leaves no exception, and is ready to be called on any thread.
+    ///
+    /// # Errors
+    /// No slot is left.
+    pub unsafe fn code(py: Python<'_>, callback: CodeCallback) -> Result<Watcher, NoWatcher> {
+        // SAFETY: attached; the callback is as the caller promises.
+        Watcher::made(py, Kind::Code, unsafe { PyCode_AddWatcher(callback) })
+    }
+
+    /// Watches functions.
+    ///
+    /// # Safety
+    /// As [`Watcher::code`].
+    ///
+    /// # Errors
+    /// No slot is left.
+    pub unsafe fn function(py: Python<'_>, callback: FunctionCallback) -> Result<Watcher, NoWatcher> {
+        // SAFETY: as above.
+        Watcher::made(py, Kind::Function, unsafe { PyFunction_AddWatcher(callback) })
+    }
+
+    /// Gives the slot back. On a free-threaded build a callback may still be running on another thread when this returns.
+    pub fn clear(self, py: Python<'_>) {
+        // SAFETY: attached, and the id is ours until here.
+        let done = unsafe {
+            match self.kind {
+                Kind::Code => PyCode_ClearWatcher(self.id),
+                Kind::Function => PyFunction_ClearWatcher(self.id),
+            }
+        };
+        if done < 0 {
+            // Somebody else cleared our id: there is nothing left to give back.
+            drop(PyErr::take(py));
+        }
+    }
+
+    fn made(py: Python<'_>, kind: Kind, id: c_int) -> Result<Watcher, NoWatcher> {
+        if id >= 0 {
+            return Ok(Watcher { kind, id });
+        }
+        let said = PyErr::take(py).map_or_else(String::new, |e| e.value(py).to_string());
+        Err(NoWatcher { kind, said })
+    }
+}
+
+impl fmt::Display for NoWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Code => "code",
+            Kind::Function => "function",
+        };
+        write!(f, "no {kind} watcher is left: other tools hold all eight of this interpreter ({})", self.said)
+    }
+}
+
+impl std::error::Error for NoWatcher {}

@@ -1,0 +1,290 @@
+//! Switching interpreter events on and off, as the core's plans need them.
+
+use super::{host, Host};
+use inviso_core::{control::Arm, plan::events};
+use pyo3::{prelude::*, sync::MutexExt};
+use rustc_hash::FxHashMap;
+use std::sync::MutexGuard;
+
+/// What is armed now. Changed under the core's control lock only.
+#[derive(Default)]
+pub struct Armed {
+    /// Code objects with events, held so that their addresses stay theirs.
+    pub codes: FxHashMap<usize, Py<PyAny>>,
+    /// Code that spawning watches, with its own needs.
+    pub watched: FxHashMap<usize, u8>,
+    /// What plans need, by code.
+    planned: FxHashMap<usize, u8>,
+    #[cfg(Py_3_12)]
+    tool: Option<crate::ffi::monitoring::Tool>,
+    /// All codes through one global event: on free-threaded builds each local change stops the world.
+    #[cfg(Py_3_12)]
+    everywhere: bool,
+    #[cfg(Py_3_12)]
+    global: u32,
+}
+
+/// How many functions a free-threaded build arms one by one.
+#[cfg(Py_GIL_DISABLED)]
+const ONE_BY_ONE: usize = 32;
+
+impl Host {
+    /// Holds code objects that are about to get a plan.
+    pub fn hold(&self, py: Python<'_>, codes: impl IntoIterator<Item = Py<PyAny>>) {
+        let mut armed = self.lock_arming(py);
+        for code in codes {
+            let key = code.as_ptr() as usize;
+            if let Some(again) = armed.codes.insert(key, code) {
+                self.mourn(again.clone_ref(py));
+                drop(again);
+            }
+        }
+    }
+
+    /// Code that spawning needs to see, whether a session traces it or not.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>], needs: u8) -> PyResult<()> {
+        self.hold(py, codes.iter().map(|c| c.clone().unbind()));
+        let mut armed = self.lock_arming(py);
+        for code in codes {
+            armed.watched.insert(code.as_ptr() as usize, needs);
+        }
+        let keys: Vec<usize> = codes.iter().map(|c| c.as_ptr() as usize).collect();
+        armed.apply(py, &keys)?;
+        let all = self.node.read(|snapshot| snapshot.events);
+        armed.apply_global(py, all)
+    }
+}
+
+impl Host {
+    /// Spawning no longer needs these.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn unwatch(&self, py: Python<'_>, codes: impl IntoIterator<Item = usize>) -> PyResult<()> {
+        let mut armed = self.lock_arming(py);
+        let keys: Vec<usize> = codes.into_iter().collect();
+        for key in &keys {
+            armed.watched.remove(key);
+        }
+        armed.apply(py, &keys)?;
+        let all = self.node.read(|snapshot| snapshot.events);
+        armed.apply_global(py, all)?;
+        for key in keys {
+            if !armed.planned.contains_key(&key) {
+                if let Some(code) = armed.codes.remove(&key) {
+                    self.mourn(code);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of code objects that were held for a change which then gave them no plan.
+    pub fn release_unarmed(&self, py: Python<'_>, keys: impl Iterator<Item = usize>) {
+        let mut armed = self.lock_arming(py);
+        for key in keys {
+            if !armed.planned.contains_key(&key) && !armed.watched.contains_key(&key) {
+                if let Some(code) = armed.codes.remove(&key) {
+                    self.mourn(code);
+                }
+            }
+        }
+    }
+
+    /// File and first line of a code object that is held.
+    pub fn place_of(&self, py: Python<'_>, key: usize) -> (String, i32) {
+        let code = self.lock_arming(py).codes.get(&key).map(|c| c.clone_ref(py));
+        let Some(code) = code else { return (String::new(), 0) };
+        let code = code.bind(py);
+        let file = code.getattr("co_filename").and_then(|f| f.extract()).unwrap_or_default();
+        (file, code.getattr("co_firstlineno").and_then(|l| l.extract()).unwrap_or(0))
+    }
+
+    /// Waits for the lock detached: its holder may be stopping the world.
+    fn lock_arming(&self, py: Python<'_>) -> MutexGuard<'_, Armed> {
+        self.arming.lock_py_attached(py).unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// The core's way to the interpreter.
+pub struct Armer;
+
+impl Arm for Armer {
+    fn arm(&self, functions: &[(usize, u8)], all: u8) {
+        Python::attach(|py| {
+            let Ok(host) = host(py) else { return };
+            let mut armed = host.lock_arming(py);
+            let mut keys = Vec::with_capacity(functions.len());
+            let mut gone = Vec::new();
+            for (key, needs) in functions {
+                if *needs == 0 {
+                    armed.planned.remove(key);
+                    gone.push(*key);
+                } else {
+                    armed.planned.insert(*key, *needs);
+                }
+                keys.push(*key);
+            }
+            let done = armed.apply(py, &keys).and_then(|()| armed.apply_global(py, all));
+            for key in gone {
+                if !armed.watched.contains_key(&key) {
+                    if let Some(code) = armed.codes.remove(&key) {
+                        host.mourn(code);
+                    }
+                }
+            }
+            drop(armed);
+            if let Err(error) = done {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+#[cfg(Py_3_12)]
+mod monitoring {
+    use super::*;
+    use crate::{
+        ffi::{
+            monitoring::{Event, Tool, ToolError},
+            vectorcall,
+        },
+        host::callbacks,
+    };
+
+    const CALLBACKS: [(Event, vectorcall::Function); 7] = [
+        (Event::PyStart, callbacks::py_start),
+        (Event::PyResume, callbacks::py_resume),
+        (Event::PyThrow, callbacks::py_throw),
+        (Event::PyReturn, callbacks::py_return),
+        (Event::PyYield, callbacks::py_yield),
+        (Event::PyUnwind, callbacks::py_unwind),
+        (Event::ExceptionHandled, callbacks::exception_handled),
+    ];
+
+    impl Armed {
+        fn needs(&self, key: usize) -> u8 {
+            self.planned.get(&key).copied().unwrap_or(0) | self.watched.get(&key).copied().unwrap_or(0)
+        }
+
+        /// Claims the tool at first use.
+        fn claim(&mut self, py: Python<'_>) -> PyResult<()> {
+            if self.tool.is_none() {
+                let tool = Tool::claim(py, "inviso").map_err(taken)?;
+                for (event, function) in CALLBACKS {
+                    // SAFETY: each callback keeps to the contract of the event that it is registered for.
+                    let callback = unsafe { vectorcall::callable(py, function, std::ptr::null_mut()) }?;
+                    tool.register(py, event, Some(&callback))?;
+                }
+                self.tool = Some(tool);
+            }
+            Ok(())
+        }
+
+        /// Local events of these codes, as they are needed now.
+        pub(super) fn apply(&mut self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+            if keys.is_empty() {
+                return Ok(());
+            }
+            #[cfg(Py_GIL_DISABLED)]
+            if keys.len() > ONE_BY_ONE && keys.iter().any(|k| self.needs(*k) != 0) {
+                self.everywhere = true;
+            }
+            if self.everywhere {
+                return Ok(());
+            }
+            self.claim(py)?;
+            let Some(tool) = &self.tool else { return Ok(()) };
+            for key in keys {
+                if let Some(code) = self.codes.get(key) {
+                    tool.set_local_events(code.bind(py), mask(tool, self.needs(*key)) & tool.local_mask())?;
+                }
+            }
+            Ok(())
+        }
+
+        /// Global events, as all plans and watched codes need them; gives the tool back when nothing is left.
+        pub(super) fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
+            let all = self.watched.values().fold(all, |sum, w| sum | w);
+            if self.tool.is_none() && all == 0 {
+                return Ok(());
+            }
+            if self.everywhere && self.planned.len() + self.watched.len() <= 8 {
+                self.everywhere = false;
+                let keys: Vec<usize> = self.planned.keys().chain(self.watched.keys()).copied().collect();
+                self.apply(py, &keys)?;
+            }
+            self.claim(py)?;
+            let Some(tool) = &self.tool else { return Ok(()) };
+            let wanted = mask(tool, all);
+            let mut global = if self.everywhere { wanted } else { wanted & !tool.local_mask() };
+            if all & events::HANDLED != 0 {
+                // who catches is code that nobody traces, too
+                global |= tool.mask(&[Event::ExceptionHandled, Event::PyUnwind]);
+            }
+            if global != self.global {
+                tool.set_events(py, global)?;
+                self.global = global;
+            }
+            if all == 0 && self.planned.is_empty() && self.watched.is_empty() {
+                if let Some(tool) = self.tool.take() {
+                    tool.free(py, self.codes.values().map(|c| c.bind(py).clone()))?;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// Who holds the tool ids, for the one who has to give one back.
+    fn taken(error: ToolError) -> PyErr {
+        match error {
+            ToolError::Raised(error) => error,
+            ToolError::Taken(by) => {
+                let by: Vec<String> = by.into_iter().map(|(id, name)| format!("{id} by {name:?}")).collect();
+                let text = format!("no sys.monitoring tool id is free: {}; one of them has to be given back", by.join(", "));
+                pyo3::exceptions::PyRuntimeError::new_err(text)
+            }
+        }
+    }
+
+    fn mask(tool: &Tool, needs: u8) -> u32 {
+        use Event::*;
+        let mut mask = 0;
+        if needs & events::CALL != 0 {
+            mask |= tool.bit(PyStart);
+        }
+        if needs & events::FRAME != 0 {
+            mask |= tool.mask(&[PyReturn, PyYield, PyResume, PyUnwind, PyThrow]);
+        }
+        if needs & events::HANDLED != 0 {
+            mask |= tool.mask(&[ExceptionHandled, PyUnwind]);
+        }
+        mask
+    }
+}
+
+#[cfg(not(Py_3_12))]
+impl Armed {
+    fn apply(&mut self, _py: Python<'_>, _keys: &[usize]) -> PyResult<()> {
+        Ok(())
+    }
+
+    /// The hook is in place while anything needs an event.
+    fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
+        let all = self.watched.values().fold(all, |sum, w| sum | w);
+        let _ = events::CALL;
+        let wanted = all != 0 || super::loading::is_on();
+        // SAFETY: `evaluate` keeps to PEP 523 and is never unloaded.
+        unsafe {
+            if wanted && !crate::ffi::eval::is_installed(py, super::callbacks::evaluate) {
+                crate::ffi::eval::install(py, super::callbacks::evaluate);
+            } else if !wanted && crate::ffi::eval::is_installed(py, super::callbacks::evaluate) {
+                crate::ffi::eval::remove(py, super::callbacks::evaluate);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! A running Python call, as the core sees it: asked for what an event needs and no more.
+
+use super::{here::Running, Host};
+use crate::{
+    capture::{self, Limits},
+    ffi::frame::{self, CodeLayout, Frame},
+};
+use inviso_core::{event::Activation, thread::Thread};
+use inviso_term::etf::{Encoder, Full};
+use pyo3::ffi::PyObject;
+
+/// The call of the event that is being taken.
+pub struct PyCall<'a> {
+    /// The host.
+    pub host: &'static Host,
+    /// Its thread's idea of what runs.
+    pub running: &'a Running,
+    /// The frame, where the hook was given it (3.11).
+    #[cfg(not(Py_3_12))]
+    pub frame: Frame,
+}
+
+impl PyCall<'_> {
+    /// The frame of the call.
+    #[inline(always)]
+    pub fn frame(&self) -> Frame {
+        #[cfg(not(Py_3_12))]
+        return self.frame;
+        #[cfg(Py_3_12)]
+        // SAFETY: monitoring callbacks run attached, and with the event's frame as the thread's current one.
+        unsafe {
+            Frame::current(crate::ffi::tstate()).unwrap_unchecked()
+        }
+    }
+
+    fn caller_frame(&self) -> Option<Frame> {
+        #[cfg(not(Py_3_12))]
+        // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller. At the
+        // call's end it is again.
+        return unsafe { Frame::current(crate::ffi::tstate()) }.filter(|f| f.address() != self.frame.address()).or_else(|| {
+            // SAFETY: the frame is still linked while it is the thread's current one.
+            unsafe { self.frame.caller() }
+        });
+        #[cfg(Py_3_12)]
+        // SAFETY: the event's frame is running, so its `previous` is valid.
+        unsafe {
+            self.frame().caller()
+        }
+    }
+}
+
+/// Writes `(module, function, arity)` of a frame's function.
+pub fn write_name(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
+    out.tuple(3)?;
+    write_module_and_function(frame, out)?;
+    // SAFETY: the frame runs or is the caller of one that runs; its code lives as long.
+    out.int(unsafe { frame::arity(frame.code()) } as i64)
+}
+
+/// Writes the module and the qualified name of a frame's function, as two atoms.
+pub fn write_module_and_function(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the frame runs, waits in a generator, or is the caller of one that runs; code, function and globals live as
+    // long.
+    unsafe {
+        let code = frame.code();
+        let module = frame::module_of(frame.globals());
+        let module = if module.is_null() { frame::code_filename(code) } else { module.as_ptr() };
+        capture::atom_of_str(module, out)?;
+        let function = frame::qualname_of(frame.function());
+        let function = if function.is_null() { frame::code_qualname(code) } else { function.as_ptr() };
+        capture::atom_of_str(function, out)
+    }
+}
+
+/// Writes the arguments of a frame that has just begun, as a list in the order of the signature.
+pub fn write_arguments(frame: Frame, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
+    // SAFETY: as above; at a call's beginning the first slots of the frame hold its arguments.
+    unsafe {
+        let layout = CodeLayout::read(frame.code());
+        let arity = layout.arity();
+        if arity > 0 {
+            out.list(arity)?;
+        }
+        for n in 0..arity {
+            let value = frame.argument(&layout, n);
+            capture::encode(value.as_ptr(), out, limits)?;
+        }
+        out.nil()
+    }
+}
+
+impl Activation for PyCall<'_> {
+    #[inline(always)]
+    fn address(&self) -> usize {
+        self.frame().address()
+    }
+
+    #[inline(always)]
+    fn is_generator(&self) -> bool {
+        // SAFETY: the event's frame runs.
+        unsafe { self.frame().is_generator_frame() }
+    }
+
+    #[inline(always)]
+    fn identify(&self, thread: &mut Thread) {
+        // SAFETY: callbacks run attached, and the core hands back the thread that it was given.
+        unsafe { self.running.identify(self.host, thread) }
+    }
+
+    #[inline(always)]
+    fn allocated(&self) -> u64 {
+        crate::ffi::tls::bytes()
+    }
+
+    fn is_global(&self) -> bool {
+        // SAFETY: both frames run.
+        self.caller_frame().is_none_or(|caller| unsafe { caller.globals() != self.frame().globals() })
+    }
+
+    #[inline]
+    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
+        write_arguments(self.frame(), out, &Limits::DEFAULT)
+    }
+
+    fn name(&self, out: &mut Encoder<'_>) -> bool {
+        write_name(self.frame(), out).is_ok()
+    }
+
+    fn caller(&self, out: &mut Encoder<'_>) -> usize {
+        match self.caller_frame() {
+            Some(caller) if write_name(caller, out).is_ok() => caller.address(),
+            _ => 0,
+        }
+    }
+}
+
+/// The code object of a call, as the core's key.
+#[inline(always)]
+pub fn key(code: *mut PyObject) -> usize {
+    code as usize
+}

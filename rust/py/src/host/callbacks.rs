@@ -1,0 +1,188 @@
+//! The functions that the interpreter calls at an event. Each hands on to the core and returns None: never DISABLE, never
+//! an exception.
+
+use super::{
+    call::{key, PyCall},
+    here::{here, Here},
+    spawning,
+};
+use inviso_core::event::{self, Exit};
+use pyo3::ffi::PyObject;
+
+/// Takes an event on this thread, unless the tracer itself is at work here.
+#[inline(always)]
+unsafe fn take(with: impl FnOnce(&mut Here)) {
+    // SAFETY: callbacks run attached; nothing below asks for this thread's state again (`busy` guards what runs Python).
+    if let Some(here) = unsafe { here() } {
+        if !here.thread.busy {
+            with(here);
+        }
+    }
+}
+
+#[cfg(Py_3_12)]
+mod monitoring {
+    use super::*;
+    use crate::ffi::vectorcall::none;
+
+    macro_rules! callback {
+        ($(#[$doc:meta])* $name:ident, |$here:ident, $code:ident, $call:ident, $args:ident| $body:expr) => {
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// To be called by `sys.monitoring` only, for the event that it was registered for.
+            pub unsafe extern "C" fn $name(
+                _this: *mut PyObject, args: *const *mut PyObject, _nargsf: usize, _keywords: *mut PyObject,
+            ) -> *mut PyObject {
+                // SAFETY: the interpreter passes at least the code object, alive during the call; and is attached.
+                unsafe {
+                    let $code = *args;
+                    let $args = args;
+                    take(|$here| {
+                        let $call = PyCall { host: $here.host, running: &$here.running };
+                        let _ = (&$args, &$code);
+                        $body
+                    });
+                }
+                none()
+            }
+        };
+    }
+
+    callback! {
+        /// PY_START: a call begins.
+        py_start, |here, code, call, args| {
+            event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+            if spawning::is_watched(code) {
+                spawning::on_start(here, code);
+            }
+        }
+    }
+
+    callback! {
+        /// PY_RESUME: a suspended call goes on.
+        py_resume, |here, code, call, args| event::on_resume(&here.host.node, &mut here.thread, key(code), &call)
+    }
+
+    callback! {
+        /// PY_THROW: a suspended call goes on with an exception.
+        py_throw, |here, code, call, args| event::on_resume(&here.host.node, &mut here.thread, key(code), &call)
+    }
+
+    callback! {
+        /// PY_RETURN: a call ends.
+        py_return, |here, code, call, args| {
+            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
+            if spawning::is_watched(code) {
+                spawning::on_end(here, code, std::ptr::null_mut());
+            }
+        }
+    }
+
+    callback! {
+        /// PY_YIELD: a call is suspended.
+        py_yield, |here, code, call, args| event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Yield, &call)
+    }
+
+    callback! {
+        /// PY_UNWIND: an exception leaves a call.
+        py_unwind, |here, code, call, args| {
+            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
+            if spawning::is_watched(code) {
+                spawning::on_end(here, code, *args.add(2));
+            }
+        }
+    }
+
+    callback! {
+        /// EXCEPTION_HANDLED: a handler is entered.
+        exception_handled, |here, code, call, args| event::on_handled(&here.host.node, &mut here.thread, &call)
+    }
+}
+#[cfg(Py_3_12)]
+pub use monitoring::*;
+
+#[cfg(not(Py_3_12))]
+mod frames {
+    use super::*;
+    use crate::ffi::{eval, frame::Frame, layout};
+    use pyo3::ffi::{PyThreadState, _PyInterpreterFrame};
+    use std::ffi::c_int;
+
+    /// The frame evaluation function (PEP 523) of 3.11: every Python frame passes here while calls are traced.
+    ///
+    /// # Safety
+    /// To be called by the interpreter only.
+    pub unsafe extern "C" fn evaluate(
+        tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int,
+    ) -> *mut PyObject {
+        // SAFETY: the interpreter passes a frame that is about to run; it stays at its place until it has been cleared
+        // by the caller of this function.
+        unsafe {
+            let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
+            let result = eval::call_on(tstate, raw, throwflag);
+            end(raw, mode, result);
+            result
+        }
+    }
+
+    /// What the end of a frame needs to know of its beginning.
+    #[derive(Clone, Copy)]
+    struct Mode {
+        code: *mut PyObject,
+        generator: bool,
+    }
+
+    #[inline(never)]
+    unsafe fn begin(raw: *mut _PyInterpreterFrame, throwflag: c_int) -> Option<Mode> {
+        // SAFETY: see `evaluate`.
+        unsafe {
+            let frame = Frame::from_ptr(raw.cast())?;
+            let code = frame.code();
+            let generator = frame.is_generator_frame();
+            if !generator && layout::makes_generator(code) {
+                return None;
+            }
+            let pending = if throwflag != 0 { Some(pyo3::ffi::PyErr_GetRaisedException311()) } else { None };
+            take(|here| {
+                let call = PyCall { host: here.host, running: &here.running, frame };
+                if throwflag != 0 || generator && frame.has_begun() {
+                    event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
+                } else {
+                    super::super::loading::first_seen(here, frame);
+                    event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+                    if spawning::is_watched(code) {
+                        spawning::on_start(here, code);
+                    }
+                }
+            });
+            let _ = pending;
+            Some(Mode { code, generator })
+        }
+    }
+
+    #[inline(never)]
+    unsafe fn end(raw: *mut _PyInterpreterFrame, mode: Mode, result: *mut PyObject) {
+        // SAFETY: see `evaluate`; the code object is alive as long as the frame is not cleared.
+        unsafe {
+            let Some(frame) = Frame::from_ptr(raw.cast()) else { return };
+            let exit = if result.is_null() {
+                Exit::Unwind
+            } else if mode.generator && frame.is_suspended() {
+                Exit::Yield
+            } else {
+                Exit::Return
+            };
+            take(|here| {
+                let call = PyCall { host: here.host, running: &here.running, frame };
+                event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
+                if exit != Exit::Yield && spawning::is_watched(mode.code) {
+                    let error = if result.is_null() { pyo3::ffi::PyErr_Occurred() } else { std::ptr::null_mut() };
+                    spawning::on_end(here, mode.code, error);
+                }
+            });
+        }
+    }
+}
+#[cfg(not(Py_3_12))]
+pub use frames::*;

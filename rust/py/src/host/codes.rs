@@ -1,0 +1,285 @@
+//! Finding functions: by pattern among everything that is loaded, and what a code object is called.
+
+use crate::ffi::frame::{self, CodeLayout};
+use inviso_core::plan::Mfa;
+use pyo3::{ffi, prelude::*, types::*};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+
+/// A function that was found.
+pub struct Found {
+    /// Its code object, held.
+    pub code: Py<PyAny>,
+    /// Module, qualified name, arity.
+    pub name: Arc<Mfa>,
+    /// Whether a global pattern takes it.
+    pub exported: bool,
+}
+
+/// Which functions are meant; `None` is the wildcard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The module.
+    pub module: Option<String>,
+    /// The qualified name.
+    pub function: Option<String>,
+    /// The arity.
+    pub arity: Option<i64>,
+}
+
+impl Pattern {
+    /// Whether a name is meant. `<module>` and class bodies are meant by wildcards only.
+    #[must_use]
+    pub fn takes(&self, name: &Mfa) -> bool {
+        self.module.as_deref().is_none_or(|m| m == &*name.module)
+            && self.function.as_deref().is_none_or(|f| f == &*name.function)
+            && self.arity.is_none_or(|a| a == i64::from(name.arity))
+            && (self.module.is_some() || !is_ours(&name.module))
+    }
+}
+
+/// The tracer's own functions are taken only by a pattern that names their module.
+pub fn is_ours(module: &str) -> bool {
+    module == "inviso" || module.starts_with("inviso.")
+}
+
+/// Everything that was found, each code object once.
+struct Search<'py> {
+    py: Python<'py>,
+    pattern: &'py Pattern,
+    seen: FxHashSet<usize>,
+    exports: FxHashMap<usize, Exports>,
+    found: Vec<Found>,
+}
+
+/// What a module says that it exports.
+enum Exports {
+    Listed(FxHashSet<String>),
+    ByName,
+}
+
+/// All functions that a pattern takes.
+///
+/// # Errors
+/// What the interpreter raises while it lists its objects (no memory).
+pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
+    let mut search =
+        Search { py, pattern, seen: FxHashSet::default(), exports: FxHashMap::default(), found: Vec::new() };
+    let gc = py.import("gc")?;
+    let objects = gc.call_method0("get_objects")?.cast_into::<PyList>()?;
+    let mut others = Vec::new();
+    for object in objects.iter() {
+        // SAFETY: type checks and borrowed fields of a live object.
+        unsafe {
+            let o = object.as_ptr();
+            if ffi::PyFunction_Check(o) != 0 {
+                search.function(&object);
+            } else if ffi::PyGen_Check(o) != 0 || ffi::PyCoro_CheckExact(o) != 0 || ffi::PyAsyncGen_CheckExact(o) != 0 {
+                others.push(object);
+            }
+        }
+    }
+    for generator in others {
+        search.generator(&generator);
+    }
+    if gc.call_method0("get_freeze_count")?.extract::<usize>()? > 0 {
+        search.modules()?;
+    }
+    search.frames()?;
+    Ok(search.found)
+}
+
+/// Every code object that a function brings into being: its own and those among its constants.
+pub fn of_function(py: Python<'_>, function: &Bound<'_, PyAny>) -> Vec<Found> {
+    let any = Pattern { module: None, function: None, arity: None };
+    let mut search =
+        Search { py, pattern: &any, seen: FxHashSet::default(), exports: FxHashMap::default(), found: Vec::new() };
+    search.function(function);
+    search.found
+}
+
+impl Search<'_> {
+    fn function(&mut self, function: &Bound<'_, PyAny>) {
+        // SAFETY: `function` is a function (both callers have checked), so these are its live fields.
+        let (code, globals) = unsafe {
+            let f = function.as_ptr();
+            (
+                Bound::from_borrowed_ptr(self.py, ffi::PyFunction_GetCode(f)),
+                Bound::from_borrowed_ptr(self.py, ffi::PyFunction_GetGlobals(f)),
+            )
+        };
+        if self.seen.contains(&(code.as_ptr() as usize)) {
+            return;
+        }
+        // SAFETY: as above.
+        let name = unsafe { frame::qualname_of(function.as_ptr()) };
+        let name = if name.is_null() { None } else { text(self.py, name.as_ptr()) };
+        self.code(&code, &globals, name);
+    }
+
+    /// A code object under the name that its function goes by, and the code objects among its constants.
+    fn code(&mut self, code: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>, name: Option<String>) {
+        if !self.seen.insert(code.as_ptr() as usize) {
+            return;
+        }
+        let raw = code.as_ptr();
+        // SAFETY: `raw` is a code object; `globals` a function's or frame's globals.
+        let (module, function, arity) = unsafe {
+            let module = frame::module_of(globals.as_ptr());
+            let module = if module.is_null() { frame::code_filename(raw) } else { module.as_ptr() };
+            let function = name.or_else(|| text(self.py, frame::code_qualname(raw)));
+            (text(self.py, module), function, CodeLayout::read(raw).arity() as u32)
+        };
+        if let (Some(module), Some(function)) = (module, function) {
+            let wanted_module = self.pattern.module.as_deref().is_none_or(|m| m == module);
+            if wanted_module {
+                let name = Mfa { module: module.into(), function: function.into(), arity };
+                if self.pattern.takes(&name) {
+                    let exported = self.exported(globals, &name.function);
+                    self.found.push(Found { code: code.clone().unbind(), name: Arc::new(name), exported });
+                }
+            }
+        }
+        let Ok(constants) = code.getattr("co_consts") else { return };
+        let Ok(constants) = constants.cast_into::<PyTuple>() else { return };
+        for constant in constants.iter() {
+            // SAFETY: a type check of a live object.
+            if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
+                self.code(&constant, globals, None);
+            }
+        }
+    }
+
+    fn generator(&mut self, generator: &Bound<'_, PyAny>) {
+        for (code, frame) in [("gi_code", "gi_frame"), ("cr_code", "cr_frame"), ("ag_code", "ag_frame")] {
+            let Ok(code) = generator.getattr(code) else { continue };
+            if self.seen.contains(&(code.as_ptr() as usize)) {
+                return;
+            }
+            let Ok(globals) = generator.getattr(frame).and_then(|f| f.getattr("f_globals")) else { return };
+            self.code(&code, &globals, None);
+            return;
+        }
+    }
+
+    /// Functions that the collector does not list because they are frozen: through the modules.
+    fn modules(&mut self) -> PyResult<()> {
+        let modules = self.py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?.copy()?;
+        for module in modules.values() {
+            // SAFETY: type check, then the dict of a module is borrowed from it.
+            let dict = unsafe {
+                if ffi::PyModule_Check(module.as_ptr()) == 0 {
+                    continue;
+                }
+                Bound::from_borrowed_ptr(self.py, ffi::PyModule_GetDict(module.as_ptr()))
+            };
+            if let Ok(dict) = dict.cast_into::<PyDict>() {
+                for value in dict.copy()?.values() {
+                    self.value(&value, 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, value: &Bound<'_, PyAny>, depth: u8) {
+        let o = value.as_ptr();
+        // SAFETY: type checks of a live object.
+        let (function, class, method) = unsafe {
+            let wrapped = [
+                &raw mut ffi::PyStaticMethod_Type,
+                &raw mut ffi::PyClassMethod_Type,
+                &raw mut ffi::PyProperty_Type,
+            ];
+            let class = ffi::Py_TYPE(o);
+            (ffi::PyFunction_Check(o) != 0, ffi::PyType_Check(o) != 0, wrapped.contains(&class))
+        };
+        if function {
+            self.function(value);
+        } else if class && depth < 8 {
+            // the class's own dict, without asking any metaclass
+            // SAFETY: `o` is a type.
+            let dict = unsafe { ffi::PyObject_GenericGetDict(o, std::ptr::null_mut()) };
+            if dict.is_null() {
+                // SAFETY: attached.
+                unsafe { ffi::PyErr_Clear() };
+                if let Ok(items) = value.getattr("__dict__").and_then(|d| d.call_method0("values")) {
+                    if let Ok(items) = items.try_iter() {
+                        items.flatten().for_each(|v| self.value(&v, depth + 1));
+                    }
+                }
+            } else {
+                // SAFETY: a new reference.
+                let dict = unsafe { Bound::from_owned_ptr(self.py, dict) };
+                if let Ok(dict) = dict.cast_into::<PyDict>() {
+                    dict.values().iter().for_each(|v| self.value(&v, depth + 1));
+                }
+            }
+        } else if method {
+            for part in ["__func__", "fget", "fset", "fdel"] {
+                if let Ok(inner) = value.getattr(part) {
+                    // SAFETY: a type check of a live object.
+                    if unsafe { ffi::PyFunction_Check(inner.as_ptr()) } != 0 {
+                        self.function(&inner);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Code that only a running frame holds.
+    fn frames(&mut self) -> PyResult<()> {
+        let frames = self.py.import("sys")?.call_method0("_current_frames")?.cast_into::<PyDict>()?;
+        for top in frames.values() {
+            let mut frame = top;
+            while !frame.is_none() {
+                let code = frame.getattr("f_code")?;
+                if !self.seen.contains(&(code.as_ptr() as usize)) {
+                    let globals = frame.getattr("f_globals")?;
+                    self.code(&code, &globals, None);
+                }
+                frame = frame.getattr("f_back")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Named in the module's `__all__`; without it, no part of the qualified name begins with `_` (dunders are exported).
+    fn exported(&mut self, globals: &Bound<'_, PyAny>, function: &str) -> bool {
+        let py = self.py;
+        let exports = self.exports.entry(globals.as_ptr() as usize).or_insert_with(|| exports_of(py, globals));
+        let mut parts = function.split('.');
+        match exports {
+            Exports::Listed(names) => {
+                parts.next().is_some_and(|first| names.contains(first)) && parts.all(|p| !p.starts_with('_') && !p.starts_with('<'))
+            }
+            Exports::ByName => parts.all(|p| {
+                let dunder = p.len() > 4 && p.starts_with("__") && p.ends_with("__");
+                !p.starts_with('<') && (!p.starts_with('_') || dunder)
+            }),
+        }
+    }
+}
+
+fn exports_of(py: Python<'_>, globals: &Bound<'_, PyAny>) -> Exports {
+    let Ok(globals) = globals.cast::<PyDict>() else { return Exports::ByName };
+    let Ok(Some(all)) = globals.get_item("__all__") else { return Exports::ByName };
+    // SAFETY: exact list or tuple only, so that no code of the program runs.
+    let exact = unsafe { ffi::PyList_CheckExact(all.as_ptr()) != 0 || ffi::PyTuple_CheckExact(all.as_ptr()) != 0 };
+    if !exact {
+        return Exports::ByName;
+    }
+    let names = all.try_iter().into_iter().flatten().flatten();
+    Exports::Listed(names.filter_map(|n| text(py, n.as_ptr())).collect())
+}
+
+/// The text of an exact str.
+fn text(py: Python<'_>, object: *mut ffi::PyObject) -> Option<String> {
+    if object.is_null() {
+        return None;
+    }
+    // SAFETY: a live object, borrowed for the call.
+    let object = unsafe { Bound::from_borrowed_ptr(py, object) };
+    let text = object.cast::<PyString>().ok()?;
+    Some(text.to_string_lossy().into_owned())
+}

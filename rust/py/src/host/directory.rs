@@ -1,0 +1,281 @@
+//! Threads and tasks as processes: which object is which process, and back.
+//!
+//! A task is known by its address while it lives: a weak reference's callback takes it out before the address can belong
+//! to another. A thread is known by the operating system's number for it.
+
+use super::Host;
+use crate::{ffi::vectorcall, mailbox::Mailbox};
+use inviso_core::tracee::{Kind, Tracee};
+use pyo3::{ffi, prelude::*, types::*};
+use rustc_hash::FxHashMap;
+use std::sync::{
+    atomic::{AtomicUsize, Ordering},
+    Arc, Mutex, MutexGuard,
+};
+
+/// What this package keeps with a process.
+#[derive(Default)]
+pub struct Process {
+    /// Its mailbox.
+    pub mailbox: Arc<Mailbox>,
+    /// A task's outermost coroutine, by address.
+    pub coroutine: AtomicUsize,
+    /// Its name, if it was given one here.
+    pub name: Mutex<Option<String>>,
+}
+
+/// What this package keeps with `tracee`; made at first use.
+pub fn process(tracee: &Tracee) -> &Process {
+    tracee
+        .host
+        .get_or_init(|| Box::new(Process::default()))
+        .downcast_ref()
+        .unwrap_or_else(|| unreachable!("only this module fills it"))
+}
+
+/// A task, its process, and the weak reference that tells of its end.
+struct Task {
+    tracee: Arc<Tracee>,
+    reference: Option<Py<PyAny>>,
+}
+
+/// All processes by what they are in Python.
+#[derive(Default)]
+pub struct Directory {
+    tasks: Mutex<FxHashMap<usize, Task>>,
+    references: Mutex<FxHashMap<usize, usize>>,
+    threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
+}
+
+extern "C" {
+    fn PyThread_get_thread_native_id() -> std::ffi::c_ulong;
+}
+
+/// The operating system's number of the calling thread.
+pub fn native_id() -> u64 {
+    // SAFETY: a plain query of the calling thread.
+    unsafe { PyThread_get_thread_native_id() as u64 }
+}
+
+/// None of these locks is held while Python code can run, so attached threads may wait for them.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Directory {
+    /// The calling thread as a process.
+    pub fn own_process(&self, host: &Host) -> Arc<Tracee> {
+        let id = native_id();
+        if let Some(tracee) = lock(&self.threads).get(&id) {
+            return tracee.clone();
+        }
+        let tracee = host.spawning.adopted(host).unwrap_or_else(|| host.node.process(Kind::Thread, 0));
+        lock(&self.threads).insert(id, tracee.clone());
+        tracee
+    }
+
+    /// A thread of this number exists.
+    fn thread(&self, host: &Host, id: u64) -> Arc<Tracee> {
+        if let Some(tracee) = lock(&self.threads).get(&id) {
+            return tracee.clone();
+        }
+        let tracee = host.node.process(Kind::Thread, 0);
+        lock(&self.threads).entry(id).or_insert(tracee).clone()
+    }
+
+    /// The calling thread is this process from now on.
+    pub fn replace_own(&self, own: &Arc<Tracee>) {
+        lock(&self.threads).insert(native_id(), own.clone());
+    }
+
+    /// The calling thread has ended.
+    pub fn thread_ended(&self, host: &Host, own: &Arc<Tracee>) {
+        lock(&self.threads).retain(|_, t| !Arc::ptr_eq(t, own));
+        host.node.end_process(own);
+    }
+
+    /// The process of the task at this address, which is alive; made at first sight, as a child of `parent` if that is known.
+    pub fn task(&self, host: &Host, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
+        if let Some(task) = lock(&self.tasks).get(&address) {
+            return task.tracee.clone();
+        }
+        let tracee = match parent {
+            Some(parent) => host.node.child(Kind::Task, address, parent),
+            None => host.node.process(Kind::Task, address),
+        };
+        {
+            let mut tasks = lock(&self.tasks);
+            if let Some(task) = tasks.get(&address) {
+                let known = task.tracee.clone();
+                drop(tasks);
+                host.node.end_process(&tracee);
+                return known;
+            }
+            tasks.insert(address, Task { tracee: tracee.clone(), reference: None });
+        }
+        // SAFETY: the caller is attached and the task alive.
+        let reference = unsafe { weak_reference(address as *mut ffi::PyObject) };
+        if let Some(reference) = reference {
+            lock(&self.references).insert(reference.as_ptr() as usize, address);
+            if let Some(task) = lock(&self.tasks).get_mut(&address) {
+                task.reference = Some(reference);
+            }
+        }
+        tracee
+    }
+
+    /// The process of a task or thread object, or `None` if `object` is neither.
+    ///
+    /// # Errors
+    /// What reading a thread's attributes raises.
+    pub fn of_object(&self, host: &Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
+        let py = object.py();
+        if let Some(class) = task_type(py) {
+            if object.is_instance(&class)? {
+                return Ok(Some(self.task(host, object.as_ptr() as usize, None)));
+            }
+        }
+        let thread = py.import("threading")?.getattr("Thread")?;
+        if !object.is_instance(&thread)? {
+            return Ok(None);
+        }
+        if let Some(tracee) = host.spawning.started(object.as_ptr() as usize) {
+            return Ok(Some(tracee));
+        }
+        let id = object.getattr("native_id")?;
+        if id.is_none() || !object.call_method0("is_alive")?.extract::<bool>()? {
+            return Ok(None);
+        }
+        Ok(Some(self.thread(host, id.extract()?)))
+    }
+
+    /// The thread or task object of a process, if it still exists.
+    ///
+    /// # Errors
+    /// What the weak reference raises.
+    pub fn object<'py>(&self, py: Python<'py>, tracee: &Arc<Tracee>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match tracee.kind {
+            Kind::Task => {
+                let address = tracee.object.load(Ordering::Acquire);
+                let reference = lock(&self.tasks).get(&address).and_then(|t| t.reference.as_ref().map(|r| r.clone_ref(py)));
+                let Some(reference) = reference else { return Ok(None) };
+                let object = reference.bind(py).call0()?;
+                Ok((!object.is_none()).then_some(object))
+            }
+            _ => {
+                let id = lock(&self.threads).iter().find(|(_, t)| Arc::ptr_eq(t, tracee)).map(|(id, _)| *id);
+                let Some(id) = id else { return Ok(None) };
+                Ok(threads(py)?.into_iter().find(|(number, _)| *number == id).map(|(_, object)| object))
+            }
+        }
+    }
+
+    /// Takes in every thread and task that exists and has not been seen yet.
+    ///
+    /// # Errors
+    /// What listing them raises.
+    pub fn refresh(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        let own = native_id();
+        self.own_process(host);
+        let mut alive = vec![own];
+        for (id, _) in threads(py)? {
+            alive.push(id);
+            self.thread(host, id);
+        }
+        let gone: Vec<Arc<Tracee>> = {
+            let threads = lock(&self.threads);
+            let gone = |id: &u64| !alive.contains(id) && !std::path::Path::new(&format!("/proc/self/task/{id}")).exists();
+            threads.iter().filter(|(id, _)| gone(id)).map(|(_, t)| t.clone()).collect()
+        };
+        gone.iter().for_each(|tracee| self.thread_ended(host, tracee));
+        let Some(class) = task_type(py) else { return Ok(()) };
+        let done = class.getattr("done")?;
+        for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<PyList>()?.iter() {
+            // SAFETY: types of live objects.
+            let is_task = unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) } != 0;
+            if is_task && !done.call1((&object,))?.extract::<bool>()? {
+                self.task(host, object.as_ptr() as usize, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn task_ended(&self, host: &Host, reference: usize) -> Option<Task> {
+        let address = lock(&self.references).remove(&reference)?;
+        let task = lock(&self.tasks).remove(&address)?;
+        host.node.end_process(&task.tracee);
+        Some(task)
+    }
+}
+
+/// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.
+fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
+    let modules = py.import("sys")?.getattr("modules")?;
+    let Ok(threading) = modules.get_item("threading") else { return Ok(Vec::new()) };
+    let active = threading.getattr("_active")?.cast_into::<PyDict>()?.copy()?;
+    let mut all = Vec::new();
+    for thread in active.values() {
+        if let Ok(id) = thread.getattr("_native_id") {
+            if let Ok(id) = id.extract::<u64>() {
+                all.push((id, thread));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// asyncio's own task class, if the program has imported it.
+pub fn task_type(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    modules.get_item("_asyncio").ok()?.getattr("Task").ok()
+}
+
+/// A weak reference that calls [`task_died`].
+///
+/// # Safety
+/// Attached; `task` is alive.
+unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
+    static CALLBACK: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+    Python::attach(|py| {
+        // SAFETY: attached; an exception that is set is put aside and back, and collections are held back on 3.11, where
+        // they would run at once and in the midst of an event.
+        unsafe {
+            let aside = PyErr::take(py);
+            let was = ffi::PyGC_Disable();
+            let callback = {
+                let known = lock(&CALLBACK).as_ref().map(|c| c.clone_ref(py));
+                match known {
+                    Some(callback) => callback,
+                    None => {
+                        let made = vectorcall::callable(py, task_died, std::ptr::null_mut()).ok()?;
+                        *lock(&CALLBACK) = Some(made.clone_ref(py));
+                        made
+                    }
+                }
+            };
+            let reference = ffi::PyWeakref_NewRef(task, callback.as_ptr());
+            if reference.is_null() {
+                ffi::PyErr_Clear();
+            }
+            if was != 0 {
+                ffi::PyGC_Enable();
+            }
+            if let Some(error) = aside {
+                error.restore(py);
+            }
+            Bound::from_owned_ptr_or_opt(py, reference).map(Bound::unbind)
+        }
+    })
+}
+
+/// A task object is about to be freed.
+unsafe extern "C" fn task_died(
+    _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, _nargsf: usize, _keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    if let Some(host) = super::try_host() {
+        // SAFETY: the interpreter passes the weak reference.
+        let ended = host.directory.task_ended(host, unsafe { *args } as usize);
+        drop(ended);
+    }
+    vectorcall::none()
+}

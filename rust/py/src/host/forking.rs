@@ -1,0 +1,27 @@
+//! What survives a fork: in the parent everything, in the child nothing but this package itself.
+
+use super::{arming::Armer, forget, here, try_host};
+use inviso_core::control::Arm;
+use pyo3::prelude::*;
+
+/// In the child: what the parent traced is no longer traced. Its locks may be held by threads that don't exist here, so
+/// nothing of the old host is used but its list of armed code.
+///
+/// # Errors
+/// What `sys.monitoring` raises.
+pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
+    let Some(host) = try_host() else { return Ok(()) };
+    super::spawning::forget(py);
+    if let Ok(mut armed) = host.arming.try_lock() {
+        let keys: Vec<(usize, u8)> = armed.codes.keys().map(|k| (*k, 0)).collect();
+        armed.watched.clear();
+        drop(armed);
+        Armer.arm(&keys, 0);
+    }
+    super::loading::forget(py);
+    crate::ffi::alloc::remove(py);
+    crate::pid::next_epoch();
+    here::forget();
+    forget();
+    Ok(())
+}

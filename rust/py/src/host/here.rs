@@ -1,0 +1,136 @@
+//! What a thread keeps between two events: its scheduler, and which process runs on it.
+
+use super::{try_host, Host};
+use crate::ffi::{tasks, tls};
+use inviso_core::{thread::Thread, tracee::Tracee};
+use std::{
+    cell::{Cell, RefCell},
+    sync::{atomic::Ordering, Arc},
+};
+
+/// One thread's state. Only its thread touches it.
+pub struct Here {
+    /// The host that it belongs to.
+    pub host: &'static Host,
+    /// Its scheduler.
+    pub thread: Thread,
+    /// Which task runs.
+    pub running: Running,
+    /// How the thread's own process will have ended, once that is known.
+    pub reason: Option<Vec<u8>>,
+}
+
+/// Which task runs on this thread, remembered from one event to the next.
+pub struct Running {
+    /// What the interpreter's own mark of the running task was.
+    pub cache: RefCell<tasks::Cache>,
+    /// The running task's address, 0 outside tasks.
+    pub task: Cell<usize>,
+    /// Tasks that ran here lately.
+    known: RefCell<Vec<(usize, Arc<Tracee>)>>,
+}
+
+/// Tasks that a thread remembers (a power of two).
+const KNOWN: usize = 64;
+
+/// Ends the thread's scheduler when the thread ends.
+struct AtEnd(Cell<bool>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let here = tls::get().cast::<Here>();
+        if !self.0.get() || here.is_null() {
+            return;
+        }
+        tls::set(std::ptr::null_mut());
+        // SAFETY: the pointer was made by `Box::into_raw` in `create` on this thread, and the word is null from now on.
+        let here = *unsafe { Box::from_raw(here) };
+        let own = here.thread.own().clone();
+        here.host.node.end_thread(here.thread);
+        here.host.directory.thread_ended(here.host, &own);
+    }
+}
+
+thread_local! {
+    static AT_END: AtEnd = const { AtEnd(Cell::new(false)) };
+}
+
+/// This thread's state, made at its first use; `None` before anything was ever asked of the tracer, and at the very end
+/// of a thread.
+///
+/// # Safety
+/// Attached to the interpreter. The answer must not be used beyond the callback that asked for it, and no second one
+/// may be asked for while it is in use: `thread.busy` is set by whoever runs Python code in between.
+#[inline(always)]
+pub unsafe fn here() -> Option<&'static mut Here> {
+    let here = tls::get().cast::<Here>();
+    if here.is_null() {
+        return create();
+    }
+    // SAFETY: the word is null or a live box of this thread (see `create`, `AtEnd`).
+    Some(unsafe { &mut *here })
+}
+
+#[cold]
+#[inline(never)]
+fn create() -> Option<&'static mut Here> {
+    let host = try_host()?;
+    AT_END.try_with(|end| end.0.set(true)).ok()?;
+    let own = host.directory.own_process(host);
+    let thread = host.node.thread(own);
+    let running =
+        Running { cache: RefCell::new(tasks::Cache::new()), task: Cell::new(0), known: RefCell::new(Vec::new()) };
+    let here = Box::into_raw(Box::new(Here { host, thread, running, reason: None }));
+    tls::set(here.cast());
+    // SAFETY: made a line above.
+    Some(unsafe { &mut *here })
+}
+
+/// Forgets this thread's state without ending anything: after a fork it belongs to the parent.
+pub fn forget() {
+    tls::set(std::ptr::null_mut());
+}
+
+impl Running {
+    /// Makes `thread.current()` the process of the task that runs now, or the thread's own.
+    ///
+    /// # Safety
+    /// Attached, in the thread that `thread` belongs to.
+    #[inline(always)]
+    pub unsafe fn identify(&self, host: &'static Host, thread: &mut Thread) {
+        // SAFETY: the caller is attached.
+        let task = match unsafe { tasks::current_task(crate::ffi::tstate(), &mut self.cache.borrow_mut()) } {
+            tasks::Running::Same => self.task.get(),
+            tasks::Running::Changed(task) => task as usize,
+        };
+        if task == self.task.get() && (task == 0 || thread.current().object.load(Ordering::Relaxed) == task) {
+            return;
+        }
+        self.switch(host, thread, task);
+    }
+
+    #[inline(never)]
+    fn switch(&self, host: &'static Host, thread: &mut Thread, task: usize) {
+        self.task.set(task);
+        if task == 0 {
+            thread.switch_to_own();
+            return;
+        }
+        let at = (task >> 5) & (KNOWN - 1);
+        let mut known = self.known.borrow_mut();
+        if let Some((address, tracee)) = known.get(at) {
+            if *address == task && tracee.object.load(Ordering::Acquire) == task {
+                thread.switch(tracee.clone());
+                return;
+            }
+        }
+        let was = std::mem::replace(&mut thread.busy, true);
+        let tracee = host.directory.task(host, task, None);
+        thread.busy = was;
+        while known.len() < KNOWN {
+            known.push((0, tracee.clone()));
+        }
+        known[at] = (task, tracee.clone());
+        thread.switch(tracee);
+    }
+}

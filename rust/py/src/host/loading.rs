@@ -1,0 +1,207 @@
+//! Functions that come into being later: each new function object's code is offered to every session's `on_load` once.
+//!
+//! On 3.12 and later a function watcher tells; on 3.11 the frame evaluation function sees each frame and asks here about
+//! code that it has not met.
+
+use super::{arming::Armer, codes, Host};
+use inviso_core::control::Target;
+use pyo3::{ffi, prelude::*};
+use rustc_hash::FxHashSet;
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Mutex, MutexGuard,
+};
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether any session waits for new code.
+#[inline(always)]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Code that is known, so that what is not is new.
+#[derive(Default)]
+pub struct Loading {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    codes: FxHashSet<usize>,
+    #[cfg(not(Py_3_12))]
+    held: Vec<Py<PyAny>>,
+    #[cfg(Py_3_12)]
+    watchers: Option<(crate::ffi::watch::Watcher, crate::ffi::watch::Watcher)>,
+}
+
+impl Loading {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// From now on new code is noticed. What exists now is not new.
+    ///
+    /// # Errors
+    /// No watcher slot is left; or what listing the functions raises.
+    pub fn begin(&self, py: Python<'_>) -> PyResult<()> {
+        if is_on() {
+            return Ok(());
+        }
+        #[cfg(Py_3_12)]
+        {
+            // SAFETY: both callbacks keep to their contracts and are never unloaded.
+            let watchers = unsafe {
+                use crate::ffi::watch::Watcher;
+                let code = Watcher::code(py, code_event).map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
+                let function =
+                    Watcher::function(py, function_event).map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
+                (code, function)
+            };
+            self.known().watchers = Some(watchers);
+        }
+        ON.store(true, Ordering::Release);
+        let all = codes::find(py, &codes::Pattern { module: None, function: None, arity: None })?;
+        let mut known = self.known();
+        for found in all {
+            known.codes.insert(found.code.as_ptr() as usize);
+            #[cfg(not(Py_3_12))]
+            known.held.push(found.code);
+        }
+        Ok(())
+    }
+
+    /// Nobody waits for new code any more.
+    pub fn end(&self, py: Python<'_>) {
+        if !ON.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let mut known = self.known();
+        let old = std::mem::take(&mut *known);
+        drop(known);
+        #[cfg(Py_3_12)]
+        if let Some((code, function)) = old.watchers {
+            code.clear(py);
+            function.clear(py);
+        }
+        #[cfg(not(Py_3_12))]
+        drop(old.held);
+        let _ = py;
+    }
+
+    /// Whether this code has not been met before; it has then.
+    fn is_new(&self, code: usize) -> bool {
+        self.known().codes.insert(code)
+    }
+}
+
+impl Host {
+    /// A function object has come into being.
+    fn function_made(&'static self, py: Python<'_>, function: &Bound<'_, PyAny>) {
+        // SAFETY: `function` is a function.
+        let code = unsafe { ffi::PyFunction_GetCode(function.as_ptr()) };
+        if !self.loading.is_new(code as usize) {
+            return;
+        }
+        let found: Vec<codes::Found> =
+            codes::of_function(py, function).into_iter().filter(|f| f.code.as_ptr() == code || self.loading.is_new(f.code.as_ptr() as usize)).collect();
+        self.offer(py, found);
+    }
+
+    /// Offers new code to every session that waits for some.
+    pub fn offer(&'static self, py: Python<'_>, found: Vec<codes::Found>) {
+        let found: Vec<_> = found.into_iter().filter(|f| !codes::is_ours(&f.name.module)).collect();
+        if found.is_empty() {
+            return;
+        }
+        let targets: Vec<Target> = found
+            .iter()
+            .map(|f| Target { key: f.code.as_ptr() as usize, name: f.name.clone(), exported: f.exported })
+            .collect();
+        self.hold(py, found.into_iter().map(|f| f.code));
+        py.detach(|| self.node.loaded(&targets, &Armer));
+    }
+}
+
+#[cfg(Py_3_12)]
+unsafe extern "C" fn function_event(
+    event: std::ffi::c_int, function: *mut ffi::PyObject, _value: *mut ffi::PyObject,
+) -> std::ffi::c_int {
+    use crate::ffi::watch::{FUNCTION_CREATE, FUNCTION_MODIFY_CODE};
+    if is_on() && (event == FUNCTION_CREATE || event == FUNCTION_MODIFY_CODE) {
+        if let Some(host) = super::try_host() {
+            // SAFETY: the interpreter passes a function, and is attached.
+            let code = unsafe { ffi::PyFunction_GetCode(function) } as usize;
+            let code = if event == FUNCTION_MODIFY_CODE { _value as usize } else { code };
+            if !host.loading.known().codes.contains(&code) && code != 0 {
+                Python::attach(|py| {
+                    // SAFETY: as above.
+                    let function = unsafe { Bound::from_borrowed_ptr(py, function) };
+                    if event == FUNCTION_CREATE {
+                        host.function_made(py, &function);
+                    }
+                });
+            }
+        }
+    }
+    0
+}
+
+#[cfg(Py_3_12)]
+unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject) -> std::ffi::c_int {
+    if event == crate::ffi::watch::CODE_DESTROY {
+        if let Some(host) = super::try_host() {
+            host.loading.known().codes.remove(&(code as usize));
+        }
+    }
+    0
+}
+
+/// A frame begins (3.11): if its code is new, sessions are offered it before the call is taken.
+#[cfg(not(Py_3_12))]
+#[inline(always)]
+pub fn first_seen(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
+    if is_on() {
+        // SAFETY: the frame is about to run.
+        let code = unsafe { frame.code() };
+        if here.host.loading.is_new(code as usize) {
+            offer_frame(here, frame);
+        }
+    }
+}
+
+#[cfg(not(Py_3_12))]
+#[cold]
+#[inline(never)]
+fn offer_frame(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
+    let was = std::mem::replace(&mut here.thread.busy, true);
+    Python::attach(|py| {
+        // SAFETY: the frame's function is alive as long as the frame.
+        let function = unsafe { Bound::from_borrowed_ptr(py, frame.function()) };
+        let code = unsafe { Bound::from_borrowed_ptr(py, frame.code()) }.unbind();
+        here.host.loading.known().held.push(code);
+        let found = codes::of_function(py, &function);
+        let fresh = found.into_iter().filter(|f| f.code.as_ptr() == unsafe { frame.code() }).collect();
+        here.host.offer(py, fresh);
+    });
+    here.thread.busy = was;
+}
+
+/// In a forked child: nothing is waited for; the locks of the old host may be held for ever.
+pub fn forget(py: Python<'_>) {
+    ON.store(false, Ordering::Release);
+    if let Some(host) = super::try_host() {
+        if let Ok(mut known) = host.loading.known.try_lock() {
+            let old = std::mem::take(&mut *known);
+            drop(known);
+            #[cfg(Py_3_12)]
+            if let Some((code, function)) = old.watchers {
+                code.clear(py);
+                function.clear(py);
+            }
+            #[cfg(not(Py_3_12))]
+            drop(old.held);
+        }
+    }
+    let _ = py;
+}

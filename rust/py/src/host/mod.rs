@@ -1,0 +1,125 @@
+//! How events come to be: CPython's hooks feed the core's event functions.
+//!
+//! | file | is |
+//! | --- | --- |
+//! | `here` | what a thread keeps between two events |
+//! | `call` | a running Python call, as the core sees it |
+//! | `callbacks` | the functions that the interpreter calls |
+//! | `arming` | switching those on and off |
+//! | `codes` | finding functions by pattern; the names of code |
+//! | `loading` | functions that come into being later |
+//! | `directory` | threads and tasks as processes |
+//! | `spawning` | who starts whom, and how it ends |
+//! | `outlet` | from a session's rings to its tracer |
+//! | `forking` | what survives a fork |
+
+pub mod arming;
+pub mod call;
+pub mod callbacks;
+pub mod codes;
+pub mod directory;
+pub mod forking;
+pub mod here;
+pub mod loading;
+pub mod outlet;
+pub mod spawning;
+
+use inviso_core::{clock::Clock, node::Node};
+use pyo3::{prelude::*, sync::MutexExt};
+use std::sync::{
+    atomic::{AtomicPtr, Ordering},
+    Arc, Mutex,
+};
+
+/// Everything about the traced program; a forked child begins with a new one.
+pub struct Host {
+    /// Sessions, processes, plans.
+    pub node: Arc<Node>,
+    /// What is armed, and the code objects that are kept alive for it.
+    pub arming: Mutex<arming::Armed>,
+    /// Code that exists, while some session wants to know what comes later.
+    pub loading: loading::Loading,
+    /// Threads and tasks.
+    pub directory: directory::Directory,
+    /// Where each session's messages go.
+    pub outlets: outlet::Outlets,
+    /// Who is being started.
+    pub spawning: spawning::Spawning,
+    /// Sessions whose last strong handle is gone.
+    pub doomed: Mutex<Vec<Arc<inviso_core::session::Session>>>,
+    /// Python objects to be let go of outside every lock.
+    pub graveyard: Mutex<Vec<Py<PyAny>>>,
+}
+
+static HOST: AtomicPtr<Host> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The host of this process, if anything was ever asked of it.
+#[inline(always)]
+pub fn try_host() -> Option<&'static Host> {
+    // SAFETY: the pointer is null or comes from `Box::leak`; hosts are never freed (a fork leaves one behind).
+    unsafe { HOST.load(Ordering::Acquire).as_ref() }
+}
+
+/// The host of this process; made at first use.
+pub fn host(py: Python<'_>) -> PyResult<&'static Host> {
+    match try_host() {
+        Some(host) => Ok(host),
+        None => start(py),
+    }
+}
+
+#[cold]
+fn start(py: Python<'_>) -> PyResult<&'static Host> {
+    static STARTING: Mutex<()> = Mutex::new(());
+    crate::ffi::layout::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
+    crate::terms::classes(py)?;
+    let monotonic: u64 = py.import("time")?.call_method0("monotonic_ns")?.extract()?;
+    let _one = STARTING.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+    if let Some(host) = try_host() {
+        return Ok(host);
+    }
+    let host = Box::leak(Box::new(Host {
+        node: Node::new(Clock::starting_at(monotonic)),
+        arming: Mutex::default(),
+        loading: loading::Loading::default(),
+        directory: directory::Directory::default(),
+        outlets: outlet::Outlets::default(),
+        spawning: spawning::Spawning::default(),
+        doomed: Mutex::default(),
+        graveyard: Mutex::default(),
+    }));
+    HOST.store(host, Ordering::Release);
+    Ok(host)
+}
+
+/// Leaves the host behind: the forked child's threads, locks and sessions are not its parent's.
+pub fn forget() {
+    HOST.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+impl Host {
+    /// Keeps an object until [`Host::bury`].
+    pub fn mourn(&self, object: Py<PyAny>) {
+        self.graveyard.lock().unwrap_or_else(|e| e.into_inner()).push(object);
+    }
+
+    /// Lets go of what a change left behind. Attached, and outside every lock: a destructor may run any code.
+    pub fn bury(&self, _py: Python<'_>) {
+        let dead = std::mem::take(&mut *self.graveyard.lock().unwrap_or_else(|e| e.into_inner()));
+        drop(dead);
+    }
+}
+
+/// Has the sessions whose handles are gone ended soon, by the interpreter's main loop.
+pub fn schedule_burial() {
+    extern "C" fn bury(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+        Python::attach(|py| {
+            if let Some(host) = try_host() {
+                host.reap(py);
+            }
+        });
+        0
+    }
+    // SAFETY: may be called from any thread, attached or not; a full queue is no harm, as every later change reaps, too.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(bury), std::ptr::null_mut()) };
+}

@@ -1,0 +1,102 @@
+//! From a session's rings to its tracer: a process's mailbox, or the session's own.
+//!
+//! Nothing is pushed: whoever takes messages pulls them out of the rings first.
+
+use super::Host;
+use crate::{mailbox::Mailbox, messages};
+use inviso_core::{
+    drain::{self, Mark, Record},
+    session::Session,
+};
+use pyo3::{prelude::*, sync::MutexExt};
+use rustc_hash::FxHashMap;
+use std::sync::{Arc, Mutex};
+
+/// Where one session's messages go.
+pub struct Outlet {
+    /// The session.
+    pub session: Arc<Session>,
+    /// The mailbox that gets them.
+    pub mailbox: Arc<Mailbox>,
+}
+
+/// All outlets by session.
+#[derive(Default)]
+pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
+
+impl Outlets {
+    /// Opens a session's outlet into `mailbox`.
+    pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>) -> Arc<Outlet> {
+        let outlet = Arc::new(Outlet { session, mailbox });
+        outlet.mailbox.feed(Arc::downgrade(&outlet));
+        let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        all.insert(outlet.session.id, outlet.clone());
+        outlet
+    }
+
+    /// A session has ended: whoever holds the outlet may still read it to its end.
+    pub fn close(&self, session: u64) -> Option<Arc<Outlet>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&session)
+    }
+
+    /// A session's outlet.
+    pub fn of(&self, session: u64) -> Option<Arc<Outlet>> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).get(&session).cloned()
+    }
+}
+
+/// Records of one ring that one pump takes at most, so that a fast producer can't keep it for ever.
+const BATCH: usize = 1 << 16;
+
+/// Brings what waits in the rings of these sessions, which share a mailbox, into it: in the order of time, and of the
+/// newer session first where the time is the same.
+///
+/// # Errors
+/// What making the messages raises (no memory).
+pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
+    let Some(first) = outlets.first() else { return Ok(()) };
+    let mailbox = first.mailbox.clone();
+    let _one = mailbox.pumping.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+    let mut all: Vec<(u64, Record)> = Vec::new();
+    py.detach(|| {
+        for outlet in outlets {
+            // nobody else drains these rings: all of them feed this mailbox, and we hold its lock
+            let _ = drain::drain(&outlet.session, BATCH, |record| all.push((outlet.session.id, record)));
+        }
+        if outlets.len() > 1 {
+            all.sort_by(|a, b| (a.1.ticks, b.0).cmp(&(b.1.ticks, a.0)));
+        }
+    });
+    let node = super::host(py)?.node.clone();
+    let mut made = Vec::with_capacity(all.len());
+    for (_, record) in &all {
+        made.push(messages::message(py, &node, record)?);
+    }
+    mailbox.put(py, made);
+    Ok(())
+}
+
+impl Outlet {
+    /// Brings in everything that was written before the call.
+    ///
+    /// # Errors
+    /// What making the messages raises.
+    pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
+        let mark = Mark::of(&self.session);
+        loop {
+            self.mailbox.pump(py)?;
+            if mark.passed() {
+                return Ok(());
+            }
+            py.detach(std::thread::yield_now);
+            py.check_signals()?;
+        }
+    }
+}
+
+impl Host {
+    /// The mailbox of a process.
+    pub fn mailbox(&self, tracee: &inviso_core::tracee::Tracee) -> Arc<Mailbox> {
+        super::directory::process(tracee).mailbox.clone()
+    }
+}

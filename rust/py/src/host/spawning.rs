@@ -1,0 +1,393 @@
+//! Who starts whom, and how it ends: threads through the threading module's own functions, tasks through the task class's
+//! initialiser.
+//!
+//! In place only while some session has asked for `procs` or for flags to be inherited.
+
+use super::{call, directory, here::Here, Host};
+use crate::{capture, ffi::frame::Frame};
+use inviso_core::{
+    flags::Flags,
+    plan::events,
+    tracee::{Kind, Tracee},
+};
+use inviso_term::etf::{Encoder, Full};
+use pyo3::{ffi, prelude::*};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::{
+    ffi::c_int,
+    sync::{
+        atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+        Arc, Mutex, RwLock,
+    },
+};
+
+static ON: AtomicBool = AtomicBool::new(false);
+static WATCHED: RwLock<Option<FxHashSet<usize>>> = RwLock::new(None);
+static THREAD_START: AtomicUsize = AtomicUsize::new(0);
+static BOOTSTRAP: AtomicUsize = AtomicUsize::new(0);
+static EXCEPTHOOK: AtomicUsize = AtomicUsize::new(0);
+
+/// The flags for whose sake spawning is watched.
+pub const FLAGS: Flags = Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0);
+
+/// A thread that is being started.
+struct Pending {
+    tracee: Arc<Tracee>,
+    parent: u64,
+    /// With what, once the start was seen.
+    name: Option<Vec<u8>>,
+}
+
+/// Threads between their start and their first event.
+#[derive(Default)]
+pub struct Spawning {
+    pending: Mutex<FxHashMap<usize, Pending>>,
+    started: Mutex<FxHashMap<u64, (u64, Vec<u8>)>>,
+}
+
+/// Whether an event of this code is ours to look at.
+#[inline(always)]
+pub fn is_watched(code: *mut ffi::PyObject) -> bool {
+    ON.load(Ordering::Relaxed) && watched(code as usize)
+}
+
+#[cold]
+#[inline(never)]
+fn watched(code: usize) -> bool {
+    WATCHED.read().unwrap_or_else(|e| e.into_inner()).as_ref().is_some_and(|w| w.contains(&code))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Spawning {
+    /// The process that was announced for the calling thread, told by the thread object at the bottom of its frames.
+    pub fn adopted(&self, host: &Host) -> Option<Arc<Tracee>> {
+        if lock(&self.pending).is_empty() {
+            return None;
+        }
+        // SAFETY: attached (first event or first call of this thread), frames of the running thread.
+        let object = unsafe {
+            let mut frame = Frame::current_python(crate::ffi::tstate())?;
+            while let Some(caller) = frame.caller() {
+                frame = caller;
+            }
+            if CodeNames::is_bootstrap(frame) { frame.local(0) as usize } else { 0 }
+        };
+        let pending = lock(&self.pending).remove(&object)?;
+        if let Some(name) = pending.name {
+            lock(&host.spawning.started).insert(pending.tracee.pid, (pending.parent, name));
+        }
+        Some(pending.tracee)
+    }
+
+    /// The process that a thread object will be; inherits from `parent`.
+    pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
+        let tracee = host.node.child(Kind::Thread, 0, parent);
+        lock(&self.pending).insert(object, Pending { tracee: tracee.clone(), parent: parent.pid, name: None });
+        tracee
+    }
+
+    /// The process of a thread object whose thread has been started but not come to its first event.
+    pub fn started(&self, object: usize) -> Option<Arc<Tracee>> {
+        lock(&self.pending).get(&object).map(|p| p.tracee.clone())
+    }
+
+    /// Watches from now on.
+    ///
+    /// # Errors
+    /// What importing threading and asyncio, or `sys.monitoring`, raises.
+    pub fn begin(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        if ON.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let threading = py.import("threading")?;
+        let class = threading.getattr("Thread")?;
+        let start = class.getattr("start")?.getattr("__code__")?;
+        let bootstrap = class.getattr("_bootstrap_inner")?.getattr("__code__")?;
+        let mut all = vec![start.clone(), bootstrap.clone()];
+        THREAD_START.store(start.as_ptr() as usize, Ordering::Release);
+        BOOTSTRAP.store(bootstrap.as_ptr() as usize, Ordering::Release);
+        let maker = threading.getattr("_make_invoke_excepthook")?.getattr("__code__")?.getattr("co_consts")?;
+        for constant in maker.try_iter()? {
+            let constant = constant?;
+            // SAFETY: a type check.
+            if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
+                EXCEPTHOOK.store(constant.as_ptr() as usize, Ordering::Release);
+                all.push(constant);
+            }
+        }
+        *WATCHED.write().unwrap_or_else(|e| e.into_inner()) = Some(all.iter().map(|c| c.as_ptr() as usize).collect());
+        ON.store(true, Ordering::Release);
+        host.watch(py, &all, events::CALL | events::FRAME)?;
+        py.import("asyncio")?;
+        if let Some(class) = directory::task_type(py) {
+            hook_tasks(class.as_ptr().cast());
+        }
+        Ok(())
+    }
+
+    /// Nobody asks any more.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        if !ON.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        if let Some(class) = directory::task_type(py) {
+            unhook_tasks(class.as_ptr().cast());
+        }
+        let codes = WATCHED.write().unwrap_or_else(|e| e.into_inner()).take().unwrap_or_default();
+        host.unwatch(py, codes)
+    }
+}
+
+struct CodeNames;
+
+impl CodeNames {
+    /// Whether a frame is `threading.Thread._bootstrap`, the first Python frame of such a thread.
+    unsafe fn is_bootstrap(frame: Frame) -> bool {
+        // SAFETY: the caller's frame runs.
+        unsafe {
+            let name = crate::ffi::frame::code_qualname(frame.code());
+            capture::is_text(name, "Thread._bootstrap") || frame.code() as usize == BOOTSTRAP.load(Ordering::Acquire)
+        }
+    }
+}
+
+/// A watched function begins.
+pub fn on_start(here: &mut Here, code: *mut ffi::PyObject) {
+    let code = code as usize;
+    // SAFETY: the event's frame runs.
+    let Some(frame) = (unsafe { Frame::current_python(crate::ffi::tstate()) }) else { return };
+    if code == THREAD_START.load(Ordering::Acquire) {
+        // SAFETY: the first argument of a method.
+        let object = unsafe { frame.local(0) };
+        // SAFETY: callbacks run attached on this thread.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        let mut name = vec![0; 8192];
+        let mut out = Encoder::new(&mut name);
+        if thread_name(object, &mut out).is_err() {
+            out.truncate(0);
+            let _ = out.nil();
+        }
+        let len = out.len();
+        name.truncate(len);
+        let parent = here.thread.current().clone();
+        let announced = here.host.spawning.started(object as usize);
+        let tracee = announced.unwrap_or_else(|| here.host.spawning.announce(here.host, object as usize, &parent));
+        here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+        if let Some(pending) = lock(&here.host.spawning.pending).get_mut(&(object as usize)) {
+            pending.name = Some(name);
+        }
+    } else if code == BOOTSTRAP.load(Ordering::Acquire) {
+        let told = lock(&here.host.spawning.started).remove(&here.thread.own().pid);
+        if let Some((parent, name)) = told {
+            here.thread.switch_to_own();
+            here.host.node.on_spawned(&mut here.thread, parent, &name);
+        }
+    } else if code == EXCEPTHOOK.load(Ordering::Acquire) {
+        // SAFETY: attached; a new reference or null.
+        unsafe {
+            let error = ffi::PyErr_GetHandledException();
+            if !error.is_null() {
+                here.reason = Some(reason(error));
+                ffi::Py_DECREF(error);
+            }
+        }
+    }
+}
+
+/// A watched function ends; `error` is the exception that leaves it, or null.
+pub fn on_end(here: &mut Here, code: *mut ffi::PyObject, error: *mut ffi::PyObject) {
+    if code as usize == BOOTSTRAP.load(Ordering::Acquire) {
+        here.thread.switch_to_own();
+        let reason = here.reason.take().unwrap_or_else(|| reason(error));
+        here.host.node.on_process_exit(&mut here.thread, &reason);
+        return;
+    }
+    // SAFETY: attached; the event's frame still stands.
+    unsafe {
+        let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+        let generator = frame.generator() as usize;
+        here.running.identify(here.host, &mut here.thread);
+        let current = here.thread.current().clone();
+        if generator == 0 || current.kind != Kind::Task {
+            return;
+        }
+        if directory::process(&current).coroutine.load(Ordering::Acquire) == generator {
+            here.host.node.on_process_exit(&mut here.thread, &reason(error));
+            here.host.node.end_process(&current);
+        }
+    }
+}
+
+/// `"normal"`, or `(type name, args)` of an exception (a class on 3.11 is possible), as terms.
+fn reason(error: *mut ffi::PyObject) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    let mut out = Encoder::new(&mut bytes);
+    // SAFETY: attached; the exception is held by whoever raised it.
+    let written = if error.is_null() { out.atom("normal") } else { unsafe { capture::exception(error, &mut out) } };
+    if written.is_err() {
+        out.truncate(0);
+        let _ = out.atom("normal");
+    }
+    let len = out.len();
+    bytes.truncate(len);
+    bytes
+}
+
+/// `(module, function, arguments)` of what a thread object will run.
+fn thread_name(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    Python::attach(|py| {
+        // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes.
+        unsafe {
+            let target = attribute(py, thread, "_target");
+            let args = attribute(py, thread, "_args");
+            out.tuple(3)?;
+            match target.filter(|t| !t.is_none()) {
+                Some(target) => {
+                    capture::name_of_callable(target.as_ptr(), out)?;
+                    match args {
+                        Some(args) => capture::list_of(args.as_ptr(), out),
+                        None => out.nil(),
+                    }
+                }
+                None => {
+                    capture::name_of_run(thread, out)?;
+                    out.nil()
+                }
+            }
+        }
+    })
+}
+
+unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
+    let name = pyo3::types::PyString::intern(py, name);
+    // SAFETY: the caller's object is alive.
+    unsafe {
+        let value = ffi::PyObject_GenericGetAttr(object, name.as_ptr());
+        if value.is_null() {
+            ffi::PyErr_Clear();
+            return None;
+        }
+        Some(Bound::from_owned_ptr(py, value))
+    }
+}
+
+type Init = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
+
+static TASK_INIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
+    // SAFETY: `tp_init` of a class that lives as long as the process; it is read by the interpreter as one word, and
+    // written here as one.
+    unsafe { AtomicPtr::from_ptr((&raw mut (*class).tp_init).cast()) }
+}
+
+fn hook_tasks(class: *mut ffi::PyTypeObject) {
+    let there = slot(class).load(Ordering::Acquire);
+    if there as usize != task_init as *const () as usize {
+        TASK_INIT.store(there, Ordering::Release);
+        slot(class).store(task_init as *mut (), Ordering::Release);
+    }
+}
+
+fn unhook_tasks(class: *mut ffi::PyTypeObject) {
+    let original = TASK_INIT.load(Ordering::Acquire);
+    let _ = slot(class).compare_exchange(task_init as *mut (), original, Ordering::AcqRel, Ordering::Acquire);
+}
+
+/// `Task.__init__`: announces the task to who asked.
+unsafe extern "C" fn task_init(this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> c_int {
+    // SAFETY: only ever in place when the original is stored, which is never unloaded.
+    let original: Init = unsafe { std::mem::transmute(TASK_INIT.load(Ordering::Acquire)) };
+    // SAFETY: the interpreter calls an initialiser attached, with a tuple and a dict or null.
+    unsafe {
+        let coroutine = first_argument(args, keywords);
+        let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
+        let done = original(this, args, keywords);
+        if done != 0 {
+            if let (Some(tracee), Some(host)) = (announced, super::try_host()) {
+                host.node.end_process(&tracee);
+            }
+        }
+        done
+    }
+}
+
+unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: a tuple, and a dict or null; the answer is borrowed from them.
+    unsafe {
+        if ffi::PyTuple_Size(args) > 0 {
+            ffi::PyTuple_GetItem(args, 0)
+        } else if keywords.is_null() {
+            std::ptr::null_mut()
+        } else {
+            ffi::PyDict_GetItemString(keywords, c"coro".as_ptr())
+        }
+    }
+}
+
+unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    // SAFETY: attached; `coroutine` is checked to be one before its frame is read.
+    unsafe {
+        if !ON.load(Ordering::Relaxed) || ffi::PyCoro_CheckExact(coroutine) == 0 {
+            return None;
+        }
+        let here = super::here::here()?;
+        if here.thread.busy {
+            return None;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let parent = here.thread.current().clone();
+        let frame = Frame::of_generator(coroutine)?;
+        here.thread.busy = true;
+        let watched = Python::attach(|py| {
+            let code = Bound::from_borrowed_ptr(py, frame.code());
+            let fresh = WATCHED
+                .write()
+                .unwrap_or_else(|e| e.into_inner())
+                .as_mut()
+                .is_some_and(|all| all.insert(code.as_ptr() as usize));
+            if fresh { here.host.watch(py, &[code], events::CALL | events::FRAME) } else { Ok(()) }
+        });
+        if watched.is_err() {
+            ffi::PyErr_Clear();
+        }
+        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
+        here.thread.busy = false;
+        directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
+        let mut name = vec![0; 8192];
+        let mut out = Encoder::new(&mut name);
+        let written = out
+            .tuple(3)
+            .and_then(|()| call::write_module_and_function(frame, &mut out))
+            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT));
+        if written.is_err() {
+            out.truncate(0);
+            let _ = out.nil();
+        }
+        let len = out.len();
+        name.truncate(len);
+        here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+        here.thread.switch(tracee.clone());
+        here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
+        here.thread.switch(parent);
+        Some(tracee)
+    }
+}
+
+/// In a forked child: nothing is watched.
+pub fn forget(py: Python<'_>) {
+    if ON.swap(false, Ordering::AcqRel) {
+        if let Some(class) = directory::task_type(py) {
+            unhook_tasks(class.as_ptr().cast());
+        }
+        if let Ok(mut watched) = WATCHED.try_write() {
+            *watched = None;
+        }
+    }
+}

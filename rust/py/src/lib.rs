@@ -1,0 +1,29 @@
+//! The CPython host of inviso: `inviso._native`.
+
+mod capture;
+mod decode;
+mod errors;
+mod ffi;
+mod host;
+mod mailbox;
+mod messages;
+mod pid;
+mod processes;
+mod session;
+mod terms;
+
+/// The native half of inviso. Its names are private to the package.
+#[pyo3::pymodule(gil_used = false)]
+mod _native {
+    #[pymodule_export]
+    use super::errors::{LimitReached, ProcessDead, SessionDead};
+    #[pymodule_export]
+    use super::pid::Pid;
+    #[pymodule_export]
+    use super::processes::{
+        after_fork_in_child, announce_thread, become_process, enter_process, new_process, resign, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, node_name, object_of, pid_of, processes,
+        self_pid, set_node_name, set_process_name,
+    };
+    #[pymodule_export]
+    use super::session::{session_create, sessions, Session};
+}

@@ -1,0 +1,156 @@
+//! A process's mailbox: messages are Python objects, taken by their process alone.
+
+use pyo3::prelude::*;
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, Weak},
+    time::{Duration, Instant},
+};
+
+use crate::host::outlet::Outlet;
+
+/// How long a wait lasts before signals are looked at.
+const SIGNALS: Duration = Duration::from_millis(50);
+/// How long a wait lasts before rings are looked at, while sessions feed the mailbox.
+const RINGS: Duration = Duration::from_millis(2);
+
+/// Messages in the order of their arrival.
+#[derive(Default)]
+pub struct Mailbox {
+    queue: Mutex<VecDeque<Py<PyAny>>>,
+    arrived: Condvar,
+    /// Callables that are told once that something has arrived.
+    waiters: Mutex<Vec<Py<PyAny>>>,
+    /// Sessions whose messages come here.
+    feeders: Mutex<Vec<Weak<Outlet>>>,
+    /// Held by the one thread that empties their rings; waited for detached, as Python objects are made under it.
+    pub pumping: Mutex<()>,
+}
+
+/// None of these locks is held while Python code can run.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Mailbox {
+    /// Puts messages at the end.
+    pub fn put(&self, py: Python<'_>, messages: impl IntoIterator<Item = Py<PyAny>>) {
+        let before = {
+            let mut queue = lock(&self.queue);
+            let before = queue.len();
+            queue.extend(messages);
+            queue.len() - before
+        };
+        if before > 0 {
+            self.arrived.notify_all();
+            for waiter in std::mem::take(&mut *lock(&self.waiters)) {
+                if let Err(error) = waiter.call0(py) {
+                    error.write_unraisable(py, None);
+                }
+            }
+        }
+    }
+
+    /// A session's messages come here from now on.
+    pub fn feed(&self, outlet: Weak<Outlet>) {
+        let mut feeders = lock(&self.feeders);
+        feeders.retain(|f| f.strong_count() > 0);
+        feeders.push(outlet);
+    }
+
+    /// Brings in what waits in the rings of the sessions that feed this mailbox.
+    ///
+    /// # Errors
+    /// What making the messages raises (no memory).
+    pub fn pump(&self, py: Python<'_>) -> PyResult<bool> {
+        let feeders: Vec<_> = lock(&self.feeders).iter().filter_map(Weak::upgrade).collect();
+        if feeders.is_empty() {
+            return Ok(false);
+        }
+        crate::host::outlet::pump_all(py, &feeders)?;
+        lock(&self.feeders).retain(|f| f.strong_count() > 0);
+        Ok(true)
+    }
+
+    /// What is there, oldest first, left there.
+    pub fn peek(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        lock(&self.queue).iter().map(|m| m.clone_ref(py)).collect()
+    }
+
+    /// Takes everything that is there.
+    pub fn take_all(&self) -> Vec<Py<PyAny>> {
+        lock(&self.queue).drain(..).collect()
+    }
+
+    /// How many messages are there.
+    pub fn len(&self) -> usize {
+        lock(&self.queue).len()
+    }
+
+    /// The first message that `matches` takes (all, without it), removed. Only the mailbox's process takes messages.
+    ///
+    /// # Errors
+    /// What `matches` raises.
+    pub fn take(&self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, from: &mut usize) -> PyResult<Option<Py<PyAny>>> {
+        let Some(matches) = matches else { return Ok(lock(&self.queue).pop_front()) };
+        loop {
+            let message = match lock(&self.queue).get(*from) {
+                Some(message) => message.clone_ref(py),
+                None => return Ok(None),
+            };
+            if matches.call1((&message,))?.is_truthy()? {
+                return Ok(lock(&self.queue).remove(*from));
+            }
+            *from += 1;
+        }
+    }
+
+    /// Waits for a message that `matches` takes; `None` when the time is over or `open` says that none will come.
+    ///
+    /// # Errors
+    /// What `matches` or a signal handler raises.
+    pub fn receive(
+        &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<Duration>, open: impl Fn() -> bool,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let deadline = timeout.map(|t| Instant::now() + t);
+        let mut from = 0;
+        loop {
+            let was_open = open();
+            let fed = self.pump(py)?;
+            if let Some(message) = self.take(py, matches, &mut from)? {
+                return Ok(Some(message));
+            }
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            if !was_open || left == Some(Duration::ZERO) {
+                return Ok(None);
+            }
+            let slice = if fed { RINGS } else { SIGNALS }.min(left.unwrap_or(SIGNALS));
+            py.detach(|| {
+                let queue = lock(&self.queue);
+                if queue.len() <= from {
+                    drop(self.arrived.wait_timeout(queue, slice));
+                }
+            });
+            py.check_signals()?;
+        }
+    }
+
+    /// Calls `waiter` once, soon after something has arrived; at once if something is there beyond the first `seen`.
+    ///
+    /// # Errors
+    /// What `waiter` raises.
+    pub fn when_arrived(&self, waiter: Bound<'_, PyAny>, seen: usize) -> PyResult<()> {
+        let at_once = {
+            let queue = lock(&self.queue);
+            let there = queue.len() > seen;
+            if !there {
+                lock(&self.waiters).push(waiter.clone().unbind());
+            }
+            there
+        };
+        if at_once {
+            waiter.call0()?;
+        }
+        Ok(())
+    }
+}

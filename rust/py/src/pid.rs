@@ -1,0 +1,130 @@
+//! `Pid`: a process's name in messages, hashable and ordered.
+
+use crate::host::{self, directory};
+use inviso_core::{
+    cells::FOLDED,
+    tracee::{Kind, Tracee},
+};
+use pyo3::{exceptions::PyTypeError, prelude::*, pyclass::CompareOp};
+use std::sync::{
+    atomic::{AtomicU64, Ordering},
+    Arc, Mutex,
+};
+
+/// The process that `Pid`s of this interpreter belong to; another number after a fork.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+static NODE: Mutex<String> = Mutex::new(String::new());
+
+/// All pids given out so far belong to another operating system process.
+pub fn next_epoch() {
+    EPOCH.fetch_add(1, Ordering::AcqRel);
+}
+
+/// This node's name.
+pub fn node_name() -> String {
+    let name = NODE.lock().unwrap_or_else(|e| e.into_inner());
+    if name.is_empty() { "nonode@nohost".to_owned() } else { name.clone() }
+}
+
+/// Names this node.
+pub fn set_node_name(name: &str) {
+    *NODE.lock().unwrap_or_else(|e| e.into_inner()) = name.to_owned();
+}
+
+/// A process's identifier.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct Pid {
+    /// The number that the core knows.
+    pub id: u64,
+    epoch: u64,
+}
+
+impl Pid {
+    /// The identifier of a process of this node.
+    pub fn new(id: u64) -> Self {
+        Pid { id, epoch: EPOCH.load(Ordering::Acquire) }
+    }
+
+    /// The living process, if it lives and is ours.
+    pub fn tracee(&self) -> Option<Arc<Tracee>> {
+        if !self.is_local() {
+            return None;
+        }
+        host::try_host()?.node.tracee(self.id)
+    }
+}
+
+#[pymethods]
+impl Pid {
+    /// `"thread"`, `"task"` or `"queue"`; `"folded"` for the sum over ended processes.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        if self.id == FOLDED {
+            return "folded";
+        }
+        match Kind::of(self.id) {
+            Kind::Thread => "thread",
+            Kind::Task => "task",
+            Kind::Queue => "queue",
+        }
+    }
+
+    /// The name of the thread or task, `""` once it is gone.
+    #[getter]
+    fn name(&self, py: Python<'_>) -> PyResult<String> {
+        if self.id == FOLDED {
+            return Ok("(ended processes)".to_owned());
+        }
+        let (Some(tracee), Some(host)) = (self.tracee(), host::try_host()) else { return Ok(String::new()) };
+        let given = directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        if let Some(name) = given {
+            return Ok(name);
+        }
+        let Some(object) = host.directory.object(py, &tracee)? else { return Ok(String::new()) };
+        match tracee.kind {
+            Kind::Task => object.call_method0("get_name")?.extract(),
+            _ => object.getattr("name")?.extract(),
+        }
+    }
+
+    /// The name of the node that the process runs on.
+    #[getter]
+    fn node(&self) -> String {
+        node_name()
+    }
+
+    /// Whether it is a process of this node: of this operating system process.
+    pub fn is_local(&self) -> bool {
+        self.epoch == EPOCH.load(Ordering::Acquire)
+    }
+
+    /// Whether the process still runs.
+    fn is_alive(&self) -> bool {
+        self.tracee().is_some_and(|t| t.is_alive())
+    }
+
+    fn __repr__(&self) -> String {
+        let number = self.id >> 2;
+        format!("<0.{}.{}>", number & 0x0fff_ffff, number >> 28)
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.id ^ self.epoch.rotate_left(32)
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Py<PyAny> {
+        let py = other.py();
+        match other.cast::<Pid>() {
+            Ok(other) => {
+                let other = other.get();
+                let answer = op.matches((self.epoch, self.id >> 2).cmp(&(other.epoch, other.id >> 2)));
+                answer.into_pyobject(py).map_or_else(|e| match e {}, |b| b.to_owned().into_any().unbind())
+            }
+            Err(_) => py.NotImplemented(),
+        }
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("a Pid means something in its own process only and can't be pickled"))
+    }
+}

@@ -1,0 +1,169 @@
+//! Processes for Python: who runs, who exists, mailboxes.
+
+use crate::{
+    errors,
+    host::{self, directory},
+    pid::{self, Pid},
+};
+use inviso_core::tracee::Tracee;
+use pyo3::prelude::*;
+use std::{sync::Arc, time::Duration};
+
+/// The process that runs the caller.
+fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
+    host::host(py)?;
+    // SAFETY: attached, and the state is not used beyond this function.
+    let here = unsafe { host::here::here() };
+    let here = here.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))?;
+    // SAFETY: as above, with this thread's own scheduler.
+    unsafe { here.running.identify(here.host, &mut here.thread) };
+    Ok(here.thread.current().clone())
+}
+
+/// The pid of the process that runs the caller.
+#[pyfunction]
+pub fn self_pid(py: Python<'_>) -> PyResult<Pid> {
+    Ok(Pid::new(current(py)?.pid))
+}
+
+/// The pid of a thread or task object; None for other objects and for ended ones.
+#[pyfunction]
+pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
+    let host = host::host(py)?;
+    Ok(host.directory.of_object(host, object)?.filter(|t| t.is_alive()).map(|t| Pid::new(t.pid)))
+}
+
+/// The thread or task object of a process; None if it is gone.
+#[pyfunction]
+pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
+    let (Some(tracee), Some(host)) = (pid.tracee(), host::try_host()) else { return Ok(None) };
+    Ok(host.directory.object(py, &tracee)?.map(Bound::unbind))
+}
+
+/// A process that no thread runs yet; one is to call `become`.
+#[pyfunction]
+pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
+    let host = host::host(py)?;
+    let tracee = host.node.process(inviso_core::tracee::Kind::Thread, 0);
+    *directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+    Ok(Pid::new(tracee.pid))
+}
+
+/// The calling thread is that process from now on.
+#[pyfunction]
+#[pyo3(name = "become")]
+pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
+    let tracee = pid.tracee().ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
+    change_own(py, tracee)
+}
+
+/// The calling thread is a process of its own again; the one that it was goes on.
+#[pyfunction]
+pub fn resign(py: Python<'_>) -> PyResult<()> {
+    let host = host::host(py)?;
+    // SAFETY: attached, not used beyond this function.
+    if let Some(here) = unsafe { host::here::here() } {
+        let own = host.node.process(inviso_core::tracee::Kind::Thread, 0);
+        host.directory.replace_own(&own);
+        here.thread.become_process(own);
+    }
+    Ok(())
+}
+
+fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
+    let host = host::host(py)?;
+    // SAFETY: attached, not used beyond this function.
+    if let Some(here) = unsafe { host::here::here() } {
+        host.directory.replace_own(&own);
+        let was = here.thread.become_process(own);
+        host.node.end_process(&was);
+    }
+    Ok(())
+}
+
+/// The process that a thread object will be, before it is started.
+#[pyfunction]
+pub fn announce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<Pid> {
+    let parent = current(py)?;
+    let host = host::host(py)?;
+    Ok(Pid::new(host.spawning.announce(host, thread.as_ptr() as usize, &parent).pid))
+}
+
+/// The calling thread becomes the process that was announced for it, if that has not happened yet.
+#[pyfunction]
+pub fn enter_process(py: Python<'_>) -> PyResult<()> {
+    current(py).map(drop)
+}
+
+/// All living processes.
+#[pyfunction]
+pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
+    let host = host::host(py)?;
+    host.directory.refresh(py, host)?;
+    Ok(host.node.processes().into_iter().map(|t| Pid::new(t.pid)).collect())
+}
+
+/// Gives a process a name of its own.
+#[pyfunction]
+pub fn set_process_name(pid: &Pid, name: String) {
+    if let Some(tracee) = pid.tracee() {
+        *directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
+    }
+}
+
+/// Puts a message into a process's mailbox, after the trace messages that wait for it; False if the process has ended.
+#[pyfunction]
+pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bool> {
+    let Some(tracee) = pid.tracee() else { return Ok(false) };
+    let mailbox = directory::process(&tracee).mailbox.clone();
+    mailbox.pump(py)?;
+    mailbox.put(py, [message]);
+    Ok(true)
+}
+
+/// Takes the first message that `matches` accepts out of the caller's mailbox: `(message,)`, or None when the time is over.
+#[pyfunction]
+#[pyo3(signature = (matches, timeout))]
+pub fn mailbox_receive(py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<f64>) -> PyResult<Option<(Py<PyAny>,)>> {
+    let mailbox = directory::process(&*current(py)?).mailbox.clone();
+    let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
+    Ok(mailbox.receive(py, matches, timeout, || true)?.map(|m| (m,)))
+}
+
+/// Calls `waiter` once when something arrives in the caller's mailbox beyond its first `seen` messages.
+#[pyfunction]
+pub fn mailbox_wait(py: Python<'_>, waiter: Bound<'_, PyAny>, seen: usize) -> PyResult<()> {
+    directory::process(&*current(py)?).mailbox.clone().when_arrived(waiter, seen)
+}
+
+/// The messages in a process's mailbox (the caller's without `pid`), left there.
+#[pyfunction]
+#[pyo3(signature = (pid=None))]
+pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>>> {
+    let tracee = match pid {
+        Some(pid) => pid.tracee(),
+        None => Some(current(py)?),
+    };
+    let Some(tracee) = tracee else { return Ok(Vec::new()) };
+    let mailbox = directory::process(&tracee).mailbox.clone();
+    mailbox.pump(py)?;
+    Ok(mailbox.peek(py))
+}
+
+/// This node's name.
+#[pyfunction]
+pub fn node_name() -> String {
+    pid::node_name()
+}
+
+/// Names this node.
+#[pyfunction]
+pub fn set_node_name(name: &str) {
+    pid::set_node_name(name);
+}
+
+/// In a forked child: nothing is traced any more.
+#[pyfunction]
+pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
+    host::forking::after_in_child(py)
+}

@@ -1,0 +1,486 @@
+//! `Session`: convert, call the core, convert back.
+
+use crate::{
+    errors,
+    host::{
+        self,
+        arming::Armer,
+        codes::{self, Pattern},
+        outlet::Outlet,
+        spawning, Host,
+    },
+    pid::Pid,
+};
+use inviso_core::{
+    cells::{key, Measure},
+    control::{Op, Target},
+    drain,
+    flags::Flags,
+    node::Who,
+    plan::{kinds, Entry},
+    ring::Overflow,
+    session::{Options, Session as Core},
+};
+use pyo3::{exceptions::PyValueError, prelude::*};
+use rustc_hash::FxHashMap;
+use std::{sync::Arc, time::Duration};
+
+/// A trace session, by a strong or a weak handle.
+#[pyclass(frozen, weakref, module = "inviso._native")]
+pub struct Session {
+    core: Arc<Core>,
+    outlet: Arc<Outlet>,
+    strong: bool,
+}
+
+/// The module, name and arity of an MFA; None is a wildcard.
+type Mfa = (Option<String>, Option<String>, Option<i64>);
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.strong && self.core.is_alive() {
+            if let Some(host) = host::try_host() {
+                host.doomed.lock().unwrap_or_else(|e| e.into_inner()).push(self.core.clone());
+                host::schedule_burial();
+            }
+        }
+    }
+}
+
+fn op(how: &str) -> PyResult<Op> {
+    Ok(match how {
+        "on" => Op::On,
+        "off" => Op::Off,
+        "pause" => Op::Pause,
+        "restart" => Op::Restart,
+        _ => return Err(PyValueError::new_err("how")),
+    })
+}
+
+/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`).
+#[pyfunction]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture_bytes))]
+#[allow(clippy::too_many_arguments)]
+pub fn session_create(
+    py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
+    ended_processes: usize, capture_bytes: usize,
+) -> PyResult<Session> {
+    let host = host::host(py)?;
+    host.reap(py);
+    let overflow = match overflow {
+        "overwrite" => Overflow::Overwrite,
+        "block" => Overflow::Block { limit: Duration::from_millis(block_ms) },
+        _ => Overflow::Drop,
+    };
+    let options = Options { ring_bytes, overflow, ended_processes, capture_bytes };
+    let id = tracer.map_or(0, |t| t.id);
+    let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
+    let mailbox = match tracer {
+        Some(pid) => match pid.tracee() {
+            Some(tracee) => host.mailbox(&tracee),
+            None => {
+                host.node.lose_tracer(&core);
+                Arc::default()
+            }
+        },
+        None => Arc::default(),
+    };
+    let outlet = host.outlets.open(core.clone(), mailbox);
+    Ok(Session { core, outlet, strong: true })
+}
+
+/// All living sessions, by weak handles, newest first.
+#[pyfunction]
+pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
+    let host = host::host(py)?;
+    host.reap(py);
+    let weak = |core: Arc<Core>| Some(Session { outlet: host.outlets.of(core.id)?, core, strong: false });
+    Ok(host.node.sessions().into_iter().rev().filter_map(weak).collect())
+}
+
+impl Session {
+    fn host(&self, py: Python<'_>) -> PyResult<&'static Host> {
+        let host = host::host(py)?;
+        if host.node.session(self.core.id).is_none_or(|s| !Arc::ptr_eq(&s, &self.core)) {
+            return Err(errors::raise(inviso_core::error::Error::SessionDead));
+        }
+        Ok(host)
+    }
+
+    fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
+        let found = codes::find(py, &Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
+        let targets = found
+            .iter()
+            .map(|f| Target { key: f.code.as_ptr() as usize, name: f.name.clone(), exported: f.exported })
+            .collect();
+        host.hold(py, found.into_iter().map(|f| f.code));
+        Ok(targets)
+    }
+
+    /// The entries of every code object of this name; `None` if there is none.
+    fn entries(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Option<Vec<(u32, Entry)>>> {
+        let found = codes::find(py, &Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
+        let mut keys: Vec<usize> = found.iter().map(|f| f.code.as_ptr() as usize).collect();
+        // code that is gone but for us still has its counters
+        if let Some(first) = found.first() {
+            host.node.read(|s| {
+                for (k, plan) in s.plans() {
+                    if plan.entry(self.core.id).is_some() && host.node.name(plan.name).is_some_and(|n| n == first.name) && !keys.contains(&k) {
+                        keys.push(k);
+                    }
+                }
+            });
+        }
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(keys.into_iter().filter_map(|k| host.node.entry(&self.core, k)).collect()))
+    }
+
+    /// Sums of one measure by process over several code objects: `(pid, count, amount)` by pid.
+    fn measured(&self, entries: &[(u32, Entry)], measure: Measure) -> Vec<(u64, u64, u64)> {
+        let wanted: FxHashMap<u32, u32> = entries
+            .iter()
+            .map(|(slot, e)| (key(*slot, measure), if measure == Measure::Time { e.time } else { e.memory }))
+            .collect();
+        let mut sums: FxHashMap<u64, (u64, u64)> = FxHashMap::default();
+        self.core.arena.each(|r| {
+            if wanted.get(&r.key) == Some(&r.generation) {
+                let sum = sums.entry(r.pid).or_default();
+                sum.0 += r.count;
+                sum.1 += r.amount;
+            }
+        });
+        let mut all: Vec<_> = sums.into_iter().map(|(pid, (count, amount))| (pid, count, amount)).collect();
+        all.sort_by_key(|(pid, ..)| pid >> 2);
+        all
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// The name that its maker gave it.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// Its number, never used twice in a process.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.core.id
+    }
+
+    /// Whether this handle keeps the session alive.
+    #[getter]
+    fn is_strong(&self) -> bool {
+        self.strong
+    }
+
+    /// A handle that keeps nothing alive.
+    fn weak(&self) -> Session {
+        Session { core: self.core.clone(), outlet: self.outlet.clone(), strong: false }
+    }
+
+    /// Whether the session may still be used.
+    fn is_alive(&self, py: Python<'_>) -> bool {
+        self.host(py).is_ok()
+    }
+
+    /// The pid of the tracer process, or None if the session is its own tracer.
+    #[getter]
+    fn tracer(&self) -> Option<Pid> {
+        match self.core.tracer.load(std::sync::atomic::Ordering::Acquire) {
+            0 => None,
+            id => Some(Pid::new(id)),
+        }
+    }
+
+    /// Whether messages have somebody to go to.
+    #[getter]
+    fn has_tracer(&self) -> bool {
+        self.core.has_tracer()
+    }
+
+    /// Ends the session; False if it had ended before.
+    fn destroy(&self, py: Python<'_>) -> PyResult<bool> {
+        let Ok(host) = self.host(py) else { return Ok(false) };
+        let done = host.end_session(py, &self.core)?;
+        Ok(done)
+    }
+
+    /// Applies a pattern; answers how many functions it matched.
+    fn function(&self, py: Python<'_>, mfa: Mfa, kinds: u16, how: &str) -> PyResult<usize> {
+        let host = self.host(py)?;
+        let op = op(how)?;
+        let targets = self.targets(py, host, mfa)?;
+        if kinds & kinds::MEMORY != 0 && op == Op::On && !targets.is_empty() {
+            host.count_allocations(py)?;
+        }
+        let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
+        host.release_unarmed(py, targets.iter().map(|t| t.key));
+        host.after_change(py)?;
+        matched.map_err(errors::raise)
+    }
+
+    /// Sets what functions that come into being later get.
+    fn on_load(&self, py: Python<'_>, kinds: u16, how: &str) -> PyResult<()> {
+        let host = self.host(py)?;
+        let op = op(how)?;
+        if op == Op::On {
+            host.loading.begin(py)?;
+            if kinds & kinds::MEMORY != 0 {
+                host.count_allocations(py)?;
+            }
+        }
+        py.detach(|| host.node.on_load(&self.core, kinds, op)).map_err(errors::raise)?;
+        host.after_change(py)
+    }
+
+    /// The kinds that `on_load` has set.
+    fn on_load_kinds(&self, py: Python<'_>) -> PyResult<u16> {
+        self.host(py)?;
+        Ok(self.core.on_load().map_or(0, |e| e.has))
+    }
+
+    /// Switches process flags. `who` is a Pid, or one of all, existing, new.
+    fn process(&self, py: Python<'_>, who: &Bound<'_, PyAny>, how: bool, flags: u32) -> PyResult<usize> {
+        let host = self.host(py)?;
+        let flags = Flags(flags);
+        if how && flags.has(spawning::FLAGS) {
+            host.spawning.begin(py, host)?;
+        }
+        let fresh = if how { self.core.note_flags(flags) } else { Flags::NONE };
+        if fresh.has(Flags::RETURN_TO) {
+            py.detach(|| host.node.rearm(&self.core, &Armer));
+        }
+        let answer = if let Ok(pid) = who.cast::<Pid>() {
+            let dead = || errors::raise(inviso_core::error::Error::ProcessDead);
+            let tracee = pid.get().tracee().ok_or_else(dead)?;
+            host.node.flags(&self.core, Who::One(&tracee), how, flags)
+        } else {
+            let text: &str = who.extract()?;
+            if text != "new" {
+                host.directory.refresh(py, host)?;
+            }
+            let who = match text {
+                "all" => Who::All,
+                "existing" => Who::Existing,
+                "new" => Who::New,
+                _ => return Err(PyValueError::new_err("procs")),
+            };
+            host.node.flags(&self.core, who, how, flags)
+        };
+        host.bury(py);
+        answer.map_err(errors::raise)
+    }
+
+    /// The flags of a process, or None if it has ended.
+    fn flags_of(&self, py: Python<'_>, pid: &Pid) -> PyResult<Option<u32>> {
+        self.host(py)?;
+        Ok(pid.tracee().map(|t| t.flags(self.core.index).0))
+    }
+
+    /// The flags that new processes get.
+    fn new_flags(&self, py: Python<'_>) -> PyResult<u32> {
+        self.host(py)?;
+        Ok(self.core.new_flags().0)
+    }
+
+    /// What is set on a function: `(set, running)` kinds; None if there is no such function.
+    fn kinds_of(&self, py: Python<'_>, mfa: Mfa) -> PyResult<Option<(u16, u16)>> {
+        let host = self.host(py)?;
+        let entries = self.entries(py, host, mfa)?;
+        Ok(entries.map(|all| all.iter().fold((0, 0), |(has, run), (_, e)| (has | e.has, run | e.run))))
+    }
+
+    /// call_count of a function: None if there is no such function, False if it is not counted.
+    fn count_of<'py>(&self, py: Python<'py>, mfa: Mfa) -> PyResult<Option<Option<u64>>> {
+        let host = self.host(py)?;
+        let Some(entries) = self.entries(py, host, mfa)? else { return Ok(None) };
+        let counted: Vec<u32> = entries.iter().filter(|(_, e)| e.has & kinds::COUNT != 0).map(|(_, e)| e.count).collect();
+        if counted.is_empty() {
+            return Ok(Some(None));
+        }
+        Ok(Some(Some(counted.into_iter().map(|c| host.node.count(c)).sum())))
+    }
+
+    /// call_time of a function: `[(pid, calls, nanoseconds)]`.
+    fn time_of(&self, py: Python<'_>, mfa: Mfa) -> PyResult<Vec<(Pid, u64, u64)>> {
+        let host = self.host(py)?;
+        let mut entries = self.entries(py, host, mfa)?.unwrap_or_default();
+        entries.retain(|(_, e)| e.has & kinds::TIME != 0);
+        let all = self.measured(&entries, Measure::Time);
+        Ok(all.into_iter().map(|(pid, n, ticks)| (Pid::new(pid), n, host.node.clock.nanos(ticks))).collect())
+    }
+
+    /// call_memory of a function: `[(pid, calls, bytes)]`.
+    fn memory_of(&self, py: Python<'_>, mfa: Mfa) -> PyResult<Vec<(Pid, u64, u64)>> {
+        let host = self.host(py)?;
+        let mut entries = self.entries(py, host, mfa)?.unwrap_or_default();
+        entries.retain(|(_, e)| e.has & kinds::MEMORY != 0);
+        let all = self.measured(&entries, Measure::Memory);
+        Ok(all.into_iter().map(|(pid, n, bytes)| (Pid::new(pid), n, bytes)).collect())
+    }
+
+    /// call_latency of a function: `[(nanoseconds, calls)]`, the buckets of its histogram that are not empty.
+    fn latency_of(&self, py: Python<'_>, mfa: Mfa) -> PyResult<Vec<(u64, u64)>> {
+        let host = self.host(py)?;
+        let entries = self.entries(py, host, mfa)?.unwrap_or_default();
+        let mut sum: Option<inviso_core::latency::Histogram<u64>> = None;
+        for latency in entries.iter().filter_map(|(_, e)| e.latency.as_ref()) {
+            let read = latency.read();
+            match &mut sum {
+                Some(sum) => sum.add(&read).map_err(|e| PyValueError::new_err(e.to_string()))?,
+                None => sum = Some(read),
+            }
+        }
+        Ok(sum.map_or_else(Vec::new, |h| h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()))
+    }
+
+    /// Everything counted by one kind (call_count, call_time, call_memory), one row a code object and process:
+    /// `(module, function, arity, file, line, pid, calls, amount)`; the amount is in nanoseconds or bytes.
+    #[allow(clippy::type_complexity)]
+    fn counters(&self, py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String, u32, String, i32, Option<Pid>, u64, u64)>> {
+        let host = self.host(py)?;
+        let (bit, measure) = match kind {
+            "call_count" => (kinds::COUNT, None),
+            "call_time" => (kinds::TIME, Some(Measure::Time)),
+            "call_memory" => (kinds::MEMORY, Some(Measure::Memory)),
+            _ => return Err(PyValueError::new_err("kind")),
+        };
+        let mut plans: Vec<(usize, u32, u32, u32)> = Vec::new();
+        host.node.read(|s| {
+            for (code, plan) in s.plans() {
+                if let Some(e) = plan.entry(self.core.id).filter(|e| e.has & bit != 0) {
+                    let number = match measure {
+                        None => e.count,
+                        Some(Measure::Time) => e.time,
+                        Some(Measure::Memory) => e.memory,
+                    };
+                    plans.push((code, plan.slot, plan.name, number));
+                }
+            }
+        });
+        let mut rows = Vec::new();
+        let mut row = |code: usize, name: u32, pid: Option<u64>, calls: u64, amount: u64| {
+            let Some(name) = host.node.name(name) else { return };
+            let (file, line) = host.place_of(py, code);
+            rows.push((name.module.to_string(), name.function.to_string(), name.arity, file, line, pid.map(Pid::new), calls, amount));
+        };
+        match measure {
+            None => {
+                for (code, _, name, counter) in plans {
+                    let calls = host.node.count(counter);
+                    if calls > 0 {
+                        row(code, name, None, calls, 0);
+                    }
+                }
+            }
+            Some(measure) => {
+                let by_key: FxHashMap<(u32, u32), (usize, u32)> =
+                    plans.into_iter().map(|(code, slot, name, generation)| ((key(slot, measure), generation), (code, name))).collect();
+                let mut readings = Vec::new();
+                self.core.arena.each(|r| readings.push(r));
+                for r in readings.into_iter().filter(|r| r.count > 0 || r.amount > 0) {
+                    if let Some((code, name)) = by_key.get(&(r.key, r.generation)) {
+                        let amount = if measure == Measure::Time { host.node.clock.nanos(r.amount) } else { r.amount };
+                        row(*code, *name, Some(r.pid), r.count, amount);
+                    }
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Messages lost so far.
+    fn dropped(&self) -> u64 {
+        drain::lost(&self.core)
+    }
+
+    /// The next message of a session that is its own tracer; None when the time is over or, for a destroyed session, at
+    /// the end.
+    #[pyo3(signature = (timeout=None))]
+    fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyAny>>> {
+        let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
+        self.outlet.mailbox.receive(py, None, timeout, || self.core.is_alive())
+    }
+
+    /// Everything that is there now.
+    fn drain(&self, py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+        self.outlet.pump_to_mark(py)?;
+        Ok(self.outlet.mailbox.take_all())
+    }
+
+    /// Brings every message written so far to the tracer's mailbox.
+    fn pump(&self, py: Python<'_>) -> PyResult<()> {
+        self.outlet.pump_to_mark(py)
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Session>().is_ok_and(|o| Arc::ptr_eq(&o.get().core, &self.core))
+    }
+
+    fn __hash__(&self) -> u64 {
+        self.core.id
+    }
+
+    fn __repr__(&self) -> String {
+        let weak = if self.strong { "" } else { "weak " };
+        format!("<{weak}session {:?} #{}>", self.core.name, self.core.id)
+    }
+}
+
+impl Host {
+    /// Ends a session and lets go of what it held.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
+        let done = py.detach(|| self.node.session_destroy(core, &Armer));
+        if let Some(outlet) = self.outlets.close(core.id) {
+            drop(outlet);
+        }
+        self.after_change(py)?;
+        Ok(done)
+    }
+
+    /// Ends the sessions whose last strong handle is gone.
+    pub fn reap(&'static self, py: Python<'_>) {
+        let doomed = std::mem::take(&mut *self.doomed.lock().unwrap_or_else(|e| e.into_inner()));
+        for core in doomed {
+            if let Err(error) = self.end_session(py, &core) {
+                error.write_unraisable(py, None);
+            }
+        }
+    }
+
+    /// Switches off what no session needs any more, and lets go of objects.
+    ///
+    /// # Errors
+    /// What `sys.monitoring` raises.
+    pub fn after_change(&'static self, py: Python<'_>) -> PyResult<()> {
+        let sessions = self.node.sessions();
+        if host::loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
+            self.loading.end(py);
+        }
+        if !sessions.iter().any(|s| s.has_seen(spawning::FLAGS)) {
+            self.spawning.end(py, self)?;
+        }
+        if crate::ffi::alloc::is_installed(py) {
+            let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
+                || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));
+            if !needed {
+                crate::ffi::alloc::remove(py);
+            }
+        }
+        self.bury(py);
+        Ok(())
+    }
+
+    /// Counts what Python's allocators are asked for, from now on.
+    fn count_allocations(&self, py: Python<'_>) -> PyResult<()> {
+        crate::ffi::alloc::install(py)
+            .map_err(|_| pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone"))
+    }
+}

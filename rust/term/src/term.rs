@@ -1,0 +1,97 @@
+//! Erlang's terms, with what Python adds: text apart from bytes, sets, and what could not be copied.
+
+use num_bigint::BigInt;
+use std::sync::Arc;
+
+/// Any value that a message can carry.
+///
+/// Equality is exact, as Erlang's `=:=`: 1 is not 1.0, and 0.0 is not -0.0. The order over all terms is in
+/// [`crate::order`].
+#[derive(Clone, Debug)]
+pub enum Term {
+    /// An integer without limit.
+    Int(BigInt),
+    /// A float.
+    Float(f64),
+    /// An atom.
+    Atom(Arc<str>),
+    /// Text; a binary of its UTF-8 for Erlang.
+    Str(Box<str>),
+    /// Bytes; a binary for Erlang.
+    Bytes(Box<[u8]>),
+    /// A bit string whose last byte has `bits` (1 to 7) bits, the high ones.
+    BitString(Box<[u8]>, u8),
+    /// A tuple.
+    Tuple(Vec<Term>),
+    /// A proper list.
+    List(Vec<Term>),
+    /// A list, not empty, with a tail that is no list.
+    ImproperList(Vec<Term>, Box<Term>),
+    /// A map: pairs with distinct keys, in any order.
+    Map(Vec<(Term, Term)>),
+    /// A set of distinct terms, in any order.
+    Set(Vec<Term>),
+    /// A process.
+    Pid(Identifier),
+    /// A port.
+    Port(Identifier),
+    /// A reference.
+    Ref(Identifier),
+    /// A function, by module, name and arity.
+    Fun(Box<str>, Box<str>, u8),
+    /// An object that is not copied: the name of its type, its identity, and its text if that was asked for.
+    Opaque(Box<str>, u64, Option<Box<str>>),
+    /// Where a limit cut something off, and what.
+    Cut(Box<str>),
+}
+
+/// The identifier of a process, port or reference: a number on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Identifier {
+    /// The number.
+    pub id: u64,
+    /// The node's name.
+    pub node: Arc<str>,
+    /// Which start of the node.
+    pub creation: u32,
+}
+
+impl Term {
+    /// An atom.
+    #[must_use]
+    pub fn atom(name: &str) -> Term {
+        Term::Atom(name.into())
+    }
+
+    /// Text.
+    #[must_use]
+    pub fn str(text: &str) -> Term {
+        Term::Str(text.into())
+    }
+
+    /// The contents of a binary, and how many bits of the last byte count (8 for whole bytes).
+    #[must_use]
+    pub fn as_binary(&self) -> Option<(&[u8], u8)> {
+        match self {
+            Term::Str(text) => Some((text.as_bytes(), 8)),
+            Term::Bytes(bytes) => Some((bytes, 8)),
+            Term::BitString(bytes, bits) => Some((bytes, *bits)),
+            _ => None,
+        }
+    }
+}
+
+impl PartialEq for Term {
+    /// Text and bytes of the same contents are the same binary.
+    fn eq(&self, other: &Term) -> bool {
+        crate::order::exact(self, other).is_eq()
+    }
+}
+
+impl Eq for Term {}
+
+impl From<i64> for Term {
+    fn from(n: i64) -> Term {
+        Term::Int(n.into())
+    }
+}

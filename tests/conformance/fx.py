@@ -1,0 +1,282 @@
+"""The fixture module of the recorded scenarios: who calls whom, and what comes back.
+
+42 functions, 35 of them exported, and nothing else that is a function: no helper, no class, no comprehension, as the
+counts that wildcard patterns return are part of the cases. Python has no tail calls; the functions that Erlang calls
+last (``tail_local`` and the like) are called all the same, and ``inexpressible`` knows where the difference shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.errors import CAUGHT, ErlError, ErlExit, ErlThrow, class_of, reason_of
+from tests.conformance.fixtures import load, overloaded, through_module
+from tests.conformance.product import atom, inviso
+
+__all__ = [
+    "add",
+    "apply_id",
+    "body_sum",
+    "calls_global",
+    "calls_local",
+    "calls_local_twice",
+    "calls_three",
+    "catch_deep",
+    "catches",
+    "catches_outer",
+    "deep",
+    "even",
+    "fun_call",
+    "id",
+    "list_of",
+    "middle",
+    "module_info",
+    "multi",
+    "nested",
+    "outer",
+    "outer_tail",
+    "pair",
+    "pass_through",
+    "ping",
+    "raise_",
+    "send_to",
+    "tail_global",
+    "tail_local",
+    "tail_raise",
+    "tail_sum",
+    "tuple_of",
+    "two",
+]
+
+NUMBERS = (int, float)
+BADARITH = atom("badarith")
+FUNCTION_CLAUSE = atom("function_clause")
+APPLIED, CAUGHT_TAG, DONE, FUN_CALLED, IN_FUN = map(atom, ("applied", "caught", "done", "fun_called", "in_fun"))
+INNER, LOC, LOC2, MIDDLE, NESTED, NEVER = map(atom, ("inner", "loc", "loc2", "middle", "nested", "never"))
+OK, ONE, OUTER, PONG, SENT, THREE, TWO, X = map(atom, ("ok", "one", "outer", "pong", "sent", "three", "two", "x"))
+CLASSES = {"error": atom("error"), "throw": atom("throw"), "exit": atom("exit")}
+erlang = load("erlang")
+
+
+def ping() -> Any:
+    return PONG
+
+
+def id(x: Any) -> Any:
+    return x
+
+
+def add(x: Any, y: Any) -> Any:
+    if type(x) not in NUMBERS or type(y) not in NUMBERS:
+        raise ErlError(BADARITH)
+    return x + y
+
+
+def two(_x: Any, _y: Any) -> Any:
+    return OK
+
+
+def loc(x: Any) -> Any:
+    return (LOC, x)
+
+
+def loc2(x: Any) -> Any:
+    return (LOC2, x)
+
+
+def calls_local(x: Any) -> Any:
+    y = loc(x)
+    return (DONE, y)
+
+
+def calls_global(x: Any) -> Any:
+    y = through_module.id(x)
+    return (DONE, y)
+
+
+def calls_local_twice(x: Any) -> Any:
+    a = loc(x)
+    b = loc2(x)
+    return (a, b)
+
+
+def tail_local(x: Any) -> Any:
+    return loc(x)
+
+
+def tail_global(x: Any) -> Any:
+    return through_module.id(x)
+
+
+def tail_sum(n: Any, total: Any) -> Any:
+    if type(n) is int and n == 0:
+        return total
+    if type(n) not in NUMBERS or type(total) not in NUMBERS:
+        raise ErlError(BADARITH)
+    return tail_sum(n - 1, total + n)
+
+
+def body_sum(n: Any) -> Any:
+    if type(n) is int and n == 0:
+        return 0
+    if type(n) not in NUMBERS:
+        raise ErlError(BADARITH)
+    return n + body_sum(n - 1)
+
+
+def even(n: Any) -> Any:
+    if type(n) is int and n == 0:
+        return True
+    if type(n) not in NUMBERS:
+        raise ErlError(BADARITH)
+    return odd(n - 1)
+
+
+def odd(n: Any) -> Any:
+    if type(n) is int and n == 0:
+        return False
+    if type(n) not in NUMBERS:
+        raise ErlError(BADARITH)
+    return even(n - 1)
+
+
+def raise_(c: Any, r: Any) -> Any:
+    if c == "error":
+        raise ErlError(r)
+    if c == "throw":
+        raise ErlThrow(r)
+    if c == "exit":
+        raise ErlExit(r)
+    raise ErlError(FUNCTION_CLAUSE)
+
+
+def catches(c: Any, r: Any) -> Any:
+    try:
+        return raise_(c, r)
+    except CAUGHT as error:
+        return (CAUGHT_TAG, CLASSES[class_of(error)], reason_of(error))
+
+
+def catches_outer(c: Any, r: Any) -> Any:
+    try:
+        return pass_through(c, r)
+    except CAUGHT as error:
+        return (CAUGHT_TAG, CLASSES[class_of(error)], reason_of(error))
+
+
+def pass_through(c: Any, r: Any) -> Any:
+    x = raise_(c, r)
+    return (NEVER, x)
+
+
+def tail_raise(c: Any, r: Any) -> Any:
+    return raise_(c, r)
+
+
+def deep(n: Any, c: Any, r: Any) -> Any:
+    if type(n) is int and n == 0:
+        return raise_(c, r)
+    x = deep(n - 1, c, r)
+    return (NEVER, x)
+
+
+def catch_deep(n: Any, c: Any, r: Any) -> Any:
+    try:
+        return deep(n, c, r)
+    except CAUGHT as error:
+        return (CAUGHT_TAG, CLASSES[class_of(error)], reason_of(error))
+
+
+@overloaded
+def multi(x: Any) -> Any:
+    return (ONE, x)
+
+
+@overloaded  # type: ignore[no-redef]
+def multi(x: Any, y: Any) -> Any:  # noqa: F811
+    return (TWO, x, y)
+
+
+@overloaded  # type: ignore[no-redef]
+def multi(x: Any, y: Any, z: Any) -> Any:  # noqa: F811
+    return (THREE, x, y, z)
+
+
+def list_of(n: Any) -> Any:
+    if type(n) is int and n == 0:
+        return []
+    return [n, *list_of(n - 1)]
+
+
+def tuple_of(n: Any) -> Any:
+    return erlang.make_tuple(n, X)
+
+
+def pair(x: Any, y: Any) -> Any:
+    return (x, y)
+
+
+def outer(x: Any) -> Any:
+    m = middle(x)
+    return (OUTER, m)
+
+
+def middle(x: Any) -> Any:
+    i = inner(x)
+    return (MIDDLE, i)
+
+
+def inner(x: Any) -> Any:
+    return (INNER, x)
+
+
+def outer_tail(x: Any) -> Any:
+    return middle_tail((OUTER, x))
+
+
+def middle_tail(x: Any) -> Any:
+    return inner((MIDDLE, x))
+
+
+def fun_call(x: Any) -> Any:
+    f = mkfun()
+    r = f(x)
+    return (FUN_CALLED, r)
+
+
+def mkfun() -> Any:
+    return lambda y: (IN_FUN, loc(y))
+
+
+def apply_id(x: Any) -> Any:
+    r = through_module.id(x)
+    return (APPLIED, r)
+
+
+def calls_three(x: Any) -> Any:
+    a = id(x)
+    b = loc(a)
+    c = through_module.id(b)
+    return (THREE, c)
+
+
+def send_to(p: Any, m: Any) -> Any:
+    inviso.send(p, m)
+    return SENT
+
+
+def nested(x: Any) -> Any:
+    a = calls_local(x)
+    return (NESTED, a)
+
+
+@overloaded
+def module_info() -> Any:
+    return [(atom("module"), atom("fx"))]
+
+
+@overloaded  # type: ignore[no-redef]
+def module_info(key: Any) -> Any:  # noqa: F811
+    if key != "module":
+        raise ErlError(atom("badarg"))
+    return atom("fx")

@@ -1,0 +1,240 @@
+"""Cases that Python can't express, told by what they do and expect; never by their names.
+
+There are four reasons. Python has no tail calls, so a function that was called last returns to its caller first, and
+its caller is who called it: that shows where ``return_to`` or a match specification's ``caller`` looks at such a call.
+A call inside a module is never global in Python: the runner calls from another module instead, which shows where the
+same things look at that call. Some cases name functions of Erlang's own library, or count those of the recorder's
+modules. Ports and ``module_info`` describe things of the Erlang VM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .cases import Case
+from .fixtures import PYTHON_NAMES, load
+from .terms import Term, is_atom
+
+__all__ = ["calls_from_other_modules", "reason"]
+
+TAIL_CALLS = {
+    "tail_local": "loc",
+    "tail_global": "id",
+    "tail_sum": "tail_sum",
+    "even": "odd",
+    "odd": "even",
+    "outer_tail": "middle_tail",
+    "middle_tail": "inner",
+    "tail_raise": "raise",
+    "deep": "raise",
+}
+"""Which function calls which other one last. ``raise`` never returns, so only its caller shows."""
+
+CALLS_DEEP = "catch_deep"
+WITH_LOOP = ("tail_sum", "even", "odd")
+"""Their tail call is made for arguments above zero only."""
+
+THROUGH_MODULE = ("calls_global", "tail_global", "calls_three", "apply_id")
+"""Functions that call ``id`` through the module name."""
+
+CALLER_WORDS = ("caller", "caller_line", "current_stacktrace")
+LOCAL = ("local",)
+BIFS = ("make_tuple",)
+
+NO_TAIL_CALLS = "Python has no tail calls: a function called last returns to its caller, and has it as its caller"
+NO_GLOBAL_CALL = "a call inside a module is never global in Python; from another one, caller and return_to differ"
+OTHER_FUNCTION = "names a function of Erlang's own library"
+OTHER_COUNT = "counts the functions of a module of Erlang's own library, or of the recorder"
+A_PORT = "an Erlang port"
+MODULE_INFO = "module_info describes compiled Erlang code"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What one ``function`` step set."""
+
+    session: str
+    module: str
+    function: str
+    local: bool
+    glob: bool
+    shows_caller: bool
+    shows_stack: bool
+
+    def covers(self, function: str) -> bool:
+        """Whether a function of ``fx`` is in it."""
+        return self.module in ("fx", "_") and self.function in (function, "_")
+
+
+def reason(case: Case) -> str | None:
+    """Why Python can't express a case; None if it can."""
+    return foreign(case) or hidden_frames(case)
+
+
+def foreign(case: Case) -> str | None:
+    """Whether a case is about something that only an Erlang VM has."""
+    for step, returned in zip(case.steps, case.returns, strict=True):
+        _, operation, *arguments = step
+        if '{"port"' in json.dumps(arguments):
+            return A_PORT
+        if operation in ("call", "catch_call"):
+            why = foreign_call(arguments, returned)
+        elif operation in ("function", "info", "session_info"):
+            target = arguments[0] if operation == "session_info" else arguments[1]
+            why = foreign_target(operation, target, returned)
+        else:
+            why = None
+        if why is not None:
+            return why
+    return None
+
+
+def foreign_call(arguments: list[Any], returned: dict[str, Any]) -> str | None:
+    """Whether a function is called that has no counterpart here."""
+    module, function, values = arguments
+    if is_atom(module, "fx"):
+        about_code = is_atom(function, "module_info") and values != [{"a": "module"}] and not raised(returned)
+        return MODULE_INFO if about_code else None
+    exists = is_atom(module) and not raised(returned, "undef")
+    return OTHER_FUNCTION if exists and not (is_atom(module, "erlang") and is_atom(function, *BIFS)) else None
+
+
+def raised(returned: dict[str, Any], word: str = "") -> bool:
+    """Whether a call raised an error (with this reason), caught or not."""
+    match returned:
+        case {"error": reason_} | {"ok": {"t": [{"a": "error"}, reason_]}}:
+            return not word or is_atom(reason_, word)
+    return False
+
+
+def foreign_target(operation: str, target: Term, returned: dict[str, Any]) -> str | None:
+    """Whether a pattern names functions that exist in Erlang only."""
+    match target:
+        case {"t": [{"a": module}, {"a": function}, arity]} if module not in ("fx", "_") and "ok" in returned:
+            answer = returned["ok"]
+            if exists(operation, answer) and not has_function(module, function):
+                return OTHER_FUNCTION
+            if operation == "function" and function == "_" and isinstance(answer, int) and answer > 0:
+                return OTHER_COUNT
+            if operation == "function" and is_atom(arity, "_") and module == "erlang" and not is_any(answer):
+                return None if function in BIFS else OTHER_COUNT
+    return None
+
+
+def exists(operation: str, answer: Term) -> bool:
+    """Whether the answer says that Erlang has the function."""
+    if operation == "function":
+        return answer != 0
+    undefined = {"a": "undefined"}
+    return answer != undefined and not (isinstance(answer, dict) and answer.get("t", [None])[-1] == undefined)
+
+
+def has_function(module: str, function: str) -> bool:
+    """Whether one of the modules that stand in for Erlang's here has such a function."""
+    if module == "erlang":
+        return function in BIFS
+    return module == "host" and (function == "_" or function in load("host").__all__)
+
+
+def is_any(term: Term) -> bool:
+    """Whether a value was not recorded."""
+    return isinstance(term, dict) and "any" in term
+
+
+def calls_from_other_modules(case: Case) -> bool:
+    """Whether ``fx`` has to call itself from another module, as a case traces global calls."""
+    return any(p.glob and p.covers("id") for p in patterns(case))
+
+
+def hidden_frames(case: Case) -> str | None:
+    """Whether a case looks at who called, or at who is returned to, where that is another function in Python."""
+    returning = {s[2] for s in case.steps if sets_flag(s, "return_to")}
+    hop = calls_from_other_modules(case)
+    known: list[Pattern] = []
+    for step, returned in zip(case.steps, case.returns, strict=True):
+        if step[1] == "function" and "ok" in returned:
+            made = pattern(step)
+            known += [made] if made is not None else []
+        if step[1] not in ("call", "catch_call") or not is_atom(step[2], "fx"):
+            continue
+        function, values = step[3].get("a", ""), step[4]
+        callees = tail_callees(function, values)
+        if any(shows(p, callee, function, values, returning) for p in known for callee in callees):
+            return NO_TAIL_CALLS
+        if hop and function in THROUGH_MODULE and any(shows(p, "id", "", [], returning) for p in known):
+            return NO_GLOBAL_CALL
+    return None
+
+
+def sets_flag(step: list[Any], flag: str) -> bool:
+    """Whether a step gives processes a flag."""
+    return step[1] == "process" and is_atom(step[4], "true") and isinstance(step[5], list) and {"a": flag} in step[5]
+
+
+def patterns(case: Case) -> list[Pattern]:
+    """All patterns that a case sets."""
+    pairs = zip(case.steps, case.returns, strict=True)
+    made = [pattern(step) for step, returned in pairs if step[1] == "function" and "ok" in returned]
+    return [p for p in made if p is not None]
+
+
+def pattern(step: list[Any]) -> Pattern | None:
+    """What a ``function`` step sets; None if it takes something away or is no pattern."""
+    _, _, session, target, spec, flags = step
+    match target:
+        case {"t": [{"a": module}, {"a": function}, _]} if not is_atom(spec, "false") and isinstance(flags, list):
+            words = set(operators(spec))
+            return Pattern(
+                session,
+                module,
+                function,
+                local=any(is_atom(f, *LOCAL) for f in flags),
+                glob=not flags or {"a": "global"} in flags,
+                shows_caller=bool(words & set(CALLER_WORDS)),
+                shows_stack="current_stacktrace" in words,
+            )
+    return None
+
+
+def operators(term: Term) -> Iterator[str]:
+    """The first atoms of all tuples in a match specification."""
+    match term:
+        case {"t": elements}:
+            if elements and is_atom(elements[0]):
+                yield elements[0]["a"]
+            yield from operators(elements)
+        case {"il": elements, "tail": tail}:
+            yield from operators([*elements, tail])
+        case {"m": pairs}:
+            yield from operators(pairs)
+        case list():
+            for element in term:
+                yield from operators(element)
+
+
+def tail_callees(function: str, values: Any) -> set[str]:
+    """The functions that a call reaches by tail calls."""
+    reached: set[str] = set()
+    if not isinstance(values, list):
+        return reached
+    if function in WITH_LOOP:
+        loops = bool(values) and isinstance(values[0], int) and values[0] > 0
+        return {TAIL_CALLS[function], function} if loops else reached
+    step = TAIL_CALLS.get("deep" if function == CALLS_DEEP else function)
+    while step is not None and step not in reached:
+        reached.add(step)
+        step = TAIL_CALLS.get(step)
+    return reached
+
+
+def shows(made: Pattern, callee: str, function: str, values: list[Any], returning: set[str]) -> bool:
+    """Whether a pattern lets see who called a function, or to whom it returns."""
+    if not made.covers(callee) and not made.covers(PYTHON_NAMES.get(callee, callee)):
+        return False
+    if callee == "raise":
+        below = function in ("deep", CALLS_DEEP) and bool(values) and values[0] != 0
+        return made.shows_stack if below else made.shows_caller
+    return made.shows_caller or (made.local and made.session in returning)
