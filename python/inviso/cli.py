@@ -178,6 +178,7 @@ def _program(words: list[str], is_module: bool) -> Program:
 
 def _request(parsed: Parsed, program: Program) -> Request:
     from ._report import Request
+    from .errors import BadArg
     from .tprof._check import one_of
     from .tprof._model import CALL_TYPES, SORTS
     from .tprof._pattern import parse
@@ -188,17 +189,17 @@ def _request(parsed: Parsed, program: Program) -> Request:
         raise Usage(f"--limit: {limit!r} is not a number of rows; give a number from 1")
     try:
         return Request(
-            type=one_of("--type", options.get("--type", CALL_TYPES[0]), CALL_TYPES),
-            patterns=[p for text in parsed.patterns or ["_"] for p in parse(text, "--pattern")],
+            type=one_of("tprof, --type", options.get("--type", CALL_TYPES[0]), CALL_TYPES),
+            patterns=[p for text in parsed.patterns or ["_"] for p in parse(text, "tprof, --pattern")],
             per_process="--per-process" in options,
-            sort=one_of("--sort", options.get("--sort", SORTS[0]), SORTS),
+            sort=one_of("tprof, --sort", options.get("--sort", SORTS[0]), SORTS),
             limit=None if limit is None else int(limit),
             json=_absolute(options.get("--json"), "--json", dash=True),
             output=_absolute(options.get("--output"), "--output", dash=False),
             title=f"-m {program.name}" if program.is_module else os.path.basename(program.name) or program.name,
         )
-    except ValueError as wrong:
-        raise Usage(str(wrong)) from None
+    except BadArg as wrong:
+        raise Usage(f"{wrong.argument}: {wrong.why}") from None
 
 
 def _absolute(path: str | None, option: str, *, dash: bool) -> str | None:

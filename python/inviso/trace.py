@@ -324,14 +324,10 @@ def session_info(what: Pid | Mfa | str) -> list[Session] | None:
     if what == "on_load":
         return [s for s in every if s._native.on_load_kinds()]
     mfa = _mfa(where, "tracee", what, wildcards=False)
-    affected = []
-    for session in every:
-        kinds = session._native.kinds_of(mfa)
-        if kinds is None:
-            return None
-        if kinds[0]:
-            affected.append(session)
-    return affected
+    set_on = [session._native.kinds_of(mfa) for session in every]
+    if not any(set_on) and not _native.function_exists(mfa):
+        return None
+    return [session for session, kinds in zip(every, set_on, strict=True) if kinds and kinds[0]]
 
 
 def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str]) -> int:

@@ -7,11 +7,13 @@ sums. Status 0: nothing failed. 1: something failed. 2: a file is missing or mal
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .cases import Case, Malformed, read
-from .pool import Pool
+if TYPE_CHECKING:
+    from .cases import Case
 
 __all__ = ["main"]
 
@@ -23,14 +25,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="SUBSTR", help="cases whose id contains this")
     parser.add_argument("--covered", action="store_true", help="cases that use only what is built so far")
     options = parser.parse_args(arguments)
+    if importlib.util.find_spec("inviso") is None:
+        print("inviso is not installed for this Python: pip install .", file=sys.stderr)
+        return 2
+    from .cases import Malformed, read
+    from .covered import covered
+    from .inexpressible import reason
+
     try:
         cases = [case for file in options.files for case in read(file)]
     except Malformed as error:
         print(error, file=sys.stderr)
         return 2
-    from .covered import covered
-    from .inexpressible import reason
-
     chosen = [c for c in cases if options.only in c.id and (not options.covered or covered(c))]
     if len(chosen) < len(cases):
         print(f"{len(chosen)} of {len(cases)} cases chosen")
@@ -45,6 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def run(cases: list[Case]) -> list[Case]:
     """Executes cases and names those that fail; returns them."""
+    from .pool import Pool
+
     failed = []
     with Pool() as pool:
         for case in cases:

@@ -149,8 +149,10 @@ ACTIONS: dict[str, Action] = {
     "gc": collect,
     "save_token": save_token,
     "restore_token": restore_token,
-} | {
+}
+"""The steps of a process by name; calls and exits are ``host``'s own."""
+
+ACTIONS |= {
     name: token_function(name)
     for name in ("set_token", "get_token", "print", "reset_trace", "set_system_tracer", "get_system_tracer")
 }
-"""The steps of a process by name; calls and exits are ``host``'s own."""

@@ -144,7 +144,7 @@ def as_atoms(term: Term) -> Term:
 
 
 def message(received: Any, names: Names) -> Term:
-    """A message as a term. What is the tracer's in it (tags, function names) may be plain str; the program's terms not."""
+    """A message as a term. The tracer's own words in it may be plain str, the program's terms not."""
     term = encode(received, names)
     if not isinstance(term, dict) or len(term.get("t", ())) < 3:
         return term

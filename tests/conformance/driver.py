@@ -67,7 +67,11 @@ class Driver:
 
     def handle(self, name: str) -> Any:
         """A session handle by its name in the case."""
-        odd = {"_bad": lambda: atom("not_a_session"), "_ref": fresh_ref, "_tuple": lambda: (atom("a"), atom("b"))}
+        odd: dict[str, Callable[[], Any]] = {
+            "_bad": lambda: atom("not_a_session"),
+            "_ref": fresh_ref,
+            "_tuple": lambda: (atom("a"), atom("b")),
+        }
         if name in odd:
             return odd[name]()
         if name.endswith("w"):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .cases import Case
@@ -42,6 +42,7 @@ THROUGH_MODULE = ("calls_global", "tail_global", "calls_three", "apply_id")
 
 CALLER_WORDS = ("caller", "caller_line", "current_stacktrace")
 LOCAL = ("local",)
+KINDS = ("global", "local", "meta")
 BIFS = ("make_tuple",)
 
 NO_TAIL_CALLS = "Python has no tail calls: a function called last returns to its caller, and has it as its caller"
@@ -63,6 +64,7 @@ class Pattern:
     glob: bool
     shows_caller: bool
     shows_stack: bool
+    sets_return_to: bool
 
     def covers(self, function: str) -> bool:
         """Whether a function of ``fx`` is in it."""
@@ -126,10 +128,10 @@ def foreign_target(operation: str, target: Term, returned: dict[str, Any]) -> st
 
 def exists(operation: str, answer: Term) -> bool:
     """Whether the answer says that Erlang has the function."""
-    if operation == "function":
-        return answer != 0
-    undefined = {"a": "undefined"}
-    return answer != undefined and not (isinstance(answer, dict) and answer.get("t", [None])[-1] == undefined)
+    match answer:
+        case {"a": "undefined"} | {"t": [_, {"a": "undefined"}]}:
+            return False
+    return operation != "function" or is_any(answer) or answer > 0
 
 
 def has_function(module: str, function: str) -> bool:
@@ -151,27 +153,55 @@ def calls_from_other_modules(case: Case) -> bool:
 
 def hidden_frames(case: Case) -> str | None:
     """Whether a case looks at who called, or at who is returned to, where that is another function in Python."""
-    returning = {s[2] for s in case.steps if sets_flag(s, "return_to")}
+    flags: dict[tuple[str, str], set[str]] = {}
+    known: dict[tuple[str, str, str], Pattern] = {}
     hop = calls_from_other_modules(case)
-    known: list[Pattern] = []
     for step, returned in zip(case.steps, case.returns, strict=True):
-        if step[1] == "function" and "ok" in returned:
-            made = pattern(step)
-            known += [made] if made is not None else []
+        if "ok" in returned and step[1] == "process":
+            set_flags(flags, step)
+        if "ok" in returned and step[1] == "function":
+            set_patterns(known, step)
         if step[1] not in ("call", "catch_call") or not is_atom(step[2], "fx"):
             continue
+        returning = {session for (session, _), has in flags.items() if has >= {"call", "return_to"}}
+        returning |= {made.session for made in known.values() if made.sets_return_to}
         function, values = step[3].get("a", ""), step[4]
         callees = tail_callees(function, values)
-        if any(shows(p, callee, function, values, returning) for p in known for callee in callees):
+        if any(shows(p, callee, function, values, returning) for p in known.values() for callee in callees):
             return NO_TAIL_CALLS
-        if hop and function in THROUGH_MODULE and any(shows(p, "id", "", [], returning) for p in known):
+        if hop and function in THROUGH_MODULE and any(shows(p, "id", "", [], returning) for p in known.values()):
             return NO_GLOBAL_CALL
     return None
 
 
-def sets_flag(step: list[Any], flag: str) -> bool:
-    """Whether a step gives processes a flag."""
-    return step[1] == "process" and is_atom(step[4], "true") and isinstance(step[5], list) and {"a": flag} in step[5]
+def set_flags(flags: dict[tuple[str, str], set[str]], step: list[Any]) -> None:
+    """Follows what a ``process`` step does to the flags of a target."""
+    _, _, session, target, how, given = step
+    names = {f["a"] for f in given if is_atom(f)} if isinstance(given, list) else set()
+    if "all" in names:
+        names |= {"call", "return_to"}
+    has = flags.setdefault((session.removesuffix("w"), json.dumps(target)), set())
+    if is_atom(how, "true"):
+        has |= names
+    else:
+        has -= names
+
+
+def set_patterns(known: dict[tuple[str, str, str], Pattern], step: list[Any]) -> None:
+    """Follows what a ``function`` step does to the kinds of tracing of a target."""
+    _, _, session, target, spec, flags = step
+    session, shown = session.removesuffix("w"), json.dumps(target)
+    kinds = [f["a"] for f in flags if is_atom(f)] or ["global"]
+    if is_atom(spec, "false"):
+        for kind in kinds:
+            known.pop((session, shown, kind), None)
+        return
+    for kind in KINDS if "global" in kinds else ("global",):
+        known.pop((session, shown, kind), None)
+    made = pattern(step)
+    for kind in kinds:
+        if made is not None and kind in ("global", "local", "meta"):
+            known[session, shown, kind] = replace(made, local=kind == "local")
 
 
 def patterns(case: Case) -> list[Pattern]:
@@ -188,13 +218,14 @@ def pattern(step: list[Any]) -> Pattern | None:
         case {"t": [{"a": module}, {"a": function}, _]} if not is_atom(spec, "false") and isinstance(flags, list):
             words = set(operators(spec))
             return Pattern(
-                session,
+                session.removesuffix("w"),
                 module,
                 function,
                 local=any(is_atom(f, *LOCAL) for f in flags),
                 glob=not flags or {"a": "global"} in flags,
                 shows_caller=bool(words & set(CALLER_WORDS)),
                 shows_stack="current_stacktrace" in words,
+                sets_return_to='{"a": "return_to"}' in json.dumps(spec),
             )
     return None
 

@@ -58,7 +58,10 @@ class Pool:
         line = process.stdout.readline()
         if not line:
             return self._crashed(process)
-        difference: str | None = json.loads(line)["difference"]
+        result = json.loads(line)
+        if not result["healthy"]:
+            self._end(kill=True)
+        difference: str | None = result["difference"]
         return difference
 
     def _interpreter(self) -> subprocess.Popen[str]:

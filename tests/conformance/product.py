@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 __all__ = [
     "Atom",
@@ -25,8 +25,8 @@ __all__ = [
 
 inviso: Any = importlib.import_module("inviso")
 
-BadArg: TypeAlias = inviso.BadArg
-SystemLimit: TypeAlias = inviso.SystemLimit
+BadArg: type[Exception] = inviso.BadArg
+SystemLimit: type[Exception] = inviso.SystemLimit
 Atom: Any = inviso.Atom
 Pid: Any = inviso.Pid
 Ref: Any = inviso.Ref

@@ -78,7 +78,12 @@ class Rendezvous:
 
     def started(self) -> None:
         """Waits for ``ready``."""
-        self._wait("start")
+        end = time.monotonic() + PATIENCE
+        while not self._to_driver.acquire(timeout=0.05):
+            if not self.pid.is_alive():
+                raise Stuck("the process ended before it took a step")
+            if time.monotonic() > end:
+                raise Stuck(f"the process did not start within {PATIENCE:g} s")
 
     def ask(self, command: Command) -> Outcome:
         """Has the process carry out a command; ``exited`` if it ended instead of answering."""

@@ -20,7 +20,7 @@ def serve() -> None:
     gc.disable()
     for line in sys.stdin:
         difference, healthy = run(Case(**json.loads(line)))
-        results.write(json.dumps({"difference": difference}) + "\n")
+        results.write(json.dumps({"difference": difference, "healthy": healthy}) + "\n")
         results.flush()
         if not healthy:
             os._exit(0)

@@ -390,7 +390,7 @@ def test_a_stopped_profiler_refuses_and_says_so() -> None:
 
 def test_the_modules_own_profiler() -> None:
     profiler = tprof.start(type="call_time")
-    with pytest.raises(inviso.BadArg, match=r"tprof.start: the profiler runs already"):
+    with pytest.raises(inviso.BadArg, match=r"tprof.start, profiler: the profiler runs already"):
         tprof.start()
     assert tprof.enable_trace(inviso.self()) == 1
     assert tprof.set_pattern(HERE, "leaf", 1) == 1

@@ -148,7 +148,9 @@ def start(*, type: CallType = "call_count") -> Profiler:
     global _current
     if _current is not None and _current.running:
         raise bad(
-            "tprof.start", "the profiler runs already", "tprof.stop() ends it, tprof.Profiler() makes another beside it"
+            "tprof.start, profiler",
+            "the profiler runs already",
+            "tprof.stop() ends it, tprof.Profiler() makes another beside it",
         )
     _current = Profiler(type=type)
     return _current
@@ -276,7 +278,7 @@ def restart() -> None:
 
 def _profiler(where: str) -> Profiler:
     if _current is None or not _current.running:
-        raise bad(f"tprof.{where}", "no profiler is started", "call tprof.start() first")
+        raise bad(f"tprof.{where}, profiler", "no profiler is started", "call tprof.start() first")
     return _current
 
 

@@ -7,19 +7,19 @@ nest: of two patterns that have a function in common one holds all of the other,
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ._check import bad
 
 __all__ = ["Pattern", "PatternLike", "covers", "matches", "outermost", "parse", "show"]
 
-Pattern: TypeAlias = tuple[str, str, int | str]
+Pattern: TypeAlias = tuple[str, str, int | Literal["_"]]
 """``(module, function, arity)``; the last, the last two or all three may be ``"_"``."""
 
 PatternLike: TypeAlias = str | Pattern | list[str | Pattern]
 """One pattern, as a tuple or as ``"module:function:arity"``, or a list of them."""
 
-ANY = "_"
+ANY: Final = "_"
 
 
 def parse(given: object, where: str) -> list[Pattern]:
@@ -106,8 +106,8 @@ def _split(given: object, where: str) -> Pattern:
     raise bad(where, f"{given!r} lacks a module or a function name", 'both are non-empty strings; "_" takes any')
 
 
-def _arity(number: object, given: object, where: str) -> int | str:
-    if number == ANY and isinstance(number, str):
+def _arity(number: object, given: object, where: str) -> int | Literal["_"]:
+    if isinstance(number, str) and number == ANY:
         return ANY
     if isinstance(given, str) and isinstance(number, str) and number.isdecimal():
         return int(number)

@@ -37,7 +37,7 @@ OWN = "inviso"
 
 
 class CounterSource(Protocol):
-    """The part of a trace session that is read in bulk.
+    """The part of a session's native side that is read in bulk: ``trace.info`` asks one function at a time, by name.
 
     One entry for each code object and process: module, qualified name, arity, file, first line, process (None for
     call_count), calls, amount (nanoseconds for call_time, words for call_memory).
@@ -70,7 +70,7 @@ class Profiler:
     def __init__(self, *, type: CallType = "call_count", name: str = "tprof") -> None:
         self._type: CallType = one_of("tprof.Profiler, type", type, CALL_TYPES)
         session = trace.session_create(name, None, [])
-        self._source: CounterSource = session
+        self._source: CounterSource = session._native
         self._session: Any = session
         self._settings: list[tuple[Pattern, bool]] = []
         """What was set and cleared, in order; for a function the last one that matches decides."""
@@ -202,7 +202,7 @@ class Profiler:
 
     def _alive(self) -> Any:
         if self._session is None:
-            raise bad("tprof.Profiler", "it was stopped", "make a new one with tprof.start() or tprof.Profiler()")
+            raise bad("tprof.Profiler, self", "it was stopped", "make a new one with tprof.start() or tprof.Profiler()")
         return self._session
 
     def _note(self, patterns: list[Pattern], on: bool) -> None:

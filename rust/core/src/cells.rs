@@ -15,19 +15,33 @@
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
 //! | generation | owner, `Release` after zeroing | control, `Acquire` | who sees the generation sees its zeroes |
+//! | zeroes | owner, `Release` fence before zeroing | control, `Acquire` fence after reading | who read a number of the next generation finds the old one gone when it looks again |
 //! | count, amount | owner, `Relaxed` store of load + n | control, `Relaxed` | one writer, values only grow |
 //!
 //! # Checked by
-//! `models::cells_*` (loom), the tests below.
+//! `models::counters` (loom), mutants `cell_*`; the tests below.
 #![forbid(unsafe_code)]
 
 use crate::segments::Segments;
-use crate::sync::{
-    AtomicU32, AtomicU64, Mutex,
-    Ordering::{Acquire, Relaxed, Release},
+use crate::{
+    mutants::{mutant, unless},
+    sync::{
+        fence, AtomicU32, AtomicU64, Mutex,
+        Ordering::{self, Acquire, Relaxed, Release},
+    },
 };
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+
+const GENERATION: Ordering = unless(mutant!("cell_relaxed"), Release);
+/// A fence can't be relaxed; the mutant's does nothing for this edge.
+const ZEROES: Ordering = if mutant!("cell_unfenced") { Acquire } else { Release };
+
+/// Quads in an arena's first segment; a model has few, because each atomic costs it.
+const QUADS: usize = if cfg!(loom) { 1 } else { 64 };
+
+/// Segments of an arena.
+const PARTS: usize = if cfg!(loom) { 2 } else { 24 };
 
 /// No cell.
 pub const NONE: u32 = u32::MAX;
@@ -78,13 +92,11 @@ impl Cell {
     #[cold]
     #[inline(never)]
     fn begin(&self, generation: u32) {
-        self.generation.store(0, Release);
+        self.generation.store(0, Relaxed);
+        fence(ZEROES);
         self.count.store(0, Relaxed);
         self.amount.store(0, Relaxed);
-        #[cfg(not(inviso_mutant = "cell_relaxed"))]
-        self.generation.store(generation, Release);
-        #[cfg(inviso_mutant = "cell_relaxed")]
-        self.generation.store(generation, Relaxed);
+        self.generation.store(generation, GENERATION);
     }
 
     /// Adds to the amount. Owner only.
@@ -96,8 +108,14 @@ impl Cell {
     /// Count and amount for the counter `generation`; zeroes if the cell counts for another.
     #[must_use]
     pub fn read(&self, generation: u32) -> (u64, u64) {
-        if self.generation.load(Acquire) == generation {
-            (self.count.load(Relaxed), self.amount.load(Relaxed))
+        if self.generation.load(Acquire) != generation {
+            return (0, 0);
+        }
+        let seen = (self.count.load(Relaxed), self.amount.load(Relaxed));
+        // partner: the fence in `begin`
+        fence(Acquire);
+        if self.generation.load(Relaxed) == generation || mutant!("cell_unchecked") {
+            seen
         } else {
             (0, 0)
         }
@@ -151,7 +169,7 @@ struct Books {
 /// All cells of one session.
 #[derive(Default)]
 pub struct Arena {
-    quads: Segments<Quad, 64, 24>,
+    quads: Segments<Quad, QUADS, PARTS>,
     books: Mutex<Books>,
 }
 

@@ -13,12 +13,15 @@
 //! would lose calls.
 //!
 //! # Checked by
-//! `models::snapshot_*`, `models::counters_restart_*`, `models::destroy_*` (loom), `tests/rust/exact.rs`.
+//! `models::node` (loom); mutants `publish_piecewise`, `restart_unsettled`, `pause_unsettled`, `destroy_keeps_flags`;
+//! `tests/exact.rs` and `tests/kinds.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{
     error::Error,
+    grace::pin,
     latency::Latency,
+    mutants::mutant,
     node::Node,
     plan::{kinds, Entry, Mfa, Plan},
     session::{Options, Session},
@@ -142,10 +145,15 @@ impl Node {
             }
             snapshot.session_table()
         });
+        if let Some(entry) = session.on_load().filter(|e| e.has & kinds::COUNT != 0) {
+            left.counters.push(entry.count);
+        }
         session.set_on_load(None);
         table[session.index as usize] = None;
         self.settle(&mut control, changes, left, host, |next| next.with_sessions(table));
-        self.each_process(|tracee| tracee.set(session.index, crate::flags::Flags::NONE));
+        if !mutant!("destroy_keeps_flags") {
+            self.each_process(|tracee| tracee.set(session.index, crate::flags::Flags::NONE));
+        }
         session.finish_end();
         true
     }
@@ -167,7 +175,7 @@ impl Node {
         let mut changes = Vec::with_capacity(targets.len());
         let mut matched = 0;
         let local = self.participant();
-        let guard = local.pin();
+        let guard = pin(&local);
         let snapshot = self.snapshot.load(&guard);
         for target in targets {
             if kinds & kinds::GLOBAL != 0 && !target.exported {
@@ -223,7 +231,7 @@ impl Node {
         let mut left = Leftovers::default();
         let mut changes = Vec::new();
         let local = self.participant();
-        let guard = local.pin();
+        let guard = pin(&local);
         let snapshot = self.snapshot.load(&guard);
         for target in targets {
             let plan = snapshot.find(target.key);
@@ -299,7 +307,8 @@ impl Node {
                 }
             }
         }
-        left.changed_running |= renewed || before.1 & !entry.run != 0;
+        left.changed_running |=
+            renewed && !mutant!("restart_unsettled") || before.1 & !entry.run != 0 && !mutant!("pause_unsettled");
         renewed || before != (entry.has, entry.run)
     }
 
@@ -330,7 +339,7 @@ impl Node {
     /// Swaps a snapshot in.
     fn publish(&self, build: impl FnOnce(&Snapshot) -> Snapshot) -> Retired<Snapshot> {
         let local = self.participant();
-        let guard = local.pin();
+        let guard = pin(&local);
         let next = build(self.snapshot.load(&guard));
         self.snapshot.swap(next, &guard)
     }
@@ -354,6 +363,12 @@ impl Node {
                 left.keys.push(key);
             }
             plans.push((key, plan.map(Arc::new)));
+        }
+        if mutant!("publish_piecewise") {
+            for plan in plans.drain(..plans.len() - 1) {
+                let retired = self.publish(|old| old.with(vec![plan]));
+                control.retired.push(retired);
+            }
         }
         let mut all = 0;
         let retired = self.publish(|old| {

@@ -15,13 +15,17 @@
 //! | pin before free | reader's pin and unpin | [`crate::grace::wait`], by the epoch | a retired value has no reader left |
 //!
 //! # Checked by
-//! `models::current_*` (loom): two functions switched at one point, no reader after the grace period; mutants
+//! `models::current` (loom): two functions switched at one point, no reader after the grace period; mutants
 //! `swap_relaxed`, `load_relaxed`, `free_early`.
 
-use crate::sync::Ordering::{AcqRel, Acquire};
-#[cfg(any(inviso_mutant = "load_relaxed", inviso_mutant = "swap_relaxed"))]
-use crate::sync::Ordering::Relaxed;
+use crate::{
+    mutants::{mutant, unless},
+    sync::Ordering::{self, AcqRel, Acquire},
+};
 use crossbeam_epoch::{Atomic, Guard, Owned};
+
+const ROOT: Ordering = unless(mutant!("swap_relaxed"), AcqRel);
+const ROOT_SEEN: Ordering = unless(mutant!("load_relaxed"), Acquire);
 
 /// Where the current value stands.
 pub struct Current<T>(Atomic<T>);
@@ -43,10 +47,7 @@ impl<T> Current<T> {
     /// The current value, readable while `guard` pins the thread.
     #[inline(always)]
     pub fn load<'g>(&self, guard: &'g Guard) -> &'g T {
-        #[cfg(not(inviso_mutant = "load_relaxed"))]
-        let shared = self.0.load(Acquire, guard);
-        #[cfg(inviso_mutant = "load_relaxed")]
-        let shared = self.0.load(Relaxed, guard);
+        let shared = self.0.load(ROOT_SEEN, guard);
         // SAFETY: the pointer is never null (it is set in `new` and only ever swapped for another value), and a value
         // that was swapped out is freed only by the holder of its `Retired` after a grace period, which can't end
         // while `guard` pins this thread (Orderings, pin before free).
@@ -55,11 +56,7 @@ impl<T> Current<T> {
 
     /// Makes `next` current. Free what it answers after a grace period, see [`Retired::free`].
     pub fn swap(&self, next: T, guard: &Guard) -> Retired<T> {
-        #[cfg(not(inviso_mutant = "swap_relaxed"))]
-        let old = self.0.swap(Owned::new(next), AcqRel, guard);
-        #[cfg(inviso_mutant = "swap_relaxed")]
-        let old = self.0.swap(Owned::new(next), Relaxed, guard);
-        Retired(old.as_raw())
+        Retired(self.0.swap(Owned::new(next), ROOT, guard).as_raw())
     }
 }
 

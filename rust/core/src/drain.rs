@@ -2,19 +2,51 @@
 //! arrived.
 //!
 //! # Roles
-//! One drain of a session at a time; a second one is told so and may wait.
+//! One drain of a session at a time, by a lock that is only tried; a second one is told so and may wait.
 //!
 //! # States
-//! A [`Mark`] is open until every ring's tail, which is stored after the taker took the records, has passed the head that
-//! the mark remembers.
+//! A record is in its ring, then with the drain that sorts it among those of other rings, then with the taker. A [`Mark`]
+//! is open until everything that was in a ring when it was made is with the taker.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `delivered` | drain, `Release`, after the taker's last record | [`Mark::passed`], `Acquire` | what the taker did with the records |
+//!
+//! A ring's own `tail` will not do for that: it moves when a record leaves the ring, before it is sorted and handed over.
+//!
+//! # Checked by
+//! `models::delivery` (loom); mutants `drains_mix`, `delivered_early`, `delivered_relaxed`; `tests/exact.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{
     event::stamp,
-    ring::{Busy, RecordRef},
+    mutants::{mutant, unless},
+    ring::{Busy, RecordRef, Ring},
     session::Session,
+    sync::{
+        Arc, AtomicU64,
+        Ordering::{self, Acquire, Release},
+        TryLockError,
+    },
 };
-use std::{ops::ControlFlow, sync::Arc};
+use std::ops::ControlFlow;
+
+const DELIVERED: Ordering = unless(mutant!("delivered_relaxed"), Release);
+
+/// A scheduler's ring of a session, and how far its records have come.
+pub struct Feed {
+    /// The ring.
+    pub ring: Arc<Ring>,
+    /// The ring's tail when its records were last handed over.
+    delivered: AtomicU64,
+}
+
+impl Feed {
+    pub(crate) fn new(ring: Arc<Ring>) -> Self {
+        Feed { ring, delivered: AtomicU64::new(0) }
+    }
+}
 
 /// A record on its way to a tracer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,61 +107,79 @@ fn record(header: [u64; 4], payload: &[u8]) -> Record {
 
 /// Takes up to `max` records out of each ring of the session and hands them on in the order of time.
 ///
-/// Returns how many it took, losses included as one each.
+/// Returns how many it took, losses included as one each. A loss has the time of the record before it in its ring, or of
+/// the one after it where this drain has none before.
 ///
 /// # Errors
-/// [`Busy`] when another thread drains one of the rings; nothing that was taken is lost.
+/// [`Busy`] when another drain of the session is under way; nothing was taken then.
 pub fn drain(session: &Session, max: usize, mut take: impl FnMut(Record)) -> Result<usize, Busy> {
-    let rings = session.rings();
+    let one = match session.draining.try_lock() {
+        Ok(one) => Some(one),
+        // a taker panicked: its drain is over all the same
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => return Err(Busy),
+    };
+    let one = one.filter(|_| !mutant!("drains_mix"));
+    let feeds = session.feeds();
     let mut all: Vec<Record> = Vec::new();
-    let mut busy = None;
-    for ring in &rings {
-        let mut last = all.last().map_or(0, |r| r.ticks);
-        let drained = ring.drain(max, |seen| {
+    let mut tails = Vec::with_capacity(feeds.len());
+    for feed in &feeds {
+        let first = all.len();
+        let drained = feed.ring.drain(max, |seen| {
+            let before = all[first..].last().map_or(0, |r| r.ticks);
             all.push(match seen {
                 RecordRef::Event { header, payload } => record(header, payload),
-                RecordRef::Drop { count, .. } => Record { ticks: last, what: What::Lost(count) },
+                RecordRef::Drop { count, .. } => Record { ticks: before, what: What::Lost(count) },
             });
-            last = all.last().map_or(0, |r| r.ticks);
             ControlFlow::Continue(())
         });
-        if let Err(b) = drained {
-            busy = Some(b);
+        if let [Record { ticks, what: What::Lost(_) }, after, ..] = &mut all[first..] {
+            *ticks = after.ticks;
+        }
+        if drained.is_ok() {
+            tails.push((feed, feed.ring.tail()));
         }
     }
-    if rings.len() > 1 {
+    if feeds.len() > 1 {
         all.sort_by_key(|r| r.ticks);
     }
     let taken = all.len();
-    all.into_iter().for_each(&mut take);
-    session.forget_ended_rings();
-    match busy {
-        Some(busy) => Err(busy),
-        None => Ok(taken),
+    let deliver = || tails.iter().for_each(|(feed, tail)| feed.delivered.store(*tail, DELIVERED));
+    if mutant!("delivered_early") {
+        deliver();
     }
+    all.into_iter().for_each(&mut take);
+    deliver();
+    session.forget_ended_rings();
+    drop(one);
+    Ok(taken)
 }
 
 /// How far each ring of a session had been written at one moment.
 pub struct Mark {
-    heads: Vec<(Arc<crate::ring::Ring>, u64)>,
+    heads: Vec<(Arc<Feed>, u64)>,
 }
 
 impl Mark {
     /// Remembers where the session's rings stand now.
     #[must_use]
     pub fn of(session: &Session) -> Mark {
-        Mark { heads: session.rings().into_iter().map(|r| { let head = r.head(); (r, head) }).collect() }
+        let with_head = |feed: Arc<Feed>| {
+            let head = feed.ring.head();
+            (feed, head)
+        };
+        Mark { heads: session.feeds().into_iter().map(with_head).collect() }
     }
 
-    /// Whether everything that was written before the mark has been taken.
+    /// Whether the taker has everything that was written before the mark.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.heads.iter().all(|(ring, head)| ring.tail() >= *head)
+        self.heads.iter().all(|(feed, head)| feed.delivered.load(Acquire) >= *head)
     }
 }
 
 /// How many records of the session were lost so far.
 #[must_use]
 pub fn lost(session: &Session) -> u64 {
-    session.lost_by_ended_rings() + session.rings().iter().map(|r| r.lost()).sum::<u64>()
+    session.lost()
 }

@@ -8,12 +8,13 @@
 use crate::{
     cells::{key, Measure, NONE},
     flags::Flags,
+    grace::pin,
     node::{Kept, Node},
     plan::{kinds, Entry, Plan},
     session::Session,
     slots::Snapshot,
     sync::Ordering::Relaxed,
-    thread::{wants, Frame, Thread},
+    thread::{wants, Frame, Remembered, Thread, REMEMBERED},
     tracee::Tracee,
 };
 use inviso_term::{
@@ -59,12 +60,22 @@ pub enum Exit {
 /// A call of the function `code` begins.
 #[inline(always)]
 pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
-    let guard = thread.local.pin();
+    let guard = pin(&thread.local);
     let snapshot = node.snapshot.load(&guard);
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
-    let Some(plan) = snapshot.find(code) else { return };
+    let at = (code >> 4 ^ code >> 13) & (REMEMBERED - 1);
+    let known = thread.remembered[at];
+    if known.code == code && known.version == snapshot.version {
+        return thread.shared.counts.add(known.counter);
+    }
+    let Some(bucket) = snapshot.bucket(code) else { return };
+    if let Some(counter) = bucket.count_only() {
+        thread.remembered[at] = Remembered { code, version: snapshot.version, counter };
+        return thread.shared.counts.add(counter);
+    }
+    let Some(plan) = bucket.plan() else { return };
     for entry in &plan.entries {
         if entry.run & kinds::COUNT != 0 {
             thread.shared.counts.add(entry.count);
@@ -78,7 +89,7 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
 /// Everything at a call but counting it.
 #[inline(always)]
 fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, call: &A) {
-    let now = node.clock.ticks();
+    let now = if plan.run & kinds::CLOCKED != 0 { node.clock.ticks() } else { 0 };
     call.identify(thread);
     let at = call.address();
     if thread.stack.last().is_some_and(|f| f.at == at) {
@@ -89,10 +100,10 @@ fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
             continue;
         }
         let flags = thread.current.flags(entry.index);
-        if entry.run & kinds::META != 0 {
-            meta(node, thread, plan, entry, call, now);
-        }
         if !flags.has(Flags::CALL) {
+            if entry.run & kinds::META != 0 {
+                meta(node, thread, plan, entry, call, now);
+            }
             if entry.run & kinds::LATENCY != 0 {
                 let start = if call.is_generator() { keep(node, at, entry.id, wants::LATENCY, now) } else { now };
                 thread.stack.push(Frame { at, id: entry.id, index: entry.index, wants: wants::LATENCY, time_before: NONE, memory_before: NONE, start });
@@ -103,6 +114,9 @@ fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
             Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: NONE, memory_before: NONE, start: now };
         if entry.run & kinds::MESSAGES != 0 {
             message(node, thread, plan, entry, flags, call, now, &mut frame);
+        }
+        if entry.run & kinds::META != 0 {
+            meta(node, thread, plan, entry, call, now);
         }
         measure(thread, snapshot, plan, entry, call, now, true, &mut frame);
         if entry.run & kinds::LATENCY != 0 {
@@ -167,7 +181,7 @@ pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exi
 
 #[inline(always)]
 fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
-    let guard = thread.local.pin();
+    let guard = pin(&thread.local);
     let snapshot = node.snapshot.load(&guard);
     let at = call.address();
     if !thread.pending.sessions.is_empty() {
@@ -176,12 +190,13 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
     if thread.stack.last().is_none_or(|f| f.at != at) && !uncover(thread, at) {
         return;
     }
-    let now = node.clock.ticks();
     let top = thread.stack.len();
-    let mut first = top;
+    let (mut first, mut wanted) = (top, 0);
     while first > 0 && thread.stack[first - 1].at == at {
         first -= 1;
+        wanted |= thread.stack[first].wants;
     }
+    let now = if wanted & !wants::MEMORY != 0 { node.clock.ticks() } else { 0 };
     for n in first..top {
         let frame = thread.stack[n];
         let Some(session) = snapshot.session(frame.index, frame.id) else { continue };
@@ -266,7 +281,7 @@ fn finish<A: Activation>(
 /// A suspended call goes on: its time is its own again, and no call is counted.
 #[inline(always)]
 pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
-    let guard = thread.local.pin();
+    let guard = pin(&thread.local);
     let snapshot = node.snapshot.load(&guard);
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
@@ -275,7 +290,7 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     if plan.events & crate::plan::events::FRAME == 0 {
         return;
     }
-    let now = node.clock.ticks();
+    let now = if plan.run & kinds::CLOCKED != 0 { node.clock.ticks() } else { 0 };
     call.identify(thread);
     let at = call.address();
     for entry in &plan.entries {
@@ -300,7 +315,7 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
 #[inline(always)]
 pub fn on_handled<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
     if !thread.pending.sessions.is_empty() {
-        let guard = thread.local.pin();
+        let guard = pin(&thread.local);
         let snapshot = node.snapshot.load(&guard);
         thread.pending.at = call.address();
         goes_on(node, thread, snapshot, Some(call));
@@ -525,7 +540,7 @@ impl Node {
 
     /// A `procs` event of the running process, for every session that asked for them.
     fn event(&self, thread: &mut Thread, kind: Kind, what: u64, payload: &[u8]) {
-        let guard = thread.local.pin();
+        let guard = pin(&thread.local);
         let snapshot = self.snapshot.load(&guard);
         let now = self.clock.ticks();
         let mut sessions: Vec<&Arc<Session>> = snapshot.sessions().collect();

@@ -2,7 +2,21 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::{thread, Arc, AtomicBool, Ordering::{Acquire, Release}};
-use crossbeam_epoch::LocalHandle;
+use crate::mutants::mutant;
+use crossbeam_epoch::{Guard, LocalHandle};
+
+/// Pins the calling thread until the guard is dropped. Guards nest; the outermost one counts.
+///
+/// loom treats a `SeqCst` access as `AcqRel`, and on x86 crossbeam's pin is one. So a model gets the fence that crossbeam has
+/// on other machines; its partner is the fence where crossbeam tries to advance the epoch.
+#[inline(always)]
+#[must_use]
+pub fn pin(local: &LocalHandle) -> Guard {
+    let guard = local.pin();
+    #[cfg(loom)]
+    crate::sync::fence(crate::sync::Ordering::SeqCst);
+    guard
+}
 
 /// A token: a grace period has passed since it was asked for.
 pub struct Passed(());
@@ -10,16 +24,19 @@ pub struct Passed(());
 /// Waits for a grace period. The calling thread must not be pinned and must hold nothing that a pinned section of
 /// another thread could wait for; a pinned section waits for nothing, so this always ends.
 pub fn wait(local: &LocalHandle) -> Passed {
+    if mutant!("free_early") {
+        return Passed(());
+    }
     let passed = Arc::new(AtomicBool::new(false));
     {
-        let guard = local.pin();
+        let guard = pin(local);
         let seen = passed.clone();
         guard.defer(move || seen.store(true, Release));
         guard.flush();
     }
     let mut rounds = 0u32;
     while !passed.load(Acquire) {
-        local.pin().flush();
+        pin(local).flush();
         rounds += 1;
         if rounds > 4 {
             pause(rounds);

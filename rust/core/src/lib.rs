@@ -12,6 +12,7 @@ pub mod flags;
 pub mod grace;
 #[cfg(all(test, loom))]
 mod models;
+mod mutants;
 pub mod ring;
 pub mod segments;
 pub mod sync;
@@ -23,6 +24,7 @@ pub mod drain;
 pub mod error;
 pub mod event;
 pub mod latency;
+pub mod life;
 pub mod names;
 pub mod node;
 pub mod plan;

@@ -8,6 +8,7 @@ use crate::{
     counts,
     flags::Flags,
     grace,
+    mutants::mutant,
     names::Names,
     plan::Mfa,
     session::Session,
@@ -107,10 +108,14 @@ impl Node {
     }
 
     pub(crate) fn forget_thread(&self, shared: &Arc<Shared>) {
+        // locked throughout, so that a reader finds these counts in one place and not in both or neither
         let mut threads = self.threads.lock().unwrap();
-        let threads = &mut *threads;
         if let Some(at) = threads.live.iter().position(|t| Arc::ptr_eq(t, shared)) {
             threads.live.swap_remove(at);
+            if mutant!("fold_unlocked") {
+                drop(threads);
+                threads = self.threads.lock().unwrap();
+            }
             threads.pool.fold(&shared.counts);
             threads.numbers.push(shared.number);
         }
@@ -157,8 +162,9 @@ impl Node {
 
     /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).
     pub fn lose_tracer(&self, session: &Session) {
+        let tracees = self.tracees.lock().unwrap();
         session.lose_tracer();
-        self.each_process(|tracee| tracee.set(session.index, Flags::NONE));
+        tracees.values().for_each(|tracee| tracee.set(session.index, Flags::NONE));
     }
 
     /// The living process of a pid.
@@ -197,7 +203,7 @@ impl Node {
     /// Reads the current snapshot. For the control side: the hot path pins with its own participant.
     pub fn read<R>(&self, with: impl FnOnce(&Snapshot) -> R) -> R {
         let local = self.collector.register();
-        let guard = local.pin();
+        let guard = grace::pin(&local);
         with(self.snapshot.load(&guard))
     }
 
@@ -222,7 +228,11 @@ impl Node {
     /// # Errors
     /// [`crate::error::Error::SessionDead`], [`crate::error::Error::ProcessDead`].
     pub fn flags(&self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags) -> Result<usize, crate::error::Error> {
-        if !session.is_alive() {
+        let lived = session.is_alive();
+        let tracees = self.tracees.lock().unwrap();
+        // Asked while no process can be cleared: one who ends the session, or takes its tracer, passes through this lock
+        // later and clears what is set here. Else flags could be left for the next session of this index.
+        if !(session.is_alive() || lived && mutant!("flags_unlocked")) {
             return Err(crate::error::Error::SessionDead);
         }
         let tracer = session.tracer.load(Relaxed);
@@ -239,12 +249,12 @@ impl Node {
             session.change_new_flags(how, flags);
         }
         if matches!(who, Who::All | Who::Existing) {
-            self.each_process(|tracee| {
+            for tracee in tracees.values() {
                 count += 1;
                 if tracee.pid != tracer {
                     tracee.change(session.index, how, flags);
                 }
-            });
+            }
         }
         Ok(count)
     }

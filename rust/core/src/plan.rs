@@ -24,6 +24,8 @@ pub mod kinds {
     pub const COUNTERS: u16 = COUNT | TIME | MEMORY | LATENCY;
     /// All kinds that give messages.
     pub const MESSAGES: u16 = LOCAL | GLOBAL | META;
+    /// The kinds that need the time.
+    pub const CLOCKED: u16 = TIME | LATENCY | MESSAGES;
     /// The kinds that need to see a call's end.
     pub const FRAMES: u16 = TIME | MEMORY | LATENCY;
 }
@@ -129,6 +131,15 @@ impl Plan {
         let run = entries.iter().fold(0, |all, e| all | e.run);
         let events = entries.iter().fold(0, |all, e| all | e.events());
         Some(Plan { slot, name, run, events, entries: entries.into() })
+    }
+
+    /// The one counter that a call adds to, if that is all that happens.
+    #[must_use]
+    pub fn count_only(&self) -> Option<u32> {
+        match &*self.entries {
+            [entry] if self.run == kinds::COUNT => Some(entry.count),
+            _ => None,
+        }
     }
 
     /// The entry of a session.

@@ -1,10 +1,11 @@
 //! An array that grows and never moves: segments of doubling size, each made at its first use.
 //!
 //! Readers need no lock and an element's address is stable, so an index can be kept by many threads while the
-//! array grows under them.
+//! array grows under them. The edge between who makes a segment and who uses it is `OnceLock`'s; the models of
+//! [`crate::counts`] run over it with the contract of std's (see [`crate::sync`]).
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
+use crate::sync::OnceLock;
 
 /// A grow-only array of `T`: first segment `FIRST` (a power of two) elements, `PARTS` segments at most.
 pub struct Segments<T, const FIRST: usize, const PARTS: usize = 26> {
@@ -20,9 +21,9 @@ impl<T: Default, const FIRST: usize, const PARTS: usize> Segments<T, FIRST, PART
 
     /// An empty array; allocates nothing.
     #[must_use]
-    pub const fn new() -> Self {
-        assert!(FIRST.is_power_of_two());
-        Segments { parts: [const { OnceLock::new() }; PARTS] }
+    pub fn new() -> Self {
+        const { assert!(FIRST.is_power_of_two()) };
+        Segments { parts: std::array::from_fn(|_| OnceLock::new()) }
     }
 
     /// Which segment holds `index`, and where in it.

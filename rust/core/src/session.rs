@@ -1,31 +1,31 @@
 //! A trace session: its settings, cells and rings. Everything about it dies with it.
 //!
 //! # States
-//! | state | meaning | left by |
-//! | --- | --- | --- |
-//! | ALIVE | may be used | one destroyer wins the exchange to CLEARING |
-//! | CLEARING | no call is admitted; its entries are being taken out | the same destroyer |
-//! | DEAD | nothing of it is left in any plan or process; its rings may still be read | nobody |
+//! Those of [`crate::life`].
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | rings | their mutex | their mutex | a ring that is added is closed at the end, or refused |
+//! | flags of new processes | any, `AcqRel` | `Relaxed`, holding the node's processes | the mutex orders them; see [`crate::node`] |
 //!
 //! # Checked by
-//! `models::destroy_*` (loom).
+//! `models::life`, `models::node` (loom).
 #![forbid(unsafe_code)]
 
 use crate::{
     cells::Arena,
+    drain::Feed,
     flags::Flags,
+    life::Life,
+    mutants::mutant,
     plan::Entry,
     ring::{Overflow, Ring},
     sync::{
-        AtomicU32, AtomicU64, AtomicU8, Mutex,
+        Arc, AtomicU32, AtomicU64, AtomicU8, Mutex,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
-use std::sync::Arc;
-
-const ALIVE: u8 = 0;
-const CLEARING: u8 = 1;
-const DEAD: u8 = 2;
 
 /// Bounds and policies of a session, fixed when it is made.
 #[derive(Clone, Debug)]
@@ -46,6 +46,14 @@ impl Default for Options {
     }
 }
 
+/// The rings of a session.
+#[derive(Default)]
+struct Feeds {
+    now: Vec<Arc<Feed>>,
+    /// What rings lost that are gone.
+    lost: u64,
+}
+
 /// One session.
 pub struct Session {
     /// Never used twice in a node.
@@ -60,12 +68,13 @@ pub struct Session {
     pub arena: Arena,
     /// The pid of the tracer process, 0 if the session is its own tracer. It is never traced by the session.
     pub tracer: AtomicU64,
-    state: AtomicU8,
+    /// Held by the drain that is under way.
+    pub(crate) draining: Mutex<()>,
+    life: Life,
     tracer_lost: AtomicU8,
     new_flags: AtomicU32,
     seen_flags: AtomicU32,
-    rings: Mutex<Vec<Arc<Ring>>>,
-    lost: AtomicU64,
+    feeds: Mutex<Feeds>,
     on_load: Mutex<Option<Entry>>,
 }
 
@@ -80,12 +89,12 @@ impl Session {
             options,
             arena: Arena::default(),
             tracer: AtomicU64::new(tracer),
-            state: AtomicU8::new(ALIVE),
+            draining: Mutex::new(()),
+            life: Life::new(),
             tracer_lost: AtomicU8::new(0),
             new_flags: AtomicU32::new(0),
             seen_flags: AtomicU32::new(0),
-            rings: Mutex::new(Vec::new()),
-            lost: AtomicU64::new(0),
+            feeds: Mutex::new(Feeds::default()),
             on_load: Mutex::new(None),
         }
     }
@@ -94,20 +103,27 @@ impl Session {
     #[inline(always)]
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.state.load(Acquire) == ALIVE
+        self.life.is_alive()
     }
 
     /// Begins its end; `true` for the one caller who is to do the rest.
     pub fn begin_end(&self) -> bool {
-        self.state.compare_exchange(ALIVE, CLEARING, AcqRel, Acquire).is_ok()
+        self.life.begin_end()
     }
 
     /// Its end is done: producers are told, what they committed stays readable.
     pub fn finish_end(&self) {
-        for ring in self.rings.lock().unwrap().iter() {
-            ring.close();
+        let mut feeds = self.feeds.lock().unwrap();
+        for feed in &feeds.now {
+            feed.ring.close();
         }
-        self.state.store(DEAD, Release);
+        if mutant!("closes_unlocked") {
+            drop(feeds);
+            feeds = self.feeds.lock().unwrap();
+        }
+        // still locked, so that a ring is either closed here or refused by `add_ring`
+        self.life.finish_end();
+        drop(feeds);
     }
 
     /// Whether its messages have somebody to go to.
@@ -167,33 +183,36 @@ impl Session {
 
     /// Adds a scheduler's ring; `false` if the session has ended.
     pub fn add_ring(&self, ring: Arc<Ring>) -> bool {
-        let mut rings = self.rings.lock().unwrap();
-        if self.state.load(Acquire) == DEAD {
+        let mut feeds = self.feeds.lock().unwrap();
+        if self.life.is_dead() {
             return false;
         }
-        rings.push(ring);
+        feeds.now.push(Arc::new(Feed::new(ring)));
         true
     }
 
-    /// Its rings now.
+    /// Its rings now, each with how far it was delivered.
     #[must_use]
-    pub fn rings(&self) -> Vec<Arc<Ring>> {
-        self.rings.lock().unwrap().clone()
+    pub fn feeds(&self) -> Vec<Arc<Feed>> {
+        self.feeds.lock().unwrap().now.clone()
     }
 
     /// Lets go of rings whose scheduler has ended and that have been read to their end.
     pub(crate) fn forget_ended_rings(&self) {
-        self.rings.lock().unwrap().retain(|ring| {
-            let done = ring.is_ended() && ring.tail() == ring.head();
+        let mut feeds = self.feeds.lock().unwrap();
+        let Feeds { now, lost } = &mut *feeds;
+        now.retain(|feed| {
+            let done = feed.ring.is_ended() && feed.ring.tail() == feed.ring.head();
             if done {
-                self.lost.fetch_add(ring.lost(), AcqRel);
+                *lost += feed.ring.lost();
             }
             !done
         });
     }
 
-    /// Records lost by rings that are gone.
-    pub(crate) fn lost_by_ended_rings(&self) -> u64 {
-        self.lost.load(Acquire)
+    /// Records lost so far.
+    pub(crate) fn lost(&self) -> u64 {
+        let feeds = self.feeds.lock().unwrap();
+        feeds.lost + feeds.now.iter().map(|feed| feed.ring.lost()).sum::<u64>()
     }
 }

@@ -7,9 +7,33 @@
 use crate::{plan::Plan, session::Session};
 use std::sync::Arc;
 
-struct Bucket {
+/// A function and its plan, as the table holds them.
+pub struct Bucket {
     key: usize,
+    /// The one counter that a call adds to, plus 1, if that is all that happens; else 0.
+    count_only: u32,
     plan: Option<Arc<Plan>>,
+}
+
+impl Bucket {
+    fn new(key: usize, plan: Option<Arc<Plan>>) -> Bucket {
+        let count_only = plan.as_deref().and_then(Plan::count_only).map_or(0, |counter| counter + 1);
+        Bucket { key, count_only, plan }
+    }
+
+    /// The one counter that a call adds to, if that is all that happens.
+    #[inline(always)]
+    #[must_use]
+    pub fn count_only(&self) -> Option<u32> {
+        self.count_only.checked_sub(1)
+    }
+
+    /// The plan.
+    #[inline(always)]
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_deref()
+    }
 }
 
 /// All plans and all sessions at one point in time.
@@ -17,12 +41,16 @@ pub struct Snapshot {
     chunks: Box<[Arc<[Bucket]>]>,
     sessions: Arc<[Option<Arc<Session>>]>,
     len: usize,
+    /// Tells it from every other snapshot of late.
+    pub version: u32,
     /// Interpreter events that some plan needs.
     pub events: u8,
 }
 
 /// Functions to a chunk, on average, when the chunks are laid out anew.
 const CROWD: usize = 24;
+
+static VERSION: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
 
 #[inline(always)]
 fn hash(key: usize) -> u64 {
@@ -33,13 +61,20 @@ impl Snapshot {
     /// Nothing is traced.
     #[must_use]
     pub fn empty() -> Self {
-        Snapshot { chunks: [chunk(&[])].into(), sessions: Arc::new([]), len: 0, events: 0 }
+        Snapshot { chunks: [chunk(&[])].into(), sessions: Arc::new([]), len: 0, version: 0, events: 0 }
     }
 
     /// The plan of a function.
     #[inline(always)]
     #[must_use]
     pub fn find(&self, key: usize) -> Option<&Plan> {
+        self.bucket(key)?.plan()
+    }
+
+    /// Where a function stands in the table.
+    #[inline(always)]
+    #[must_use]
+    pub fn bucket(&self, key: usize) -> Option<&Bucket> {
         let h = hash(key);
         let chunk = &self.chunks[(h >> 32) as usize & (self.chunks.len() - 1)];
         let mask = chunk.len() - 1;
@@ -47,7 +82,7 @@ impl Snapshot {
         loop {
             let bucket = &chunk[at];
             if bucket.key == key {
-                return bucket.plan.as_deref();
+                return Some(bucket);
             }
             if bucket.key == 0 {
                 return None;
@@ -124,7 +159,7 @@ impl Snapshot {
     }
 
     fn of(chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>) -> Snapshot {
-        let mut snapshot = Snapshot { chunks: chunks.into(), sessions, len: 0, events: 0 };
+        let mut snapshot = Snapshot { chunks: chunks.into(), sessions, len: 0, version: VERSION.fetch_add(1, std::sync::atomic::Ordering::Relaxed), events: 0 };
         let (mut len, mut events) = (0, 0);
         for (_, plan) in snapshot.plans() {
             len += 1;
@@ -145,14 +180,14 @@ fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Vec<(usize, Option<Arc<P
 }
 
 fn chunk(plans: &[(usize, Arc<Plan>)]) -> Arc<[Bucket]> {
-    let len = (plans.len() * 2 + 2).next_power_of_two();
-    let mut buckets: Vec<Bucket> = (0..len).map(|_| Bucket { key: 0, plan: None }).collect();
+    let len = (plans.len() * 4 + 2).next_power_of_two();
+    let mut buckets: Vec<Bucket> = (0..len).map(|_| Bucket::new(0, None)).collect();
     for (key, plan) in plans {
         let mut at = (hash(*key) >> 52) as usize & (len - 1);
         while buckets[at].key != 0 {
             at = (at + 1) & (len - 1);
         }
-        buckets[at] = Bucket { key: *key, plan: Some(plan.clone()) };
+        buckets[at] = Bucket::new(*key, Some(plan.clone()));
     }
     buckets.into()
 }

@@ -76,6 +76,18 @@ pub(crate) struct Pending {
     pub name: Vec<u8>,
 }
 
+/// Calls that only add to a counter, remembered by function: saves the look-up in the snapshot's table.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Remembered {
+    pub code: usize,
+    /// The snapshot that says so.
+    pub version: u32,
+    pub counter: u32,
+}
+
+/// Functions that a thread remembers (a power of two).
+pub(crate) const REMEMBERED: usize = 1024;
+
 /// A scheduler.
 pub struct Thread {
     /// What others see of it.
@@ -88,6 +100,7 @@ pub struct Thread {
     pub(crate) stack: Vec<Frame>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) pending: Pending,
+    pub(crate) remembered: Box<[Remembered; REMEMBERED]>,
     pub(crate) scratch: Vec<u8>,
     rings: Vec<Option<(u32, Producer)>>,
 }
@@ -103,6 +116,7 @@ impl Thread {
             stack: Vec::with_capacity(256),
             timers: Vec::new(),
             pending: Pending::default(),
+            remembered: Box::new([Remembered::default(); REMEMBERED]),
             scratch: Vec::new(),
             rings: Vec::new(),
         }

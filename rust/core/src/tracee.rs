@@ -12,12 +12,13 @@
 //! | object | host, `Release` | host, `Acquire` | 0 says that the address may belong to another object now |
 //!
 //! # Checked by
-//! `models::first_spawn_*` (loom), the tests below.
+//! `models::life` (loom), mutant `first_spawn_split`; the tests below.
 #![forbid(unsafe_code)]
 
 use crate::{
     cells::{Arena, NONE},
     flags::Flags,
+    mutants::mutant,
     segments::Segments,
     sync::{
         AtomicU32, AtomicU64, AtomicUsize,
@@ -59,8 +60,14 @@ struct Membership {
     end: AtomicU32,
 }
 
+/// Segments of a process's memberships.
+const PARTS: usize = if cfg!(loom) { 1 } else { 8 };
+
 /// Number of sessions that can exist at once.
 pub const MAX_SESSIONS: usize = Segments::<Membership, 4, 8>::capacity();
+
+/// How many sessions have their flags where one load finds them.
+const FIRST_FLAGS: usize = 8;
 
 /// A process.
 pub struct Tracee {
@@ -71,7 +78,9 @@ pub struct Tracee {
     /// The host's object (address), 0 once that is gone.
     pub object: AtomicUsize,
     ended: AtomicU32,
-    memberships: Segments<Membership, 4, 8>,
+    /// Flags in the sessions with the lowest indices, which are nearly always all there are.
+    first_flags: [AtomicU32; FIRST_FLAGS],
+    memberships: Segments<Membership, 4, PARTS>,
     index: Index,
     /// Whatever the host keeps with a process.
     pub host: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -86,6 +95,7 @@ impl Tracee {
             kind,
             object: AtomicUsize::new(object),
             ended: AtomicU32::new(0),
+            first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
             memberships: Segments::new(),
             index: Index::default(),
             host: OnceLock::new(),
@@ -108,19 +118,26 @@ impl Tracee {
     #[inline(always)]
     #[must_use]
     pub fn flags(&self, session: u16) -> Flags {
-        Flags(self.memberships.get(session as usize).map_or(0, |m| m.flags.load(Relaxed)))
+        match self.first_flags.get(session as usize) {
+            Some(word) => Flags(word.load(Relaxed)),
+            None => Flags(self.memberships.get(session as usize).map_or(0, |m| m.flags.load(Relaxed))),
+        }
+    }
+
+    fn word(&self, session: u16) -> &AtomicU32 {
+        self.first_flags.get(session as usize).unwrap_or_else(|| &self.memberships.at(session as usize).flags)
     }
 
     /// Switches flags on or off; answers what they were.
     pub fn change(&self, session: u16, how: bool, flags: Flags) -> Flags {
-        let word = &self.memberships.at(session as usize).flags;
+        let word = self.word(session);
         Flags(if how { word.fetch_or(flags.0, AcqRel) } else { word.fetch_and(!flags.0, AcqRel) })
     }
 
     /// Replaces the flags.
     pub fn set(&self, session: u16, flags: Flags) {
         if flags != Flags::NONE || self.flags(session) != Flags::NONE {
-            self.memberships.at(session as usize).flags.store(flags.0, Release);
+            self.word(session).store(flags.0, Release);
         }
     }
 
@@ -131,7 +148,7 @@ impl Tracee {
         let seen = self.flags(session);
         let pair = Flags::SET_ON_SPAWN | Flags::SET_ON_FIRST_SPAWN;
         if seen.has(Flags::SET_ON_FIRST_SPAWN) {
-            let was = take_first(&self.memberships.at(session as usize).flags, pair.0);
+            let was = take_first(self.word(session), pair.0);
             if was & Flags::SET_ON_FIRST_SPAWN.0 != 0 {
                 return Some(Flags(was & !pair.0));
             }
@@ -170,14 +187,12 @@ impl Tracee {
 
 /// Clears `bits` in one step and answers what stood there, so that two children can't both be the first.
 fn take_first(word: &AtomicU32, bits: u32) -> u32 {
-    #[cfg(not(inviso_mutant = "first_spawn_split"))]
-    return word.fetch_and(!bits, AcqRel);
-    #[cfg(inviso_mutant = "first_spawn_split")]
-    {
+    if mutant!("first_spawn_split") {
         let was = word.load(Acquire);
         word.store(was & !bits, Release);
-        was
+        return was;
     }
+    word.fetch_and(!bits, AcqRel)
 }
 
 /// Where a process's cells are: an open-addressed table of (session id, key) to cell number. Its owner alone uses

@@ -25,5 +25,5 @@ mod _native {
         self_pid, set_node_name, set_process_name,
     };
     #[pymodule_export]
-    use super::session::{session_create, sessions, Session};
+    use super::session::{function_exists, session_create, sessions, Session};
 }

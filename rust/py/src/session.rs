@@ -98,6 +98,12 @@ pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
     Ok(host.node.sessions().into_iter().rev().filter_map(weak).collect())
 }
 
+/// Whether there is a function of this name.
+#[pyfunction]
+pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
+    Ok(!codes::find(py, &Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 })?.is_empty())
+}
+
 impl Session {
     fn host(&self, py: Python<'_>) -> PyResult<&'static Host> {
         let host = host::host(py)?;

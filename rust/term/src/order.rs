@@ -2,191 +2,199 @@
 //! number < atom < reference < fun < port < pid < tuple < map < nil < list < bit string.
 //!
 //! What Python adds comes after: set, opaque object, cut.
+//!
+//! ```
+//! use inviso_term::{order, term::Term};
+//! let mut terms = [Term::str("a"), Term::Float(1.5), Term::atom("a"), Term::from(2)];
+//! terms.sort_by(order::loose);
+//! assert_eq!(terms, [Term::Float(1.5), Term::from(2), Term::atom("a"), Term::str("a")]);
+//! ```
 
-use crate::term::Term;
+use crate::term::{Identifier, Term};
 use num_bigint::BigInt;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
+
+/// The order of Erlang's `==`, `<` and `lists:sort/1`: numbers compare by value, so that 1 equals 1.0.
+#[must_use]
+pub fn loose(a: &Term, b: &Term) -> Ordering {
+    compare(a, b, Mode::Loose)
+}
+
+/// The order of map keys, whose equality is `=:=`: at any depth every integer comes before every float, and -0.0 before
+/// 0.0.
+#[must_use]
+pub fn exact(a: &Term, b: &Term) -> Ordering {
+    compare(a, b, Mode::Exact)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Loose,
+    Exact,
+}
+
+const NIL: u8 = 9;
+const LIST: u8 = 10;
 
 fn rank(term: &Term) -> u8 {
     match term {
         Term::Int(_) | Term::Float(_) => 0,
         Term::Atom(_) => 1,
         Term::Ref(_) => 2,
-        Term::Fun(..) => 3,
-        Term::Port(_) => 4,
-        Term::Pid(_) => 5,
-        Term::Tuple(_) => 6,
-        Term::Map(_) => 7,
-        Term::List(l) if l.is_empty() => 8,
-        Term::List(_) | Term::ImproperList(..) => 9,
-        Term::Str(_) | Term::Bytes(_) | Term::BitString(..) => 10,
-        Term::Set(_) => 11,
-        Term::Opaque(..) => 12,
-        Term::Cut(_) => 13,
+        Term::Closure(_) => 3,
+        Term::Fun(..) => 4,
+        Term::Port(_) => 5,
+        Term::Pid(_) => 6,
+        Term::Tuple(_) => 7,
+        Term::Map(_) => 8,
+        Term::List(elements) if elements.is_empty() => NIL,
+        Term::List(_) | Term::ImproperList(..) => LIST,
+        Term::Str(_) | Term::Bytes(_) | Term::BitString(..) => 11,
+        Term::Set(_) => 12,
+        Term::Opaque(..) => 13,
+        Term::Cut(_) => 14,
     }
 }
 
-/// The order in which 1 and 1.0 are equal (Erlang's `==`, `<`).
-#[must_use]
-pub fn loose(a: &Term, b: &Term) -> Ordering {
-    compare(a, b, false)
-}
-
-/// The order that tells 1 from 1.0 (an integer comes before the float of its value) and -0.0 from 0.0 (Erlang's `=:=`).
-#[must_use]
-pub fn exact(a: &Term, b: &Term) -> Ordering {
-    compare(a, b, true)
-}
-
-fn compare(a: &Term, b: &Term, exact: bool) -> Ordering {
+fn compare(a: &Term, b: &Term, mode: Mode) -> Ordering {
     match (a, b) {
+        // a list of nothing but a tail is the tail
+        (Term::ImproperList(none, a), b) if none.is_empty() => compare(a, b, mode),
+        (a, Term::ImproperList(none, b)) if none.is_empty() => compare(a, b, mode),
         (Term::Int(a), Term::Int(b)) => a.cmp(b),
-        (Term::Float(a), Term::Float(b)) => {
-            let by_value = a.partial_cmp(b).unwrap_or_else(|| a.total_cmp(b));
-            if exact {
-                by_value.then_with(|| a.total_cmp(b))
-            } else {
-                by_value
-            }
+        (Term::Float(a), Term::Float(b)) => floats(*a, *b, mode),
+        (Term::Int(_), Term::Float(_)) if mode == Mode::Exact => Less,
+        (Term::Float(_), Term::Int(_)) if mode == Mode::Exact => Greater,
+        (Term::Int(a), Term::Float(b)) => int_float(a, *b),
+        (Term::Float(a), Term::Int(b)) => int_float(b, *a).reverse(),
+        // UTF-8 is in the order of its characters
+        (Term::Atom(a), Term::Atom(b)) => a.cmp(b),
+        (Term::Pid(a), Term::Pid(b)) => number(a).cmp(&number(b)).then_with(|| node(a).cmp(&node(b))),
+        (Term::Ref(a), Term::Ref(b)) | (Term::Port(a), Term::Port(b)) => {
+            node(a).cmp(&node(b)).then_with(|| number(a).cmp(&number(b)))
         }
-        (Term::Int(a), Term::Float(b)) => int_float(a, *b).then(if exact { Less } else { Equal }),
-        (Term::Float(a), Term::Int(b)) => {
-            int_float(b, *a)
-                .reverse()
-                .then(if exact { Greater } else { Equal })
-        }
-        (Term::Atom(a), Term::Atom(b)) => a.chars().cmp(b.chars()),
-        (Term::Ref(a), Term::Ref(b))
-        | (Term::Port(a), Term::Port(b))
-        | (Term::Pid(a), Term::Pid(b)) => a.cmp(b),
         (Term::Fun(m, f, a), Term::Fun(m2, f2, a2)) => (m, f, a).cmp(&(m2, f2, a2)),
-        (Term::Tuple(a), Term::Tuple(b)) => {
-            a.len().cmp(&b.len()).then_with(|| elements(a, b, exact))
+        (Term::Closure(a), Term::Closure(b)) => {
+            (&a.module, a.index, a.unique, &a.encoded).cmp(&(&b.module, b.index, b.unique, &b.encoded))
         }
-        (Term::Map(a), Term::Map(b)) => maps(a, b, exact),
-        (Term::Set(a), Term::Set(b)) => {
-            let sorted = |set: &[Term]| {
-                let mut sorted = set.to_vec();
-                sorted.sort_by(self::exact);
-                sorted
-            };
-            a.len()
-                .cmp(&b.len())
-                .then_with(|| elements(&sorted(a), &sorted(b), exact))
-        }
-        (Term::Opaque(t, id, _), Term::Opaque(t2, id2, _)) => (t, id).cmp(&(t2, id2)),
+        (Term::Tuple(a), Term::Tuple(b)) => a.len().cmp(&b.len()).then_with(|| elements(a, b, mode)),
+        (Term::Map(a), Term::Map(b)) => a.len().cmp(&b.len()).then_with(|| maps(a, b, mode)),
+        (Term::Set(a), Term::Set(b)) => a.len().cmp(&b.len()).then_with(|| sets(a, b)),
+        (Term::Opaque(t, id, text), Term::Opaque(t2, id2, text2)) => (t, id, text).cmp(&(t2, id2, text2)),
         (Term::Cut(a), Term::Cut(b)) => a.cmp(b),
-        _ => match rank(a).cmp(&rank(b)) {
-            Equal if rank(a) >= 10 => binaries(a, b),
-            Equal => lists(a, b, exact),
-            unequal => unequal,
-        },
+        _ => rank(a).cmp(&rank(b)).then_with(|| match (parts(a), parts(b)) {
+            (Some(a), Some(b)) => lists(a, b, mode),
+            _ => binaries(a, b),
+        }),
     }
 }
 
-/// Exactly: no integer is rounded to a float.
+/// NaN, which Erlang doesn't have, comes after all numbers.
+fn floats(a: f64, b: f64, mode: Mode) -> Ordering {
+    match mode {
+        Mode::Loose => a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan())),
+        Mode::Exact => a.is_nan().cmp(&b.is_nan()).then_with(|| a.total_cmp(&b)),
+    }
+}
+
+/// By value; no integer is rounded to a float.
 fn int_float(int: &BigInt, float: f64) -> Ordering {
-    if float.is_nan() {
+    if float.is_nan() || float == f64::INFINITY {
         return Less;
     }
-    if float.is_infinite() {
-        return if float > 0.0 { Less } else { Greater };
+    if float == f64::NEG_INFINITY {
+        return Greater;
     }
     let whole = float.trunc();
-    let truncated = big_of(whole);
-    int.cmp(&truncated)
-        .then_with(|| 0.0f64.partial_cmp(&(float - whole)).unwrap_or(Equal))
+    int.cmp(&integer(whole)).then_with(|| whole.partial_cmp(&float).unwrap_or(Equal))
 }
 
 /// The integer that a whole, finite float is.
-fn big_of(whole: f64) -> BigInt {
-    let bits = whole.abs().to_bits();
-    let exponent = (bits >> 52) as i64 - 1075;
-    let mantissa = BigInt::from((bits & ((1 << 52) - 1)) | 1 << 52);
-    let big = if whole == 0.0 {
-        BigInt::from(0)
-    } else if exponent >= 0 {
-        mantissa << exponent
-    } else {
-        mantissa >> -exponent
-    };
+fn integer(whole: f64) -> BigInt {
+    if whole.abs() < (1u64 << 63) as f64 {
+        return BigInt::from(whole as i64);
+    }
+    let bits = whole.to_bits();
+    let mantissa = (bits & ((1 << 52) - 1)) | 1 << 52;
+    let magnitude = BigInt::from(mantissa) << ((bits >> 52 & 0x7ff) as usize).saturating_sub(1075);
     if whole < 0.0 {
-        -big
+        -magnitude
     } else {
-        big
+        magnitude
     }
 }
 
-fn elements(a: &[Term], b: &[Term], exact: bool) -> Ordering {
-    a.iter()
-        .zip(b)
-        .map(|(a, b)| compare(a, b, exact))
-        .find(|o| o.is_ne())
-        .unwrap_or(Equal)
+fn number(of: &Identifier) -> (u128, u64) {
+    (of.rest, of.id)
 }
 
-/// By size, then by keys in key order (integers before floats), then by values in that order.
-fn maps(a: &[(Term, Term)], b: &[(Term, Term)], is_exact: bool) -> Ordering {
+fn node(of: &Identifier) -> (&str, u32) {
+    (&of.node, of.creation)
+}
+
+fn elements(a: &[Term], b: &[Term], mode: Mode) -> Ordering {
+    a.iter().zip(b).map(|(a, b)| compare(a, b, mode)).find(|o| o.is_ne()).unwrap_or(Equal)
+}
+
+/// Of maps of one size: by keys in key order, then by values in that order.
+fn maps(a: &[(Term, Term)], b: &[(Term, Term)], mode: Mode) -> Ordering {
     fn sorted(map: &[(Term, Term)]) -> Vec<&(Term, Term)> {
         let mut sorted: Vec<_> = map.iter().collect();
-        sorted.sort_by(|x, y| key_order(&x.0, &y.0));
+        sorted.sort_by(|a, b| exact(&a.0, &b.0).then_with(|| exact(&a.1, &b.1)));
         sorted
     }
-    let by_size = a.len().cmp(&b.len());
-    if by_size.is_ne() {
-        return by_size;
+    let (a, b) = (sorted(a), sorted(b));
+    let pairs = || a.iter().zip(&b);
+    let keys = pairs().map(|(a, b)| exact(&a.0, &b.0)).find(|o| o.is_ne());
+    keys.or_else(|| pairs().map(|(a, b)| compare(&a.1, &b.1, mode)).find(|o| o.is_ne())).unwrap_or(Equal)
+}
+
+/// Of sets of one size: as maps with such keys.
+fn sets(a: &[Term], b: &[Term]) -> Ordering {
+    fn sorted(set: &[Term]) -> Vec<&Term> {
+        let mut sorted: Vec<_> = set.iter().collect();
+        sorted.sort_by(|a, b| exact(a, b));
+        sorted
     }
     let (a, b) = (sorted(a), sorted(b));
-    let keys = a
-        .iter()
-        .zip(&b)
-        .map(|(a, b)| key_order(&a.0, &b.0))
-        .find(|o| o.is_ne());
-    keys.or_else(|| {
-        a.iter()
-            .zip(&b)
-            .map(|(a, b)| compare(&a.1, &b.1, is_exact))
-            .find(|o| o.is_ne())
-    })
-    .unwrap_or(Equal)
+    a.iter().zip(&b).map(|(a, b)| exact(a, b)).find(|o| o.is_ne()).unwrap_or(Equal)
 }
 
-/// Keys of maps: as [`exact`], but every integer before every float.
-fn key_order(a: &Term, b: &Term) -> Ordering {
-    match (a, b) {
-        (Term::Int(_), Term::Float(_)) => Less,
-        (Term::Float(_), Term::Int(_)) => Greater,
-        _ => exact(a, b),
+/// The elements and the tail of a list; no tail is the empty list.
+type Parts<'a> = (&'a [Term], Option<&'a Term>);
+
+fn parts(list: &Term) -> Option<Parts<'_>> {
+    match list {
+        Term::List(elements) => Some((elements, None)),
+        Term::ImproperList(elements, tail) => Some((elements, Some(tail))),
+        _ => None,
     }
 }
 
-/// Both are lists and not both proper and empty.
-fn lists(a: &Term, b: &Term, exact: bool) -> Ordering {
-    fn parts(term: &Term) -> (&[Term], Option<&Term>) {
-        match term {
-            Term::List(elements) => (elements, None),
-            Term::ImproperList(elements, tail) => (elements, Some(tail)),
-            _ => (&[], None),
-        }
-    }
-    let ((a, a_tail), (b, b_tail)) = (parts(a), parts(b));
-    let common = elements(a, b, exact);
-    if common.is_ne() || (a.len() == b.len() && a_tail.is_none() && b_tail.is_none()) {
+/// Element by element; where one list has ended its tail is compared with what the other goes on with.
+fn lists(a: Parts<'_>, b: Parts<'_>, mode: Mode) -> Ordering {
+    let common = elements(a.0, b.0, mode);
+    if common.is_ne() {
         return common;
     }
-    let nil = Term::List(Vec::new());
-    let rest = |list: &[Term], tail: Option<&Term>, at: usize| -> Term {
-        match (&list[at..], tail) {
-            ([], tail) => tail.unwrap_or(&nil).clone(),
-            (more, None) => Term::List(more.to_vec()),
-            (more, Some(tail)) => Term::ImproperList(more.to_vec(), Box::new(tail.clone())),
-        }
-    };
-    if a.len() == b.len() {
-        return compare(a_tail.unwrap_or(&nil), b_tail.unwrap_or(&nil), exact);
+    let at = a.0.len().min(b.0.len());
+    rest((&a.0[at..], a.1), (&b.0[at..], b.1), mode)
+}
+
+/// At least one has no elements left.
+fn rest(a: Parts<'_>, b: Parts<'_>, mode: Mode) -> Ordering {
+    match (a, b) {
+        (([], None), ([], None)) => Equal,
+        (([], Some(a)), ([], Some(b))) => compare(a, b, mode),
+        // a tail may be a list itself, if somebody made one so
+        (([], Some(a)), b) => match parts(a) {
+            Some(a) => lists(a, b, mode),
+            None => rank(a).cmp(if b.0.is_empty() { &NIL } else { &LIST }),
+        },
+        (a, ([], Some(_))) => rest(b, a, mode).reverse(),
+        (([], None), _) => Less,
+        (_, _) => Greater,
     }
-    let at = a.len().min(b.len());
-    compare(&rest(a, a_tail, at), &rest(b, b_tail, at), exact)
 }
 
 /// Bit by bit; of two that begin the same the shorter comes first.
@@ -194,82 +202,154 @@ fn binaries(a: &Term, b: &Term) -> Ordering {
     let (Some((a, a_bits)), Some((b, b_bits))) = (a.as_binary(), b.as_binary()) else {
         return Equal;
     };
-    let len = |bytes: &[u8], bits: u8| {
-        if bytes.is_empty() {
-            0
-        } else {
-            (bytes.len() - 1) * 8 + bits as usize
-        }
-    };
-    let (a_len, b_len) = (len(a, a_bits), len(b, b_bits));
-    let bit = |bytes: &[u8], n: usize| bytes[n / 8] >> (7 - n % 8) & 1;
-    let whole = a_len.min(b_len) / 8;
-    a[..whole]
-        .cmp(&b[..whole])
-        .then_with(|| {
-            let tail = whole * 8..a_len.min(b_len);
-            tail.map(|n| bit(a, n).cmp(&bit(b, n)))
-                .find(|o| o.is_ne())
-                .unwrap_or(Equal)
-        })
-        .then(a_len.cmp(&b_len))
+    let size = |bytes: &[u8], bits: u8| (bytes.len() * 8).saturating_sub(8 - usize::from(bits.min(8)));
+    let (a_size, b_size) = (size(a, a_bits), size(b, b_bits));
+    let common = a_size.min(b_size);
+    let (whole, bits) = (common / 8, common % 8);
+    let last = |bytes: &[u8]| bytes.get(whole).map_or(0, |byte| u16::from(*byte) >> (8 - bits));
+    a[..whole].cmp(&b[..whole]).then_with(|| last(a).cmp(&last(b)).then(a_size.cmp(&b_size)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::term::Term as T;
 
-    #[test]
-    fn types_are_in_erlangs_order() {
-        let in_order = [
-            Term::from(1),
-            Term::atom("a"),
-            Term::Fun("m".into(), "f".into(), 0),
-            Term::Tuple(vec![]),
-            Term::Map(vec![]),
-            Term::List(vec![]),
-            Term::List(vec![Term::from(1)]),
-            Term::str(""),
-        ];
-        for pair in in_order.windows(2) {
-            assert_eq!(loose(&pair[0], &pair[1]), Less, "{pair:?}");
+    fn int(n: i64) -> T {
+        T::from(n)
+    }
+
+    fn id(n: u64, node: &str) -> Identifier {
+        Identifier::new(n, node, 0)
+    }
+
+    /// Each comes before the next, in both orders unless `only` one is named.
+    fn ascending(terms: &[T], only: Option<Mode>) {
+        for mode in [Mode::Loose, Mode::Exact].into_iter().filter(|mode| only.is_none_or(|only| only == *mode)) {
+            for (i, a) in terms.iter().enumerate() {
+                for (j, b) in terms.iter().enumerate() {
+                    assert_eq!(compare(a, b, mode), i.cmp(&j), "{a:?} {b:?}");
+                }
+            }
         }
     }
 
     #[test]
+    fn types_are_in_erlangs_order() {
+        ascending(
+            &[
+                int(1),
+                T::atom("a"),
+                T::Ref(id(1, "a")),
+                T::Fun("m".into(), "f".into(), 0),
+                T::Port(id(1, "a")),
+                T::Pid(id(1, "a")),
+                T::Tuple(vec![]),
+                T::Map(vec![]),
+                T::List(vec![]),
+                T::List(vec![int(1)]),
+                T::str(""),
+                T::Set(vec![]),
+                T::Opaque("a".into(), 1, None),
+                T::Cut("a".into()),
+            ],
+            None,
+        );
+    }
+
+    #[test]
     fn numbers_compare_by_value_without_rounding() {
-        let big = Term::Int(BigInt::from(1u64 << 53) + 1);
-        assert_eq!(loose(&big, &Term::Float((1u64 << 53) as f64)), Greater);
-        assert_eq!(loose(&Term::from(1), &Term::Float(1.0)), Equal);
-        assert_ne!(Term::from(1), Term::Float(1.0));
-        assert_ne!(Term::Float(0.0), Term::Float(-0.0));
-        assert_eq!(loose(&Term::Float(0.0), &Term::Float(-0.0)), Equal);
-        assert_eq!(loose(&Term::from(-3), &Term::Float(-3.5)), Greater);
+        let two_53 = 1i64 << 53;
+        let huge = T::Int(BigInt::from(1) << 1100);
+        let max = T::Int(integer(f64::MAX));
+        ascending(
+            &[
+                T::Float(f64::NEG_INFINITY),
+                T::Float(f64::MIN),
+                int(i64::MIN),
+                T::Float(-3.5),
+                int(-3),
+                T::Float(5e-324),
+                int(two_53),
+                int(two_53 + 1),
+                T::Float((two_53 + 2) as f64),
+                T::Float(9.3e18),
+                T::Int(BigInt::from(u64::MAX)),
+                T::Float(f64::MAX),
+                huge,
+                T::Float(f64::INFINITY),
+                T::Float(f64::NAN),
+            ],
+            Some(Mode::Loose),
+        );
+        for (a, b) in [(int(two_53), two_53 as f64), (max, f64::MAX), (int(i64::MIN), i64::MIN as f64), (int(0), -0.0)]
+        {
+            assert_eq!(loose(&a, &T::Float(b)), Equal);
+            assert_ne!(a, T::Float(b));
+        }
+        assert_eq!(loose(&T::Float(0.0), &T::Float(-0.0)), Equal);
+        ascending(&[int(1), int(2), T::Float(-0.0), T::Float(0.0), T::Float(1.0)], Some(Mode::Exact));
+    }
+
+    #[test]
+    fn maps_compare_by_size_then_keys_then_values() {
+        let map = |pairs: &[(T, i64)]| T::Map(pairs.iter().map(|(k, v)| (k.clone(), int(*v))).collect());
+        let float = || T::Float(1.0);
+        ascending(
+            &[
+                map(&[(float(), 9)]),
+                map(&[(int(1), 7), (int(2), 1)]),
+                map(&[(int(2), 1), (int(1), 8)]),
+                map(&[(int(1), 0), (float(), 0)]),
+            ],
+            None,
+        );
+        // integer keys first, at any depth
+        ascending(&[map(&[(int(2), 0)]), map(&[(float(), 0)])], None);
+        ascending(&[map(&[(T::Tuple(vec![int(2)]), 0)]), map(&[(T::Tuple(vec![float()]), 0)])], None);
+        let value = |value| T::Map(vec![(int(1), value)]);
+        assert_eq!(loose(&value(int(1)), &value(float())), Equal);
+        assert_eq!(map(&[(int(1), 7), (int(2), 1)]), map(&[(int(2), 1), (int(1), 7)]));
     }
 
     #[test]
     fn lists_go_on_into_their_tails() {
-        let one = Term::from(1);
-        let improper = Term::ImproperList(vec![one.clone()], Box::new(Term::from(2)));
-        assert_eq!(loose(&improper, &Term::List(vec![one.clone()])), Less);
-        assert_eq!(
-            loose(
-                &Term::List(vec![one.clone(), one.clone()]),
-                &Term::List(vec![one])
-            ),
-            Greater
+        let list = |n: &[i64]| T::List(n.iter().copied().map(T::from).collect());
+        let improper = |n: &[i64], tail: T| T::ImproperList(n.iter().copied().map(T::from).collect(), tail.into());
+        ascending(
+            &[improper(&[1], int(2)), list(&[1]), list(&[1, 1]), list(&[1, 2]), improper(&[1], T::str("")), list(&[2])],
+            None,
         );
+        assert_eq!(improper(&[1], list(&[2])), list(&[1, 2]));
+        assert_eq!(improper(&[], list(&[])), list(&[]));
+        assert_eq!(improper(&[1, 2], list(&[])), improper(&[1], improper(&[2], list(&[]))));
     }
 
     #[test]
-    fn text_and_bytes_are_one_kind_of_binary() {
-        assert_eq!(Term::str("ab"), Term::Bytes((*b"ab").into()));
-        assert_eq!(
-            loose(
-                &Term::BitString((*b"\xa0").into(), 3),
-                &Term::Bytes((*b"\xa0").into())
-            ),
-            Less
+    fn bit_strings_compare_bit_by_bit() {
+        let bits = |byte: u8, bits| T::BitString([byte].into(), bits);
+        ascending(
+            &[
+                T::str(""),
+                bits(0, 1),
+                bits(0b0100_0000, 3),
+                bits(0b0101_0000, 4),
+                T::str("a"),
+                T::str("ab"),
+                bits(0xff, 1),
+            ],
+            None,
         );
+        assert_eq!(T::str("ab"), T::Bytes((*b"ab").into()));
+        assert_eq!(bits(0b1010_0000, 3), bits(0b1011_1111, 3));
+        assert_ne!(bits(0xa0, 3), T::Bytes([0xa0].into()));
+    }
+
+    #[test]
+    fn pids_go_by_number_references_and_ports_by_node() {
+        ascending(&[T::Pid(id(1, "b")), T::Pid(id(2, "a"))], None);
+        ascending(&[T::Port(id(2, "a")), T::Port(id(1, "b"))], None);
+        let far = Identifier { rest: 1, ..id(0, "a") };
+        ascending(&[T::Ref(id(2, "a")), T::Ref(far), T::Ref(id(1, "b"))], None);
     }
 }

@@ -1,30 +1,49 @@
 //! The head of a trace record, as it stands in a ring.
+//!
+//! ```
+//! use inviso_term::record::{Header, Kind};
+//! let header = Header { len: 32, kind: Kind::CallArity as u8, tracee: 4, what: 7, ..Header::default() };
+//! let words: [u64; 4] = header.into();
+//! assert_eq!(Header::from(words).kind(), Some(Kind::CallArity));
+//! ```
 
 use bytemuck::{Pod, Zeroable};
 
-/// 32 bytes before the payload.
+/// 32 bytes before the payload. In memory only: the byte order is the machine's.
+///
+/// As words, on a little-endian machine: `len | kind << 32 | flags << 40 | extra << 48`, then stamp, tracee, what.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
 pub struct Header {
-    /// Bytes of the record with its payload, without padding.
+    /// Bytes of the record: this header and the payload, without the padding after it.
     pub len: u32,
     /// A [`Kind`].
     pub kind: u8,
     /// Which time stamp the message gets.
-    pub stamps: u8,
-    /// The scheduler that wrote it.
-    pub scheduler: u16,
-    /// When, in ticks.
-    pub ticks: u64,
+    pub flags: u8,
+    /// The number of the scheduler that wrote it.
+    pub extra: u16,
+    /// When, in ticks of the session's clock.
+    pub stamp: u64,
     /// The process that it is about.
     pub tracee: u64,
-    /// What the kind says: a name's number, another process.
+    /// What the kind says: a name's number, another process, a count.
     pub what: u64,
 }
 
-const _: () = assert!(size_of::<Header>() == 32);
+const _: () = assert!(size_of::<Header>() == Header::SIZE && align_of::<Header>() == 8);
 
 impl Header {
+    /// Bytes of a header.
+    pub const SIZE: usize = 32;
+
+    /// The kind, if it is one that this version knows.
+    #[inline]
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_u8(self.kind)
+    }
+
     /// The header as the ring takes it.
     #[inline(always)]
     #[must_use]
@@ -40,9 +59,27 @@ impl Header {
     }
 }
 
+impl From<Header> for [u64; 4] {
+    #[inline(always)]
+    fn from(header: Header) -> Self {
+        header.words()
+    }
+}
+
+impl From<[u64; 4]> for Header {
+    #[inline(always)]
+    fn from(words: [u64; 4]) -> Self {
+        Header::from_words(words)
+    }
+}
+
 /// What happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// Events have numbers from 1 up, records about the log itself from 240 up. A number is never used for anything else
+/// later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Kind {
     /// A call; the payload is the list of its arguments.
     Call = 1,
@@ -56,21 +93,30 @@ pub enum Kind {
     Spawned = 5,
     /// The process ended; the payload is the reason.
     Exit = 6,
+    /// Here `what` records were lost; no payload.
+    Drop = 240,
+    /// All that was traced before is delivered; `what` is the number of the reference that was asked with.
+    Delivered = 241,
 }
 
 impl Kind {
+    /// Every kind, by number.
+    pub const ALL: [Kind; 8] = [
+        Kind::Call,
+        Kind::CallArity,
+        Kind::ReturnTo,
+        Kind::Spawn,
+        Kind::Spawned,
+        Kind::Exit,
+        Kind::Drop,
+        Kind::Delivered,
+    ];
+
     /// The kind of a number.
+    #[inline]
     #[must_use]
     pub fn from_u8(n: u8) -> Option<Kind> {
-        Some(match n {
-            1 => Kind::Call,
-            2 => Kind::CallArity,
-            3 => Kind::ReturnTo,
-            4 => Kind::Spawn,
-            5 => Kind::Spawned,
-            6 => Kind::Exit,
-            _ => return None,
-        })
+        Kind::ALL.into_iter().find(|kind| *kind as u8 == n)
     }
 }
 
@@ -80,19 +126,18 @@ mod tests {
 
     #[test]
     fn a_header_is_four_words_and_back() {
-        let header = Header {
-            len: 40,
-            kind: Kind::Exit as u8,
-            stamps: 5,
-            scheduler: 7,
-            ticks: 1,
-            tracee: 2,
-            what: 3,
-        };
+        let header = Header { len: 40, kind: Kind::Exit as u8, flags: 5, extra: 7, stamp: 1, tracee: 2, what: 3 };
         assert_eq!(Header::from_words(header.words()), header);
-        assert_eq!(header.words()[0] as u32, 40);
-        assert!((0..=255)
-            .filter_map(Kind::from_u8)
-            .all(|k| Kind::from_u8(k as u8) == Some(k)));
+        #[cfg(target_endian = "little")]
+        assert_eq!(header.words(), [40 | 6 << 32 | 5 << 40 | 7 << 48, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_kind_is_known_by_its_number_alone() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::from_u8(kind as u8), Some(kind));
+        }
+        assert_eq!((0..=255).filter_map(Kind::from_u8).count(), Kind::ALL.len());
+        assert_eq!(Header::default().kind(), None);
     }
 }

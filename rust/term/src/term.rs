@@ -1,11 +1,20 @@
 //! Erlang's terms, with what Python adds: text apart from bytes, sets, and what could not be copied.
+//!
+//! ```
+//! use inviso_term::term::Term;
+//! assert_ne!(Term::from(1), Term::Float(1.0));
+//! assert_ne!(Term::Float(0.0), Term::Float(-0.0));
+//! assert_eq!(Term::str("a"), Term::Bytes((*b"a").into()));
+//! ```
 
+use crate::order;
 use num_bigint::BigInt;
 use std::sync::Arc;
 
 /// Any value that a message can carry.
 ///
-/// Equality is exact, as Erlang's `=:=`: 1 is not 1.0, and 0.0 is not -0.0. The order over all terms is in
+/// Equality is exact, as Erlang's `=:=`: 1 is not 1.0, and 0.0 is not -0.0. Text equals bytes of the same contents, as
+/// both are one binary to Erlang; only the constructor tells them apart. The order over all terms is in
 /// [`crate::order`].
 #[derive(Clone, Debug)]
 pub enum Term {
@@ -39,21 +48,63 @@ pub enum Term {
     Ref(Identifier),
     /// A function, by module, name and arity.
     Fun(Box<str>, Box<str>, u8),
+    /// A function that Erlang made at run time.
+    Closure(Box<Closure>),
     /// An object that is not copied: the name of its type, its identity, and its text if that was asked for.
     Opaque(Box<str>, u64, Option<Box<str>>),
-    /// Where a limit cut something off, and what.
+    /// Where a limit cut something off, and which limit.
     Cut(Box<str>),
 }
 
 /// The identifier of a process, port or reference: a number on a node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identifier {
-    /// The number.
+    /// The number; of a pid Erlang's id in the low, its serial in the high half.
     pub id: u64,
+    /// What a reference of another node has beyond 64 bits; 0 for everything else.
+    pub rest: u128,
     /// The node's name.
     pub node: Arc<str>,
     /// Which start of the node.
     pub creation: u32,
+}
+
+impl Identifier {
+    /// An identifier of up to 64 bits.
+    #[must_use]
+    pub fn new(id: u64, node: &str, creation: u32) -> Identifier {
+        Identifier { id, rest: 0, node: node.into(), creation }
+    }
+}
+
+/// A function that Erlang made at run time. It can't be run here; it goes back to Erlang as it came.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Closure {
+    pub(crate) module: Box<str>,
+    pub(crate) arity: Option<u8>,
+    pub(crate) index: u32,
+    pub(crate) unique: u32,
+    pub(crate) encoded: Box<[u8]>,
+}
+
+impl Closure {
+    /// The module that it was made in.
+    #[must_use]
+    pub fn module(&self) -> &str {
+        &self.module
+    }
+
+    /// Number of parameters; very old nodes don't tell.
+    #[must_use]
+    pub fn arity(&self) -> Option<u8> {
+        self.arity
+    }
+
+    /// Its index in the module and the hash of its code, the numbers in `#Fun<module.index.unique>`.
+    #[must_use]
+    pub fn numbers(&self) -> (u32, u32) {
+        (self.index, self.unique)
+    }
 }
 
 impl Term {
@@ -69,22 +120,21 @@ impl Term {
         Term::Str(text.into())
     }
 
-    /// The contents of a binary, and how many bits of the last byte count (8 for whole bytes).
+    /// The contents of a binary, and how many bits of the last byte count (1 to 8; 8 for whole bytes).
     #[must_use]
     pub fn as_binary(&self) -> Option<(&[u8], u8)> {
         match self {
             Term::Str(text) => Some((text.as_bytes(), 8)),
             Term::Bytes(bytes) => Some((bytes, 8)),
-            Term::BitString(bytes, bits) => Some((bytes, *bits)),
+            Term::BitString(bytes, bits) => Some((bytes, (*bits).clamp(1, 8))),
             _ => None,
         }
     }
 }
 
 impl PartialEq for Term {
-    /// Text and bytes of the same contents are the same binary.
     fn eq(&self, other: &Term) -> bool {
-        crate::order::exact(self, other).is_eq()
+        order::exact(self, other).is_eq()
     }
 }
 

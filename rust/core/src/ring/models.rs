@@ -251,7 +251,7 @@ fn overwrite_finds_a_page_behind_a_reader_that_goes_on() {
 
 #[test]
 fn block_loses_nothing_while_it_may_wait() {
-    explore(3, 300, &["had to wait"], |seen| {
+    explore(2, 300, &["had to wait"], |seen| {
         let (producer, ring) = Ring::split_pages(ONE, 2, FOREVER);
         let pusher = thread::spawn(move || Numbered::new(producer).push_all(4));
         let mut reader = Checked::default();

@@ -18,7 +18,9 @@
 //! On a free-threaded build items are held while they are looked at, dicts and sets are copied under their lock first. A
 //! held item whose last other owner lets go in that moment dies here.
 
+mod big;
 mod names;
+mod taken;
 mod text;
 
 use std::ffi::c_int;
@@ -29,6 +31,7 @@ use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use crate::ffi::layout;
+use taken::Taken;
 
 pub use names::{exception, name_of_callable, name_of_run, type_name};
 pub use text::{atom_of_str, is_text};
@@ -239,25 +242,10 @@ impl Walk<'_, '_> {
 
     #[cold]
     unsafe fn big(&mut self, object: *mut PyObject, negative: bool) -> Result<(), Full> {
-        // SAFETY: an int; the buffer is as long as it is said to be.
-        unsafe {
-            let size = big_size(object);
-            if size > self.limits.bytes {
-                return self.out.cut("bytes");
-            }
-            let mut buffer = vec![0u8; size];
-            big_bytes(object, &mut buffer);
-            if negative {
-                // two's complement to magnitude
-                let mut carry = true;
-                for byte in &mut buffer {
-                    (*byte, carry) = (!*byte).overflowing_add(carry as u8);
-                }
-            }
-            while buffer.last() == Some(&0) {
-                buffer.pop();
-            }
-            self.out.big(negative, &buffer)
+        // SAFETY: an int (the caller's).
+        match unsafe { big::magnitude(object, negative, self.limits.bytes) } {
+            Some(magnitude) => self.out.big(negative, &magnitude),
+            None => self.out.cut("bytes"),
         }
     }
 
@@ -285,7 +273,11 @@ impl Walk<'_, '_> {
             Ok(text) => self.out.str(text)?,
             Err(_) => self.out.bytes(&taken)?,
         }
-        if cut { self.cut_tail() } else { Ok(()) }
+        if cut {
+            self.cut_tail()
+        } else {
+            Ok(())
+        }
     }
 
     /// # Safety
@@ -400,160 +392,3 @@ impl Walk<'_, '_> {
         self.out.nil()
     }
 }
-
-extern "C" {
-    fn _PySet_NextEntry(
-        set: *mut PyObject,
-        position: *mut ffi::Py_ssize_t,
-        key: *mut *mut PyObject,
-        hash: *mut ffi::Py_hash_t,
-    ) -> c_int;
-}
-
-/// What is taken of a dict or set. With a GIL that is the container itself, walked in place; without, its first items, held.
-struct Taken {
-    left: usize,
-    #[cfg(not(Py_GIL_DISABLED))]
-    walked: (*mut PyObject, bool, usize),
-    #[cfg(Py_GIL_DISABLED)]
-    held: Vec<(*mut PyObject, *mut PyObject)>,
-}
-
-impl Taken {
-    /// # Safety
-    /// `dict` is a dict, stands while the result is used, and the calling thread is and stays attached.
-    unsafe fn pairs(dict: *mut PyObject, most: usize) -> Taken {
-        // SAFETY: the caller's promise.
-        unsafe { Taken::of(dict, false, most) }
-    }
-
-    /// # Safety
-    /// As [`Taken::pairs`], for a set.
-    unsafe fn members(set: *mut PyObject, most: usize) -> Taken {
-        // SAFETY: the caller's promise.
-        unsafe { Taken::of(set, true, most) }
-    }
-
-    #[cfg(not(Py_GIL_DISABLED))]
-    unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
-        // SAFETY: the type is as the caller says.
-        let size = unsafe { size(container, is_set) };
-        Taken { left: size.saturating_sub(most), walked: (container, is_set, size.min(most)) }
-    }
-
-    #[cfg(Py_GIL_DISABLED)]
-    unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
-        // SAFETY: in the critical section nobody else changes the container; nothing that runs in it can suspend it.
-        unsafe {
-            let mut section = std::mem::zeroed();
-            ffi::PyCriticalSection_Begin(&raw mut section, container);
-            let size = size(container, is_set);
-            let mut held = Vec::with_capacity(size.min(most));
-            let mut position = 0;
-            while held.len() < most {
-                let Some((key, value)) = next(container, is_set, &mut position) else { break };
-                ffi::Py_INCREF(key);
-                ffi::Py_XINCREF(value);
-                held.push((key, value));
-            }
-            ffi::PyCriticalSection_End(&raw mut section);
-            Taken { left: size.saturating_sub(held.len()), held }
-        }
-    }
-
-    fn len(&self) -> usize {
-        #[cfg(not(Py_GIL_DISABLED))]
-        return self.walked.2;
-        #[cfg(Py_GIL_DISABLED)]
-        return self.held.len();
-    }
-
-    /// Calls `with` for each key and value (null in a set).
-    ///
-    /// # Safety
-    /// The container stands.
-    unsafe fn each(&self, mut with: impl FnMut(*mut PyObject, *mut PyObject) -> Result<(), Full>) -> Result<(), Full> {
-        #[cfg(not(Py_GIL_DISABLED))]
-        {
-            let (container, is_set, count) = self.walked;
-            let mut position = 0;
-            for _ in 0..count {
-                // SAFETY: `with` runs no Python code, so the container is as it was at the first step, with `count` items.
-                let (key, value) = unsafe { next(container, is_set, &mut position) }.unwrap_or((ptr::null_mut(), ptr::null_mut()));
-                with(key, value)?;
-            }
-            Ok(())
-        }
-        #[cfg(Py_GIL_DISABLED)]
-        self.held.iter().try_for_each(|&(key, value)| with(key, value))
-    }
-}
-
-#[cfg(Py_GIL_DISABLED)]
-impl Drop for Taken {
-    fn drop(&mut self) {
-        for &(key, value) in &self.held {
-            // SAFETY: these references are ours; attached, as `pairs` was promised.
-            unsafe {
-                ffi::Py_DECREF(key);
-                ffi::Py_XDECREF(value);
-            }
-        }
-    }
-}
-
-unsafe fn size(container: *mut PyObject, is_set: bool) -> usize {
-    // SAFETY: the caller's type; both read a field.
-    unsafe { if is_set { ffi::PySet_Size(container) as usize } else { ffi::PyDict_Size(container) as usize } }
-}
-
-/// The next key and value (null in a set) from `position` on, borrowed.
-unsafe fn next(
-    container: *mut PyObject,
-    is_set: bool,
-    position: &mut ffi::Py_ssize_t,
-) -> Option<(*mut PyObject, *mut PyObject)> {
-    let (mut key, mut value) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: the caller's type; both walk the table and call nothing.
-    let found = unsafe {
-        if is_set {
-            let mut hash = 0;
-            _PySet_NextEntry(container, position, &raw mut key, &raw mut hash)
-        } else {
-            ffi::PyDict_Next(container, position, &raw mut key, &raw mut value)
-        }
-    };
-    (found != 0).then_some((key, value))
-}
-
-/// Bytes that the two's complement of an int takes, with its sign.
-unsafe fn big_size(object: *mut PyObject) -> usize {
-    #[cfg(Py_3_13)]
-    // SAFETY: an int, and no buffer: it says how long one must be.
-    return unsafe { ffi::PyLong_AsNativeBytes(object, ptr::null_mut(), 0, LITTLE_ENDIAN) }.max(0) as usize;
-    #[cfg(not(Py_3_13))]
-    {
-        extern "C" {
-            fn _PyLong_NumBits(object: *mut PyObject) -> usize;
-        }
-        // SAFETY: an int.
-        unsafe { _PyLong_NumBits(object) / 8 + 1 }
-    }
-}
-
-/// Fills `buffer`, which [`big_size`] measured, with the two's complement of an int.
-unsafe fn big_bytes(object: *mut PyObject, buffer: &mut [u8]) {
-    #[cfg(Py_3_13)]
-    // SAFETY: the buffer is as long as said.
-    unsafe {
-        ffi::PyLong_AsNativeBytes(object, buffer.as_mut_ptr().cast(), buffer.len() as ffi::Py_ssize_t, LITTLE_ENDIAN);
-    }
-    #[cfg(not(Py_3_13))]
-    // SAFETY: the buffer is as long as said, little end first, signed.
-    unsafe {
-        ffi::_PyLong_AsByteArray(object.cast(), buffer.as_mut_ptr(), buffer.len(), 1, 1);
-    }
-}
-
-#[cfg(Py_3_13)]
-const LITTLE_ENDIAN: c_int = 1;

@@ -9,7 +9,8 @@ use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use super::text::{short_ascii, utf8};
 use super::{encode, Limits};
-use crate::ffi::frame::{self, Held};
+use crate::ffi::frame;
+use crate::ffi::held::{dict_get, Held};
 
 extern "C" {
     static mut PyMethod_Type: PyTypeObject;
@@ -213,7 +214,7 @@ unsafe fn module_of_class(class: *mut PyTypeObject) -> Held {
         if dict.is_null() {
             return Held::borrowed(ptr::null_mut());
         }
-        let module = frame::dict_get(dict.as_ptr(), dunder_module());
+        let module = dict_get(dict.as_ptr(), dunder_module());
         if module.is_null() || ffi::PyUnicode_CheckExact(module.as_ptr()) == 0 {
             return Held::borrowed(ptr::null_mut());
         }
@@ -299,7 +300,7 @@ unsafe fn lookup(class: *mut PyTypeObject, name: &CStr) -> Held {
             if dict.is_null() {
                 continue;
             }
-            let found = frame::dict_get(dict.as_ptr(), key.as_ptr());
+            let found = dict_get(dict.as_ptr(), key.as_ptr());
             if !found.is_null() {
                 return found;
             }

@@ -104,7 +104,9 @@ fn encode<T: Copy + Into<u32>>(units: &[T], most: usize) -> (Vec<u8>, bool) {
         let before = bytes.len();
         match char::from_u32(code) {
             Some(character) => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
-            None => bytes.extend([0xE0 | (code >> 12) as u8, 0x80 | (code >> 6 & 0x3F) as u8, 0x80 | (code & 0x3F) as u8]),
+            None => {
+                bytes.extend([0xE0 | (code >> 12) as u8, 0x80 | (code >> 6 & 0x3F) as u8, 0x80 | (code & 0x3F) as u8])
+            }
         }
         if bytes.len() > most {
             bytes.truncate(before);
@@ -116,34 +118,4 @@ fn encode<T: Copy + Into<u32>>(units: &[T], most: usize) -> (Vec<u8>, bool) {
 
 fn first_characters(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_does_not_fit_is_cut_between_characters() {
-        let units: Vec<u32> = "aé€😀".chars().map(u32::from).collect();
-        for most in 0..=10 {
-            let (bytes, cut) = encode(&units, most);
-            assert!("aé€😀".as_bytes().starts_with(&bytes));
-            assert!(std::str::from_utf8(&bytes).is_ok() && bytes.len() <= most);
-            assert_eq!(cut, most < 10);
-        }
-    }
-
-    #[test]
-    fn lone_surrogates_are_no_utf8() {
-        let (bytes, cut) = encode(&[0x61u16, 0xDC80], 100);
-        assert_eq!((bytes.as_slice(), cut), (&b"a\xED\xB2\x80"[..], false));
-        assert!(std::str::from_utf8(&bytes).is_err());
-    }
-
-    #[test]
-    fn atoms_have_at_most_255_characters() {
-        let long = "é".repeat(300);
-        assert_eq!(first_characters(&long, ATOM_CHARACTERS).chars().count(), 255);
-        assert_eq!(first_characters("abc", ATOM_CHARACTERS), "abc");
-    }
 }

@@ -69,7 +69,8 @@ struct Original {
     free: AtomicPtr<c_void>,
 }
 
-static ORIGINALS: [[Original; PLACES]; DOMAINS.len()] = [const { [const { Original::unused() }; PLACES] }; DOMAINS.len()];
+static ORIGINALS: [[Original; PLACES]; DOMAINS.len()] =
+    [const { [const { Original::unused() }; PLACES] }; DOMAINS.len()];
 
 /// Our functions, by domain and place.
 static HOOKS: [[(Malloc, Calloc, Realloc); PLACES]; DOMAINS.len()] = [hooks::<0>(), hooks::<1>(), hooks::<2>()];
@@ -88,7 +89,7 @@ pub fn install(py: Python<'_>) -> Result<(), TooManyOriginals> {
         }
         let there = current(domain);
         let place = place_for(domain, &there).ok_or(TooManyOriginals)?;
-        let (malloc, calloc, realloc) = HOOKS[domain][place];
+        let (malloc, calloc, realloc) = hooks_of(domain)[place];
         put(domain, PyMemAllocatorEx { malloc: Some(malloc), calloc: Some(calloc), realloc: Some(realloc), ..there });
     }
     Ok(())
@@ -101,7 +102,7 @@ pub fn remove(py: Python<'_>) -> bool {
     let mut gone = true;
     for domain in 0..DOMAINS.len() {
         while let Some(place) = place_of(domain, &current(domain)) {
-            put(domain, ORIGINALS[domain][place].allocator());
+            put(domain, originals_of(domain)[place].allocator());
         }
         gone &= !counts(domain);
     }
@@ -145,9 +146,7 @@ extern "C" fn calloc<const DOMAIN: usize, const PLACE: usize>(ctx: *mut c_void, 
 }
 
 extern "C" fn realloc<const DOMAIN: usize, const PLACE: usize>(
-    ctx: *mut c_void,
-    old: *mut c_void,
-    size: usize,
+    ctx: *mut c_void, old: *mut c_void, size: usize,
 ) -> *mut c_void {
     let before = tls::bytes();
     let original = ORIGINALS[DOMAIN][PLACE].realloc.load(Ordering::Relaxed);
@@ -173,6 +172,14 @@ const fn hooks<const DOMAIN: usize>() -> [(Malloc, Calloc, Realloc); PLACES] {
         (malloc::<DOMAIN, 4>, calloc::<DOMAIN, 4>, realloc::<DOMAIN, 4>),
         (malloc::<DOMAIN, 5>, calloc::<DOMAIN, 5>, realloc::<DOMAIN, 5>),
     ]
+}
+
+fn hooks_of(domain: usize) -> &'static [(Malloc, Calloc, Realloc); PLACES] {
+    &HOOKS[domain]
+}
+
+fn originals_of(domain: usize) -> &'static [Original; PLACES] {
+    &ORIGINALS[domain]
 }
 
 /// Whether a request in `domain` moves this thread's count.
@@ -214,12 +221,12 @@ fn put(domain: usize, mut allocator: PyMemAllocatorEx) {
 /// The place whose functions of ours `there` has.
 fn place_of(domain: usize, there: &PyMemAllocatorEx) -> Option<usize> {
     let malloc = there.malloc.map_or(0, |f| f as usize);
-    HOOKS[domain].iter().position(|hook| hook.0 as usize == malloc)
+    hooks_of(domain).iter().position(|hook| hook.0 as usize == malloc)
 }
 
 /// The place that remembers `there` as its original, a fresh one if there is none yet.
 fn place_for(domain: usize, there: &PyMemAllocatorEx) -> Option<usize> {
-    let places = &ORIGINALS[domain];
+    let places = originals_of(domain);
     let wanted = words(there);
     if let Some(known) = places.iter().position(|place| words(&place.allocator()) == wanted) {
         return Some(known);

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use pyo3::ffi::{self, PyObject, PyThreadState, _PyFrameEvalFunction as EvalFunction, _PyInterpreterFrame};
+use pyo3::ffi::{self, _PyFrameEvalFunction as EvalFunction, _PyInterpreterFrame, PyObject, PyThreadState};
 use pyo3::prelude::*;
 
 /// C stack that must be left before a frame evaluation function may do more than call on.
@@ -19,9 +19,7 @@ pub const RESERVE: usize = 64 * 1024;
 
 extern "C" {
     fn _PyEval_EvalFrameDefault(
-        tstate: *mut PyThreadState,
-        frame: *mut _PyInterpreterFrame,
-        throwflag: c_int,
+        tstate: *mut PyThreadState, frame: *mut _PyInterpreterFrame, throwflag: c_int,
     ) -> *mut PyObject;
 }
 

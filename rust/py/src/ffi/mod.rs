@@ -2,8 +2,11 @@
 //!
 //! | file | gives |
 //! | --- | --- |
-//! | `layout` | byte offsets by version, and the check of them on the running interpreter |
+//! | `layout` | byte offsets by version |
+//! | `calibrate` | that check |
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
+//! | `code` | a code object's parameters and names |
+//! | `held` | an object borrowed or owned |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `tasks` | the asyncio task that runs now |
 //! | `vectorcall` | callable objects from bare functions |
@@ -16,10 +19,16 @@
 //! needed: the offsets are constants by version, and [`layout::check`] compares them at import with what the interpreter
 //! says of itself and with a calibration run.
 
+// Each version of CPython uses its own part of this.
+#![allow(dead_code)]
+
 pub mod alloc;
+mod calibrate;
+mod code;
 #[cfg(not(Py_3_12))]
 pub mod eval;
 pub mod frame;
+pub mod held;
 pub mod layout;
 #[cfg(Py_3_12)]
 pub mod monitoring;

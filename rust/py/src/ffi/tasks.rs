@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi::{self, PyObject, PyThreadState};
 
-use super::frame::dict_get;
+use super::held::dict_get;
 use super::layout::{self, at as read, thread};
 use super::Aside;
 
@@ -63,7 +63,7 @@ pub unsafe fn current_task(tstate: *mut PyThreadState, cache: &mut Cache) -> Run
     if !layout::raw_ok() {
         // SAFETY: attached.
         let task = unsafe { ask() };
-        return cache.compare(cache.version.wrapping_add(1), task);
+        return cache.remember(cache.version.wrapping_add(1), task);
     }
     // SAFETY: the offsets are checked, and the words lie inside the thread state.
     unsafe {
@@ -75,7 +75,7 @@ pub unsafe fn current_task(tstate: *mut PyThreadState, cache: &mut Cache) -> Run
                 return Running::Same;
             }
             let task = if task.is_null() { task } else { running::trusted(tstate, task) };
-            cache.compare(version, task)
+            cache.remember(version, task)
         }
         #[cfg(not(Py_3_14))]
         {
@@ -83,14 +83,23 @@ pub unsafe fn current_task(tstate: *mut PyThreadState, cache: &mut Cache) -> Run
                 return Running::Same;
             }
             let task = ask();
-            cache.compare(version, task)
+            cache.remember(version, task)
         }
     }
 }
 
+/// Whether the thread state's running task was found where it is expected, once a task has been seen (3.14 on); `None`
+/// before that, and on older versions, which have none.
+pub fn running_task_found() -> Option<bool> {
+    #[cfg(Py_3_14)]
+    return running::found();
+    #[cfg(not(Py_3_14))]
+    None
+}
+
 impl Cache {
     #[inline]
-    fn compare(&mut self, version: u64, task: *mut PyObject) -> Running {
+    fn remember(&mut self, version: u64, task: *mut PyObject) -> Running {
         self.version = version;
         self.task = task;
         Running::Changed(task)
@@ -265,6 +274,13 @@ mod running {
 
     static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
     static SWAP: Found = Found::new(c"_swap_current_task");
+
+    pub(super) fn found() -> Option<bool> {
+        match PLACE.load(Ordering::Relaxed) {
+            UNKNOWN => None,
+            place => Some(place == CHECKED),
+        }
+    }
 
     /// `found` if the place it was read from is known to be the right one, else what asyncio says.
     #[inline]

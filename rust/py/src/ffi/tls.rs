@@ -143,28 +143,3 @@ pub fn bytes() -> u64 {
 pub fn set_bytes(count: u64) {
     imp::set_bytes(count);
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_zero_at_first_and_each_thread_has_its_own() {
-        set(0x1000 as *mut u8);
-        set_bytes(7);
-        std::thread::scope(|scope| {
-            for n in 1..4u64 {
-                scope.spawn(move || {
-                    assert!(get().is_null());
-                    assert_eq!(bytes(), 0);
-                    set((n * 16) as *mut u8);
-                    for _ in 0..1000 {
-                        set_bytes(bytes() + n);
-                    }
-                    assert_eq!((get() as u64, bytes()), (n * 16, 1000 * n));
-                });
-            }
-        });
-        assert_eq!((get() as u64, bytes()), (0x1000, 7));
-    }
-}

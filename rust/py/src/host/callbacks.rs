@@ -120,6 +120,9 @@ mod frames {
         // by the caller of this function.
         unsafe {
             let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
+            if !mode.room {
+                return no_room();
+            }
             let result = eval::call_on(tstate, raw, throwflag);
             end(raw, mode, result);
             result
@@ -131,6 +134,20 @@ mod frames {
     struct Mode {
         code: *mut PyObject,
         generator: bool,
+        /// Whether the C stack, which a call takes only while this function is in place, has room for it.
+        room: bool,
+    }
+
+    /// Without this function in place the call would have needed no C stack; with it the program must not crash.
+    #[cold]
+    #[inline(never)]
+    unsafe fn no_room() -> *mut PyObject {
+        // SAFETY: attached.
+        unsafe {
+            let text = c"maximum recursion depth exceeded: no C stack is left (calls take some while they are traced on 3.11)";
+            pyo3::ffi::PyErr_SetString(pyo3::ffi::PyExc_RecursionError, text.as_ptr());
+        }
+        std::ptr::null_mut()
     }
 
     #[inline(never)]
@@ -143,21 +160,36 @@ mod frames {
             if !generator && layout::makes_generator(code) {
                 return None;
             }
-            let pending = if throwflag != 0 { Some(pyo3::ffi::PyErr_GetRaisedException311()) } else { None };
+            let mut error = [std::ptr::null_mut(); 3];
+            if throwflag != 0 {
+                let [kind, value, traceback] = &mut error;
+                pyo3::ffi::PyErr_Fetch(kind, value, traceback);
+            }
+            let mut room = true;
             take(|here| {
+                if !here.stack.room() && !generator {
+                    room = false;
+                    return;
+                }
+                let begins = throwflag == 0 && !(generator && frame.has_begun());
+                if begins {
+                    super::super::loading::first_seen(here, frame);
+                }
                 let call = PyCall { host: here.host, running: &here.running, frame };
-                if throwflag != 0 || generator && frame.has_begun() {
+                if !begins {
                     event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
                 } else {
-                    super::super::loading::first_seen(here, frame);
                     event::on_call(&here.host.node, &mut here.thread, key(code), &call);
                     if spawning::is_watched(code) {
                         spawning::on_start(here, code);
                     }
                 }
             });
-            let _ = pending;
-            Some(Mode { code, generator })
+            if throwflag != 0 {
+                let [kind, value, traceback] = error;
+                pyo3::ffi::PyErr_Restore(kind, value, traceback);
+            }
+            Some(Mode { code, generator, room })
         }
     }
 

@@ -16,6 +16,9 @@ pub struct Here {
     pub thread: Thread,
     /// Which task runs.
     pub running: Running,
+    /// How far its C stack may grow.
+    #[cfg(not(Py_3_12))]
+    pub stack: crate::ffi::eval::Stack,
     /// How the thread's own process will have ended, once that is known.
     pub reason: Option<Vec<u8>>,
 }
@@ -80,7 +83,15 @@ fn create() -> Option<&'static mut Here> {
     let thread = host.node.thread(own);
     let running =
         Running { cache: RefCell::new(tasks::Cache::new()), task: Cell::new(0), known: RefCell::new(Vec::new()) };
-    let here = Box::into_raw(Box::new(Here { host, thread, running, reason: None }));
+    let here = Here {
+        host,
+        thread,
+        running,
+        #[cfg(not(Py_3_12))]
+        stack: crate::ffi::eval::Stack::of_this_thread(),
+        reason: None,
+    };
+    let here = Box::into_raw(Box::new(here));
     tls::set(here.cast());
     // SAFETY: made a line above.
     Some(unsafe { &mut *here })

@@ -1,1 +1,0 @@
-//! Loom models of the protocols that this crate's other files only state.

@@ -1,0 +1,116 @@
+//! From the rings to a taker: one drain at a time, in order, and `delivered` only when the taker has it.
+
+use super::explore;
+use crate::{
+    drain::{drain, Mark, Record, What},
+    ring::{Overflow, Producer, Pushed, Ring},
+    session::{Options, Session},
+    sync::{thread, Arc, Mutex, UnsafeCell},
+};
+
+/// A session with one ring that holds `records`, each its number as ticks.
+fn session(records: u64) -> (std::sync::Arc<Session>, Producer) {
+    let session = std::sync::Arc::new(Session::new(1, 0, "", 0, Options::default()));
+    let (mut producer, ring) = Ring::split_pages(64, 4, Overflow::Drop);
+    assert!(session.add_ring(ring));
+    for number in 0..records {
+        assert_eq!(producer.push([0, number, 0, 0], &[]), Pushed::Stored);
+    }
+    (session, producer)
+}
+
+fn number(record: &Record) -> u64 {
+    assert!(matches!(record.what, What::Event(_)), "nothing is lost here");
+    record.ticks
+}
+
+#[test]
+fn two_drains_keep_the_order() {
+    explore(2, 8, &["one after the other", "busy", "one took all"], |seen| {
+        let (session, _producer) = session(3);
+        let taken = Arc::new(Mutex::new(vec![]));
+        let run = |session: &Session, taken: &Mutex<Vec<u64>>| {
+            drain(session, 2, |record| taken.lock().unwrap().push(number(&record)))
+        };
+        let other = thread::spawn({
+            let (session, taken) = (session.clone(), taken.clone());
+            move || run(&session, &taken)
+        });
+        let (mine, theirs) = (run(&session, &taken), other.join().unwrap());
+        assert!(mine.is_ok() || theirs.is_ok(), "one of two gets in");
+        let taken = taken.lock().unwrap();
+        assert_eq!(*taken, (0..taken.len() as u64).collect::<Vec<_>>(), "the order of one thread's records");
+        seen.note("one after the other", mine.is_ok() && theirs.is_ok());
+        seen.note("busy", mine.is_err() || theirs.is_err());
+        seen.note("one took all", taken.len() == 2);
+    });
+}
+
+#[test]
+fn delivered_means_taken() {
+    /// What the taker writes and the waiter reads, without a lock.
+    struct Mailbox(UnsafeCell<u64>);
+    // SAFETY: loom checks the accesses, which is the point of the model.
+    unsafe impl Sync for Mailbox {}
+    // SAFETY: as above.
+    unsafe impl Send for Mailbox {}
+
+    explore(3, 5, &["waiting", "delivered"], |seen| {
+        let (session, mut producer) = session(2);
+        let mark = Mark::of(&session);
+        let _later = producer.push([0, 2, 0, 0], &[]);
+        let mailbox = Arc::new(Mailbox(UnsafeCell::new(0)));
+        let tracer = thread::spawn({
+            let (session, mailbox) = (session.clone(), mailbox.clone());
+            move || {
+                for _ in 0..2 {
+                    let take = |_| {
+                        // SAFETY: the mark has not passed, so nobody reads it.
+                        mailbox.0.with_mut(|received| unsafe { *received += 1 });
+                    };
+                    if drain(&session, 2, take).unwrap() == 2 {
+                        break;
+                    }
+                }
+            }
+        });
+        let delivered = mark.passed();
+        if delivered {
+            // SAFETY: the mark has passed, so the taker has done its last write.
+            assert_eq!(mailbox.0.with(|received| unsafe { *received }), 2);
+        }
+        seen.note("waiting", !delivered);
+        seen.note("delivered", delivered);
+        tracer.join().unwrap();
+        assert!(mark.passed());
+    });
+}
+
+#[test]
+fn a_mark_waits_for_what_was_written_before_it() {
+    explore(3, 20, &["all before", "some after"], |seen| {
+        let (session, mut producer) = session(0);
+        let writer = thread::spawn(move || {
+            for number in 0..2 {
+                assert_eq!(producer.push([0, number, 0, 0], &[]), Pushed::Stored);
+            }
+            producer
+        });
+        let mut taken = vec![];
+        drain(&session, 9, |record| taken.push(number(&record))).unwrap();
+        let mark = Mark::of(&session);
+        let before = taken.len();
+        if mark.passed() {
+            seen.note("all before", before == 2);
+        } else {
+            drain(&session, 9, |record| taken.push(number(&record))).unwrap();
+            assert!(mark.passed(), "one drain that begins after the mark is enough");
+            assert!(taken.len() > before);
+            seen.note("some after", true);
+        }
+        drop(writer.join().unwrap());
+        drain(&session, 9, |record| taken.push(number(&record))).unwrap();
+        assert_eq!(taken, [0, 1]);
+        assert!(session.feeds().is_empty(), "an ended ring that was read is let go of");
+    });
+}

@@ -1,0 +1,234 @@
+//! A whole node under loom: calls of traced functions beside changes of patterns, sessions that end, threads that end.
+
+use super::explore;
+use crate::{
+    clock::Clock,
+    control::{Arm, Op, Target},
+    error::Error,
+    event::{on_call, Activation},
+    flags::Flags,
+    node::{Node, Who},
+    plan::{kinds, Mfa},
+    session::{Options, Session},
+    sync::{thread, Arc as Shared, AtomicBool, Ordering::{Acquire, Release}},
+    thread::Thread,
+    tracee::Kind,
+};
+use inviso_term::etf::{Encoder, Full};
+use std::sync::Arc;
+
+/// A call of a function that takes nothing and that nobody waits for.
+struct Plain(usize);
+
+impl Activation for Plain {
+    fn address(&self) -> usize {
+        self.0
+    }
+    fn is_generator(&self) -> bool {
+        false
+    }
+    fn identify(&self, thread: &mut Thread) {
+        thread.switch_to_own();
+    }
+    fn allocated(&self) -> u64 {
+        0
+    }
+    fn is_global(&self) -> bool {
+        true
+    }
+    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
+        out.nil()
+    }
+    fn name(&self, _: &mut Encoder<'_>) -> bool {
+        false
+    }
+    fn caller(&self, _: &mut Encoder<'_>) -> usize {
+        0
+    }
+}
+
+/// A host whose functions always give events.
+struct Armed;
+
+impl Arm for Armed {
+    fn arm(&self, _: &[(usize, u8)], _: u8) {}
+}
+
+fn targets(keys: &[usize]) -> Vec<Target> {
+    let name = Arc::new(Mfa { module: "m".into(), function: "f".into(), arity: 0 });
+    keys.iter().map(|key| Target { key: *key, name: name.clone(), exported: true }).collect()
+}
+
+fn set(node: &Node, session: &Arc<Session>, keys: &[usize], kind: u16, op: Op) -> Result<usize, Error> {
+    node.function(session, &targets(keys), kind, op, &Armed)
+}
+
+fn node() -> (Arc<Node>, Arc<Session>) {
+    let node = Node::new(Clock::new());
+    let options = Options { ring_bytes: 0, ..Options::default() };
+    let session = node.session_create("", 0, options).unwrap();
+    (node, session)
+}
+
+fn count(node: &Node, session: &Session, key: usize) -> u64 {
+    let (_, entry) = node.entry(session, key).unwrap();
+    node.count(entry.count)
+}
+
+/// A thread that calls `keys` one after the other and ends.
+fn caller(node: &Arc<Node>, keys: &'static [usize]) -> thread::JoinHandle<()> {
+    let node = node.clone();
+    let mut scheduler = node.thread(node.process(Kind::Thread, 0));
+    thread::spawn(move || {
+        for (n, key) in keys.iter().enumerate() {
+            on_call(&node, &mut scheduler, *key, &Plain(n + 1));
+        }
+        node.end_thread(scheduler);
+    })
+}
+
+#[test]
+fn a_change_is_one_point_in_time() {
+    const OUTCOMES: [&str; 4] = ["before all", "after the first", "after the second", "after all"];
+    explore(2, 100, &OUTCOMES, |seen| {
+        let (node, session) = node();
+        let calls = caller(&node, &[1, 2, 1]);
+        set(&node, &session, &[1, 2], kinds::COUNT, Op::On).unwrap();
+        calls.join().unwrap();
+        let counts = (count(&node, &session, 1), count(&node, &session, 2));
+        let legal = [(2, 1), (1, 1), (1, 0), (0, 0)];
+        let switched = legal.iter().position(|l| *l == counts).unwrap_or_else(|| panic!("no one point: {counts:?}"));
+        seen.note(OUTCOMES[switched], true);
+    });
+}
+
+#[test]
+fn restart_and_pause_lose_no_call() {
+    explore(2, 100, &["all in the first", "in both", "all in the second", "after the pause"], |seen| {
+        let (node, session) = node();
+        set(&node, &session, &[1], kinds::COUNT, Op::On).unwrap();
+        let first = node.entry(&session, 1).unwrap().1.count;
+        let calls = caller(&node, &[1, 1]);
+        set(&node, &session, &[1], kinds::COUNT, Op::Restart).unwrap();
+        let (second, was) = (node.entry(&session, 1).unwrap().1.count, node.count(first));
+        assert_ne!(first, second);
+        set(&node, &session, &[1], kinds::COUNT, Op::Pause).unwrap();
+        let now = node.count(second);
+        calls.join().unwrap();
+        assert_eq!(node.count(first), was, "a call was counted by a counter that was gone");
+        assert_eq!(node.count(second), now, "a call was counted after the pause");
+        assert!(was + now <= 2);
+        seen.note("all in the first", was == 2);
+        seen.note("in both", was == 1 && now == 1);
+        seen.note("all in the second", now == 2);
+        seen.note("after the pause", was + now < 2);
+    });
+}
+
+#[test]
+fn nothing_is_heard_of_a_session_after_its_end() {
+    explore(2, 100, &["no message", "one", "two"], |seen| {
+        let (node, session) = node();
+        node.flags(&session, Who::All, true, Flags::CALL).unwrap();
+        set(&node, &session, &[1], kinds::LOCAL | kinds::TIME, Op::On).unwrap();
+        let calls = caller(&node, &[1, 1]);
+        assert!(node.session_destroy(&session, &Armed));
+        let heads = || session.feeds().iter().map(|feed| feed.ring.head()).sum::<u64>();
+        let calls_counted = || {
+            let mut calls = 0;
+            session.arena.each(|reading| calls += reading.count);
+            calls
+        };
+        let (written, counted) = (heads(), calls_counted());
+        assert!(node.session(session.id).is_none() && node.entry(&session, 1).is_none());
+        calls.join().unwrap();
+        assert_eq!((heads(), calls_counted()), (written, counted), "an event after the end");
+        seen.note("no message", written == 0);
+        seen.note("one", written == 1);
+        seen.note("two", written == 2);
+        assert_eq!(Arc::strong_count(&session), 1, "the node still holds the session");
+    });
+}
+
+#[test]
+fn an_index_used_again_brings_no_flags() {
+    explore(2, 10, &["in time", "too late"], |seen| {
+        let (node, old) = node();
+        let process = node.process(Kind::Thread, 0);
+        let user = thread::spawn({
+            let (node, old) = (node.clone(), old.clone());
+            move || node.flags(&old, Who::Existing, true, Flags::CALL)
+        });
+        assert!(node.session_destroy(&old, &Armed));
+        let new = node.session_create("", 0, Options::default()).unwrap();
+        assert_eq!(old.index, new.index);
+        let answer = user.join().unwrap();
+        assert_eq!(process.flags(new.index), Flags::NONE, "a flag of the old session");
+        seen.note("in time", answer.is_ok());
+        seen.note("too late", answer == Err(Error::SessionDead));
+    });
+}
+
+#[test]
+fn a_weak_handle_and_a_destroyer() {
+    explore(2, 100, &["used", "refused", "not found"], |seen| {
+        let (node, session) = node();
+        let (id, ended) = (session.id, Shared::new(AtomicBool::new(false)));
+        let user = thread::spawn({
+            let (node, ended) = (node.clone(), ended.clone());
+            move || {
+                let ended = ended.load(Acquire);
+                let found = node.session(id);
+                assert!(!ended || found.is_none(), "found after its end");
+                found.map(|session| set(&node, &session, &[1], kinds::COUNT, Op::On))
+            }
+        });
+        // the last strong handle goes with the destroyer's
+        assert!(node.session_destroy(&session, &Armed));
+        ended.store(true, Release);
+        let weak = Arc::downgrade(&session);
+        drop(session);
+        let answer = user.join().unwrap();
+        assert!(node.read(|snapshot| snapshot.is_empty()), "a pattern outlives its session");
+        assert!(weak.upgrade().is_none(), "the session outlives its handles");
+        seen.note("used", answer == Some(Ok(1)));
+        seen.note("refused", answer == Some(Err(Error::SessionDead)));
+        seen.note("not found", answer.is_none());
+    });
+}
+
+#[test]
+fn a_thread_that_ends_is_counted_once() {
+    explore(2, 10, &["0", "1", "2"], |seen| {
+        let (node, session) = node();
+        set(&node, &session, &[1], kinds::COUNT, Op::On).unwrap();
+        let counter = node.entry(&session, 1).unwrap().1.count;
+        let calls = caller(&node, &[1, 1]);
+        let (first, second) = (node.count(counter), node.count(counter));
+        assert!(first <= second && second <= 2, "{first}, then {second}");
+        seen.note("0", second == 0);
+        seen.note("1", second == 1);
+        seen.note("2", second == 2);
+        calls.join().unwrap();
+        assert_eq!(node.count(counter), 2);
+    });
+}
+
+#[test]
+fn a_child_begins_with_flags_of_living_sessions_only() {
+    explore(2, 100, &["born before", "born after"], |seen| {
+        let (node, old) = node();
+        node.flags(&old, Who::New, true, Flags::PROCS).unwrap();
+        let births = thread::spawn({
+            let node = node.clone();
+            move || node.process(Kind::Thread, 0)
+        });
+        assert!(node.session_destroy(&old, &Armed));
+        let early = !node.processes().is_empty();
+        let new = node.session_create("", 0, Options::default()).unwrap();
+        let process = births.join().unwrap();
+        assert_eq!(process.flags(new.index), Flags::NONE, "a flag of the old session");
+        seen.note("born before", early);
+        seen.note("born after", !early);
+    });
+}

@@ -1,0 +1,46 @@
+//! The bugs that the models of this crate's own protocols must find; the ring has a table of its own.
+//!
+//! `tests/loom.sh` reads this table, builds the crate with `--cfg inviso_mutant="<name>"` and demands that the model named
+//! here fails. Every name that the code next to this file knows must stand here.
+//!
+//! | mutant | what is planted | found by |
+//! | --- | --- | --- |
+//! | `load_relaxed` | the current snapshot is loaded without Acquire | `current::who_sees_the_pointer_sees_the_value` |
+//! | `swap_relaxed` | a snapshot is published without Release | `current::who_sees_the_pointer_sees_the_value` |
+//! | `free_early` | a grace period is over at once | `current::no_reader_after_the_grace_period` |
+//! | `publish_piecewise` | each function of a change is published by itself | `node::a_change_is_one_point_in_time` |
+//! | `restart_unsettled` | a restart doesn't wait for a grace period | `node::restart_and_pause_lose_no_call` |
+//! | `pause_unsettled` | a pause doesn't wait for a grace period | `node::restart_and_pause_lose_no_call` |
+//! | `fold_unlocked` | a thread leaves the list before its counts are taken over | `node::a_thread_that_ends_is_counted_once` |
+//! | `take_without_base` | a counter that is used again goes on from where it stood | `counters::a_number_used_again_starts_from_zero` |
+//! | `cell_relaxed` | a cell's generation is published without Release | `counters::a_reading_is_of_one_generation` |
+//! | `cell_unfenced` | a cell's old generation may be seen beside the new one's zeroes | `counters::a_reading_is_of_one_generation` |
+//! | `cell_unchecked` | a reading doesn't look at the generation again | `counters::a_reading_is_of_one_generation` |
+//! | `end_twice` | ALIVE to CLEARING is a load and a store | `life::one_destroyer_wins` |
+//! | `dead_relaxed` | DEAD is stored without Release | `life::dead_says_that_all_is_done` |
+//! | `closes_unlocked` | DEAD is stored after the list of rings was let go of | `life::no_ring_is_left_open` |
+//! | `destroy_keeps_flags` | the flags of a session that ends stay with the processes | `node::an_index_used_again_brings_no_flags` |
+//! | `flags_unlocked` | a change of flags looks whether the session lives before it holds the processes | `node::an_index_used_again_brings_no_flags` |
+//! | `first_spawn_split` | `set_on_first_spawn` is taken by a load and a store | `life::the_first_child_is_one` |
+//! | `drains_mix` | a second drain goes on while the first hands its records over | `delivery::two_drains_keep_the_order` |
+//! | `delivered_early` | records count as delivered before the taker has them | `delivery::delivered_means_taken` |
+//! | `delivered_relaxed` | `delivered` is stored without Release | `delivery::delivered_means_taken` |
+
+/// Whether this build has the named bug.
+macro_rules! mutant {
+    ($name:tt) => {
+        cfg!(inviso_mutant = $name)
+    };
+}
+pub(crate) use mutant;
+
+use crate::sync::Ordering;
+
+/// An ordering, or none at all where a mutant is planted.
+pub(crate) const fn unless(planted: bool, order: Ordering) -> Ordering {
+    if planted {
+        Ordering::Relaxed
+    } else {
+        order
+    }
+}

@@ -1,0 +1,84 @@
+//! An object that can be read for a while, borrowed or owned.
+
+use pyo3::ffi::{self, PyObject};
+
+/// An object that can be read until this is dropped: borrowed from a frame, or owned.
+#[derive(Debug)]
+pub struct Held {
+    object: *mut PyObject,
+    owned: bool,
+}
+
+impl Held {
+    /// What a frame, or a container that nobody else can change, keeps alive.
+    #[inline(always)]
+    pub fn borrowed(object: *mut PyObject) -> Held {
+        Held { object, owned: false }
+    }
+
+    /// Takes over one reference (or null).
+    #[inline(always)]
+    pub fn owned(object: *mut PyObject) -> Held {
+        Held { object, owned: true }
+    }
+
+    /// The object, or null; to be read while `self` lives and the calling thread stays attached.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *mut PyObject {
+        self.object
+    }
+
+    /// Whether there is no object.
+    #[inline(always)]
+    pub fn is_null(&self) -> bool {
+        self.object.is_null()
+    }
+}
+
+impl Drop for Held {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: the reference is ours, and whoever holds a `Held` is attached.
+            unsafe { ffi::Py_XDECREF(self.object) }
+        }
+    }
+}
+
+/// `dict[key]`, or null where it isn't there.
+///
+/// # Safety
+/// `dict` is an exact dict, `key` an exact str that stands or null, and the calling thread is attached.
+#[inline]
+pub(crate) unsafe fn dict_get(dict: *mut PyObject, key: *mut PyObject) -> Held {
+    if key.is_null() {
+        return Held::borrowed(key);
+    }
+    // SAFETY: the caller's promise. With a GIL nobody can take the value out of the dict while it is looked at.
+    unsafe {
+        #[cfg(not(Py_GIL_DISABLED))]
+        return Held::borrowed(ffi::PyDict_GetItemWithError(dict, key));
+        #[cfg(Py_GIL_DISABLED)]
+        {
+            let mut value = std::ptr::null_mut();
+            ffi::PyDict_GetItemRef(dict, key, &raw mut value);
+            Held::owned(value)
+        }
+    }
+}
+
+/// Runs `read` while no other thread can be in a critical section of `object`.
+///
+/// # Safety
+/// `object` stands, and the calling thread is attached.
+#[cfg(Py_GIL_DISABLED)]
+pub(super) unsafe fn locked<T>(object: *mut PyObject, read: impl FnOnce() -> T) -> T {
+    // SAFETY: begin and end enclose the closure, which doesn't panic, on one C stack.
+    unsafe {
+        let mut section = std::mem::zeroed();
+        ffi::PyCriticalSection_Begin(&raw mut section, object);
+        let result = read();
+        ffi::PyCriticalSection_End(&raw mut section);
+        result
+    }
+}

@@ -1,0 +1,155 @@
+//! The two visitors of this crate: one makes [`Term`]s, one makes nothing.
+
+use super::{
+    decode::DecodeError,
+    visit::{ClosureRef, Node, Visit},
+};
+use crate::term::{Closure, Identifier, Term};
+use num_bigint::{BigInt, Sign};
+
+/// Makes [`Term`]s.
+pub(super) struct Terms;
+
+/// Only looks whether there are terms.
+pub(super) struct Skip;
+
+impl From<Node<'_>> for Identifier {
+    fn from(of: Node<'_>) -> Identifier {
+        Identifier { id: of.id, rest: of.rest, node: of.name.into(), creation: of.creation }
+    }
+}
+
+type Made = Result<Term, DecodeError>;
+
+impl Visit for Terms {
+    type Value = Term;
+    type Error = DecodeError;
+
+    fn int(&mut self, n: i64) -> Made {
+        Ok(Term::from(n))
+    }
+
+    fn big(&mut self, negative: bool, magnitude: &[u8]) -> Made {
+        let sign = if negative { Sign::Minus } else { Sign::Plus };
+        Ok(Term::Int(BigInt::from_bytes_le(sign, magnitude)))
+    }
+
+    fn float(&mut self, value: f64) -> Made {
+        Ok(Term::Float(value))
+    }
+
+    fn atom(&mut self, name: &str) -> Made {
+        Ok(Term::atom(name))
+    }
+
+    fn str(&mut self, text: &str) -> Made {
+        Ok(Term::str(text))
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Made {
+        Ok(Term::Bytes(bytes.into()))
+    }
+
+    fn bits(&mut self, bytes: &[u8], bits: u8) -> Made {
+        Ok(Term::BitString(bytes.into(), bits))
+    }
+
+    fn tuple(&mut self, elements: Vec<Term>) -> Made {
+        Ok(Term::Tuple(elements))
+    }
+
+    fn list(&mut self, elements: Vec<Term>) -> Made {
+        Ok(Term::List(elements))
+    }
+
+    fn improper(&mut self, mut elements: Vec<Term>, tail: Term) -> Made {
+        Ok(match tail {
+            Term::List(more) => {
+                elements.extend(more);
+                Term::List(elements)
+            }
+            Term::ImproperList(more, tail) => {
+                elements.extend(more);
+                Term::ImproperList(elements, tail)
+            }
+            tail => Term::ImproperList(elements, Box::new(tail)),
+        })
+    }
+
+    fn map(&mut self, pairs: Vec<(Term, Term)>) -> Made {
+        Ok(Term::Map(pairs))
+    }
+
+    fn set(&mut self, elements: Vec<Term>) -> Made {
+        Ok(Term::Set(elements))
+    }
+
+    fn pid(&mut self, of: Node<'_>) -> Made {
+        Ok(Term::Pid(of.into()))
+    }
+
+    fn port(&mut self, of: Node<'_>) -> Made {
+        Ok(Term::Port(of.into()))
+    }
+
+    fn reference(&mut self, of: Node<'_>) -> Made {
+        Ok(Term::Ref(of.into()))
+    }
+
+    fn fun(&mut self, module: &str, name: &str, arity: u8) -> Made {
+        Ok(Term::Fun(module.into(), name.into(), arity))
+    }
+
+    fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> Made {
+        Ok(Term::Opaque(type_name.into(), id, text.map(Into::into)))
+    }
+
+    fn cut(&mut self, what: &str) -> Made {
+        Ok(Term::Cut(what.into()))
+    }
+
+    fn closure(&mut self, of: ClosureRef<'_>) -> Made {
+        Ok(Term::Closure(Box::new(Closure {
+            module: of.module.into(),
+            arity: of.arity,
+            index: of.index,
+            unique: of.unique,
+            encoded: of.encoded.into(),
+        })))
+    }
+}
+
+macro_rules! skip {
+    ($($method:ident($($argument:ty),*);)*) => {
+        $(fn $method(&mut self, $(_: $argument),*) -> Result<(), DecodeError> {
+            Ok(())
+        })*
+    };
+}
+
+impl Visit for Skip {
+    type Value = ();
+    type Error = DecodeError;
+
+    skip! {
+        int(i64);
+        big(bool, &[u8]);
+        float(f64);
+        atom(&str);
+        str(&str);
+        bytes(&[u8]);
+        bits(&[u8], u8);
+        tuple(Vec<()>);
+        list(Vec<()>);
+        improper(Vec<()>, ());
+        map(Vec<((), ())>);
+        set(Vec<()>);
+        pid(Node<'_>);
+        port(Node<'_>);
+        reference(Node<'_>);
+        fun(&str, &str, u8);
+        opaque(&str, u64, Option<&str>);
+        cut(&str);
+        closure(ClosureRef<'_>);
+    }
+}

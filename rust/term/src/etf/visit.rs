@@ -1,0 +1,119 @@
+//! What makes values of the terms that are read: [`Term`](crate::term::Term)s, or another language's objects.
+
+/// The identifier of a process, port or reference as it is read, and as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node<'a> {
+    /// The node's name.
+    pub name: &'a str,
+    /// The number on it; of a pid Erlang's id in the low, its serial in the high half.
+    pub id: u64,
+    /// What a reference of another node has beyond 64 bits; 0 for everything else.
+    pub rest: u128,
+    /// Which start of the node.
+    pub creation: u32,
+}
+
+/// A function that Erlang made at run time, as it is read.
+#[derive(Clone, Copy, Debug)]
+pub struct ClosureRef<'a> {
+    /// The module that it was made in.
+    pub module: &'a str,
+    /// Number of parameters; very old nodes don't tell.
+    pub arity: Option<u8>,
+    /// Its index in the module.
+    pub index: u32,
+    /// A hash of its code.
+    pub unique: u32,
+    /// All of it, as it was written. Only whoever reads it can make one.
+    pub(crate) encoded: &'a [u8],
+}
+
+/// Makes values of terms, each from the values of its parts.
+///
+/// ```
+/// use inviso_term::{etf::{self, DecodeError, Node, Visit}, term::Term};
+///
+/// /// Adds up the integers in lists and refuses everything else.
+/// struct Sum;
+///
+/// fn no<T>() -> Result<T, DecodeError> {
+///     Err(DecodeError::Refused("no list of integers".into()))
+/// }
+///
+/// impl Visit for Sum {
+///     type Value = i64;
+///     type Error = DecodeError;
+///     fn int(&mut self, n: i64) -> Result<i64, DecodeError> { Ok(n) }
+///     fn list(&mut self, elements: Vec<i64>) -> Result<i64, DecodeError> { Ok(elements.iter().sum()) }
+///     fn big(&mut self, _: bool, _: &[u8]) -> Result<i64, DecodeError> { no() }
+///     fn float(&mut self, _: f64) -> Result<i64, DecodeError> { no() }
+///     fn atom(&mut self, _: &str) -> Result<i64, DecodeError> { no() }
+///     fn str(&mut self, _: &str) -> Result<i64, DecodeError> { no() }
+///     fn bytes(&mut self, _: &[u8]) -> Result<i64, DecodeError> { no() }
+///     fn bits(&mut self, _: &[u8], _: u8) -> Result<i64, DecodeError> { no() }
+///     fn tuple(&mut self, _: Vec<i64>) -> Result<i64, DecodeError> { no() }
+///     fn improper(&mut self, _: Vec<i64>, _: i64) -> Result<i64, DecodeError> { no() }
+///     fn map(&mut self, _: Vec<(i64, i64)>) -> Result<i64, DecodeError> { no() }
+///     fn set(&mut self, _: Vec<i64>) -> Result<i64, DecodeError> { no() }
+///     fn pid(&mut self, _: Node<'_>) -> Result<i64, DecodeError> { no() }
+///     fn port(&mut self, _: Node<'_>) -> Result<i64, DecodeError> { no() }
+///     fn reference(&mut self, _: Node<'_>) -> Result<i64, DecodeError> { no() }
+///     fn fun(&mut self, _: &str, _: &str, _: u8) -> Result<i64, DecodeError> { no() }
+///     fn opaque(&mut self, _: &str, _: u64, _: Option<&str>) -> Result<i64, DecodeError> { no() }
+///     fn cut(&mut self, _: &str) -> Result<i64, DecodeError> { no() }
+/// }
+///
+/// let bytes = etf::encode(&Term::List(vec![Term::from(1), Term::List(vec![Term::from(2)])]));
+/// assert_eq!(etf::walk(&bytes, etf::Limits::default(), &mut Sum), Ok(3));
+/// ```
+pub trait Visit {
+    /// What a term becomes.
+    type Value;
+    /// Why it can't become that.
+    type Error: From<super::DecodeError>;
+
+    /// An integer of 64 bits.
+    fn int(&mut self, n: i64) -> Result<Self::Value, Self::Error>;
+    /// An integer beyond 64 bits, by its sign and magnitude, lowest byte first.
+    fn big(&mut self, negative: bool, magnitude: &[u8]) -> Result<Self::Value, Self::Error>;
+    /// A float.
+    fn float(&mut self, value: f64) -> Result<Self::Value, Self::Error>;
+    /// An atom.
+    fn atom(&mut self, name: &str) -> Result<Self::Value, Self::Error>;
+    /// Text: a binary that is UTF-8.
+    fn str(&mut self, text: &str) -> Result<Self::Value, Self::Error>;
+    /// Bytes.
+    fn bytes(&mut self, bytes: &[u8]) -> Result<Self::Value, Self::Error>;
+    /// A bit string, not empty, whose last byte has `bits` (1 to 7) bits, the high ones.
+    fn bits(&mut self, bytes: &[u8], bits: u8) -> Result<Self::Value, Self::Error>;
+    /// A tuple.
+    fn tuple(&mut self, elements: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
+    /// A proper list.
+    fn list(&mut self, elements: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
+    /// A list, not empty, that ends with something else than the empty list. Erlang doesn't write a list as the tail, but
+    /// nothing keeps others from it.
+    fn improper(&mut self, elements: Vec<Self::Value>, tail: Self::Value) -> Result<Self::Value, Self::Error>;
+    /// A map. Nothing keeps the bytes from having a key twice.
+    fn map(&mut self, pairs: Vec<(Self::Value, Self::Value)>) -> Result<Self::Value, Self::Error>;
+    /// A set. Nothing keeps the bytes from having an element twice.
+    fn set(&mut self, elements: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
+    /// A process.
+    fn pid(&mut self, of: Node<'_>) -> Result<Self::Value, Self::Error>;
+    /// A port.
+    fn port(&mut self, of: Node<'_>) -> Result<Self::Value, Self::Error>;
+    /// A reference.
+    fn reference(&mut self, of: Node<'_>) -> Result<Self::Value, Self::Error>;
+    /// A function, by module, name and arity.
+    fn fun(&mut self, module: &str, name: &str, arity: u8) -> Result<Self::Value, Self::Error>;
+    /// An object that was not copied: the name of its type, its identity, and its text if that was asked for.
+    fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> Result<Self::Value, Self::Error>;
+    /// Where a limit cut something off, and which limit.
+    fn cut(&mut self, what: &str) -> Result<Self::Value, Self::Error>;
+
+    /// A function that Erlang made at run time; unless told otherwise an opaque object of type `fun`, with the text that
+    /// Erlang shows for it.
+    fn closure(&mut self, of: ClosureRef<'_>) -> Result<Self::Value, Self::Error> {
+        let text = format!("#Fun<{}.{}.{}>", of.module, of.index, of.unique);
+        self.opaque("fun", u64::from(of.index) << 32 | u64::from(of.unique), Some(&text))
+    }
+}
