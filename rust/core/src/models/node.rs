@@ -90,7 +90,7 @@ fn caller(node: &Arc<Node>, keys: &'static [usize]) -> thread::JoinHandle<()> {
 #[test]
 fn a_change_is_one_point_in_time() {
     const OUTCOMES: [&str; 4] = ["before all", "after the first", "after the second", "after all"];
-    explore(2, 100, &OUTCOMES, |seen| {
+    explore(1, 100, &OUTCOMES, |seen| {
         let (node, session) = node();
         let calls = caller(&node, &[1, 2, 1]);
         set(&node, &session, &[1, 2], kinds::COUNT, Op::On).unwrap();
@@ -104,7 +104,7 @@ fn a_change_is_one_point_in_time() {
 
 #[test]
 fn restart_and_pause_lose_no_call() {
-    explore(2, 100, &["all in the first", "in both", "all in the second", "after the pause"], |seen| {
+    explore(1, 100, &["all in the first", "in both", "all in the second", "after the pause"], |seen| {
         let (node, session) = node();
         set(&node, &session, &[1], kinds::COUNT, Op::On).unwrap();
         let first = node.entry(&session, 1).unwrap().1.count;
@@ -127,7 +127,7 @@ fn restart_and_pause_lose_no_call() {
 
 #[test]
 fn nothing_is_heard_of_a_session_after_its_end() {
-    explore(2, 100, &["no message", "one", "two"], |seen| {
+    explore(1, 100, &["no message", "one", "two"], |seen| {
         let (node, session) = node();
         node.flags(&session, Who::All, true, Flags::CALL).unwrap();
         set(&node, &session, &[1], kinds::LOCAL | kinds::TIME, Op::On).unwrap();
@@ -171,7 +171,7 @@ fn an_index_used_again_brings_no_flags() {
 
 #[test]
 fn a_weak_handle_and_a_destroyer() {
-    explore(2, 100, &["used", "refused", "not found"], |seen| {
+    explore(1, 100, &["used", "refused", "not found"], |seen| {
         let (node, session) = node();
         let (id, ended) = (session.id, Shared::new(AtomicBool::new(false)));
         let user = thread::spawn({
@@ -216,7 +216,7 @@ fn a_thread_that_ends_is_counted_once() {
 
 #[test]
 fn a_child_begins_with_flags_of_living_sessions_only() {
-    explore(2, 100, &["born before", "born after"], |seen| {
+    explore(1, 100, &["born before", "born after"], |seen| {
         let (node, old) = node();
         node.flags(&old, Who::New, true, Flags::PROCS).unwrap();
         let births = thread::spawn({

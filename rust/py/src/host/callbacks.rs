@@ -54,7 +54,8 @@ mod monitoring {
         py_start, |here, code, call, args| {
             event::on_call(&here.host.node, &mut here.thread, key(code), &call);
             if spawning::is_watched(code) {
-                spawning::on_start(here, code);
+                let frame = call.frame();
+                spawning::on_start(here, frame);
             }
         }
     }
@@ -74,7 +75,8 @@ mod monitoring {
         py_return, |here, code, call, args| {
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
             if spawning::is_watched(code) {
-                spawning::on_end(here, code, std::ptr::null_mut());
+                let frame = call.frame();
+                spawning::on_end(here, frame, std::ptr::null_mut());
             }
         }
     }
@@ -89,7 +91,8 @@ mod monitoring {
         py_unwind, |here, code, call, args| {
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
             if spawning::is_watched(code) {
-                spawning::on_end(here, code, *args.add(2));
+                let frame = call.frame();
+                spawning::on_end(here, frame, *args.add(2));
             }
         }
     }
@@ -165,6 +168,9 @@ mod frames {
                 let [kind, value, traceback] = &mut error;
                 pyo3::ffi::PyErr_Fetch(kind, value, traceback);
             }
+            if crate::ffi::tls::get().is_null() {
+                super::super::here::begin_with(frame);
+            }
             let mut room = true;
             take(|here| {
                 if !here.stack.room() && !generator {
@@ -181,7 +187,7 @@ mod frames {
                 } else {
                     event::on_call(&here.host.node, &mut here.thread, key(code), &call);
                     if spawning::is_watched(code) {
-                        spawning::on_start(here, code);
+                        spawning::on_start(here, frame);
                     }
                 }
             });
@@ -210,7 +216,7 @@ mod frames {
                 event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
                 if exit != Exit::Yield && spawning::is_watched(mode.code) {
                     let error = if result.is_null() { pyo3::ffi::PyErr_Occurred() } else { std::ptr::null_mut() };
-                    spawning::on_end(here, mode.code, error);
+                    spawning::on_end(here, frame, error);
                 }
             });
         }

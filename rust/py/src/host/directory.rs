@@ -4,7 +4,10 @@
 //! to another. A thread is known by the operating system's number for it.
 
 use super::Host;
-use crate::{ffi::vectorcall, mailbox::Mailbox};
+use crate::{
+    ffi::{frame::Frame, vectorcall},
+    mailbox::Mailbox,
+};
 use inviso_core::tracee::{Kind, Tracee};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
@@ -63,13 +66,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Directory {
-    /// The calling thread as a process.
-    pub fn own_process(&self, host: &Host) -> Arc<Tracee> {
+    /// The calling thread as a process; `frame` is its innermost frame.
+    pub fn own_process(&self, host: &Host, frame: Option<Frame>) -> Arc<Tracee> {
         let id = native_id();
         if let Some(tracee) = lock(&self.threads).get(&id) {
             return tracee.clone();
         }
-        let tracee = host.spawning.adopted(host).unwrap_or_else(|| host.node.process(Kind::Thread, 0));
+        let tracee = host.spawning.adopted(host, frame).unwrap_or_else(|| host.node.process(Kind::Thread, 0));
         lock(&self.threads).insert(id, tracee.clone());
         tracee
     }
@@ -176,7 +179,7 @@ impl Directory {
     /// What listing them raises.
     pub fn refresh(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         let own = native_id();
-        self.own_process(host);
+        self.own_process(host, None);
         let mut alive = vec![own];
         for (id, _) in threads(py)? {
             alive.push(id);

@@ -1,7 +1,7 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
 use super::{try_host, Host};
-use crate::ffi::{tasks, tls};
+use crate::ffi::{frame::Frame, tasks, tls};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
     cell::{Cell, RefCell},
@@ -79,7 +79,7 @@ pub unsafe fn here() -> Option<&'static mut Here> {
 fn create() -> Option<&'static mut Here> {
     let host = try_host()?;
     AT_END.try_with(|end| end.0.set(true)).ok()?;
-    let own = host.directory.own_process(host);
+    let own = host.directory.own_process(host, first_frame());
     let thread = host.node.thread(own);
     let running =
         Running { cache: RefCell::new(tasks::Cache::new()), task: Cell::new(0), known: RefCell::new(Vec::new()) };
@@ -95,6 +95,28 @@ fn create() -> Option<&'static mut Here> {
     tls::set(here.cast());
     // SAFETY: made a line above.
     Some(unsafe { &mut *here })
+}
+
+#[cfg(not(Py_3_12))]
+thread_local! {
+    static FIRST: Cell<Option<Frame>> = const { Cell::new(None) };
+}
+
+/// This thread's state will be made at the beginning of this frame, which is not linked to its caller yet.
+#[cfg(not(Py_3_12))]
+#[cold]
+pub fn begin_with(frame: Frame) {
+    FIRST.set(Some(frame));
+}
+
+/// The innermost Python frame of this thread.
+fn first_frame() -> Option<Frame> {
+    // SAFETY: attached (`create` is called by events and by calls into this package).
+    let linked = unsafe { Frame::current_python(crate::ffi::tstate()) };
+    #[cfg(not(Py_3_12))]
+    return linked.or(FIRST.take());
+    #[cfg(Py_3_12)]
+    linked
 }
 
 /// Forgets this thread's state without ending anything: after a fork it belongs to the parent.

@@ -63,13 +63,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Spawning {
     /// The process that was announced for the calling thread, told by the thread object at the bottom of its frames.
-    pub fn adopted(&self, host: &Host) -> Option<Arc<Tracee>> {
+    pub fn adopted(&self, host: &Host, frame: Option<Frame>) -> Option<Arc<Tracee>> {
         if lock(&self.pending).is_empty() {
             return None;
         }
         // SAFETY: attached (first event or first call of this thread), frames of the running thread.
         let object = unsafe {
-            let mut frame = Frame::current_python(crate::ffi::tstate())?;
+            let mut frame = frame?;
             while let Some(caller) = frame.caller() {
                 frame = caller;
             }
@@ -157,11 +157,10 @@ impl CodeNames {
     }
 }
 
-/// A watched function begins.
-pub fn on_start(here: &mut Here, code: *mut ffi::PyObject) {
-    let code = code as usize;
-    // SAFETY: the event's frame runs.
-    let Some(frame) = (unsafe { Frame::current_python(crate::ffi::tstate()) }) else { return };
+/// A watched function begins, in this frame.
+pub fn on_start(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame is about to run.
+    let code = unsafe { frame.code() } as usize;
     if code == THREAD_START.load(Ordering::Acquire) {
         // SAFETY: the first argument of a method.
         let object = unsafe { frame.local(0) };
@@ -200,9 +199,10 @@ pub fn on_start(here: &mut Here, code: *mut ffi::PyObject) {
     }
 }
 
-/// A watched function ends; `error` is the exception that leaves it, or null.
-pub fn on_end(here: &mut Here, code: *mut ffi::PyObject, error: *mut ffi::PyObject) {
-    if code as usize == BOOTSTRAP.load(Ordering::Acquire) {
+/// A watched function ends, in this frame; `error` is the exception that leaves it, or null.
+pub fn on_end(here: &mut Here, frame: Frame, error: *mut ffi::PyObject) {
+    // SAFETY: the event's frame still stands.
+    if unsafe { frame.code() } as usize == BOOTSTRAP.load(Ordering::Acquire) {
         here.thread.switch_to_own();
         let reason = here.reason.take().unwrap_or_else(|| reason(error));
         here.host.node.on_process_exit(&mut here.thread, &reason);
@@ -210,7 +210,6 @@ pub fn on_end(here: &mut Here, code: *mut ffi::PyObject, error: *mut ffi::PyObje
     }
     // SAFETY: attached; the event's frame still stands.
     unsafe {
-        let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
         let generator = frame.generator() as usize;
         here.running.identify(here.host, &mut here.thread);
         let current = here.thread.current().clone();

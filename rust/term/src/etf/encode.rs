@@ -109,7 +109,7 @@ impl<'a> Encoder<'a> {
         let (place, left) = left.split_first_chunk_mut().ok_or(Full)?;
         let rest = left.get_mut(..bytes.len()).ok_or(Full)?;
         *place = head;
-        copy(rest, bytes);
+        rest.copy_from_slice(bytes);
         self.len += N + bytes.len();
         Ok(())
     }
@@ -352,25 +352,6 @@ impl<'a> Encoder<'a> {
             out.str(what)
         })
     }
-}
-
-/// Copies all of `from` into `to`, which is as long. Names and texts are short: up to 16 bytes go as two pieces that may
-/// overlap, in a fraction of the time that a call of the general copy takes.
-#[inline(always)]
-fn copy(to: &mut [u8], from: &[u8]) {
-    if from.len() <= 16 {
-        if let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>()) {
-            if let Some(place) = to.first_chunk_mut() {
-                *place = *first;
-            }
-            if let Some(place) = to.last_chunk_mut() {
-                *place = *last;
-            }
-            return;
-        }
-        return to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-    }
-    to.copy_from_slice(from);
 }
 
 /// Without the zeroes at the high end.
