@@ -29,7 +29,7 @@ build() {
 head='^//! | mutant | what is planted | found by |$'
 tables=$(grep -RlE --include '*.rs' "${head//|/\\|}" "$modules" | sort)
 # shellcheck disable=SC2086
-rows=$(grep -hE '^//! \| `[a-z_]+` \| .* \| `[a-z_]+` \|$' $tables)
+rows=$(grep -hE '^//! \| `[a-z_]+` \| .* \| `[a-z_:]+` \|$' $tables)
 listed=$(sed 's/^\/\/! | `\([a-z_]*\)`.*/\1/' <<<"$rows")
 planted=$(grep -RhoE --include '*.rs' '(mutant!\(|inviso_mutant = )"[a-z_]+"' "$modules" | sed 's/.*"\(.*\)"/\1/' | sort -u)
 if ! diff <(sort <<<"$listed") - <<<"$planted" >&2; then
@@ -47,7 +47,7 @@ fi
 
 survivors=()
 for mutant in "$@"; do
-    model=$(sed -n "s/^..! | \`$mutant\` |.*| \`\([a-z_]*\)\` |\$/\1/p" <<<"$rows")
+    model=$(sed -n "s/^..! | \`$mutant\` |.*| \`\([a-z_:]*\)\` |\$/\1/p" <<<"$rows")
     [ -n "$model" ] || { echo "no mutant is called $mutant" >&2; exit 1; }
     binary=$(build "$mutant")
     [ -x "$binary" ] || { echo "mutant $mutant doesn't build" >&2; exit 1; }

@@ -249,5 +249,4 @@ def _function_dict(f: Function, total: int) -> dict[str, Any]:
 
 
 def _name(pid: Pid) -> str | None:
-    name = pid.name
-    return None if name is None else str(name)
+    return str(pid.name or "") or None

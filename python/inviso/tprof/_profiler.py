@@ -34,13 +34,14 @@ Procs: TypeAlias = "str | Pid | threading.Thread | asyncio.Task[Any] | list[Any]
 Key: TypeAlias = "tuple[str, str, int, str, int, Pid | None]"
 ErrorType: TypeAlias = "type[BaseException]"
 OWN = "inviso"
+BYTES_OF_A_WORD = 8
 
 
 class CounterSource(Protocol):
     """The part of a session's native side that is read in bulk: ``trace.info`` asks one function at a time, by name.
 
     One entry for each code object and process: module, qualified name, arity, file, first line, process (None for
-    call_count), calls, amount (nanoseconds for call_time, words for call_memory).
+    call_count), calls, amount (nanoseconds for call_time, bytes for call_memory).
     """
 
     def counters(self, kind: str, /) -> list[tuple[str, str, int, str, int, Pid | None, int, int]]:
@@ -178,8 +179,7 @@ class Profiler:
         grouped: dict[tuple[str, str, int, str, int], list[Calls]] = {}
         for key, (calls, amount) in sorted(self._read().items(), key=lambda item: item[0][:5]):
             if calls:
-                measurement = calls if self._type == "call_count" else amount
-                grouped.setdefault(key[:5], []).append(Calls(key[5], calls, measurement))
+                grouped.setdefault(key[:5], []).append(Calls(key[5], calls, self._measurement(calls, amount)))
         functions = tuple(Function(*code, tuple(each)) for code, each in grouped.items())
         return Profile(self._type, functions, self.patterns, elapsed, result, timed_out, view, sort)
 
@@ -247,6 +247,15 @@ class Profiler:
                 before = sums.get(key, (0, 0))
                 sums[key] = (before[0] + calls, before[1] + amount)
         return sums
+
+    def _measurement(self, calls: int, amount: int) -> int:
+        match self._type:
+            case "call_count":
+                return calls
+            case "call_time":
+                return amount
+            case "call_memory":
+                return -(-amount // BYTES_OF_A_WORD)
 
     def _wants(self, mfa: tuple[str, str, int]) -> bool:
         """The last setting decides; a wildcard over modules does not mean this package itself."""

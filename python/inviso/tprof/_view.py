@@ -213,7 +213,7 @@ def _percent(part: int, whole: int) -> float:
 
 def _title(section: Section) -> str:
     process = section.process
-    name = "" if process == "all" or process.name is None else f" ({process.name})"
+    name = f" ({process.name})" if process != "all" and process.name else ""
     return f"Process {process!r}{name}  --  {section.percent:.2f}% of total"
 
 

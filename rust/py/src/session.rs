@@ -481,6 +481,7 @@ impl Host {
             }
         }
         self.bury(py);
+        self.catch_up(py);
         Ok(())
     }
 

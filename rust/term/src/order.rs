@@ -304,6 +304,9 @@ mod tests {
             ],
             None,
         );
+        // by the smallest key as keys go, which is no float where there is an integer
+        ascending(&[map(&[(float(), 0), (int(2), 0)]), map(&[(T::Float(0.5), 0), (int(3), 0)])], None);
+        ascending(&[map(&[(int(1), 5), (float(), 3)]), map(&[(int(1), 7), (float(), 9)])], None);
         // integer keys first, at any depth
         ascending(&[map(&[(int(2), 0)]), map(&[(float(), 0)])], None);
         ascending(&[map(&[(T::Tuple(vec![int(2)]), 0)]), map(&[(T::Tuple(vec![float()]), 0)])], None);

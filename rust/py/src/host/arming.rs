@@ -1,6 +1,6 @@
 //! Switching interpreter events on and off, as the core's plans need them.
 
-use super::{host, Host};
+use super::{host, loading::Changing, Host};
 use inviso_core::{control::Arm, plan::events};
 use pyo3::{prelude::*, sync::MutexExt};
 use rustc_hash::FxHashMap;
@@ -31,6 +31,7 @@ const ONE_BY_ONE: usize = 32;
 impl Host {
     /// Holds code objects that are about to get a plan.
     pub fn hold(&self, py: Python<'_>, codes: impl IntoIterator<Item = Py<PyAny>>) {
+        let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         for code in codes {
             let key = code.as_ptr() as usize;
@@ -47,6 +48,7 @@ impl Host {
     /// What `sys.monitoring` raises.
     pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>], needs: u8) -> PyResult<()> {
         self.hold(py, codes.iter().map(|c| c.clone().unbind()));
+        let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         for code in codes {
             armed.watched.insert(code.as_ptr() as usize, needs);
@@ -64,6 +66,7 @@ impl Host {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn unwatch(&self, py: Python<'_>, codes: impl IntoIterator<Item = usize>) -> PyResult<()> {
+        let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         let keys: Vec<usize> = codes.into_iter().collect();
         for key in &keys {
@@ -84,6 +87,7 @@ impl Host {
 
     /// Lets go of code objects that were held for a change which then gave them no plan.
     pub fn release_unarmed(&self, py: Python<'_>, keys: impl Iterator<Item = usize>) {
+        let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         for key in keys {
             if !armed.planned.contains_key(&key) && !armed.watched.contains_key(&key) {
@@ -115,6 +119,7 @@ pub struct Armer;
 impl Arm for Armer {
     fn arm(&self, functions: &[(usize, u8)], all: u8) {
         Python::attach(|py| {
+            let _changing = Changing::new();
             let Ok(host) = host(py) else { return };
             let mut armed = host.lock_arming(py);
             let mut keys = Vec::with_capacity(functions.len());

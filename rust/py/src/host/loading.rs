@@ -20,10 +20,35 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
+std::thread_local! {
+    static CHANGING: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// While one of these exists, this thread is inside a change: functions that come into being on it (a destructor may run
+/// any code) wait until the change is done.
+pub struct Changing(());
+
+impl Changing {
+    /// Begins.
+    #[must_use]
+    pub fn new() -> Self {
+        CHANGING.set(CHANGING.get() + 1);
+        Changing(())
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        CHANGING.set(CHANGING.get() - 1);
+    }
+}
+
 /// Code that is known, so that what is not is new.
 #[derive(Default)]
 pub struct Loading {
     known: Mutex<Known>,
+    /// Functions that came into being inside a change.
+    late: Mutex<Vec<Py<PyAny>>>,
 }
 
 #[derive(Default)]
@@ -96,6 +121,14 @@ impl Loading {
 }
 
 impl Host {
+    /// Takes in the functions that came into being inside a change. To be called outside of one.
+    pub fn catch_up(&'static self, py: Python<'_>) {
+        let late = std::mem::take(&mut *self.loading.late.lock().unwrap_or_else(|e| e.into_inner()));
+        for function in late {
+            self.function_made(py, function.bind(py));
+        }
+    }
+
     /// A function object has come into being.
     fn function_made(&'static self, py: Python<'_>, function: &Bound<'_, PyAny>) {
         // SAFETY: `function` is a function.
@@ -120,6 +153,7 @@ impl Host {
             .collect();
         self.hold(py, found.into_iter().map(|f| f.code));
         py.detach(|| self.node.loaded(&targets, &Armer));
+        self.catch_up(py);
     }
 }
 
@@ -138,7 +172,11 @@ unsafe extern "C" fn function_event(
                     // SAFETY: as above.
                     let function = unsafe { Bound::from_borrowed_ptr(py, function) };
                     if event == FUNCTION_CREATE {
-                        host.function_made(py, &function);
+                        if CHANGING.get() > 0 {
+                            host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
+                        } else {
+                            host.function_made(py, &function);
+                        }
                     }
                 });
             }
