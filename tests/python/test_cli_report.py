@@ -16,8 +16,7 @@ from cli_tools import LIMIT, PLAIN, SUBJECTS, WORK, Terminal, command, execute, 
 def test_ctrl_c_shows_what_was_measured_and_ends_by_the_signal(tmp_path: Path) -> None:
     path = script(
         tmp_path,
-        "import threading\ndef often(): pass\nfor _ in range(5): often()\n"
-        "print('ready', flush=True)\nthreading.Event().wait()\n",
+        "def often(): pass\nfor _ in range(5): often()\nprint('ready', flush=True)\nwhile True: pass\n",
     )
     ends = []
     for words in ([sys.executable, str(path)], command("tprof", "-p", "__main__", path)):

@@ -157,28 +157,111 @@ pub struct Reading {
 /// The pid under which ended processes beyond the bound are summed up.
 pub const FOLDED: u64 = 0;
 
-#[derive(Default)]
-struct Books {
+/// Cells, and which blocks of them nobody has. One for all sessions: cells are never freed, so that a thread may keep a
+/// reference to the one that it charges; a session that ends gives its blocks back.
+struct Store {
+    quads: Segments<Quad, QUADS, PARTS>,
+    supply: Mutex<Supply>,
+}
+
+struct Supply {
     next: u32,
     free: [Vec<u32>; CLASSES],
+}
+
+impl Store {
+    fn take(&self, class: usize) -> Block {
+        let mut supply = self.supply.lock().unwrap();
+        let len = 4u32 << class;
+        let start = supply.free[class].pop().unwrap_or_else(|| {
+            supply.next += len;
+            supply.next - len
+        });
+        Block { start, len }
+    }
+
+    fn give(&self, blocks: &[Block]) {
+        let mut supply = self.supply.lock().unwrap();
+        for block in blocks {
+            supply.free[(block.len.ilog2() - 2) as usize].push(block.start);
+        }
+    }
+
+    #[inline(always)]
+    fn cell(&self, n: u32) -> &Cell {
+        &self.quads.at(n as usize >> 2).0[n as usize & 3]
+    }
+}
+
+/// A model has a store of its own for each arena: loom's atomics don't outlive an execution.
+#[cfg(not(loom))]
+static STORE: std::sync::LazyLock<Store> = std::sync::LazyLock::new(Store::default);
+
+impl Default for Store {
+    fn default() -> Self {
+        let supply = Supply { next: 0, free: Default::default() };
+        Store { quads: Segments::new(), supply: Mutex::new(supply) }
+    }
+}
+
+/// A cell that a thread has at hand. Cells are never freed.
+#[derive(Clone, Copy)]
+pub struct CellRef(&'static Cell);
+
+impl CellRef {
+    /// The cell.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(self) -> &'static Cell {
+        self.0
+    }
+}
+
+#[derive(Default)]
+struct Books {
     owned: FxHashMap<u64, Vec<Block>>,
     ended: VecDeque<Vec<Reading>>,
     folded: FxHashMap<(u32, u32), (u64, u64)>,
 }
 
-/// All cells of one session.
+/// The books of one session: which cells are whose, and what ended processes have counted.
 #[derive(Default)]
 pub struct Arena {
-    quads: Segments<Quad, QUADS, PARTS>,
+    #[cfg(loom)]
+    store: Store,
     books: Mutex<Books>,
 }
 
 impl Arena {
+    #[cfg(not(loom))]
+    fn store(&self) -> &'static Store {
+        &STORE
+    }
+
+    #[cfg(loom)]
+    fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// The cell of a number that a [`Block`] holds.
     #[inline(always)]
     #[must_use]
     pub fn cell(&self, n: u32) -> &Cell {
-        &self.quads.at(n as usize >> 2).0[n as usize & 3]
+        self.store().cell(n)
+    }
+
+    /// The same, to keep.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    #[must_use]
+    pub fn reference(&self, n: u32) -> CellRef {
+        CellRef(STORE.cell(n))
+    }
+
+    /// The models count and don't measure: loom's cells can't outlive an execution.
+    #[cfg(loom)]
+    pub fn reference(&self, n: u32) -> CellRef {
+        unimplemented!("no model measures (cell {n})")
     }
 
     /// A block of fresh cells for process `pid`; each block it gets is larger than the last.
@@ -186,13 +269,7 @@ impl Arena {
     pub fn block(&self, pid: u64) -> Block {
         let mut books = self.books.lock().unwrap();
         let class = books.owned.get(&pid).map_or(0, Vec::len).min(CLASSES - 1);
-        let len = 4u32 << class;
-        let start = books.free[class].pop().unwrap_or_else(|| {
-            let start = books.next;
-            books.next += len;
-            start
-        });
-        let block = Block { start, len };
+        let block = self.store().take(class);
         books.owned.entry(pid).or_default().push(block);
         block
     }
@@ -207,7 +284,7 @@ impl Arena {
         let mut books = self.books.lock().unwrap();
         let Some(blocks) = books.owned.remove(&pid) else { return };
         let mut readings = Vec::new();
-        for block in blocks {
+        for block in &blocks {
             for n in block.start..block.start + block.len {
                 let cell = self.cell(n);
                 let generation = cell.generation.load(Acquire);
@@ -217,9 +294,8 @@ impl Arena {
                     cell.generation.store(0, Release);
                 }
             }
-            let class = (block.len.ilog2() - 2) as usize;
-            books.free[class].push(block.start);
         }
+        self.store().give(&blocks);
         if !readings.is_empty() {
             readings.shrink_to_fit();
             books.ended.push_back(readings);
@@ -263,6 +339,21 @@ impl Arena {
     }
 }
 
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let Ok(books) = self.books.get_mut() else { return };
+        let blocks: Vec<Block> = std::mem::take(&mut books.owned).into_values().flatten().collect();
+        #[cfg(not(loom))]
+        {
+            for n in blocks.iter().flat_map(|b| b.start..b.start + b.len) {
+                STORE.cell(n).generation.store(0, Release);
+            }
+            STORE.give(&blocks);
+        }
+        let _ = blocks;
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -288,15 +379,17 @@ mod tests {
     #[test]
     fn ended_processes_are_kept_then_folded_and_their_cells_reused() {
         let arena = Arena::default();
+        let mut starts = std::collections::HashSet::new();
         for pid in 1..=5 {
             let block = arena.block(pid);
+            starts.insert(block.start);
             arena.assign(block.start, key(7, Measure::Time));
             arena.cell(block.start).enter(1);
             arena.cell(block.start).charge(pid);
             arena.fold(pid, 2);
         }
         assert_eq!(all(&arena), [(FOLDED, 3, 6), (4, 1, 4), (5, 1, 5)]);
-        assert_eq!(arena.books.lock().unwrap().next, 4, "one block was enough for all");
+        assert!(starts.len() < 5, "no block was used again");
         arena.forget(|generation| generation != 1);
         assert_eq!(all(&arena), []);
     }

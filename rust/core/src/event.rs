@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    cells::{key, Measure, NONE},
+    cells::{key, Measure},
     flags::Flags,
     grace::pin,
     node::{Kept, Node},
@@ -14,7 +14,7 @@ use crate::{
     session::Session,
     slots::Snapshot,
     sync::Ordering::Relaxed,
-    thread::{wants, Frame, Remembered, Thread, REMEMBERED},
+    thread::{wants, Counted, Frame, Measured, Memory, Thread},
     tracee::Tracee,
 };
 use inviso_term::{
@@ -65,14 +65,18 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
-    let at = (code >> 4 ^ code >> 13) & (REMEMBERED - 1);
-    let known = thread.remembered[at];
-    if known.code == code && known.version == snapshot.version {
-        return thread.shared.counts.add(known.counter);
+    let place = Memory::place(code);
+    let counted = &thread.memory.counted[place];
+    if counted.code == code && counted.version == snapshot.version {
+        return thread.shared.counts.add(counted.counter);
+    }
+    let measured = thread.memory.measured[place];
+    if measured.code == code && measured.version == snapshot.version && enter_measured(node, thread, &measured, call) {
+        return;
     }
     let Some(bucket) = snapshot.bucket(code) else { return };
     if let Some(counter) = bucket.count_only() {
-        thread.remembered[at] = Remembered { code, version: snapshot.version, counter };
+        thread.memory.counted[place] = Counted { code, version: snapshot.version, counter };
         return thread.shared.counts.add(counter);
     }
     let Some(plan) = bucket.plan() else { return };
@@ -83,7 +87,62 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     }
     if plan.run & !kinds::COUNT != 0 {
         enter(node, thread, snapshot, plan, call);
+        remember(thread, snapshot, code, plan);
     }
+}
+
+/// The whole of a call that only charges time or memory in one session; `false` if another process runs than the one
+/// that is remembered.
+#[inline(always)]
+fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measured, call: &A) -> bool {
+    let time = known.wants == wants::TIME;
+    let now = if time { node.clock.ticks() } else { call.allocated() };
+    call.identify(thread);
+    let Some(cell) = known.cell.filter(|_| thread.current.pid == known.pid) else { return false };
+    if !thread.current.flags(known.index).has(Flags::CALL) {
+        return true;
+    }
+    let at = call.address();
+    if thread.stack.last().is_some_and(|f| f.at == at) {
+        drop_stale(thread, at);
+    }
+    let timer = Thread::timer(&mut thread.timers, known.index, known.id);
+    let mut frame =
+        Frame { at, id: known.id, index: known.index, wants: known.wants, time_before: None, memory_before: None, start: 0 };
+    if time {
+        frame.time_before = timer.charge_time(now);
+        timer.time = Some(cell);
+    } else {
+        frame.memory_before = timer.charge_memory(now);
+        timer.memory = Some(cell);
+    }
+    cell.get().enter(known.generation);
+    thread.stack.push(frame);
+    true
+}
+
+/// Remembers a call that only charges time or memory in one session.
+#[inline(never)]
+fn remember(thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan) {
+    let [entry] = &*plan.entries else { return };
+    let (measure, wants, generation) = match entry.run {
+        kinds::TIME => (Measure::Time, wants::TIME, entry.time),
+        kinds::MEMORY => (Measure::Memory, wants::MEMORY, entry.memory),
+        _ => return,
+    };
+    let arena = &entry.session.arena;
+    let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+    let cell = arena.reference(thread.current.cell(entry.index, entry.id, key(plan.slot, measure), arena, live));
+    thread.memory.measured[Memory::place(code)] = Measured {
+        code,
+        version: snapshot.version,
+        generation,
+        pid: thread.current.pid,
+        id: entry.id,
+        index: entry.index,
+        wants,
+        cell: Some(cell),
+    };
 }
 
 /// Everything at a call but counting it.
@@ -106,12 +165,12 @@ fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
             }
             if entry.run & kinds::LATENCY != 0 {
                 let start = if call.is_generator() { keep(node, at, entry.id, wants::LATENCY, now) } else { now };
-                thread.stack.push(Frame { at, id: entry.id, index: entry.index, wants: wants::LATENCY, time_before: NONE, memory_before: NONE, start });
+                thread.stack.push(Frame { at, id: entry.id, index: entry.index, wants: wants::LATENCY, time_before: None, memory_before: None, start });
             }
             continue;
         }
         let mut frame =
-            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: NONE, memory_before: NONE, start: now };
+            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: None, memory_before: None, start: now };
         if entry.run & kinds::MESSAGES != 0 {
             message(node, thread, plan, entry, flags, call, now, &mut frame);
         }
@@ -145,28 +204,27 @@ fn measure<A: Activation>(
     let timer = Thread::timer(&mut thread.timers, entry.index, entry.id);
     if entry.run & kinds::TIME != 0 {
         let n = thread.current.cell(entry.index, entry.id, key(plan.slot, Measure::Time), arena, live);
-        if timer.time != NONE {
-            arena.cell(timer.time).charge(now - timer.time_mark);
+        let cell = arena.reference(n);
+        if begins {
+            cell.get().enter(entry.time);
+        } else {
+            cell.get().resume(entry.time);
         }
-        let cell = arena.cell(n);
-        if begins { cell.enter(entry.time) } else { cell.resume(entry.time) }
-        frame.time_before = timer.time;
+        frame.time_before = timer.charge_time(now);
         frame.wants |= wants::TIME;
-        timer.time = n;
-        timer.time_mark = now;
+        timer.time = Some(cell);
     }
     if entry.run & kinds::MEMORY != 0 {
-        let bytes = call.allocated();
         let n = thread.current.cell(entry.index, entry.id, key(plan.slot, Measure::Memory), arena, live);
-        if timer.memory != NONE {
-            arena.cell(timer.memory).charge(bytes.wrapping_sub(timer.memory_mark));
+        let cell = arena.reference(n);
+        if begins {
+            cell.get().enter(entry.memory);
+        } else {
+            cell.get().resume(entry.memory);
         }
-        let cell = arena.cell(n);
-        if begins { cell.enter(entry.memory) } else { cell.resume(entry.memory) }
-        frame.memory_before = timer.memory;
+        frame.memory_before = timer.charge_memory(call.allocated());
         frame.wants |= wants::MEMORY;
-        timer.memory = n;
-        timer.memory_mark = bytes;
+        timer.memory = Some(cell);
     }
 }
 
@@ -191,6 +249,15 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
         return;
     }
     let top = thread.stack.len();
+    let frame = thread.stack[top - 1];
+    if frame.wants & !(wants::TIME | wants::MEMORY) == 0 && (top < 2 || thread.stack[top - 2].at != at) {
+        let now = if frame.wants & wants::TIME != 0 { node.clock.ticks() } else { 0 };
+        thread.stack.pop();
+        if snapshot.has_session(frame.index, frame.id) {
+            charge(thread, &frame, call, now);
+        }
+        return;
+    }
     let (mut first, mut wanted) = (top, 0);
     while first > 0 && thread.stack[first - 1].at == at {
         first -= 1;
@@ -201,7 +268,7 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
         let frame = thread.stack[n];
         let Some(session) = snapshot.session(frame.index, frame.id) else { continue };
         if frame.wants & (wants::TIME | wants::MEMORY) != 0 {
-            charge(thread, session, &frame, call, now);
+            charge(thread, &frame, call, now);
         }
         if frame.wants & wants::KEPT != 0 {
             let entry = snapshot.find(code).and_then(|p| p.entries.iter().find(|e| e.id == frame.id));
@@ -213,22 +280,15 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
 
 /// Charges what ran since the mark to the current cell, and gives back the one before.
 #[inline(always)]
-fn charge<A: Activation>(thread: &mut Thread, session: &Session, frame: &Frame, call: &A, now: u64) {
+fn charge<A: Activation>(thread: &mut Thread, frame: &Frame, call: &A, now: u64) {
     let timer = Thread::timer(&mut thread.timers, frame.index, frame.id);
     if frame.wants & wants::TIME != 0 {
-        if timer.time != NONE {
-            session.arena.cell(timer.time).charge(now - timer.time_mark);
-        }
+        timer.charge_time(now);
         timer.time = frame.time_before;
-        timer.time_mark = now;
     }
     if frame.wants & wants::MEMORY != 0 {
-        let bytes = call.allocated();
-        if timer.memory != NONE {
-            session.arena.cell(timer.memory).charge(bytes.wrapping_sub(timer.memory_mark));
-        }
+        timer.charge_memory(call.allocated());
         timer.memory = frame.memory_before;
-        timer.memory_mark = bytes;
     }
 }
 
@@ -295,7 +355,7 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     let at = call.address();
     for entry in &plan.entries {
         let mut frame =
-            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: NONE, memory_before: NONE, start: now };
+            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: None, memory_before: None, start: now };
         if entry.has & (kinds::LATENCY | kinds::LOCAL) != 0 {
             if let Some(kept) = node.kept.lock().unwrap().get(&(at, entry.id)) {
                 frame.wants |= kept.wants;

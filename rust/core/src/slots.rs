@@ -40,6 +40,8 @@ impl Bucket {
 pub struct Snapshot {
     chunks: Box<[Arc<[Bucket]>]>,
     sessions: Arc<[Option<Arc<Session>>]>,
+    /// Ids of the sessions by index, 0 where there is none.
+    ids: Box<[u32]>,
     len: usize,
     /// Tells it from every other snapshot of late.
     pub version: u32,
@@ -61,7 +63,7 @@ impl Snapshot {
     /// Nothing is traced.
     #[must_use]
     pub fn empty() -> Self {
-        Snapshot { chunks: [chunk(&[])].into(), sessions: Arc::new([]), len: 0, version: 0, events: 0 }
+        Snapshot { chunks: [chunk(&[])].into(), sessions: Arc::new([]), ids: Box::new([]), len: 0, version: 0, events: 0 }
     }
 
     /// The plan of a function.
@@ -96,6 +98,13 @@ impl Snapshot {
     #[must_use]
     pub fn session(&self, index: u16, id: u32) -> Option<&Arc<Session>> {
         self.sessions.get(index as usize)?.as_ref().filter(|s| s.id as u32 == id)
+    }
+
+    /// Whether the session of an index is still the one with this id.
+    #[inline(always)]
+    #[must_use]
+    pub fn has_session(&self, index: u16, id: u32) -> bool {
+        self.ids.get(index as usize) == Some(&id)
     }
 
     /// All living sessions.
@@ -159,7 +168,8 @@ impl Snapshot {
     }
 
     fn of(chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>) -> Snapshot {
-        let mut snapshot = Snapshot { chunks: chunks.into(), sessions, len: 0, version: VERSION.fetch_add(1, std::sync::atomic::Ordering::Relaxed), events: 0 };
+        let ids = sessions.iter().map(|s| s.as_ref().map_or(0, |s| s.id as u32)).collect();
+        let mut snapshot = Snapshot { chunks: chunks.into(), sessions, ids, len: 0, version: VERSION.fetch_add(1, std::sync::atomic::Ordering::Relaxed), events: 0 };
         let (mut len, mut events) = (0, 0);
         for (_, plan) in snapshot.plans() {
             len += 1;

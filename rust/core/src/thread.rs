@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    cells::NONE,
+    cells::CellRef,
     counts::Counts,
     node::Node,
     ring::{Producer, Pushed, Ring},
@@ -37,7 +37,7 @@ pub mod wants {
 }
 
 /// One traced call that has not ended, for one session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Frame {
     /// The activation, as the host identifies it.
     pub at: usize,
@@ -45,8 +45,8 @@ pub(crate) struct Frame {
     pub index: u16,
     pub wants: u16,
     /// The cells that were current before, see [`Timer`].
-    pub time_before: u32,
-    pub memory_before: u32,
+    pub time_before: Option<CellRef>,
+    pub memory_before: Option<CellRef>,
     /// Ticks at entry, for the latency.
     pub start: u64,
 }
@@ -55,15 +55,37 @@ pub(crate) struct Frame {
 #[derive(Clone, Copy)]
 pub(crate) struct Timer {
     pub id: u32,
-    pub time: u32,
-    pub memory: u32,
+    pub time: Option<CellRef>,
+    pub memory: Option<CellRef>,
     pub time_mark: u64,
     pub memory_mark: u64,
 }
 
 impl Timer {
     fn new(id: u32) -> Self {
-        Timer { id, time: NONE, memory: NONE, time_mark: 0, memory_mark: 0 }
+        Timer { id, time: None, memory: None, time_mark: 0, memory_mark: 0 }
+    }
+}
+
+impl Timer {
+    /// Charges what ran since the mark to the current cell, if there is one, and answers it.
+    #[inline(always)]
+    pub fn charge_time(&mut self, now: u64) -> Option<CellRef> {
+        if let Some(cell) = self.time {
+            cell.get().charge(now.wrapping_sub(self.time_mark));
+        }
+        self.time_mark = now;
+        self.time
+    }
+
+    /// The same for memory.
+    #[inline(always)]
+    pub fn charge_memory(&mut self, now: u64) -> Option<CellRef> {
+        if let Some(cell) = self.memory {
+            cell.get().charge(now.wrapping_sub(self.memory_mark));
+        }
+        self.memory_mark = now;
+        self.memory
     }
 }
 
@@ -76,17 +98,46 @@ pub(crate) struct Pending {
     pub name: Vec<u8>,
 }
 
-/// Calls that only add to a counter, remembered by function: saves the look-up in the snapshot's table.
+/// A call that only adds to a counter, remembered by function: saves the look-up in the snapshot's table.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Remembered {
+pub(crate) struct Counted {
     pub code: usize,
     /// The snapshot that says so.
     pub version: u32,
     pub counter: u32,
 }
 
+/// A call that only charges time or memory in one session, remembered by function and process.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Measured {
+    pub code: usize,
+    /// The snapshot that says so.
+    pub version: u32,
+    pub generation: u32,
+    pub pid: u64,
+    pub id: u32,
+    pub index: u16,
+    /// [`wants::TIME`] or [`wants::MEMORY`].
+    pub wants: u16,
+    pub cell: Option<CellRef>,
+}
+
 /// Functions that a thread remembers (a power of two).
-pub(crate) const REMEMBERED: usize = 1024;
+const REMEMBERED: usize = 1024;
+
+/// What a thread remembers of calls to which one simple thing happens.
+pub(crate) struct Memory {
+    pub counted: [Counted; REMEMBERED],
+    pub measured: [Measured; REMEMBERED],
+}
+
+impl Memory {
+    /// Where a function is remembered.
+    #[inline(always)]
+    pub fn place(code: usize) -> usize {
+        (code >> 4 ^ code >> 13) & (REMEMBERED - 1)
+    }
+}
 
 /// A scheduler.
 pub struct Thread {
@@ -100,7 +151,7 @@ pub struct Thread {
     pub(crate) stack: Vec<Frame>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) pending: Pending,
-    pub(crate) remembered: Box<[Remembered; REMEMBERED]>,
+    pub(crate) memory: Box<Memory>,
     pub(crate) scratch: Vec<u8>,
     rings: Vec<Option<(u32, Producer)>>,
 }
@@ -116,7 +167,10 @@ impl Thread {
             stack: Vec::with_capacity(256),
             timers: Vec::new(),
             pending: Pending::default(),
-            remembered: Box::new([Remembered::default(); REMEMBERED]),
+            memory: Box::new(Memory {
+                counted: [Counted::default(); REMEMBERED],
+                measured: [Measured::default(); REMEMBERED],
+            }),
             scratch: Vec::new(),
             rings: Vec::new(),
         }

@@ -17,7 +17,7 @@ unsafe impl Sync for Body {}
 // SAFETY: as above.
 unsafe impl Send for Body {}
 
-/// A version of the snapshot; `FREED` in it says that its memory was overwritten after it was freed.
+/// A version of the snapshot.
 struct Version {
     number: usize,
     bodies: Arc<[Body; 3]>,
@@ -67,7 +67,9 @@ fn who_sees_the_pointer_sees_the_value() {
             }
         });
         let local = collector.register();
-        let retired = current.swap(Version::make(1, &bodies), &pin(&local));
+        let guard = pin(&local);
+        let retired = current.swap(Version::make(1, &bodies), &guard);
+        drop(guard);
         let (first, second) = reader.join().unwrap();
         assert!(first <= second, "a thread went back to the old snapshot");
         seen.note("old", (first, second) == (0, 0));
@@ -94,7 +96,9 @@ fn no_reader_after_the_grace_period() {
             }
         });
         let local = collector.register();
-        let retired = current.swap(Version::make(1, &bodies), &pin(&local));
+        let guard = pin(&local);
+        let retired = current.swap(Version::make(1, &bodies), &guard);
+        drop(guard);
         retired.free(&wait(&local));
         let number = reader.join().unwrap();
         seen.note("read the old one", number == 0);
@@ -120,7 +124,9 @@ fn a_thread_that_comes_back_holds_up_the_next_change() {
         });
         let local = collector.register();
         for number in [1, 2] {
-            let retired = current.swap(Version::make(number, &bodies), &pin(&local));
+            let guard = pin(&local);
+            let retired = current.swap(Version::make(number, &bodies), &guard);
+            drop(guard);
             retired.free(&wait(&local));
         }
         let pair = reader.join().unwrap();

@@ -75,10 +75,14 @@ fn count(node: &Node, session: &Session, key: usize) -> u64 {
     node.count(entry.count)
 }
 
-/// A thread that calls `keys` one after the other and ends.
-fn caller(node: &Arc<Node>, keys: &'static [usize]) -> thread::JoinHandle<()> {
+/// A thread that calls `before` now, then `keys` beside us, and ends.
+///
+/// The calls before make the thread's cells: who looks at a cell that isn't made yet looks at `made` alone, which the thread
+/// loads and then stores, and there loom 0.7.2 would not try the other order.
+fn caller(node: &Arc<Node>, before: &[usize], keys: &'static [usize]) -> thread::JoinHandle<()> {
     let node = node.clone();
     let mut scheduler = node.thread(node.process(Kind::Thread, 0));
+    before.iter().for_each(|key| on_call(&node, &mut scheduler, *key, &Plain(9)));
     thread::spawn(move || {
         for (n, key) in keys.iter().enumerate() {
             on_call(&node, &mut scheduler, *key, &Plain(n + 1));
@@ -92,7 +96,7 @@ fn a_change_is_one_point_in_time() {
     const OUTCOMES: [&str; 4] = ["before all", "after the first", "after the second", "after all"];
     explore(1, 100, &OUTCOMES, |seen| {
         let (node, session) = node();
-        let calls = caller(&node, &[1, 2, 1]);
+        let calls = caller(&node, &[], &[1, 2, 1]);
         set(&node, &session, &[1, 2], kinds::COUNT, Op::On).unwrap();
         calls.join().unwrap();
         let counts = (count(&node, &session, 1), count(&node, &session, 2));
@@ -108,7 +112,7 @@ fn restart_and_pause_lose_no_call() {
         let (node, session) = node();
         set(&node, &session, &[1], kinds::COUNT, Op::On).unwrap();
         let first = node.entry(&session, 1).unwrap().1.count;
-        let calls = caller(&node, &[1, 1]);
+        let calls = caller(&node, &[1], &[1, 1]);
         set(&node, &session, &[1], kinds::COUNT, Op::Restart).unwrap();
         let (second, was) = (node.entry(&session, 1).unwrap().1.count, node.count(first));
         assert_ne!(first, second);
@@ -117,35 +121,31 @@ fn restart_and_pause_lose_no_call() {
         calls.join().unwrap();
         assert_eq!(node.count(first), was, "a call was counted by a counter that was gone");
         assert_eq!(node.count(second), now, "a call was counted after the pause");
-        assert!(was + now <= 2);
-        seen.note("all in the first", was == 2);
-        seen.note("in both", was == 1 && now == 1);
+        assert!(was >= 1 && was + now <= 3);
+        seen.note("all in the first", was == 3);
+        seen.note("in both", was == 2 && now == 1);
         seen.note("all in the second", now == 2);
-        seen.note("after the pause", was + now < 2);
+        seen.note("after the pause", was + now < 3);
     });
 }
 
 #[test]
 fn nothing_is_heard_of_a_session_after_its_end() {
-    explore(1, 100, &["no message", "one", "two"], |seen| {
+    explore(1, 100, &["no more", "one more", "two more"], |seen| {
         let (node, session) = node();
         node.flags(&session, Who::All, true, Flags::CALL).unwrap();
-        set(&node, &session, &[1], kinds::LOCAL | kinds::TIME, Op::On).unwrap();
-        let calls = caller(&node, &[1, 1]);
+        set(&node, &session, &[1], kinds::LOCAL | kinds::COUNT, Op::On).unwrap();
+        let counter = node.entry(&session, 1).unwrap().1.count;
+        let calls = caller(&node, &[1], &[1, 1]);
         assert!(node.session_destroy(&session, &Armed));
         let heads = || session.feeds().iter().map(|feed| feed.ring.head()).sum::<u64>();
-        let calls_counted = || {
-            let mut calls = 0;
-            session.arena.each(|reading| calls += reading.count);
-            calls
-        };
-        let (written, counted) = (heads(), calls_counted());
+        let (written, counted) = (heads(), node.count(counter));
         assert!(node.session(session.id).is_none() && node.entry(&session, 1).is_none());
         calls.join().unwrap();
-        assert_eq!((heads(), calls_counted()), (written, counted), "an event after the end");
-        seen.note("no message", written == 0);
-        seen.note("one", written == 1);
-        seen.note("two", written == 2);
+        assert_eq!((heads(), node.count(counter)), (written, counted), "an event after the end");
+        seen.note("no more", written == 1);
+        seen.note("one more", written == 2);
+        seen.note("two more", written == 3);
         assert_eq!(Arc::strong_count(&session), 1, "the node still holds the session");
     });
 }
@@ -199,18 +199,18 @@ fn a_weak_handle_and_a_destroyer() {
 
 #[test]
 fn a_thread_that_ends_is_counted_once() {
-    explore(2, 10, &["0", "1", "2"], |seen| {
+    explore(2, 10, &["1", "2", "3"], |seen| {
         let (node, session) = node();
         set(&node, &session, &[1], kinds::COUNT, Op::On).unwrap();
         let counter = node.entry(&session, 1).unwrap().1.count;
-        let calls = caller(&node, &[1, 1]);
+        let calls = caller(&node, &[1], &[1, 1]);
         let (first, second) = (node.count(counter), node.count(counter));
-        assert!(first <= second && second <= 2, "{first}, then {second}");
-        seen.note("0", second == 0);
+        assert!(1 <= first && first <= second && second <= 3, "{first}, then {second}");
         seen.note("1", second == 1);
         seen.note("2", second == 2);
+        seen.note("3", second == 3);
         calls.join().unwrap();
-        assert_eq!(node.count(counter), 2);
+        assert_eq!(node.count(counter), 3);
     });
 }
 

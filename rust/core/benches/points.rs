@@ -1,0 +1,138 @@
+//! What a trace point costs, each number beside the thing that it can't be cheaper than.
+//!
+//! | bar | measured in |
+//! | --- | --- |
+//! | a point that nobody traces: at most 2 x a relaxed load | `untraced` |
+//! | a counted call: at most 3 x an epoch pin | `count` |
+//! | a message of 32 bytes with its time stamp: at most 1.6 x the time stamp | `record` |
+//! | two threads that count: twice one | `count on two threads` |
+
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
+use crossbeam_epoch::Collector;
+use inviso_core::{
+    control::Op,
+    drain::drain,
+    flags::Flags,
+    node::Who,
+    plan::kinds,
+    point::{Point, Program},
+    ring::Overflow,
+    session::{Options, Session},
+};
+use std::{
+    hint::black_box,
+    sync::{
+        atomic::{AtomicBool, AtomicU8, Ordering::Relaxed},
+        Arc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A call of a traced function that does nothing.
+#[inline(always)]
+fn call(point: &Point) {
+    let _call = point.enter(|out| out.int(1));
+}
+
+fn traced(kind: u16, flags: Flags) -> (Program, Point, Arc<Session>) {
+    let program = Program::new();
+    let point = program.point("bench", "f", 1);
+    let options = Options { ring_bytes: 1 << 20, overflow: Overflow::Overwrite, ..Options::default() };
+    let session = program.session("bench", options).unwrap();
+    program.node().flags(&session, Who::All, true, flags).unwrap();
+    program.function(&session, &[&point], kind, Op::On).unwrap();
+    (program, point, session)
+}
+
+fn untraced(c: &mut Criterion) {
+    let mut group = c.benchmark_group("untraced");
+    let word = AtomicU8::new(0);
+    group.bench_function("relaxed load", |b| b.iter(|| black_box(&word).load(Relaxed)));
+    let point = Program::new().point("bench", "f", 1);
+    group.bench_function("point", |b| b.iter(|| call(black_box(&point))));
+    group.finish();
+}
+
+fn count(c: &mut Criterion) {
+    let mut group = c.benchmark_group("count");
+    let local = Collector::new().register();
+    group.bench_function("epoch pin", |b| b.iter(|| drop(black_box(local.pin()))));
+    let (program, point, session) = traced(kinds::COUNT, Flags::NONE);
+    let mut calls = 0;
+    group.bench_function("point", |b| {
+        b.iter_custom(|n| {
+            calls += n;
+            let begun = Instant::now();
+            (0..n).for_each(|_| call(black_box(&point)));
+            begun.elapsed()
+        });
+    });
+    assert_eq!(program.count(&session, &point), Some(calls), "what is timed is counted");
+    group.finish();
+}
+
+fn record(c: &mut Criterion) {
+    let mut group = c.benchmark_group("record");
+    let clock = quanta::Clock::new();
+    group.bench_function("time stamp", |b| b.iter(|| black_box(clock.raw())));
+    let flags = Flags::CALL | Flags::ARITY | Flags::MONOTONIC_TIMESTAMP;
+    let (program, point, session) = traced(kinds::LOCAL, flags);
+    let mut calls = 0;
+    group.bench_function("point, 32 bytes", |b| {
+        b.iter_custom(|n| {
+            calls += n;
+            let begun = Instant::now();
+            (0..n).for_each(|_| call(black_box(&point)));
+            begun.elapsed()
+        });
+    });
+    let written: u64 = session.feeds().iter().map(|feed| feed.ring.head()).sum();
+    assert_eq!(written, calls, "what is timed is written");
+    drain(&session, usize::MAX, |_| ()).unwrap();
+    program.node().flags(&session, Who::All, false, Flags::ARITY).unwrap();
+    group.bench_function("point, with an argument", |b| b.iter(|| call(black_box(&point))));
+    drop(program);
+    group.finish();
+}
+
+/// Calls per thread while `threads` of them count for a fixed time.
+fn calls_of_threads(threads: usize, point: &Point, calls: u64) -> Duration {
+    let go = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..threads)
+            .map(|_| {
+                scope.spawn(|| {
+                    call(point);
+                    while !go.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                    let begun = Instant::now();
+                    (0..calls).for_each(|_| call(black_box(point)));
+                    begun.elapsed()
+                })
+            })
+            .collect();
+        go.store(true, Relaxed);
+        callers.into_iter().map(|caller| caller.join().unwrap()).max().unwrap_or_default()
+    })
+}
+
+fn scaling(c: &mut Criterion) {
+    let mut group = c.benchmark_group("count on threads");
+    group.throughput(Throughput::Elements(1));
+    for threads in [1, 2] {
+        let (_program, point, _session) = traced(kinds::COUNT, Flags::NONE);
+        group.bench_function(format!("{threads}"), |b| {
+            b.iter_custom(|n| calls_of_threads(threads, &point, n.max(100_000)).mul_f64(n as f64 / n.max(100_000) as f64));
+        });
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = points;
+    config = Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
+    targets = untraced, count, record, scaling
+}
+criterion_main!(points);

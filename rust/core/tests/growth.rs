@@ -1,0 +1,52 @@
+//! A hundred thousand sessions come and go and leave nothing behind. Alone in its process: it counts all memory.
+
+use inviso_core::{control::Op, drain::drain, flags::Flags, node::Who, plan::kinds, point::Program, session::Options};
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicIsize, Ordering::Relaxed},
+};
+
+struct Counting;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size() as isize, Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Relaxed);
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_hundred_thousand_sessions_leave_nothing_behind() {
+    let program = Program::new();
+    let points: Vec<_> = (0..4).map(|n| program.point("growth", &format!("f{n}"), 0)).collect();
+    let mut grown_from = 0;
+    for round in 0..100_000u64 {
+        let session = program.session("one of many", Options { ring_bytes: 0, ..Options::default() }).unwrap();
+        assert_eq!((session.id, session.index), (round + 1, 0), "ids are never used twice, indices are");
+        program.node().flags(&session, Who::All, true, Flags::CALL).unwrap();
+        let point = &points[round as usize % points.len()];
+        program.function(&session, &[point], kinds::COUNT | kinds::TIME | kinds::LOCAL, Op::On).unwrap();
+        program.node().on_load(&session, kinds::COUNT, Op::On).unwrap();
+        drop(point.enter(|_| Ok(())));
+        assert_eq!(program.count(&session, point), Some(1));
+        assert_eq!(drain(&session, 9, |_| ()), Ok(1));
+        assert!(program.destroy(&session));
+        if round == 2_000 {
+            grown_from = LIVE.load(Relaxed);
+        }
+    }
+    let grown = LIVE.load(Relaxed) - grown_from;
+    assert!(grown < 100_000, "98,000 sessions left {grown} bytes");
+}
