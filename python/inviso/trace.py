@@ -388,7 +388,8 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
 
     Args:
         mfa: ``(module, qualified name, arity)``, with ``"_"`` as the arity, as the last two or as all three; or
-            ``"on_load"`` for functions that come into being later. Functions written in C can't be traced yet.
+            ``"on_load"`` for functions that come into being later. Functions written in C are taken by module, name and
+            ``"_"`` only, and seen where Python code calls them (3.12 and later).
         match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or ``[]``, the
             same as True. Other match specifications are not supported yet.
         flags: ``global`` (alone; also what no flag means), ``local``, ``meta``, ``call_count``, ``call_time``,
@@ -431,6 +432,8 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         return native.function(target, kinds, how)
     except _native.SessionDead:
         raise _dead(where) from None
+    except NotImplementedError as error:
+        raise BadArg(where, "mfa", str(error)) from None
 
 
 def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:

@@ -124,7 +124,9 @@ fn scaling(c: &mut Criterion) {
     for threads in [1, 2] {
         let (_program, point, _session) = traced(kinds::COUNT, Flags::NONE);
         group.bench_function(format!("{threads}"), |b| {
-            b.iter_custom(|n| calls_of_threads(threads, &point, n.max(100_000)).mul_f64(n as f64 / n.max(100_000) as f64));
+            b.iter_custom(|n| {
+                calls_of_threads(threads, &point, n.max(100_000)).mul_f64(n as f64 / n.max(100_000) as f64)
+            });
         });
     }
     group.finish();

@@ -69,7 +69,11 @@ fn main() -> Result<(), Error> {
         What::Event(event) if event.kind == Kind::Call as u8 => {
             let name = node.name(event.what as u32).map_or_else(|| "?".into(), |name| name.function.clone());
             let arguments = decode(&event.payload).map_or_else(|e| e.to_string(), |term| format!("{term:?}"));
-            println!("{:9} ns, process {:3} calls {name} {arguments}", node.clock.monotonic(record.ticks), event.tracee >> 2);
+            println!(
+                "{:9} ns, process {:3} calls {name} {arguments}",
+                node.clock.monotonic(record.ticks),
+                event.tracee >> 2
+            );
         }
         What::Event(event) => println!("an event of kind {}", event.kind),
         What::Lost(count) => println!("{count} messages were lost here"),

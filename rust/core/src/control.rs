@@ -54,6 +54,8 @@ pub struct Target {
     pub name: Arc<Mfa>,
     /// Whether `global` takes it.
     pub exported: bool,
+    /// Whether it is not written in the traced language: see [`crate::plan::events::FOREIGN`].
+    pub foreign: bool,
 }
 
 /// How the host switches a function's events.
@@ -140,7 +142,7 @@ impl Node {
                         left.counters.push(entry.count);
                     }
                     let rest = plan.entries.iter().filter(|e| e.session.id != session.id).cloned().collect();
-                    changes.push((key, plan.events, Plan::of(plan.slot, plan.name, rest)));
+                    changes.push((key, plan.events, Plan::of(plan.slot, plan.name, plan.foreign, rest)));
                 }
             }
             snapshot.session_table()
@@ -194,7 +196,7 @@ impl Node {
             let mut entries: Vec<Entry> =
                 plan.map_or_else(Vec::new, |p| p.entries.iter().filter(|e| e.session.id != session.id).cloned().collect());
             entries.push(entry);
-            changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, entries)));
+            changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, target.foreign, entries)));
         }
         drop(guard);
         if !changes.is_empty() {
@@ -246,7 +248,7 @@ impl Node {
             }
             let slot = control.slot(target.key);
             let name = plan.map_or_else(|| self.names.number(&target.name), |p| p.name);
-            changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, entries)));
+            changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, target.foreign, entries)));
         }
         drop(guard);
         left.changed_running = false;
@@ -259,7 +261,7 @@ impl Node {
         let changes = self.read(|s| {
             s.plans()
                 .filter(|(_, p)| p.entry(session.id).is_some())
-                .map(|(key, p)| (key, p.events, Plan::of(p.slot, p.name, p.entries.to_vec())))
+                .map(|(key, p)| (key, p.events, Plan::of(p.slot, p.name, p.foreign, p.entries.to_vec())))
                 .collect()
         });
         self.settle(&mut control, changes, Leftovers::default(), host, |next| next);

@@ -1,8 +1,11 @@
 //! Grace periods: waiting until every thread that was inside a pinned section has left it.
 #![forbid(unsafe_code)]
 
-use crate::sync::{thread, Arc, AtomicBool, Ordering::{Acquire, Release}};
 use crate::mutants::mutant;
+use crate::sync::{
+    thread, Arc, AtomicBool,
+    Ordering::{Acquire, Release},
+};
 use crossbeam_epoch::{Guard, LocalHandle};
 
 /// Pins the calling thread until the guard is dropped. Guards nest; the outermost one counts.

@@ -9,8 +9,8 @@
 //! | `swap_relaxed` | a snapshot is published without Release | `current::who_sees_the_pointer_sees_the_value` |
 //! | `free_early` | a grace period is over at once | `current::no_reader_after_the_grace_period` |
 //! | `publish_piecewise` | each function of a change is published by itself | `node::a_change_is_one_point_in_time` |
-//! | `restart_unsettled` | a restart doesn't wait for a grace period | `node::restart_and_pause_lose_no_call` |
-//! | `pause_unsettled` | a pause doesn't wait for a grace period | `node::restart_and_pause_lose_no_call` |
+//! | `restart_unsettled` | a restart doesn't wait for a grace period | `node::a_restart_loses_no_call` |
+//! | `pause_unsettled` | a pause doesn't wait for a grace period | `node::no_call_is_counted_after_a_pause` |
 //! | `fold_unlocked` | a thread leaves the list before its counts are taken over | `node::a_thread_that_ends_is_counted_once` |
 //! | `take_without_base` | a counter that is used again goes on from where it stood | `counters::a_number_used_again_starts_from_zero` |
 //! | `cell_relaxed` | a cell's generation is published without Release | `counters::a_reading_is_of_one_generation` |

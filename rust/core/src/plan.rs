@@ -38,6 +38,8 @@ pub mod events {
     pub const FRAME: u8 = 2;
     /// An exception is caught somewhere.
     pub const HANDLED: u8 = 4;
+    /// A call of a function that is not written in the traced language; seen where it is called.
+    pub const FOREIGN: u8 = 8;
 }
 
 /// A function as the program knows it: module, name, arity.
@@ -115,6 +117,8 @@ pub struct Plan {
     pub run: u16,
     /// The interpreter events that are needed.
     pub events: u8,
+    /// Whether the function is not written in the traced language.
+    pub foreign: bool,
     /// The sessions, newest first.
     pub entries: Box<[Entry]>,
 }
@@ -122,15 +126,15 @@ pub struct Plan {
 impl Plan {
     /// A plan of these entries, or `None` when nothing is set.
     #[must_use]
-    pub fn of(slot: u32, name: u32, mut entries: Vec<Entry>) -> Option<Plan> {
+    pub fn of(slot: u32, name: u32, foreign: bool, mut entries: Vec<Entry>) -> Option<Plan> {
         entries.retain(|e| e.has != 0);
         if entries.is_empty() {
             return None;
         }
         entries.sort_by_key(|e| std::cmp::Reverse(e.session.id));
         let run = entries.iter().fold(0, |all, e| all | e.run);
-        let events = entries.iter().fold(0, |all, e| all | e.events());
-        Some(Plan { slot, name, run, events, entries: entries.into() })
+        let events = if foreign { events::FOREIGN } else { entries.iter().fold(0, |all, e| all | e.events()) };
+        Some(Plan { slot, name, run, events, foreign, entries: entries.into() })
     }
 
     /// The one counter that a call adds to, if that is all that happens.

@@ -263,7 +263,7 @@ impl Program {
     /// [`Error::SessionDead`].
     pub fn function(&self, session: &Arc<Session>, points: &[&Point], kinds: u16, op: Op) -> Result<usize, Error> {
         let targets: Vec<Target> =
-            points.iter().map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true }).collect();
+            points.iter().map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true, foreign: false }).collect();
         self.0.node.function(session, &targets, kinds, op, self)
     }
 

@@ -123,10 +123,13 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let op = prop_oneof![3 => Just(Op::On), 1 => Just(Op::Off), 1 => Just(Op::Pause), 1 => Just(Op::Restart)];
     // `global` alone or any others together: hosts refuse the rest
-    let kinds = prop_oneof![Just(kinds::GLOBAL), (1u16..64).prop_map(|bits| {
-        let others = KINDS.iter().filter(|kind| **kind != kinds::GLOBAL);
-        others.enumerate().filter(|(n, _)| bits & 1 << n != 0).fold(0, |all, (_, kind)| all | kind)
-    })];
+    let kinds = prop_oneof![
+        Just(kinds::GLOBAL),
+        (1u16..64).prop_map(|bits| {
+            let others = KINDS.iter().filter(|kind| **kind != kinds::GLOBAL);
+            others.enumerate().filter(|(n, _)| bits & 1 << n != 0).fold(0, |all, (_, kind)| all | kind)
+        })
+    ];
     let functions = proptest::sample::subsequence(vec![0, 1, 2], 1..=3);
     let flags = prop_oneof![Just(Flags::CALL), Just(Flags::SILENT)];
     let step = prop_oneof![
@@ -179,6 +182,7 @@ proptest! {
                         key: FUNCTIONS[*n].0,
                         name: Arc::new(Mfa { module: "m".into(), function: format!("f{n}").into(), arity: 0 }),
                         exported: FUNCTIONS[*n].1,
+                        foreign: false,
                     }).collect();
                     let mut matched = 0;
                     for n in functions {

@@ -69,13 +69,14 @@ impl Pid {
         }
     }
 
-    /// The name of the thread or task, `""` once it is gone.
+    /// The name of the thread or task; a thread's last one once it has ended, a task's `""`.
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         if self.id == FOLDED {
             return Ok("(ended processes)".to_owned());
         }
-        let (Some(tracee), Some(host)) = (self.tracee(), host::try_host()) else { return Ok(String::new()) };
+        let Some(host) = host::try_host().filter(|_| self.is_local()) else { return Ok(String::new()) };
+        let Some(tracee) = self.tracee() else { return Ok(host.directory.ended_name(self.id).unwrap_or_default()) };
         let given = directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();
         if let Some(name) = given {
             return Ok(name);

@@ -101,7 +101,12 @@ pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
 /// Whether there is a function of this name.
 #[pyfunction]
 pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
-    Ok(!codes::find(py, &Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 })?.is_empty())
+    let mut pattern = Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 };
+    if !codes::find(py, &pattern)?.is_empty() {
+        return Ok(true);
+    }
+    pattern.arity = None;
+    Ok(host::foreign::find(py, &pattern)?.is_some())
 }
 
 impl Session {
@@ -117,16 +122,22 @@ impl Session {
         let found = codes::find(py, &Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
         let targets = found
             .iter()
-            .map(|f| Target { key: f.code.as_ptr() as usize, name: f.name.clone(), exported: f.exported })
+            .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
             .collect();
-        host.hold(py, found.into_iter().map(|f| f.code));
+        host.hold(py, found.into_iter().map(|f| (f.key, f.code)));
         Ok(targets)
     }
 
     /// The entries of every code object of this name; `None` if there is none.
     fn entries(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Option<Vec<(u32, Entry)>>> {
-        let found = codes::find(py, &Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
-        let mut keys: Vec<usize> = found.iter().map(|f| f.code.as_ptr() as usize).collect();
+        let mut pattern = Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 };
+        let mut found = codes::find(py, &pattern)?;
+        if found.is_empty() {
+            // the arity of a function written in C is not known for sure: any will do
+            pattern.arity = None;
+            found.extend(host::foreign::find(py, &pattern)?);
+        }
+        let mut keys: Vec<usize> = found.iter().map(|f| f.key).collect();
         // code that is gone but for us still has its counters
         if let Some(first) = found.first() {
             host.node.read(|s| {
@@ -240,6 +251,8 @@ impl Session {
             }
         }
         py.detach(|| host.node.on_load(&self.core, kinds, op)).map_err(errors::raise)?;
+        let all = host.node.read(|s| s.events);
+        inviso_core::control::Arm::arm(&Armer, &[], all);
         host.after_change(py)
     }
 
@@ -469,6 +482,8 @@ impl Host {
         let sessions = self.node.sessions();
         if host::loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
             self.loading.end(py);
+            let all = self.node.read(|s| s.events);
+            inviso_core::control::Arm::arm(&Armer, &[], all);
         }
         if !sessions.iter().any(|s| s.has_seen(spawning::FLAGS)) {
             self.spawning.end(py, self)?;

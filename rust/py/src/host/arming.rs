@@ -30,11 +30,10 @@ const ONE_BY_ONE: usize = 32;
 
 impl Host {
     /// Holds code objects that are about to get a plan.
-    pub fn hold(&self, py: Python<'_>, codes: impl IntoIterator<Item = Py<PyAny>>) {
+    pub fn hold(&self, py: Python<'_>, codes: impl IntoIterator<Item = (usize, Py<PyAny>)>) {
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
-        for code in codes {
-            let key = code.as_ptr() as usize;
+        for (key, code) in codes {
             if let Some(again) = armed.codes.insert(key, code) {
                 self.mourn(again.clone_ref(py));
                 drop(again);
@@ -47,7 +46,7 @@ impl Host {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>], needs: u8) -> PyResult<()> {
-        self.hold(py, codes.iter().map(|c| c.clone().unbind()));
+        self.hold(py, codes.iter().map(|c| (c.as_ptr() as usize, c.clone().unbind())));
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         for code in codes {
@@ -160,7 +159,10 @@ mod monitoring {
         host::callbacks,
     };
 
-    const CALLBACKS: [(Event, vectorcall::Function); 7] = [
+    const CALLBACKS: [(Event, vectorcall::Function); 10] = [
+        (Event::Call, callbacks::call),
+        (Event::CReturn, callbacks::c_return),
+        (Event::CRaise, callbacks::c_raise),
         (Event::PyStart, callbacks::py_start),
         (Event::PyResume, callbacks::py_resume),
         (Event::PyThrow, callbacks::py_throw),
@@ -204,7 +206,8 @@ mod monitoring {
             self.claim(py)?;
             let Some(tool) = &self.tool else { return Ok(()) };
             for key in keys {
-                if let Some(code) = self.codes.get(key) {
+                // functions written in C have no code object: their events are the callers'
+                if let Some(code) = self.codes.get(key).filter(|c| c.as_ptr() as usize == *key) {
                     tool.set_local_events(code.bind(py), mask(tool, self.needs(*key)) & tool.local_mask())?;
                 }
             }
@@ -226,6 +229,9 @@ mod monitoring {
             let Some(tool) = &self.tool else { return Ok(()) };
             let wanted = mask(tool, all);
             let mut global = if self.everywhere { wanted } else { wanted & !tool.local_mask() };
+            if all & events::FOREIGN != 0 {
+                global |= tool.bit(Event::Call);
+            }
             if all & events::HANDLED != 0 {
                 // who catches is code that nobody traces, too
                 global |= tool.mask(&[Event::ExceptionHandled, Event::PyUnwind]);
@@ -236,7 +242,8 @@ mod monitoring {
             }
             if all == 0 && self.planned.is_empty() && self.watched.is_empty() {
                 if let Some(tool) = self.tool.take() {
-                    tool.free(py, self.codes.values().map(|c| c.bind(py).clone()))?;
+                    let codes = self.codes.iter().filter(|(key, c)| c.as_ptr() as usize == **key);
+                    tool.free(py, codes.map(|(_, c)| c.bind(py).clone()))?;
                 }
             }
             Ok(())

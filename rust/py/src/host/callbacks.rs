@@ -23,7 +23,10 @@ unsafe fn take(with: impl FnOnce(&mut Here)) {
 #[cfg(Py_3_12)]
 mod monitoring {
     use super::*;
-    use crate::ffi::vectorcall::none;
+    use crate::{
+        ffi::vectorcall::none,
+        host::foreign::{self, ForeignCall},
+    };
 
     macro_rules! callback {
         ($(#[$doc:meta])* $name:ident, |$here:ident, $code:ident, $call:ident, $args:ident| $body:expr) => {
@@ -93,6 +96,36 @@ mod monitoring {
             if spawning::is_watched(code) {
                 let frame = call.frame();
                 spawning::on_end(here, frame, *args.add(2));
+            }
+        }
+    }
+
+    callback! {
+        /// CALL: something is called; of interest if it is a function written in C that somebody traces.
+        call, |here, code, call, args| {
+            if let Some(key) = foreign::key(*args.add(2)) {
+                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                event::on_call(&here.host.node, &mut here.thread, key, &call);
+            }
+        }
+    }
+
+    callback! {
+        /// C_RETURN: a function written in C returns.
+        c_return, |here, code, call, args| {
+            if let Some(key) = foreign::key(*args.add(2)) {
+                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                event::on_exit(&here.host.node, &mut here.thread, key, Exit::Return, &call);
+            }
+        }
+    }
+
+    callback! {
+        /// C_RAISE: an exception leaves a function written in C.
+        c_raise, |here, code, call, args| {
+            if let Some(key) = foreign::key(*args.add(2)) {
+                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                event::on_exit(&here.host.node, &mut here.thread, key, Exit::Unwind, &call);
             }
         }
     }

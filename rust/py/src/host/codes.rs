@@ -1,5 +1,6 @@
 //! Finding functions: by pattern among everything that is loaded, and what a code object is called.
 
+use super::foreign;
 use crate::ffi::frame::{self, CodeLayout};
 use inviso_core::plan::Mfa;
 use pyo3::{ffi, prelude::*, types::*};
@@ -8,12 +9,16 @@ use std::sync::Arc;
 
 /// A function that was found.
 pub struct Found {
-    /// Its code object, held.
+    /// Its identity for the core: the code object's address, for a function written in C that of its definition.
+    pub key: usize,
+    /// Its code object (or, written in C, the function itself), held.
     pub code: Py<PyAny>,
     /// Module, qualified name, arity.
     pub name: Arc<Mfa>,
     /// Whether a global pattern takes it.
     pub exported: bool,
+    /// Whether it is written in C.
+    pub foreign: bool,
 }
 
 /// Which functions are meant; `None` is the wildcard.
@@ -86,6 +91,9 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
         search.modules()?;
     }
     search.frames()?;
+    if let Some(found) = foreign::find(py, pattern)? {
+        search.found.push(found);
+    }
     Ok(search.found)
 }
 
@@ -136,7 +144,8 @@ impl Search<'_> {
                 let name = Mfa { module: module.into(), function: function.into(), arity };
                 if self.pattern.takes(&name) {
                     let exported = self.exported(globals, &name.function);
-                    self.found.push(Found { code: code.clone().unbind(), name: Arc::new(name), exported });
+                    let key = raw as usize;
+                    self.found.push(Found { key, code: code.clone().unbind(), name: Arc::new(name), exported, foreign: false });
                 }
             }
         }

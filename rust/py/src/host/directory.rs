@@ -13,7 +13,7 @@ use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
-    Arc, Mutex, MutexGuard,
+    Arc, Mutex, MutexGuard, OnceLock,
 };
 
 /// What this package keeps with a process.
@@ -25,6 +25,8 @@ pub struct Process {
     pub coroutine: AtomicUsize,
     /// Its name, if it was given one here.
     pub name: Mutex<Option<String>>,
+    /// The name that its thread had when it was first seen.
+    pub last_name: OnceLock<String>,
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -48,7 +50,12 @@ pub struct Directory {
     tasks: Mutex<FxHashMap<usize, Task>>,
     references: Mutex<FxHashMap<usize, usize>>,
     threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
+    /// Names of threads that have ended, as many as are worth keeping.
+    ended: Mutex<FxHashMap<u64, String>>,
 }
+
+/// Names of ended threads that are kept; beyond it all are forgotten.
+const ENDED_NAMES: usize = 4096;
 
 extern "C" {
     fn PyThread_get_thread_native_id() -> std::ffi::c_ulong;
@@ -86,6 +93,11 @@ impl Directory {
         lock(&self.threads).entry(id).or_insert(tracee).clone()
     }
 
+    /// The name of a thread that has ended, if it is still known.
+    pub fn ended_name(&self, pid: u64) -> Option<String> {
+        lock(&self.ended).get(&pid).cloned()
+    }
+
     /// The calling thread is this process from now on.
     pub fn replace_own(&self, own: &Arc<Tracee>) {
         lock(&self.threads).insert(native_id(), own.clone());
@@ -94,6 +106,13 @@ impl Directory {
     /// The calling thread has ended.
     pub fn thread_ended(&self, host: &Host, own: &Arc<Tracee>) {
         lock(&self.threads).retain(|_, t| !Arc::ptr_eq(t, own));
+        if let Some(name) = process(own).last_name.get() {
+            let mut ended = lock(&self.ended);
+            if ended.len() >= ENDED_NAMES {
+                ended.clear();
+            }
+            ended.insert(own.pid, name.clone());
+        }
         host.node.end_process(own);
     }
 

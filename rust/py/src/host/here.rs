@@ -79,7 +79,9 @@ pub unsafe fn here() -> Option<&'static mut Here> {
 fn create() -> Option<&'static mut Here> {
     let host = try_host()?;
     AT_END.try_with(|end| end.0.set(true)).ok()?;
-    let own = host.directory.own_process(host, first_frame());
+    let frame = first_frame();
+    let own = host.directory.own_process(host, frame);
+    super::spawning::keep_name(&own, frame);
     let thread = host.node.thread(own);
     let running =
         Running { cache: RefCell::new(tasks::Cache::new()), task: Cell::new(0), known: RefCell::new(Vec::new()) };

@@ -149,9 +149,9 @@ impl Host {
         }
         let targets: Vec<Target> = found
             .iter()
-            .map(|f| Target { key: f.code.as_ptr() as usize, name: f.name.clone(), exported: f.exported })
+            .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
             .collect();
-        self.hold(py, found.into_iter().map(|f| f.code));
+        self.hold(py, found.into_iter().map(|f| (f.key, f.code)));
         py.detach(|| self.node.loaded(&targets, &Armer));
         self.catch_up(py);
     }

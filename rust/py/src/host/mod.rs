@@ -7,6 +7,7 @@
 //! | `callbacks` | the functions that the interpreter calls |
 //! | `arming` | switching those on and off |
 //! | `codes` | finding functions by pattern; the names of code |
+//! | `foreign` | functions written in C, seen where they are called |
 //! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
 //! | `spawning` | who starts whom, and how it ends |
@@ -18,6 +19,7 @@ pub mod call;
 pub mod callbacks;
 pub mod codes;
 pub mod directory;
+pub mod foreign;
 pub mod forking;
 pub mod here;
 pub mod loading;
@@ -45,6 +47,7 @@ pub struct Host {
     pub outlets: outlet::Outlets,
     /// Who is being started.
     pub spawning: spawning::Spawning,
+    missing: Py<PyAny>,
     /// Sessions whose last strong handle is gone.
     pub doomed: Mutex<Vec<Arc<inviso_core::session::Session>>>,
     /// Python objects to be let go of outside every lock.
@@ -85,11 +88,20 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         directory: directory::Directory::default(),
         outlets: outlet::Outlets::default(),
         spawning: spawning::Spawning::default(),
+        missing: missing(py)?,
         doomed: Mutex::default(),
         graveyard: Mutex::default(),
     }));
     HOST.store(host, Ordering::Release);
     Ok(host)
+}
+
+fn missing(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    if cfg!(Py_3_12) {
+        Ok(py.import("sys")?.getattr("monitoring")?.getattr("MISSING")?.unbind())
+    } else {
+        Ok(py.None())
+    }
 }
 
 /// Leaves the host behind: the forked child's threads, locks and sessions are not its parent's.
@@ -98,6 +110,11 @@ pub fn forget() {
 }
 
 impl Host {
+    /// The interpreter's mark for no argument.
+    pub fn missing(&self) -> *mut pyo3::ffi::PyObject {
+        self.missing.as_ptr()
+    }
+
     /// Keeps an object until [`Host::bury`].
     pub fn mourn(&self, object: Py<PyAny>) {
         self.graveyard.lock().unwrap_or_else(|e| e.into_inner()).push(object);

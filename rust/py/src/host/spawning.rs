@@ -67,15 +67,7 @@ impl Spawning {
         if lock(&self.pending).is_empty() {
             return None;
         }
-        // SAFETY: attached (first event or first call of this thread), frames of the running thread.
-        let object = unsafe {
-            let mut frame = frame?;
-            while let Some(caller) = frame.caller() {
-                frame = caller;
-            }
-            if CodeNames::is_bootstrap(frame) { frame.local(0) as usize } else { 0 }
-        };
-        let pending = lock(&self.pending).remove(&object)?;
+        let pending = lock(&self.pending).remove(&(thread_object(frame)? as usize))?;
         if let Some(name) = pending.name {
             lock(&host.spawning.started).insert(pending.tracee.pid, (pending.parent, name));
         }
@@ -144,17 +136,30 @@ impl Spawning {
     }
 }
 
-struct CodeNames;
-
-impl CodeNames {
-    /// Whether a frame is `threading.Thread._bootstrap`, the first Python frame of such a thread.
-    unsafe fn is_bootstrap(frame: Frame) -> bool {
-        // SAFETY: the caller's frame runs.
-        unsafe {
-            let name = crate::ffi::frame::code_qualname(frame.code());
-            capture::is_text(name, "Thread._bootstrap") || frame.code() as usize == BOOTSTRAP.load(Ordering::Acquire)
+/// The thread object of the calling thread, told by the first of its Python frames, `threading.Thread._bootstrap`;
+/// `frame` is the innermost one. Borrowed from that frame.
+fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
+    // SAFETY: frames of the calling thread, which is attached and runs them.
+    unsafe {
+        let mut frame = frame?;
+        while let Some(caller) = frame.caller() {
+            frame = caller;
         }
+        let first = capture::is_text(crate::ffi::frame::code_qualname(frame.code()), "Thread._bootstrap");
+        (first || frame.code() as usize == BOOTSTRAP.load(Ordering::Acquire)).then(|| frame.local(0))
     }
+}
+
+/// Notes the calling thread's name with its process: its counters outlive the thread.
+pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
+    let Some(object) = thread_object(frame) else { return };
+    Python::attach(|py| {
+        // SAFETY: attached; the object is held by the thread's first frame.
+        let name = unsafe { attribute(py, object, "_name") };
+        if let Some(name) = name.and_then(|n| n.extract::<String>().ok()) {
+            directory::process(own).last_name.get_or_init(|| name);
+        }
+    });
 }
 
 /// A watched function begins, in this frame.
