@@ -13,8 +13,6 @@ Every process has a mailbox, and only the process itself takes messages out of i
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
 import threading
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from ._native import Pid
 from .errors import BadArg
 
 if TYPE_CHECKING:
+    import asyncio
     from typing import TypeAlias
 
     Destination: TypeAlias = "Pid | str"
@@ -111,7 +110,9 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     """
     if not callable(function):
         raise BadArg("spawn/3", "function", f"{function!r} can't be called; pass a function and its arguments")
-    if inspect.iscoroutinefunction(function):
+    if _is_coroutine_function(function):
+        import asyncio
+
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -126,6 +127,16 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     announced = _native.announce_thread(thread)
     thread.start()
     return announced
+
+
+def _is_coroutine_function(function: Any) -> bool:
+    while (inner := getattr(function, "func", None) or getattr(function, "__func__", None)) is not None:
+        function = inner
+    code = getattr(function, "__code__", None)
+    return code is not None and bool(code.co_flags & _CO_COROUTINE)
+
+
+_CO_COROUTINE = 0x80
 
 
 class _Process(threading.Thread):
@@ -186,12 +197,15 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
     Raises:
         TimeoutError: no message came in time.
 
+    >>> import asyncio
     >>> async def main():
     ...     send(self(), "here")
     ...     return await areceive()
     >>> asyncio.run(main())
     'here'
     """
+    import asyncio
+
     loop = asyncio.get_running_loop()
     matcher = _matcher(pattern)
     deadline = None if timeout is None else loop.time() + timeout
