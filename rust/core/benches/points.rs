@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | a point that nobody traces: at most 2 x a relaxed load | `untraced` |
 //! | a counted call: at most 3 x an epoch pin | `count` |
-//! | a message of 32 bytes with its time stamp: at most 1.6 x the time stamp | `record` |
+//! | 32 bytes with a time stamp into a ring: at most 1.6 x the time stamp | `record` |
 //! | two threads that count: twice one | `count on two threads` |
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
@@ -16,7 +16,7 @@ use inviso_core::{
     node::Who,
     plan::kinds,
     point::{Point, Program},
-    ring::Overflow,
+    ring::{Overflow, Ring},
     session::{Options, Session},
 };
 use std::{
@@ -76,6 +76,15 @@ fn record(c: &mut Criterion) {
     let mut group = c.benchmark_group("record");
     let clock = quanta::Clock::new();
     group.bench_function("time stamp", |b| b.iter(|| black_box(clock.raw())));
+    let mut pushed = 0;
+    let (mut producer, ring) = Ring::split(1 << 20, Overflow::Overwrite);
+    group.bench_function("time stamp and push", |b| {
+        b.iter(|| {
+            pushed += 1;
+            producer.push(black_box([0, clock.raw(), 2, 3]), &[])
+        });
+    });
+    assert_eq!(ring.head(), pushed, "what is timed is written");
     let flags = Flags::CALL | Flags::ARITY | Flags::MONOTONIC_TIMESTAMP;
     let (program, point, session) = traced(kinds::LOCAL, flags);
     let mut calls = 0;

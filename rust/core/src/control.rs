@@ -73,7 +73,7 @@ pub(crate) struct Control {
     slots: FxHashMap<usize, u32>,
     free_slots: Vec<u32>,
     next_slot: u32,
-    retired: Vec<Retired<Snapshot>>,
+    pub(crate) retired: Vec<Retired<Snapshot>>,
 }
 
 /// What a change leaves behind until nobody can be inside it.
@@ -309,8 +309,10 @@ impl Node {
                 }
             }
         }
-        left.changed_running |=
-            renewed && !mutant!("restart_unsettled") || before.1 & !entry.run != 0 && !mutant!("pause_unsettled");
+        let (restarted, paused) = (renewed, before.1 & !entry.run != 0);
+        if restarted && !mutant!("restart_unsettled") || paused && !mutant!("pause_unsettled") {
+            left.changed_running = true;
+        }
         renewed || before != (entry.has, entry.run)
     }
 

@@ -22,6 +22,7 @@ use crate::{
     mutants::{mutant, unless},
     sync::Ordering::{self, AcqRel, Acquire},
 };
+use crate::section::Inside;
 use crossbeam_epoch::{Atomic, Guard, Owned};
 
 const ROOT: Ordering = unless(mutant!("swap_relaxed"), AcqRel);
@@ -51,6 +52,17 @@ impl<T> Current<T> {
         // SAFETY: the pointer is never null (it is set in `new` and only ever swapped for another value), and a value
         // that was swapped out is freed only by the holder of its `Retired` after a grace period, which can't end
         // while `guard` pins this thread (Orderings, pin before free).
+        unsafe { shared.deref() }
+    }
+
+    /// The current value, readable while the thread is `inside` its section.
+    #[inline(always)]
+    pub fn load_inside<'i>(&self, _inside: &'i Inside) -> &'i T {
+        // SAFETY: only the pointer is read with it, and `_inside` stands for the guard: see below.
+        let guard = unsafe { crossbeam_epoch::unprotected() };
+        let shared = self.0.load(ROOT_SEEN, guard);
+        // SAFETY: as in `load`; who holds a `Retired` frees it only after it has waited for every section, too
+        // ([`crate::node::Node::grace`]), and this thread is inside one.
         unsafe { shared.deref() }
     }
 

@@ -8,7 +8,6 @@
 use crate::{
     cells::{key, Measure},
     flags::Flags,
-    grace::pin,
     node::{Kept, Node},
     plan::{kinds, Entry, Plan},
     session::Session,
@@ -60,8 +59,8 @@ pub enum Exit {
 /// A call of the function `code` begins.
 #[inline(always)]
 pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
-    let guard = pin(&thread.local);
-    let snapshot = node.snapshot.load(&guard);
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
@@ -96,7 +95,6 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
 #[inline(always)]
 fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measured, call: &A) -> bool {
     let time = known.wants == wants::TIME;
-    let now = if time { node.clock.ticks() } else { call.allocated() };
     call.identify(thread);
     let Some(cell) = known.cell.filter(|_| thread.current.pid == known.pid) else { return false };
     if !thread.current.flags(known.index).has(Flags::CALL) {
@@ -106,9 +104,11 @@ fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measu
     if thread.stack.last().is_some_and(|f| f.at == at) {
         drop_stale(thread, at);
     }
+    cell.get().enter(known.generation);
     let timer = Thread::timer(&mut thread.timers, known.index, known.id);
     let mut frame =
         Frame { at, id: known.id, index: known.index, wants: known.wants, time_before: None, memory_before: None, start: 0 };
+    let now = if time { node.clock.ticks() } else { call.allocated() };
     if time {
         frame.time_before = timer.charge_time(now);
         timer.time = Some(cell);
@@ -116,7 +116,6 @@ fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measu
         frame.memory_before = timer.charge_memory(now);
         timer.memory = Some(cell);
     }
-    cell.get().enter(known.generation);
     thread.stack.push(frame);
     true
 }
@@ -239,8 +238,8 @@ pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exi
 
 #[inline(always)]
 fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
-    let guard = pin(&thread.local);
-    let snapshot = node.snapshot.load(&guard);
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
     let at = call.address();
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, Some((exit, at)));
@@ -341,8 +340,8 @@ fn finish<A: Activation>(
 /// A suspended call goes on: its time is its own again, and no call is counted.
 #[inline(always)]
 pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
-    let guard = pin(&thread.local);
-    let snapshot = node.snapshot.load(&guard);
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
@@ -375,8 +374,8 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
 #[inline(always)]
 pub fn on_handled<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
     if !thread.pending.sessions.is_empty() {
-        let guard = pin(&thread.local);
-        let snapshot = node.snapshot.load(&guard);
+        let inside = thread.shared.section.enter();
+        let snapshot = node.snapshot.load_inside(&inside);
         thread.pending.at = call.address();
         goes_on(node, thread, snapshot, Some(call));
     }
@@ -600,8 +599,8 @@ impl Node {
 
     /// A `procs` event of the running process, for every session that asked for them.
     fn event(&self, thread: &mut Thread, kind: Kind, what: u64, payload: &[u8]) {
-        let guard = pin(&thread.local);
-        let snapshot = self.snapshot.load(&guard);
+        let inside = thread.shared.section.enter();
+        let snapshot = self.snapshot.load_inside(&inside);
         let now = self.clock.ticks();
         let mut sessions: Vec<&Arc<Session>> = snapshot.sessions().collect();
         sessions.sort_by_key(|s| std::cmp::Reverse(s.id));

@@ -5,6 +5,7 @@
 //! rings until they are drained. A Rust program can be its own host, see [`point`].
 #![deny(missing_docs)]
 
+mod barrier;
 pub mod cells;
 pub mod counts;
 pub mod current;
@@ -14,6 +15,7 @@ pub mod grace;
 mod models;
 mod mutants;
 pub mod ring;
+pub mod section;
 pub mod segments;
 pub mod sync;
 pub mod tracee;

@@ -8,6 +8,9 @@
 //! | `load_relaxed` | the current snapshot is loaded without Acquire | `current::who_sees_the_pointer_sees_the_value` |
 //! | `swap_relaxed` | a snapshot is published without Release | `current::who_sees_the_pointer_sees_the_value` |
 //! | `free_early` | a grace period is over at once | `current::no_reader_after_the_grace_period` |
+//! | `section_unfenced` | a thread enters without the light barrier | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
+//! | `section_unwaited` | nobody waits for sections | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
+//! | `section_leave_relaxed` | a thread leaves without Release | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
 //! | `publish_piecewise` | each function of a change is published by itself | `node::a_change_is_one_point_in_time` |
 //! | `restart_unsettled` | a restart doesn't wait for a grace period | `node::a_restart_loses_no_call` |
 //! | `pause_unsettled` | a pause doesn't wait for a grace period | `node::no_call_is_counted_after_a_pause` |

@@ -11,6 +11,7 @@ use crate::{
     mutants::mutant,
     names::Names,
     plan::Mfa,
+    section::{self, Section},
     session::Session,
     current::Current,
     slots::Snapshot,
@@ -96,10 +97,10 @@ impl Node {
             threads.next = threads.next.saturating_add(1);
             threads.next - 1
         });
-        let shared = Arc::new(Shared { number, counts: counts::Counts::default() });
+        let shared = Arc::new(Shared { number, counts: counts::Counts::default(), section: Section::take() });
         threads.live.push(shared.clone());
         drop(threads);
-        Thread::new(shared, self.collector.register(), own)
+        Thread::new(shared, own)
     }
 
     /// Ends a scheduler: its counts are taken over, its rings stay readable.
@@ -207,8 +208,11 @@ impl Node {
         with(self.snapshot.load(&guard))
     }
 
-    /// Waits until every event that began before has ended, see [`grace::wait`].
+    /// Waits until every event that began before has ended, and every look at a snapshot: see [`crate::section`] and
+    /// [`grace::wait`].
     pub fn grace(&self) -> grace::Passed {
+        let sections: Vec<&'static Section> = self.threads.lock().unwrap().live.iter().map(|t| t.section).collect();
+        section::wait(sections);
         grace::wait(&self.collector.register())
     }
 
@@ -257,6 +261,16 @@ impl Node {
             }
         }
         Ok(count)
+    }
+}
+
+impl Drop for Node {
+    /// Frees the snapshots that were swapped out without waiting for a grace period.
+    fn drop(&mut self) {
+        let passed = self.grace();
+        if let Ok(control) = self.control.get_mut() {
+            control.retired.drain(..).for_each(|retired| retired.free(&passed));
+        }
     }
 }
 

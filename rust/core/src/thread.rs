@@ -8,10 +8,10 @@ use crate::{
     counts::Counts,
     node::Node,
     ring::{Producer, Pushed, Ring},
+    section::Section,
     session::Session,
     tracee::Tracee,
 };
-use crossbeam_epoch::LocalHandle;
 use std::sync::Arc;
 
 /// What other threads may look at.
@@ -20,6 +20,14 @@ pub struct Shared {
     pub number: u16,
     /// Its cells of call_count.
     pub counts: Counts,
+    /// Its section.
+    pub section: &'static Section,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.section.give_back();
+    }
 }
 
 /// What a shadow frame wants at its call's end.
@@ -145,7 +153,6 @@ pub struct Thread {
     pub shared: Arc<Shared>,
     /// Set while the tracer itself works on this thread: events are not taken then.
     pub busy: bool,
-    pub(crate) local: LocalHandle,
     pub(crate) own: Arc<Tracee>,
     pub(crate) current: Arc<Tracee>,
     pub(crate) stack: Vec<Frame>,
@@ -157,11 +164,10 @@ pub struct Thread {
 }
 
 impl Thread {
-    pub(crate) fn new(shared: Arc<Shared>, local: LocalHandle, own: Arc<Tracee>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, own: Arc<Tracee>) -> Self {
         Thread {
             shared,
             busy: false,
-            local,
             current: own.clone(),
             own,
             stack: Vec::with_capacity(256),
@@ -204,12 +210,6 @@ impl Thread {
         if !Arc::ptr_eq(&self.current, &self.own) {
             self.current = self.own.clone();
         }
-    }
-
-    /// The epoch participant, for waiting for a grace period.
-    #[must_use]
-    pub fn local(&self) -> &LocalHandle {
-        &self.local
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use crossbeam_epoch::Collector;
 
 /// What a snapshot's contents do: written when it is made and when it is freed, read in between. It lies outside the value,
 /// so that a mutant which reads a freed value finds this one still in place.
-struct Body(UnsafeCell<u32>);
+pub(super) struct Body(UnsafeCell<u32>);
 
 // SAFETY: loom checks the accesses, which is the point of the models.
 unsafe impl Sync for Body {}
@@ -18,13 +18,13 @@ unsafe impl Sync for Body {}
 unsafe impl Send for Body {}
 
 /// A version of the snapshot.
-struct Version {
-    number: usize,
+pub(super) struct Version {
+    pub(super) number: usize,
     bodies: Arc<[Body; 3]>,
 }
 
 impl Version {
-    fn make(number: usize, bodies: &Arc<[Body; 3]>) -> Version {
+    pub(super) fn make(number: usize, bodies: &Arc<[Body; 3]>) -> Version {
         // SAFETY: loom reports whoever else looks at it.
         bodies[number].0.with_mut(|body| unsafe { *body = number as u32 + 1 });
         Version { number, bodies: bodies.clone() }
@@ -38,12 +38,12 @@ impl Drop for Version {
     }
 }
 
-fn bodies() -> Arc<[Body; 3]> {
+pub(super) fn bodies() -> Arc<[Body; 3]> {
     Arc::new([0, 0, 0].map(|n| Body(UnsafeCell::new(n))))
 }
 
 /// The number of the version that stands there, after a look into its contents.
-fn read(version: &Version, bodies: &[Body; 3]) -> usize {
+pub(super) fn read(version: &Version, bodies: &[Body; 3]) -> usize {
     let number = version.number;
     // SAFETY: as above.
     let body = bodies[number].0.with(|body| unsafe { *body });

@@ -18,6 +18,7 @@ mod current;
 mod delivery;
 mod life;
 mod node;
+mod section;
 
 use std::{
     collections::BTreeSet,
