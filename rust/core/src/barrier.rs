@@ -5,9 +5,9 @@
 //! | [`light`] | the compiler alone | `SeqCst` fence | `SeqCst` fence |
 //! | [`heavy`] | every running thread of the process passes a full barrier | `SeqCst` fence | `SeqCst` fence |
 
+use crate::sync::{fence, Ordering::SeqCst};
 #[cfg(not(loom))]
 use std::sync::atomic::{compiler_fence, AtomicU8, Ordering::Relaxed};
-use crate::sync::{fence, Ordering::SeqCst};
 
 /// Not asked yet, had, not to be had.
 #[cfg(not(loom))]

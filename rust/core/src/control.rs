@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    current::Retired,
     error::Error,
     grace::pin,
     latency::Latency,
@@ -25,7 +26,6 @@ use crate::{
     node::Node,
     plan::{kinds, Entry, Mfa, Plan},
     session::{Options, Session},
-    current::Retired,
     slots::Snapshot,
     tracee::MAX_SESSIONS,
 };
@@ -193,8 +193,8 @@ impl Node {
             }
             let slot = control.slot(target.key);
             let name = plan.map_or_else(|| self.names.number(&target.name), |p| p.name);
-            let mut entries: Vec<Entry> =
-                plan.map_or_else(Vec::new, |p| p.entries.iter().filter(|e| e.session.id != session.id).cloned().collect());
+            let mut entries: Vec<Entry> = plan
+                .map_or_else(Vec::new, |p| p.entries.iter().filter(|e| e.session.id != session.id).cloned().collect());
             entries.push(entry);
             changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, target.foreign, entries)));
         }
@@ -285,7 +285,8 @@ impl Node {
     fn apply(&self, control: &mut Control, entry: &mut Entry, kinds: u16, op: Op, left: &mut Leftovers) -> bool {
         let before = (entry.has, entry.run);
         let mut renewed = false;
-        for kind in [kinds::COUNT, kinds::TIME, kinds::MEMORY, kinds::LATENCY, kinds::LOCAL, kinds::GLOBAL, kinds::META] {
+        for kind in [kinds::COUNT, kinds::TIME, kinds::MEMORY, kinds::LATENCY, kinds::LOCAL, kinds::GLOBAL, kinds::META]
+        {
             if kinds & kind == 0 {
                 continue;
             }

@@ -18,11 +18,11 @@
 //! `models::current` (loom): two functions switched at one point, no reader after the grace period; mutants
 //! `swap_relaxed`, `load_relaxed`, `free_early`.
 
+use crate::section::Inside;
 use crate::{
     mutants::{mutant, unless},
     sync::Ordering::{self, AcqRel, Acquire},
 };
-use crate::section::Inside;
 use crossbeam_epoch::{Atomic, Guard, Owned};
 
 const ROOT: Ordering = unless(mutant!("swap_relaxed"), AcqRel);

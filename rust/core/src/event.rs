@@ -41,6 +41,8 @@ pub trait Activation {
     fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full>;
     /// Writes the name `(module, function, arity)` of this call's own function; `false` if it has none.
     fn name(&self, out: &mut Encoder<'_>) -> bool;
+    /// The caller's address and its function; zeroes if there is no caller.
+    fn caller_function(&self) -> (usize, usize);
     /// Writes the caller's name and answers its address; 0 if there is no caller.
     fn caller(&self, out: &mut Encoder<'_>) -> usize;
 }
@@ -106,8 +108,15 @@ fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measu
     }
     cell.get().enter(known.generation);
     let timer = Thread::timer(&mut thread.timers, known.index, known.id);
-    let mut frame =
-        Frame { at, id: known.id, index: known.index, wants: known.wants, time_before: None, memory_before: None, start: 0 };
+    let mut frame = Frame {
+        at,
+        id: known.id,
+        index: known.index,
+        wants: known.wants,
+        time_before: None,
+        memory_before: None,
+        start: 0,
+    };
     let now = if time { node.clock.ticks() } else { call.allocated() };
     if time {
         frame.time_before = timer.charge_time(now);
@@ -164,12 +173,27 @@ fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
             }
             if entry.run & kinds::LATENCY != 0 {
                 let start = if call.is_generator() { keep(node, at, entry.id, wants::LATENCY, now) } else { now };
-                thread.stack.push(Frame { at, id: entry.id, index: entry.index, wants: wants::LATENCY, time_before: None, memory_before: None, start });
+                thread.stack.push(Frame {
+                    at,
+                    id: entry.id,
+                    index: entry.index,
+                    wants: wants::LATENCY,
+                    time_before: None,
+                    memory_before: None,
+                    start,
+                });
             }
             continue;
         }
-        let mut frame =
-            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: None, memory_before: None, start: now };
+        let mut frame = Frame {
+            at,
+            id: entry.id,
+            index: entry.index,
+            wants: 0,
+            time_before: None,
+            memory_before: None,
+            start: now,
+        };
         if entry.run & kinds::MESSAGES != 0 {
             message(node, thread, plan, entry, flags, call, now, &mut frame);
         }
@@ -193,7 +217,8 @@ fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn measure<A: Activation>(
-    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, call: &A, now: u64, begins: bool, frame: &mut Frame,
+    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, call: &A, now: u64, begins: bool,
+    frame: &mut Frame,
 ) {
     if entry.run & (kinds::TIME | kinds::MEMORY) == 0 {
         return;
@@ -270,8 +295,7 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
             charge(thread, &frame, call, now);
         }
         if frame.wants & wants::KEPT != 0 {
-            let entry = snapshot.find(code).and_then(|p| p.entries.iter().find(|e| e.id == frame.id));
-            finish(node, thread, session, entry, &frame, exit, call, now);
+            finish(node, thread, snapshot, session, code, &frame, exit, call, now);
         }
     }
     thread.stack.truncate(first);
@@ -295,7 +319,8 @@ fn charge<A: Activation>(thread: &mut Thread, frame: &Frame, call: &A, now: u64)
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
 fn finish<A: Activation>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, entry: Option<&Entry>, frame: &Frame, exit: Exit, call: &A, now: u64,
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, session: &Arc<Session>, code: usize, frame: &Frame,
+    exit: Exit, call: &A, now: u64,
 ) {
     if exit == Exit::Yield {
         return;
@@ -307,6 +332,7 @@ fn finish<A: Activation>(
         }
     }
     if frame.wants & wants::LATENCY != 0 {
+        let entry = snapshot.find(code).and_then(|p| p.entries.iter().find(|e| e.id == frame.id));
         if let Some(latency) = entry.filter(|e| e.run & kinds::LATENCY != 0).and_then(|e| e.latency.as_ref()) {
             latency.record(node.clock.nanos(now - start));
         }
@@ -318,6 +344,16 @@ fn finish<A: Activation>(
     let flags = thread.current.flags(frame.index);
     if !flags.has(Flags::CALL) || !flags.has(Flags::RETURN_TO) {
         return;
+    }
+    if exit == Exit::Return {
+        let (caller, code) = call.caller_function();
+        if caller == 0 {
+            return;
+        }
+        // a function that is traced itself has its name at hand
+        if let Some(plan) = snapshot.find(code) {
+            return emit(node, thread, session, flags, Kind::ReturnTo, u64::from(plan.name), &[], now);
+        }
     }
     let mut scratch = std::mem::take(&mut thread.scratch);
     scratch.resize(scratch.len().max(SCRATCH), 0);
@@ -353,8 +389,15 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     call.identify(thread);
     let at = call.address();
     for entry in &plan.entries {
-        let mut frame =
-            Frame { at, id: entry.id, index: entry.index, wants: 0, time_before: None, memory_before: None, start: now };
+        let mut frame = Frame {
+            at,
+            id: entry.id,
+            index: entry.index,
+            wants: 0,
+            time_before: None,
+            memory_before: None,
+            start: now,
+        };
         if entry.has & (kinds::LATENCY | kinds::LOCAL) != 0 {
             if let Some(kept) = node.kept.lock().unwrap().get(&(at, entry.id)) {
                 frame.wants |= kept.wants;
@@ -388,7 +431,9 @@ const SCRATCH: usize = 4096;
 /// tells: an unwinding of that frame means it was not; anything else means that this frame goes on.
 #[cold]
 #[inline(never)]
-fn settle_pending<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: &A, exit: Option<(Exit, usize)>) {
+fn settle_pending<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: &A, exit: Option<(Exit, usize)>,
+) {
     if let Some((Exit::Unwind, at)) = exit {
         if at == thread.pending.at {
             let mut scratch = std::mem::take(&mut thread.scratch);
@@ -503,7 +548,8 @@ pub mod stamp {
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
 pub(crate) fn emit(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8], now: u64,
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8],
+    now: u64,
 ) {
     let mut stamps = 0;
     if flags.has(Flags::STAMPS) {
@@ -528,7 +574,8 @@ pub(crate) fn emit(
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
 fn emit_strict(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, stamps: u8, kind: Kind, what: u64, payload: &[u8], now: u64,
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, stamps: u8, kind: Kind, what: u64, payload: &[u8],
+    now: u64,
 ) {
     let mut long = Vec::with_capacity(8 + payload.len());
     long.extend_from_slice(&node.unique().to_ne_bytes());
@@ -539,7 +586,8 @@ fn emit_strict(
 
 #[inline(always)]
 fn header(thread: &Thread, kind: Kind, stamps: u8, what: u64, payload: usize, now: u64) -> [u64; 4] {
-    let first = (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48;
+    let first =
+        (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48;
     [first, now, thread.current.pid, what]
 }
 

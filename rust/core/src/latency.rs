@@ -54,7 +54,8 @@ impl Latency {
     /// ```
     #[must_use]
     pub fn read(&self) -> Histogram<u64> {
-        let mut histogram = Histogram::new_with_bounds(1, u64::MAX / 2, 2).unwrap_or_else(|_| unreachable!("bounds are fixed"));
+        let mut histogram =
+            Histogram::new_with_bounds(1, u64::MAX / 2, 2).unwrap_or_else(|_| unreachable!("bounds are fixed"));
         for place in 0..=place(u64::MAX) {
             let n = self.buckets.get(place).map_or(0, |b| b.0.load(Relaxed));
             if n > 0 {

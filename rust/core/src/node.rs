@@ -6,6 +6,7 @@ use crate::{
     clock::Clock,
     control::Control,
     counts,
+    current::Current,
     flags::Flags,
     grace,
     mutants::mutant,
@@ -13,12 +14,8 @@ use crate::{
     plan::Mfa,
     section::{self, Section},
     session::Session,
-    current::Current,
     slots::Snapshot,
-    sync::{
-        AtomicU64, Mutex,
-        Ordering::Relaxed,
-    },
+    sync::{AtomicU64, Mutex, Ordering::Relaxed},
     thread::{Shared, Thread},
     tracee::{Kind, Tracee},
 };
@@ -74,7 +71,12 @@ impl Node {
             names: Names::default(),
             snapshot: Current::new(Snapshot::empty()),
             control: Mutex::new(Control::default()),
-            threads: Mutex::new(Threads { live: Vec::new(), pool: counts::Pool::default(), numbers: Vec::new(), next: 1 }),
+            threads: Mutex::new(Threads {
+                live: Vec::new(),
+                pool: counts::Pool::default(),
+                numbers: Vec::new(),
+                next: 1,
+            }),
             kept: Mutex::new(FxHashMap::default()),
             collector: Collector::new(),
             tracees: Mutex::new(FxHashMap::default()),
@@ -231,7 +233,9 @@ impl Node {
     ///
     /// # Errors
     /// [`crate::error::Error::SessionDead`], [`crate::error::Error::ProcessDead`].
-    pub fn flags(&self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags) -> Result<usize, crate::error::Error> {
+    pub fn flags(
+        &self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags,
+    ) -> Result<usize, crate::error::Error> {
         let lived = session.is_alive();
         let tracees = self.tracees.lock().unwrap();
         // Asked while no process can be cleared: one who ends the session, or takes its tracer, passes through this lock

@@ -108,6 +108,9 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
     fn name(&self, out: &mut Encoder<'_>) -> bool {
         write_name(out, self.name).is_ok()
     }
+    fn caller_function(&self) -> (usize, usize) {
+        (0, 0)
+    }
     fn caller(&self, _out: &mut Encoder<'_>) -> usize {
         0
     }
@@ -262,8 +265,10 @@ impl Program {
     /// # Errors
     /// [`Error::SessionDead`].
     pub fn function(&self, session: &Arc<Session>, points: &[&Point], kinds: u16, op: Op) -> Result<usize, Error> {
-        let targets: Vec<Target> =
-            points.iter().map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true, foreign: false }).collect();
+        let targets: Vec<Target> = points
+            .iter()
+            .map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true, foreign: false })
+            .collect();
         self.0.node.function(session, &targets, kinds, op, self)
     }
 

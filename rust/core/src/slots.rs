@@ -63,7 +63,14 @@ impl Snapshot {
     /// Nothing is traced.
     #[must_use]
     pub fn empty() -> Self {
-        Snapshot { chunks: [chunk(&[])].into(), sessions: Arc::new([]), ids: Box::new([]), len: 0, version: 0, events: 0 }
+        Snapshot {
+            chunks: [chunk(&[])].into(),
+            sessions: Arc::new([]),
+            ids: Box::new([]),
+            len: 0,
+            version: 0,
+            events: 0,
+        }
     }
 
     /// The plan of a function.
@@ -169,7 +176,14 @@ impl Snapshot {
 
     fn of(chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>) -> Snapshot {
         let ids = sessions.iter().map(|s| s.as_ref().map_or(0, |s| s.id as u32)).collect();
-        let mut snapshot = Snapshot { chunks: chunks.into(), sessions, ids, len: 0, version: VERSION.fetch_add(1, std::sync::atomic::Ordering::Relaxed), events: 0 };
+        let mut snapshot = Snapshot {
+            chunks: chunks.into(),
+            sessions,
+            ids,
+            len: 0,
+            version: VERSION.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            events: 0,
+        };
         let (mut len, mut events) = (0, 0);
         for (_, plan) in snapshot.plans() {
             len += 1;

@@ -48,6 +48,10 @@ impl Activation for Call {
     fn name(&self, _: &mut Encoder<'_>) -> bool {
         false
     }
+    fn caller_function(&self) -> (usize, usize) {
+        (0, 0)
+    }
+
     fn caller(&self, _: &mut Encoder<'_>) -> usize {
         0
     }

@@ -21,8 +21,9 @@ mod _native {
     use super::pid::Pid;
     #[pymodule_export]
     use super::processes::{
-        after_fork_in_child, announce_thread, become_process, enter_process, new_process, resign, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, node_name, object_of, pid_of, processes,
-        self_pid, set_node_name, set_process_name,
+        after_fork_in_child, announce_thread, become_process, enter_process, mailbox_peek, mailbox_put,
+        mailbox_receive, mailbox_wait, new_process, node_name, object_of, pid_of, processes, resign, self_pid,
+        set_node_name, set_process_name,
     };
     #[pymodule_export]
     use super::session::{function_exists, session_create, sessions, Session};

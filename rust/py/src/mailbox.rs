@@ -91,7 +91,9 @@ impl Mailbox {
     ///
     /// # Errors
     /// What `matches` raises.
-    pub fn take(&self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, from: &mut usize) -> PyResult<Option<Py<PyAny>>> {
+    pub fn take(
+        &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, from: &mut usize,
+    ) -> PyResult<Option<Py<PyAny>>> {
         let Some(matches) = matches else { return Ok(lock(&self.queue).pop_front()) };
         loop {
             let message = match lock(&self.queue).get(*from) {

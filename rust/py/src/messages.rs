@@ -56,7 +56,8 @@ impl Words {
         if let Some(known) = self.names.lock().unwrap_or_else(|e| e.into_inner()).get(&number) {
             return Ok(copy(known));
         }
-        let name = node.name(number).ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("a record without a name"))?;
+        let name =
+            node.name(number).ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("a record without a name"))?;
         let atom = self.atom.bind(py);
         let made = (atom.call1((&*name.module,))?.unbind(), atom.call1((&*name.function,))?.unbind(), name.arity);
         let answer = copy(&made);
@@ -102,6 +103,10 @@ fn what(py: Python<'_>, node: &Node, words: &Words, event: &Event, parts: &mut V
             parts.push(words.call.clone_ref(py));
             parts.push(name.into_pyobject(py)?.into_any().unbind());
         }
+        Some(Kind::ReturnTo) if event.payload.is_empty() => {
+            parts.push(words.return_to.clone_ref(py));
+            parts.push(words.name(py, node, event.what as u32)?.into_pyobject(py)?.into_any().unbind());
+        }
         Some(Kind::ReturnTo) => parts.extend([words.return_to.clone_ref(py), payload()?]),
         Some(Kind::Spawn) => {
             parts.extend([words.spawn.clone_ref(py), Py::new(py, Pid::new(event.what))?.into_any(), payload()?]);
@@ -120,7 +125,10 @@ fn time(py: Python<'_>, node: &Node, ticks: u64, event: &Event) -> PyResult<Py<P
     Ok(match event.stamps & stamp::MASK {
         stamp::TIMESTAMP => {
             let micros = node.clock.wall(ticks) / 1000;
-            (micros / 1_000_000_000_000, micros / 1_000_000 % 1_000_000, micros % 1_000_000).into_pyobject(py)?.into_any().unbind()
+            (micros / 1_000_000_000_000, micros / 1_000_000 % 1_000_000, micros % 1_000_000)
+                .into_pyobject(py)?
+                .into_any()
+                .unbind()
         }
         stamp::STRICT => (node.clock.monotonic(ticks), event.unique).into_pyobject(py)?.into_any().unbind(),
         _ => node.clock.monotonic(ticks).into_pyobject(py)?.into_any().unbind(),

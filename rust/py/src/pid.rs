@@ -23,7 +23,11 @@ pub fn next_epoch() {
 /// This node's name.
 pub fn node_name() -> String {
     let name = NODE.lock().unwrap_or_else(|e| e.into_inner());
-    if name.is_empty() { "nonode@nohost".to_owned() } else { name.clone() }
+    if name.is_empty() {
+        "nonode@nohost".to_owned()
+    } else {
+        name.clone()
+    }
 }
 
 /// Names this node.

@@ -124,7 +124,9 @@ pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bo
 /// Takes the first message that `matches` accepts out of the caller's mailbox: `(message,)`, or None when the time is over.
 #[pyfunction]
 #[pyo3(signature = (matches, timeout))]
-pub fn mailbox_receive(py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<f64>) -> PyResult<Option<(Py<PyAny>,)>> {
+pub fn mailbox_receive(
+    py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<f64>,
+) -> PyResult<Option<(Py<PyAny>,)>> {
     let mailbox = directory::process(&*current(py)?).mailbox.clone();
     let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
     Ok(mailbox.receive(py, matches, timeout, || true)?.map(|m| (m,)))

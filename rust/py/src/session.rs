@@ -142,7 +142,10 @@ impl Session {
         if let Some(first) = found.first() {
             host.node.read(|s| {
                 for (k, plan) in s.plans() {
-                    if plan.entry(self.core.id).is_some() && host.node.name(plan.name).is_some_and(|n| n == first.name) && !keys.contains(&k) {
+                    if plan.entry(self.core.id).is_some()
+                        && host.node.name(plan.name).is_some_and(|n| n == first.name)
+                        && !keys.contains(&k)
+                    {
                         keys.push(k);
                     }
                 }
@@ -317,7 +320,8 @@ impl Session {
     fn count_of<'py>(&self, py: Python<'py>, mfa: Mfa) -> PyResult<Option<Option<u64>>> {
         let host = self.host(py)?;
         let Some(entries) = self.entries(py, host, mfa)? else { return Ok(None) };
-        let counted: Vec<u32> = entries.iter().filter(|(_, e)| e.has & kinds::COUNT != 0).map(|(_, e)| e.count).collect();
+        let counted: Vec<u32> =
+            entries.iter().filter(|(_, e)| e.has & kinds::COUNT != 0).map(|(_, e)| e.count).collect();
         if counted.is_empty() {
             return Ok(Some(None));
         }
@@ -354,13 +358,17 @@ impl Session {
                 None => sum = Some(read),
             }
         }
-        Ok(sum.map_or_else(Vec::new, |h| h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()))
+        Ok(sum.map_or_else(Vec::new, |h| {
+            h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()
+        }))
     }
 
     /// Everything counted by one kind (call_count, call_time, call_memory), one row a code object and process:
     /// `(module, function, arity, file, line, pid, calls, amount)`; the amount is in nanoseconds or bytes.
     #[allow(clippy::type_complexity)]
-    fn counters(&self, py: Python<'_>, kind: &str) -> PyResult<Vec<(String, String, u32, String, i32, Option<Pid>, u64, u64)>> {
+    fn counters(
+        &self, py: Python<'_>, kind: &str,
+    ) -> PyResult<Vec<(String, String, u32, String, i32, Option<Pid>, u64, u64)>> {
         let host = self.host(py)?;
         let (bit, measure) = match kind {
             "call_count" => (kinds::COUNT, None),
@@ -385,7 +393,16 @@ impl Session {
         let mut row = |code: usize, name: u32, pid: Option<u64>, calls: u64, amount: u64| {
             let Some(name) = host.node.name(name) else { return };
             let (file, line) = host.place_of(py, code);
-            rows.push((name.module.to_string(), name.function.to_string(), name.arity, file, line, pid.map(Pid::new), calls, amount));
+            rows.push((
+                name.module.to_string(),
+                name.function.to_string(),
+                name.arity,
+                file,
+                line,
+                pid.map(Pid::new),
+                calls,
+                amount,
+            ));
         };
         match measure {
             None => {
@@ -397,8 +414,10 @@ impl Session {
                 }
             }
             Some(measure) => {
-                let by_key: FxHashMap<(u32, u32), (usize, u32)> =
-                    plans.into_iter().map(|(code, slot, name, generation)| ((key(slot, measure), generation), (code, name))).collect();
+                let by_key: FxHashMap<(u32, u32), (usize, u32)> = plans
+                    .into_iter()
+                    .map(|(code, slot, name, generation)| ((key(slot, measure), generation), (code, name)))
+                    .collect();
                 let mut readings = Vec::new();
                 self.core.arena.each(|r| readings.push(r));
                 for r in readings.into_iter().filter(|r| r.count > 0 || r.amount > 0) {
@@ -502,7 +521,8 @@ impl Host {
 
     /// Counts what Python's allocators are asked for, from now on.
     fn count_allocations(&self, py: Python<'_>) -> PyResult<()> {
-        crate::ffi::alloc::install(py)
-            .map_err(|_| pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone"))
+        crate::ffi::alloc::install(py).map_err(|_| {
+            pyo3::exceptions::PyRuntimeError::new_err("call_memory: too many other allocator hooks have come and gone")
+        })
     }
 }

@@ -45,6 +45,10 @@ impl Activation for Plain {
     fn name(&self, _: &mut Encoder<'_>) -> bool {
         false
     }
+    fn caller_function(&self) -> (usize, usize) {
+        (0, 0)
+    }
+
     fn caller(&self, _: &mut Encoder<'_>) -> usize {
         0
     }
@@ -97,7 +101,7 @@ fn caller(node: &Arc<Node>, before: &[usize], keys: &'static [usize]) -> thread:
 #[test]
 fn a_change_is_one_point_in_time() {
     const OUTCOMES: [&str; 4] = ["before all", "after the first", "after the second", "after all"];
-    explore(1, 100, &OUTCOMES, |seen| {
+    explore(3, 40, &OUTCOMES, |seen| {
         let (node, session) = node();
         let calls = caller(&node, &[], &[1, 2, 1]);
         set(&node, &session, &[1, 2], kinds::COUNT, Op::On).unwrap();
@@ -118,7 +122,7 @@ fn scheduler(node: &Node) -> Thread {
 
 #[test]
 fn no_call_is_counted_after_a_pause() {
-    explore(2, 100, &["before", "between", "after"], |seen| {
+    explore(3, 40, &["before", "between", "after"], |seen| {
         let (node, session) = node();
         set(&node, &session, &[1], kinds::COUNT, Op::On).unwrap();
         let counter = node.entry(&session, 1).unwrap().1.count;
@@ -143,7 +147,7 @@ fn no_call_is_counted_after_a_pause() {
 
 #[test]
 fn a_restart_loses_no_call() {
-    explore(2, 100, &["all in the first", "in both", "all in the second"], |seen| {
+    explore(3, 40, &["all in the first", "in both", "all in the second"], |seen| {
         let (node, session) = node();
         set(&node, &session, &[1], kinds::COUNT, Op::On).unwrap();
         let first = node.entry(&session, 1).unwrap().1.count;
@@ -170,7 +174,7 @@ fn a_restart_loses_no_call() {
 
 #[test]
 fn nothing_is_heard_of_a_session_after_its_end() {
-    explore(1, 100, &["no more", "one more", "two more"], |seen| {
+    explore(3, 40, &["no more", "one more", "two more"], |seen| {
         let (node, session) = node();
         node.flags(&session, Who::All, true, Flags::CALL).unwrap();
         set(&node, &session, &[1], kinds::LOCAL | kinds::COUNT, Op::On).unwrap();

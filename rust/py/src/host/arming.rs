@@ -256,7 +256,8 @@ mod monitoring {
             ToolError::Raised(error) => error,
             ToolError::Taken(by) => {
                 let by: Vec<String> = by.into_iter().map(|(id, name)| format!("{id} by {name:?}")).collect();
-                let text = format!("no sys.monitoring tool id is free: {}; one of them has to be given back", by.join(", "));
+                let text =
+                    format!("no sys.monitoring tool id is free: {}; one of them has to be given back", by.join(", "));
                 pyo3::exceptions::PyRuntimeError::new_err(text)
             }
         }

@@ -37,10 +37,12 @@ impl PyCall<'_> {
         #[cfg(not(Py_3_12))]
         // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller. At the
         // call's end it is again.
-        return unsafe { Frame::current(crate::ffi::tstate()) }.filter(|f| f.address() != self.frame.address()).or_else(|| {
-            // SAFETY: the frame is still linked while it is the thread's current one.
-            unsafe { self.frame.caller() }
-        });
+        return unsafe { Frame::current(crate::ffi::tstate()) }
+            .filter(|f| f.address() != self.frame.address())
+            .or_else(|| {
+                // SAFETY: the frame is still linked while it is the thread's current one.
+                unsafe { self.frame.caller() }
+            });
         #[cfg(Py_3_12)]
         // SAFETY: the event's frame is running, so its `previous` is valid.
         unsafe {
@@ -124,6 +126,12 @@ impl Activation for PyCall<'_> {
 
     fn name(&self, out: &mut Encoder<'_>) -> bool {
         write_name(self.frame(), out).is_ok()
+    }
+
+    #[inline]
+    fn caller_function(&self) -> (usize, usize) {
+        // SAFETY: the caller's frame runs.
+        self.caller_frame().map_or((0, 0), |caller| (caller.address(), unsafe { caller.code() } as usize))
     }
 
     fn caller(&self, out: &mut Encoder<'_>) -> usize {

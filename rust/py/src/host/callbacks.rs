@@ -142,7 +142,7 @@ pub use monitoring::*;
 mod frames {
     use super::*;
     use crate::ffi::{eval, frame::Frame, layout};
-    use pyo3::ffi::{PyThreadState, _PyInterpreterFrame};
+    use pyo3::ffi::{_PyInterpreterFrame, PyThreadState};
     use std::ffi::c_int;
 
     /// The frame evaluation function (PEP 523) of 3.11: every Python frame passes here while calls are traced.
@@ -180,7 +180,8 @@ mod frames {
     unsafe fn no_room() -> *mut PyObject {
         // SAFETY: attached.
         unsafe {
-            let text = c"maximum recursion depth exceeded: no C stack is left (calls take some while they are traced on 3.11)";
+            let text =
+                c"maximum recursion depth exceeded: no C stack is left (calls take some while they are traced on 3.11)";
             pyo3::ffi::PyErr_SetString(pyo3::ffi::PyExc_RecursionError, text.as_ptr());
         }
         std::ptr::null_mut()

@@ -145,7 +145,13 @@ impl Search<'_> {
                 if self.pattern.takes(&name) {
                     let exported = self.exported(globals, &name.function);
                     let key = raw as usize;
-                    self.found.push(Found { key, code: code.clone().unbind(), name: Arc::new(name), exported, foreign: false });
+                    self.found.push(Found {
+                        key,
+                        code: code.clone().unbind(),
+                        name: Arc::new(name),
+                        exported,
+                        foreign: false,
+                    });
                 }
             }
         }
@@ -195,11 +201,8 @@ impl Search<'_> {
         let o = value.as_ptr();
         // SAFETY: type checks of a live object.
         let (function, class, method) = unsafe {
-            let wrapped = [
-                &raw mut ffi::PyStaticMethod_Type,
-                &raw mut ffi::PyClassMethod_Type,
-                &raw mut ffi::PyProperty_Type,
-            ];
+            let wrapped =
+                [&raw mut ffi::PyStaticMethod_Type, &raw mut ffi::PyClassMethod_Type, &raw mut ffi::PyProperty_Type];
             let class = ffi::Py_TYPE(o);
             (ffi::PyFunction_Check(o) != 0, ffi::PyType_Check(o) != 0, wrapped.contains(&class))
         };
@@ -260,7 +263,8 @@ impl Search<'_> {
         let mut parts = function.split('.');
         match exports {
             Exports::Listed(names) => {
-                parts.next().is_some_and(|first| names.contains(first)) && parts.all(|p| !p.starts_with('_') && !p.starts_with('<'))
+                parts.next().is_some_and(|first| names.contains(first))
+                    && parts.all(|p| !p.starts_with('_') && !p.starts_with('<'))
             }
             Exports::ByName => parts.all(|p| {
                 let dunder = p.len() > 4 && p.starts_with("__") && p.ends_with("__");

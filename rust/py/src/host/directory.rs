@@ -179,7 +179,8 @@ impl Directory {
         match tracee.kind {
             Kind::Task => {
                 let address = tracee.object.load(Ordering::Acquire);
-                let reference = lock(&self.tasks).get(&address).and_then(|t| t.reference.as_ref().map(|r| r.clone_ref(py)));
+                let reference =
+                    lock(&self.tasks).get(&address).and_then(|t| t.reference.as_ref().map(|r| r.clone_ref(py)));
                 let Some(reference) = reference else { return Ok(None) };
                 let object = reference.bind(py).call0()?;
                 Ok((!object.is_none()).then_some(object))
@@ -206,7 +207,8 @@ impl Directory {
         }
         let gone: Vec<Arc<Tracee>> = {
             let threads = lock(&self.threads);
-            let gone = |id: &u64| !alive.contains(id) && !std::path::Path::new(&format!("/proc/self/task/{id}")).exists();
+            let gone =
+                |id: &u64| !alive.contains(id) && !std::path::Path::new(&format!("/proc/self/task/{id}")).exists();
             threads.iter().filter(|(id, _)| gone(id)).map(|(_, t)| t.clone()).collect()
         };
         gone.iter().for_each(|tracee| self.thread_ended(host, tracee));

@@ -19,7 +19,9 @@ use std::sync::Arc;
 /// # Errors
 /// On 3.11, where such functions can't be traced.
 pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
-    let (Some(module), Some(function), None) = (&pattern.module, &pattern.function, pattern.arity) else { return Ok(None) };
+    let (Some(module), Some(function), None) = (&pattern.module, &pattern.function, pattern.arity) else {
+        return Ok(None);
+    };
     let modules = py.import("sys")?.getattr("modules")?;
     let Ok(mut object) = modules.get_item(module) else { return Ok(None) };
     for part in function.split('.') {
@@ -42,7 +44,11 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
         let text = "functions written in C can't be traced on Python 3.11; 3.12 and later can";
         return Err(pyo3::exceptions::PyNotImplementedError::new_err(text));
     }
-    let arity = object.getattr("__text_signature__").ok().and_then(|s| s.extract::<String>().ok()).map_or(0, |s| parameters(&s));
+    let arity = object
+        .getattr("__text_signature__")
+        .ok()
+        .and_then(|s| s.extract::<String>().ok())
+        .map_or(0, |s| parameters(&s));
     let name = Mfa { module: module.as_str().into(), function: function.as_str().into(), arity };
     let exported = function.split('.').all(|p| !p.starts_with('_') || p.ends_with("__"));
     Ok(Some(Found { key, code: object.unbind(), name: Arc::new(name), exported, foreign: true }))
@@ -123,8 +129,17 @@ impl Activation for ForeignCall<'_> {
     fn name(&self, _out: &mut Encoder<'_>) -> bool {
         false
     }
+    fn caller_function(&self) -> (usize, usize) {
+        let caller = self.caller.frame();
+        // SAFETY: the caller's frame runs.
+        (caller.address(), unsafe { caller.code() } as usize)
+    }
     fn caller(&self, out: &mut Encoder<'_>) -> usize {
         let caller = self.caller.frame();
-        if write_name(caller, out).is_ok() { caller.address() } else { 0 }
+        if write_name(caller, out).is_ok() {
+            caller.address()
+        } else {
+            0
+        }
     }
 }

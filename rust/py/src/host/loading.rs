@@ -78,9 +78,10 @@ impl Loading {
             // SAFETY: both callbacks keep to their contracts and are never unloaded.
             let watchers = unsafe {
                 use crate::ffi::watch::Watcher;
-                let code = Watcher::code(py, code_event).map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
-                let function =
-                    Watcher::function(py, function_event).map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
+                let code = Watcher::code(py, code_event)
+                    .map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
+                let function = Watcher::function(py, function_event)
+                    .map_err(|e| pyo3::exceptions::PyRuntimeError::new_err(e.to_string()))?;
                 (code, function)
             };
             self.known().watchers = Some(watchers);
@@ -136,8 +137,10 @@ impl Host {
         if !self.loading.is_new(code as usize) {
             return;
         }
-        let found: Vec<codes::Found> =
-            codes::of_function(py, function).into_iter().filter(|f| f.code.as_ptr() == code || self.loading.is_new(f.code.as_ptr() as usize)).collect();
+        let found: Vec<codes::Found> = codes::of_function(py, function)
+            .into_iter()
+            .filter(|f| f.code.as_ptr() == code || self.loading.is_new(f.code.as_ptr() as usize))
+            .collect();
         self.offer(py, found);
     }
 

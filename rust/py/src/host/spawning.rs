@@ -305,7 +305,9 @@ fn unhook_tasks(class: *mut ffi::PyTypeObject) {
 }
 
 /// `Task.__init__`: announces the task to who asked.
-unsafe extern "C" fn task_init(this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> c_int {
+unsafe extern "C" fn task_init(
+    this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> c_int {
     // SAFETY: only ever in place when the original is stored, which is never unloaded.
     let original: Init = unsafe { std::mem::transmute(TASK_INIT.load(Ordering::Acquire)) };
     // SAFETY: the interpreter calls an initialiser attached, with a tuple and a dict or null.
@@ -356,7 +358,11 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
                 .unwrap_or_else(|e| e.into_inner())
                 .as_mut()
                 .is_some_and(|all| all.insert(code.as_ptr() as usize));
-            if fresh { here.host.watch(py, &[code], events::CALL | events::FRAME) } else { Ok(()) }
+            if fresh {
+                here.host.watch(py, &[code], events::CALL | events::FRAME)
+            } else {
+                Ok(())
+            }
         });
         if watched.is_err() {
             ffi::PyErr_Clear();

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Profiles a real program, Python's own disassembler at work on the argparse module, and shows where its time went.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source=$(.venv/bin/python -c 'import argparse; print(argparse.__file__)')
+.venv/bin/inviso tprof -t call_time --limit 15 -m dis "$source" >/dev/null
