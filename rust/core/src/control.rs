@@ -311,6 +311,7 @@ impl Node {
             }
         }
         let (restarted, paused) = (renewed, before.1 & !entry.run != 0);
+        #[allow(clippy::nonminimal_bool)] // a mutant's test is a constant
         if restarted && !mutant!("restart_unsettled") || paused && !mutant!("pause_unsettled") {
             left.changed_running = true;
         }

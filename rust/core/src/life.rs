@@ -17,7 +17,7 @@
 //! | DEAD | destroyer, `Release` store | anyone, `Acquire` | who sees DEAD sees the closed rings and the cleared plans |
 //!
 //! # Checked by
-//! `models::life_*` and `models::node_*` (loom); mutants `end_twice`, `dead_relaxed`.
+//! `models::life`, `models::node` (loom); mutants `end_twice`, `dead_relaxed`.
 #![forbid(unsafe_code)]
 
 use crate::{

@@ -7,6 +7,9 @@
 use crate::{plan::Plan, session::Session};
 use std::sync::Arc;
 
+/// Functions and what happens at their calls from now on; `None` for nothing.
+pub type Changes = Vec<(usize, Option<Arc<Plan>>)>;
+
 /// A function and its plan, as the table holds them.
 pub struct Bucket {
     key: usize,
@@ -138,8 +141,8 @@ impl Snapshot {
 
     /// The next snapshot: the same but for these functions.
     #[must_use]
-    pub fn with(&self, changes: Vec<(usize, Option<Arc<Plan>>)>) -> Snapshot {
-        let mut by_chunk: rustc_hash::FxHashMap<usize, Vec<(usize, Option<Arc<Plan>>)>> = Default::default();
+    pub fn with(&self, changes: Changes) -> Snapshot {
+        let mut by_chunk: rustc_hash::FxHashMap<usize, Changes> = Default::default();
         let room = self.chunks.len() * CROWD * 2;
         let relay = self.len + changes.len() > room;
         let count = if relay { ((self.len + changes.len()) / CROWD).next_power_of_two() } else { self.chunks.len() };
@@ -194,7 +197,7 @@ impl Snapshot {
     }
 }
 
-fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Vec<(usize, Option<Arc<Plan>>)>>) -> Arc<[Bucket]> {
+fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Changes>) -> Arc<[Bucket]> {
     if let Some(new) = new {
         let fresh: rustc_hash::FxHashSet<usize> = new.iter().map(|(k, _)| *k).collect();
         old.retain(|(k, _)| !fresh.contains(k));
