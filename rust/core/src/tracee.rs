@@ -195,11 +195,14 @@ fn take_first(word: &AtomicU32, bits: u32) -> u32 {
     word.fetch_and(!bits, AcqRel)
 }
 
+/// Sizes that an index can have, from 16 slots to 4 million, each four times the last.
+const LEVELS: usize = 10;
+
 /// Where a process's cells are: an open-addressed table of (session id, key) to cell number. Its owner alone uses
 /// it; atomics make that safe without a lock.
 #[derive(Default)]
 struct Index {
-    levels: [OnceLock<Box<[Pair]>>; 9],
+    levels: [OnceLock<Box<[Pair]>>; LEVELS],
     level: AtomicU32,
     used: AtomicU32,
 }
@@ -218,7 +221,9 @@ impl Index {
 
     #[inline(always)]
     fn find(&self, full: u64) -> u32 {
-        let Some(table) = self.levels[self.level.load(Relaxed) as usize & 7].get() else { return NONE };
+        let Some(table) = self.levels.get(self.level.load(Relaxed) as usize).and_then(OnceLock::get) else {
+            return NONE;
+        };
         let mut at = Self::start(full, table.len());
         loop {
             let key = table[at].key.load(Relaxed);
@@ -241,7 +246,7 @@ impl Index {
                 .map(|p| (p.key.load(Relaxed), p.cell.load(Relaxed)))
                 .filter(|(k, _)| *k != 0 && live((k >> 32) as u32))
                 .collect();
-            if (kept.len() + 1) * 4 > table.len() && level < 7 {
+            if (kept.len() + 1) * 4 > table.len() && level < LEVELS - 1 {
                 level += 1;
                 table = self.table(level);
             }

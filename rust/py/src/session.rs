@@ -234,8 +234,11 @@ impl Session {
         let host = self.host(py)?;
         let op = op(how)?;
         let targets = self.targets(py, host, mfa)?;
-        if kinds & kinds::MEMORY != 0 && op == Op::On && !targets.is_empty() {
-            host.count_allocations(py)?;
+        if op == Op::On && !targets.is_empty() {
+            host.ready(py)?;
+            if kinds & kinds::MEMORY != 0 {
+                host.count_allocations(py)?;
+            }
         }
         let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
         host.release_unarmed(py, targets.iter().map(|t| t.key));

@@ -41,6 +41,15 @@ impl Host {
         }
     }
 
+    /// Makes sure that events can be had, before anything is changed that needs them.
+    ///
+    /// # Errors
+    /// No tool id is free: who holds them.
+    pub fn ready(&self, py: Python<'_>) -> PyResult<()> {
+        let _changing = Changing::new();
+        self.lock_arming(py).claim(py)
+    }
+
     /// Code that spawning needs to see, whether a session traces it or not.
     ///
     /// # Errors
@@ -178,7 +187,7 @@ mod monitoring {
         }
 
         /// Claims the tool at first use.
-        fn claim(&mut self, py: Python<'_>) -> PyResult<()> {
+        pub(super) fn claim(&mut self, py: Python<'_>) -> PyResult<()> {
             if self.tool.is_none() {
                 let tool = Tool::claim(py, "inviso").map_err(taken)?;
                 for (event, function) in CALLBACKS {
@@ -281,6 +290,10 @@ mod monitoring {
 
 #[cfg(not(Py_3_12))]
 impl Armed {
+    fn claim(&mut self, _py: Python<'_>) -> PyResult<()> {
+        Ok(())
+    }
+
     fn apply(&mut self, _py: Python<'_>, _keys: &[usize]) -> PyResult<()> {
         Ok(())
     }
