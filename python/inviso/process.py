@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -215,7 +216,7 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
         if found is not None:
             return found[0]
         arrived = asyncio.Event()
-        _native.mailbox_wait(lambda arrived=arrived: _wake(loop, arrived), seen)
+        _native.mailbox_wait(partial(_wake, loop, arrived), seen)
         left = None if deadline is None else deadline - loop.time()
         if left is not None and left <= 0:
             raise TimeoutError(f"no matching message came in {timeout} s")

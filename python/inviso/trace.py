@@ -240,12 +240,12 @@ def session_create(
 
     >>> seen = []
     >>> with session_create("calls", seen.append) as session:
-    ...     _ = session.function(("json", "loads", "_"), True, ["local"])
+    ...     _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), True, ["local"])
     ...     _ = session.process(inviso.self(), True, ["call", "arity"])
     ...     _ = json.loads("1")
     ...     _ = session.delivered().wait(5)
     >>> seen[0][2:]
-    ('call', ('json', 'loads', 7))
+    ('call', ('json.decoder', 'JSONDecoder.decode', 3))
     """
     where = "session_create/3"
     if not isinstance(name, str):
@@ -402,9 +402,9 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         BadArg: a wrong argument; nothing has changed.
 
     >>> with session_create("count") as session:
-    ...     function(session, ("json", "loads", "_"), True, ["call_count"])
+    ...     function(session, ("json.decoder", "JSONDecoder.decode", "_"), True, ["call_count"])
     ...     _ = json.loads("0")
-    ...     info(session, ("json", "loads", 7), "call_count")
+    ...     info(session, ("json.decoder", "JSONDecoder.decode", 3), "call_count")
     1
     ('call_count', 1)
     """
@@ -454,7 +454,7 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
         BadArg: a wrong argument.
 
     >>> with session_create("info") as session:
-    ...     info(session, ("json", "loads", 7), "traced"), info(session, ("json", "no", 7), "traced")
+    ...     info(session, ("json", "dumps", 11), "traced"), info(session, ("json", "no", 7), "traced")
     (('traced', False), ('traced', None))
     """
     where = "info/3"
@@ -501,8 +501,8 @@ def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
 
     >>> with session_create("done") as session:
     ...     ref = delivered(session, "all")
-    ...     inviso.receive() == ("trace_delivered", "all", ref)
-    True
+    ...     inviso.receive(("trace_delivered", "all", ref))[:2]
+    ('trace_delivered', 'all')
     """
     where = "delivered/2"
     native = _session(where, session)
@@ -606,7 +606,7 @@ _STOP = object()
 _workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
 
 
-def _session(where: str, session: Any) -> Any:
+def _session(where: str, session: Any) -> _native.Session:
     if not isinstance(session, Session):
         raise BadArg(where, "session", f"{session!r} is not a session; session_create() makes one")
     if not session._native.is_alive():
@@ -642,6 +642,8 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
         raise BadArg(where, argument, f"the function {name!r} is not a str; pass its __qualname__")
     if arity != "_" and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise BadArg(where, argument, f"the arity {arity!r} is not an int; pass the number of parameters, or '_'")
+    if arity != "_" and not 0 <= arity < 1 << 31:
+        raise BadArg(where, argument, f"the arity {arity!r} is out of range; pass the number of parameters, or '_'")
     wild = module == "_", name == "_", arity == "_"
     if any(wild) and not wildcards:
         raise BadArg(where, argument, f"{mfa!r} has wildcards; name one function, with its arity")
