@@ -643,7 +643,7 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
     if arity != "_" and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise BadArg(where, argument, f"the arity {arity!r} is not an int; pass the number of parameters, or '_'")
     if arity != "_" and not 0 <= arity < 1 << 31:
-        raise BadArg(where, argument, f"the arity {arity!r} is out of range; pass the number of parameters, or '_'")
+        arity = -1  # any int may be asked for; no function has it
     wild = module == "_", name == "_", arity == "_"
     if any(wild) and not wildcards:
         raise BadArg(where, argument, f"{mfa!r} has wildcards; name one function, with its arity")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import gc
-import itertools
 import threading
 from typing import Any
 
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import count, good, in_threads, local, mfa, names, own
+from trace_tools import count, good, in_threads, local, mfa, names, own, until
 
 
 def traced(n: int) -> int:
@@ -196,11 +195,7 @@ def test_session_info_of_a_process_that_has_ended() -> None:
     me = inviso.self()
     pid = inviso.spawn(lambda: inviso.send(me, "here"))
     assert inviso.receive() == "here"
-    thread = inviso.process.object_of(pid)
-    if thread is not None:
-        thread.join()
-    while pid.is_alive():
-        pass
+    until(lambda: not pid.is_alive())
     assert trace.session_info(pid) is None
 
 
@@ -264,32 +259,33 @@ def test_handles_are_not_copied_into_other_sessions(session: trace.Session) -> N
 
 def test_created_and_destroyed_while_calls_run(session: trace.Session) -> None:
     session.function(mfa(traced), True, ["call_count"])
-    calls, threads = 20_000, 4
+    calls = [0, 0, 0]
     done = threading.Event()
-    made = itertools.count()
 
-    def change() -> None:
+    def run(n: int) -> None:
+        if n == 2:
+            try:
+                for _ in range(10):
+                    come_and_go()
+            finally:
+                done.set()
         while not done.is_set():
-            with trace.session_create("passing") as passing:
-                passing.function(mfa(traced), True, ["call_count", "local"])
-                passing.process("all", True, ["call", "return_to"])
-                passing.function(mfa(other), True, ["call_time", "call_memory"])
-                passing.function(mfa(traced), "pause", ["call_count"])
-                passing.function(mfa(traced), "restart", ["call_count"])
-                assert passing.info(mfa(traced), "call_count")[1] >= 0
-                passing.drain()
-            next(made)
+            for i in range(100):
+                other(i)
+            calls[n] += 100
 
-    changer = threading.Thread(target=change)
-    changer.start()
-    try:
-        in_threads(threads, lambda n: [other(i) for i in range(calls)] and None)
-    finally:
-        done.set()
-        changer.join(60)
-    assert not changer.is_alive()
-    assert count(session, traced) == calls * threads
-    assert next(made) >= 3
+    def come_and_go() -> None:
+        with trace.session_create("passing") as passing:
+            passing.function(mfa(traced), True, ["call_count", "local"])
+            passing.process("all", True, ["call", "return_to"])
+            passing.function(mfa(other), True, ["call_time", "call_memory"])
+            passing.function(mfa(traced), "pause", ["call_count"])
+            passing.function(mfa(traced), "restart", ["call_count"])
+            assert passing.info(mfa(traced), "call_count")[1] >= 0
+            passing.drain()
+
+    in_threads(3, run)
+    assert count(session, traced) == sum(calls)
 
 
 def test_sessions_from_many_threads_at_once() -> None:

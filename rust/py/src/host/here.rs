@@ -21,6 +21,8 @@ pub struct Here {
     pub stack: crate::ffi::eval::Stack,
     /// How the thread's own process will have ended, once that is known.
     pub reason: Option<Vec<u8>>,
+    /// Whether its end has been told.
+    pub told_exit: bool,
 }
 
 /// Which task runs on this thread, remembered from one event to the next.
@@ -47,8 +49,14 @@ impl Drop for AtEnd {
         }
         tls::set(std::ptr::null_mut());
         // SAFETY: the pointer was made by `Box::into_raw` in `create` on this thread, and the word is null from now on.
-        let here = *unsafe { Box::from_raw(here) };
+        let mut here = *unsafe { Box::from_raw(here) };
         let own = here.thread.own().clone();
+        here.thread.switch_to_own();
+        if !here.told_exit {
+            // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
+            let reason = here.reason.take().unwrap_or_else(super::spawning::normal);
+            here.host.node.on_process_exit(&mut here.thread, &reason);
+        }
         here.host.node.end_thread(here.thread);
         here.host.directory.thread_ended(here.host, &own);
     }
@@ -92,6 +100,7 @@ fn create() -> Option<&'static mut Here> {
         #[cfg(not(Py_3_12))]
         stack: crate::ffi::eval::Stack::of_this_thread(),
         reason: None,
+        told_exit: false,
     };
     let here = Box::into_raw(Box::new(here));
     tls::set(here.cast());

@@ -211,6 +211,7 @@ pub fn on_end(here: &mut Here, frame: Frame, error: *mut ffi::PyObject) {
         here.thread.switch_to_own();
         let reason = here.reason.take().unwrap_or_else(|| reason(error));
         here.host.node.on_process_exit(&mut here.thread, &reason);
+        here.told_exit = true;
         return;
     }
     // SAFETY: attached; the event's frame still stands.
@@ -241,6 +242,11 @@ fn reason(error: *mut ffi::PyObject) -> Vec<u8> {
     let len = out.len();
     bytes.truncate(len);
     bytes
+}
+
+/// The reason of a process that ends well, as terms.
+pub fn normal() -> Vec<u8> {
+    reason(std::ptr::null_mut())
 }
 
 /// `(module, function, arguments)` of what a thread object will run.
