@@ -117,12 +117,36 @@ impl Search<'_> {
             )
         };
         if self.seen.contains(&(code.as_ptr() as usize)) {
+            self.again(function, &code, &globals);
             return;
         }
         // SAFETY: as above.
         let name = unsafe { frame::qualname_of(function.as_ptr()) };
         let name = if name.is_null() { None } else { text(self.py, name.as_ptr()) };
         self.code(&code, &globals, name);
+    }
+
+    /// A code object that was seen under another function: one code can belong to two modules.
+    fn again(&mut self, function: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>) {
+        let Some(wanted) = self.pattern.module.as_deref() else { return };
+        // SAFETY: `function` is a function and `globals` its globals.
+        let (module, name) = unsafe { (frame::module_of(globals.as_ptr()), frame::qualname_of(function.as_ptr())) };
+        let (module, name) = (text(self.py, module.as_ptr()), text(self.py, name.as_ptr()));
+        let (Some(module), Some(name)) = (module, name) else { return };
+        // SAFETY: a code object.
+        let own = text(self.py, unsafe { frame::code_qualname(code.as_ptr()) });
+        if module != wanted || own.as_ref() != Some(&name) || self.found.iter().any(|f| f.key == code.as_ptr() as usize)
+        {
+            return;
+        }
+        // SAFETY: a code object.
+        let arity = unsafe { CodeLayout::read(code.as_ptr()).arity() } as u32;
+        let name = Mfa { module: module.into(), function: name.into(), arity };
+        if self.pattern.takes(&name) {
+            let exported = self.exported(globals, &name.function);
+            let (key, code) = (code.as_ptr() as usize, code.clone().unbind());
+            self.found.push(Found { key, code, name: Arc::new(name), exported, foreign: false });
+        }
     }
 
     /// A code object under the name that its function goes by, and the code objects among its constants.

@@ -171,6 +171,9 @@ pub fn on_start(here: &mut Here, frame: Frame) {
         let object = unsafe { frame.local(0) };
         // SAFETY: callbacks run attached on this thread.
         unsafe { here.running.identify(here.host, &mut here.thread) };
+        if has_started(object) {
+            return; // the call is going to raise
+        }
         let mut name = vec![0; 8192];
         let mut out = Encoder::new(&mut name);
         if thread_name(object, &mut out).is_err() {
@@ -216,6 +219,15 @@ pub fn on_end(here: &mut Here, frame: Frame, error: *mut ffi::PyObject) {
     }
     // SAFETY: attached; the event's frame still stands.
     unsafe {
+        if frame.code() as usize == THREAD_START.load(Ordering::Acquire) {
+            if !error.is_null() {
+                let announced = lock(&here.host.spawning.pending).remove(&(frame.local(0) as usize));
+                if let Some(pending) = announced {
+                    here.host.node.end_process(&pending.tracee);
+                }
+            }
+            return;
+        }
         let generator = frame.generator() as usize;
         here.running.identify(here.host, &mut here.thread);
         let current = here.thread.current().clone();
@@ -270,6 +282,18 @@ fn thread_name(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), 
                     out.nil()
                 }
             }
+        }
+    })
+}
+
+/// Whether a thread object has been started already.
+fn has_started(thread: *mut ffi::PyObject) -> bool {
+    Python::attach(|py| {
+        // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes.
+        unsafe {
+            let started = attribute(py, thread, "_started");
+            let flag = started.and_then(|event| attribute(py, event.as_ptr(), "_flag"));
+            flag.is_some_and(|flag| flag.is_truthy().unwrap_or(false))
         }
     })
 }
