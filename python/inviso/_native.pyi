@@ -3,7 +3,34 @@
 from collections.abc import Callable
 from typing import Any, final
 
-__all__: list[str]
+__all__ = [
+    "LimitReached",
+    "Pid",
+    "ProcessDead",
+    "Session",
+    "SessionDead",
+    "after_fork_in_child",
+    "announce_thread",
+    "become",
+    "call_soon",
+    "enter_process",
+    "function_exists",
+    "mailbox_peek",
+    "mailbox_put",
+    "mailbox_receive",
+    "mailbox_wait",
+    "new_process",
+    "node_name",
+    "object_of",
+    "pid_of",
+    "processes",
+    "resign",
+    "self_pid",
+    "session_create",
+    "sessions",
+    "set_node_name",
+    "set_process_name",
+]
 
 _Mfa = tuple[str | None, str | None, int | None]
 
@@ -99,3 +126,4 @@ def mailbox_peek(pid: Pid | None = None) -> list[Any]: ...
 def node_name() -> str: ...
 def set_node_name(name: str) -> None: ...
 def after_fork_in_child() -> None: ...
+def call_soon(function: Callable[[], object]) -> bool: ...

@@ -21,6 +21,7 @@ import difflib
 import os
 import sys
 import threading
+import time
 import traceback
 import warnings
 import weakref
@@ -33,7 +34,7 @@ from .errors import BadArg, NotYet, SystemLimit
 from .terms import Atom, Ref
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import FrameType, TracebackType
     from typing import TypeAlias
 
     Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
@@ -543,6 +544,8 @@ class _Worker:
         _workers.add(self)
 
     def start(self) -> None:
+        if self._thread is not None:
+            return
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,), name=f"inviso tracer {self._name}", daemon=True)
         self._thread.start()
@@ -554,6 +557,7 @@ class _Worker:
         if thread is not None and thread is not threading.current_thread():
             _native.mailbox_put(self.pid, _PAUSE)
             thread.join()
+            _wait_until_gone(thread.native_id)
 
     def stop(self) -> None:
         """Has everything that has arrived handled, and ends the process."""
@@ -592,6 +596,14 @@ class _Worker:
             if self._raised == 1:
                 print(f"inviso: the tracer of session {self._name!r} raised (reported once):", file=sys.stderr)
                 traceback.print_exc()
+
+
+def _wait_until_gone(native_id: int | None) -> None:
+    """A thread that was joined may still be there for the operating system, and a fork looks at that."""
+    for _ in range(1000):
+        if not os.path.exists(f"/proc/self/task/{native_id}"):
+            return
+        time.sleep(0.0002)
 
 
 class _Job:
@@ -757,14 +769,39 @@ def _latency(buckets: list[tuple[int, int]]) -> dict[str, Any]:
     return answer
 
 
+class _Restart:
+    """Starts the tracers' threads again once ``fork`` has returned: until then it counts threads, to warn about them."""
+
+    def __init__(self) -> None:
+        self._caller: FrameType | None = None
+        self._looks = 0
+
+    def prepare(self, caller: FrameType | None) -> None:
+        self._caller = caller
+        self._looks = 1000
+
+    def __call__(self) -> None:
+        self._looks -= 1
+        # Other hooks run Python code before fork has returned; when it has, its caller is the running frame.
+        if self._looks > 0 and sys._getframe().f_back is not self._caller and _native.call_soon(self):
+            return
+        self._caller = None
+        for worker in list(_workers):
+            worker.start()
+
+
+_restart = _Restart()
+
+
 def _before_fork() -> None:
+    _restart.prepare(sys._getframe().f_back)
     for worker in list(_workers):
         worker.pause()
 
 
 def _after_fork() -> None:
-    for worker in list(_workers):
-        worker.start()
+    if list(_workers) and not _native.call_soon(_restart):
+        _restart()
 
 
 def _after_fork_in_child() -> None:

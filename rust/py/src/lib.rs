@@ -21,7 +21,7 @@ mod _native {
     use super::pid::Pid;
     #[pymodule_export]
     use super::processes::{
-        after_fork_in_child, announce_thread, become_process, enter_process, mailbox_peek, mailbox_put,
+        after_fork_in_child, announce_thread, become_process, call_soon, enter_process, mailbox_peek, mailbox_put,
         mailbox_receive, mailbox_wait, new_process, node_name, object_of, pid_of, processes, resign, self_pid,
         set_node_name, set_process_name,
     };

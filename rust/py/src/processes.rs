@@ -169,3 +169,26 @@ pub fn set_node_name(name: &str) {
 pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
     host::forking::after_in_child(py)
 }
+
+/// Has the interpreter's main thread call `function` soon, between two instructions; False if its queue is full.
+#[pyfunction]
+pub fn call_soon(function: Py<PyAny>) -> bool {
+    extern "C" fn run(function: *mut std::ffi::c_void) -> std::ffi::c_int {
+        Python::attach(|py| {
+            // SAFETY: the reference that `call_soon` gave away.
+            let function = unsafe { Bound::from_owned_ptr(py, function.cast()) };
+            if let Err(error) = function.call0() {
+                error.write_unraisable(py, None);
+            }
+        });
+        0
+    }
+    let raw = function.into_ptr();
+    // SAFETY: may be called from any thread; `run` takes the reference over.
+    let queued = unsafe { pyo3::ffi::Py_AddPendingCall(Some(run), raw.cast()) } == 0;
+    if !queued {
+        // SAFETY: it was not taken over.
+        Python::attach(|py| drop(unsafe { Bound::from_owned_ptr(py, raw) }));
+    }
+    queued
+}

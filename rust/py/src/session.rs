@@ -235,13 +235,15 @@ impl Session {
         let op = op(how)?;
         let targets = self.targets(py, host, mfa)?;
         if op == Op::On && !targets.is_empty() {
-            host.ready(py)?;
-            if kinds & kinds::MEMORY != 0 {
-                host.count_allocations(py)?;
+            let wants_memory = kinds & kinds::MEMORY != 0;
+            let ready = host.ready(py).and_then(|()| if wants_memory { host.count_allocations(py) } else { Ok(()) });
+            if let Err(error) = ready {
+                host.release(py, targets.iter().map(|t| t.key));
+                return Err(error);
             }
         }
         let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
-        host.release_unarmed(py, targets.iter().map(|t| t.key));
+        host.release(py, targets.iter().map(|t| t.key));
         host.after_change(py)?;
         matched.map_err(errors::raise)
     }

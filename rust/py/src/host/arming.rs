@@ -9,8 +9,9 @@ use std::sync::MutexGuard;
 /// What is armed now. Changed under the core's control lock only.
 #[derive(Default)]
 pub struct Armed {
-    /// Code objects with events, held so that their addresses stay theirs.
-    pub codes: FxHashMap<usize, Py<PyAny>>,
+    /// Code objects with events or about to get some, held so that their addresses stay theirs; and by how many changes
+    /// under way.
+    pub codes: FxHashMap<usize, (Py<PyAny>, u32)>,
     /// Code that spawning watches, with its own needs.
     pub watched: FxHashMap<usize, u8>,
     /// What plans need, by code.
@@ -29,14 +30,35 @@ pub struct Armed {
 const ONE_BY_ONE: usize = 32;
 
 impl Host {
-    /// Holds code objects that are about to get a plan.
+    /// Holds code objects that are about to get a plan, until [`Host::release`].
     pub fn hold(&self, py: Python<'_>, codes: impl IntoIterator<Item = (usize, Py<PyAny>)>) {
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         for (key, code) in codes {
-            if let Some(again) = armed.codes.insert(key, code) {
-                self.mourn(again.clone_ref(py));
-                drop(again);
+            let held = armed.codes.entry(key).or_insert_with(|| (code.clone_ref(py), 0));
+            held.1 += 1;
+            self.mourn(code);
+        }
+    }
+
+    /// The change is done: what got no plan is let go of.
+    pub fn release(&self, py: Python<'_>, keys: impl Iterator<Item = usize>) {
+        let _changing = Changing::new();
+        let mut armed = self.lock_arming(py);
+        for key in keys {
+            if let Some(held) = armed.codes.get_mut(&key) {
+                held.1 = held.1.saturating_sub(1);
+            }
+            self.drop_idle(&mut armed, key);
+        }
+    }
+
+    /// Lets go of a code object that has no plan, that nobody watches and that no change is about to arm.
+    fn drop_idle(&self, armed: &mut Armed, key: usize) {
+        let idle = armed.codes.get(&key).is_some_and(|(_, holds)| *holds == 0);
+        if idle && !armed.planned.contains_key(&key) && !armed.watched.contains_key(&key) {
+            if let Some((code, _)) = armed.codes.remove(&key) {
+                self.mourn(code);
             }
         }
     }
@@ -64,7 +86,10 @@ impl Host {
         let keys: Vec<usize> = codes.iter().map(|c| c.as_ptr() as usize).collect();
         armed.apply(py, &keys)?;
         let all = self.node.read(|snapshot| snapshot.events);
-        armed.apply_global(py, all)
+        let done = armed.apply_global(py, all);
+        drop(armed);
+        self.release(py, keys.into_iter());
+        done
     }
 }
 
@@ -84,31 +109,14 @@ impl Host {
         let all = self.node.read(|snapshot| snapshot.events);
         armed.apply_global(py, all)?;
         for key in keys {
-            if !armed.planned.contains_key(&key) {
-                if let Some(code) = armed.codes.remove(&key) {
-                    self.mourn(code);
-                }
-            }
+            self.drop_idle(&mut armed, key);
         }
         Ok(())
     }
 
-    /// Lets go of code objects that were held for a change which then gave them no plan.
-    pub fn release_unarmed(&self, py: Python<'_>, keys: impl Iterator<Item = usize>) {
-        let _changing = Changing::new();
-        let mut armed = self.lock_arming(py);
-        for key in keys {
-            if !armed.planned.contains_key(&key) && !armed.watched.contains_key(&key) {
-                if let Some(code) = armed.codes.remove(&key) {
-                    self.mourn(code);
-                }
-            }
-        }
-    }
-
     /// File and first line of a code object that is held.
     pub fn place_of(&self, py: Python<'_>, key: usize) -> (String, i32) {
-        let code = self.lock_arming(py).codes.get(&key).map(|c| c.clone_ref(py));
+        let code = self.lock_arming(py).codes.get(&key).map(|(c, _)| c.clone_ref(py));
         let Some(code) = code else { return (String::new(), 0) };
         let code = code.bind(py);
         let file = code.getattr("co_filename").and_then(|f| f.extract()).unwrap_or_default();
@@ -143,11 +151,7 @@ impl Arm for Armer {
             }
             let done = armed.apply(py, &keys).and_then(|()| armed.apply_global(py, all));
             for key in gone {
-                if !armed.watched.contains_key(&key) {
-                    if let Some(code) = armed.codes.remove(&key) {
-                        host.mourn(code);
-                    }
-                }
+                host.drop_idle(&mut armed, key);
             }
             drop(armed);
             if let Err(error) = done {
@@ -216,7 +220,7 @@ mod monitoring {
             let Some(tool) = &self.tool else { return Ok(()) };
             for key in keys {
                 // functions written in C have no code object: their events are the callers'
-                if let Some(code) = self.codes.get(key).filter(|c| c.as_ptr() as usize == *key) {
+                if let Some((code, _)) = self.codes.get(key).filter(|(c, _)| c.as_ptr() as usize == *key) {
                     tool.set_local_events(code.bind(py), mask(tool, self.needs(*key)) & tool.local_mask())?;
                 }
             }
@@ -251,8 +255,8 @@ mod monitoring {
             }
             if all == 0 && self.planned.is_empty() && self.watched.is_empty() {
                 if let Some(tool) = self.tool.take() {
-                    let codes = self.codes.iter().filter(|(key, c)| c.as_ptr() as usize == **key);
-                    tool.free(py, codes.map(|(_, c)| c.bind(py).clone()))?;
+                    let codes = self.codes.iter().filter(|(key, (c, _))| c.as_ptr() as usize == **key);
+                    tool.free(py, codes.map(|(_, (c, _))| c.bind(py).clone()))?;
                 }
             }
             Ok(())

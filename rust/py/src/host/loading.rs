@@ -156,6 +156,7 @@ impl Host {
             .collect();
         self.hold(py, found.into_iter().map(|f| (f.key, f.code)));
         py.detach(|| self.node.loaded(&targets, &Armer));
+        self.release(py, targets.iter().map(|t| t.key));
         self.catch_up(py);
     }
 }
