@@ -68,14 +68,18 @@ pub fn is_installed(_py: Python<'_>, function: EvalFunction) -> bool {
     there as usize == function as usize
 }
 
+/// A frame evaluation function through which a thread may be unwound.
+pub type Unwinding = unsafe extern "C-unwind" fn(*mut PyThreadState, *mut _PyInterpreterFrame, c_int) -> *mut PyObject;
+
 /// Evaluates the frame as if we were not there.
 ///
 /// # Safety
 /// With the arguments that the frame evaluation function was given, once.
 #[inline(always)]
 pub unsafe fn call_on(tstate: *mut PyThreadState, frame: *mut _PyInterpreterFrame, throwflag: c_int) -> *mut PyObject {
-    // SAFETY: the caller's promise.
-    unsafe { predecessor()(tstate, frame, throwflag) }
+    // SAFETY: the caller's promise. At the interpreter's end a daemon thread is unwound through here by `pthread_exit`, so
+    // the call is made as one that may be.
+    unsafe { std::mem::transmute::<EvalFunction, Unwinding>(predecessor())(tstate, frame, throwflag) }
 }
 
 #[inline(always)]

@@ -309,10 +309,10 @@ impl Armed {
         let wanted = all != 0 || super::loading::is_on();
         // SAFETY: `evaluate` keeps to PEP 523 and is never unloaded.
         unsafe {
-            if wanted && !crate::ffi::eval::is_installed(py, super::callbacks::evaluate) {
-                crate::ffi::eval::install(py, super::callbacks::evaluate);
-            } else if !wanted && crate::ffi::eval::is_installed(py, super::callbacks::evaluate) {
-                crate::ffi::eval::remove(py, super::callbacks::evaluate);
+            if wanted && !crate::ffi::eval::is_installed(py, super::callbacks::evaluate()) {
+                crate::ffi::eval::install(py, super::callbacks::evaluate());
+            } else if !wanted && crate::ffi::eval::is_installed(py, super::callbacks::evaluate()) {
+                crate::ffi::eval::remove(py, super::callbacks::evaluate());
             }
         }
         Ok(())

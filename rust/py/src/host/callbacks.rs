@@ -149,7 +149,7 @@ mod frames {
     ///
     /// # Safety
     /// To be called by the interpreter only.
-    pub unsafe extern "C" fn evaluate(
+    unsafe extern "C-unwind" fn evaluate_unwinding(
         tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int,
     ) -> *mut PyObject {
         // SAFETY: the interpreter passes a frame that is about to run; it stays at its place until it has been cleared
@@ -163,6 +163,13 @@ mod frames {
             end(raw, mode, result);
             result
         }
+    }
+
+    /// [`evaluate_unwinding`] as the interpreter wants it.
+    #[must_use]
+    pub fn evaluate() -> pyo3::ffi::_PyFrameEvalFunction {
+        // SAFETY: the same function; only what may pass through it differs.
+        unsafe { std::mem::transmute(evaluate_unwinding as eval::Unwinding) }
     }
 
     /// What the end of a frame needs to know of its beginning.
