@@ -1,7 +1,7 @@
-# The only spelling of commands; .ci/run calls `make test`.
+# The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo test rust loom python notebook format
+.PHONY: demo test rust loom python notebook stress format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -22,5 +22,12 @@ python:          ## tests under one interpreter: make python PYTHON=python3.13
 notebook:        ## run the notebooks
 	@PYTHON=$(PYTHON) scripts/test.sh notebook
 
-format:
+stress:          ## ten minutes of threads that call while sessions come and go
+	@scripts/ready.sh $(PYTHON) .venv
+	@.venv/bin/python -m tests.python.stress --seconds 600
+
+format:          ## the crates' form
 	cargo fmt --all
+
+help:
+	@sed -n 's/^\([a-z]*\):  *## /\1\t/p' Makefile

@@ -3,4 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source=$(.venv/bin/python -c 'import argparse; print(argparse.__file__)')
+echo "== inviso tprof -t call_time --limit 15 -m dis $source >/dev/null"
 .venv/bin/inviso tprof -t call_time --limit 15 -m dis "$source" >/dev/null

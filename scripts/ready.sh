@@ -1,19 +1,35 @@
 #!/usr/bin/env bash
-# ready.sh PYTHON VENV: makes the virtual environment VENV of PYTHON with this package and what its tests need.
+# ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there: this package with what its
+# tests need (.[test]), unless told otherwise.
+# ready.sh PYTHON --check: only says what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=$1 venv=$2
+python=$1 venv=$2 what=${3:-.[test]}
+rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 missing() {
     echo "inviso: $1" >&2
     exit 1
 }
-command -v cargo >/dev/null || missing "Rust is missing: install rustup's stable toolchain (1.88 or later), so that 'cargo' is found"
-command -v cc >/dev/null || missing "a linker is missing: install gcc (Debian: apt-get install gcc)"
-command -v "$python" >/dev/null || missing "$python is missing: install Python 3.11 or later (Debian: apt-get install python3 python3-venv)"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || missing "$python is too old: Python 3.11 or later is needed"
-if [ ! -x "$venv/bin/python" ]; then
-    "$python" -m venv "$venv" || missing "$python can't make a virtual environment (Debian: apt-get install python3-venv)"
+command -v cargo >/dev/null || missing "Rust is missing: install rustup's stable toolchain ($rust or later), so that 'cargo' is found"
+cargo=$(cargo --version 2>/dev/null | cut -d ' ' -f 2) || missing "'cargo' doesn't run: install rustup's stable toolchain ($rust or later)"
+[ "$(printf '%s\n' "$rust" "$cargo" | sort -V | head -n 1)" = "$rust" ] || missing "Rust $cargo is too old: $rust or later is needed (rustup update stable)"
+command -v cc >/dev/null || missing "a linker is missing: install gcc (Debian: apt-get install gcc libc6-dev)"
+command -v "$python" >/dev/null || missing "$python is missing: install Python 3.11 or later (Debian: apt-get install python3 python3-venv), or name one: make … PYTHON=python3.12"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || missing "$python is not Python 3.11 or later; name one that is: make … PYTHON=python3.12"
+
+[ "$venv" != --check ] || exit 0
+
+# What tells one build of Python from another; cargo's folders go by it, too.
+build() {
+    "$1" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))' 2>/dev/null
+}
+version=$(build "$python")
+if [ "$(build "$venv/bin/python" || true)" != "$version" ] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+    if ! "$python" -m venv --clear "$venv"; then
+        rm -rf "$venv"
+        missing "$python can't make a virtual environment (Debian: apt-get install python3-venv)"
+    fi
 fi
-version=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
-CARGO_TARGET_DIR="$PWD/target/$version" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "${3:-.[test]}"
+echo "== building for $("$venv/bin/python" -V) in $venv"
+CARGO_TARGET_DIR="$PWD/target/$version" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$what"

@@ -1,54 +1,76 @@
 #!/usr/bin/env bash
 # All tests: Rust, loom models with their mutants, then each Python that is here.
-#   scripts/test.sh            everything
-#   scripts/test.sh rust|loom|python PYTHON|notebook
+#   scripts/test.sh                    everything
+#   scripts/test.sh rust|loom|notebook
+#   scripts/test.sh python PYTHON      under one interpreter
+# INVISO_STRESS_SECONDS is how long each of the two stress tests takes under each interpreter.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CARGO_TERM_COLOR=never
+export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}"
+PYTHON=${PYTHON:-python3}
 
 rust() {
+    echo "== Rust: form, lints, tests"
     cargo fmt --all --check
     cargo clippy --quiet -p inviso-term -p inviso-core --all-targets -- -D warnings
     cargo test --quiet --workspace --exclude inviso-py
 }
 
 loom() {
+    echo "== loom: models, and the bugs that they must find"
     tests/loom.sh
 }
 
 python() { # interpreter, virtual environment
-    echo "== $("$1" -VV)"
     scripts/ready.sh "$1" "$2"
+    echo "== tests under $("$2/bin/python" -VV)"
     "$2/bin/python" -m pytest
     "$2/bin/python" -m tests.conformance --covered tests/data/gold/trace_events.jsonl tests/data/gold/match_spec_calls.jsonl
 }
 
-# The interpreter of a version: on PATH, or one of pyenv's.
-interpreter() {
-    command -v "python$1" 2>/dev/null && return
-    ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python 2>/dev/null | sort -V | tail -n 1 | grep .
+notebook() {
+    scripts/ready.sh "$PYTHON" .venv '.[test,notebook]'
+    echo "== notebooks"
+    .venv/bin/python scripts/run_notebooks.py
 }
 
-notebook() {
-    scripts/ready.sh "${PYTHON:-python3}" .venv '.[test,notebook]'
-    .venv/bin/python scripts/run_notebooks.py
+# The interpreter of a version that works: on PATH, or the newest of pyenv's.
+interpreter() {
+    local found
+    for found in "$(command -v "python$1" || true)" \
+        $(ls -d "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"${1%t}".*/bin/"python$1" 2>/dev/null | sort -rV); do
+        if [ -n "$found" ] && "$found" -c '' 2>/dev/null; then
+            echo "$found"
+            return
+        fi
+    done
+    return 1
+}
+
+# Every further Python that is here and works; the first one's version is done already.
+others() {
+    local first version found
+    first=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
+    for version in "$@"; do
+        if ! found=$(interpreter "$version"); then
+            echo "== no Python $version here: left out"
+        elif [ "$("$found" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" != "$first" ]; then
+            python "$found" ".venv-$version"
+        fi
+    done
 }
 
 case "${1:-all}" in
 rust | loom | notebook) "$1" ;;
 python) python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" ;;
 all)
+    scripts/ready.sh "$PYTHON" --check
     rust
     loom
-    python "${PYTHON:-python3}" .venv
+    python "$PYTHON" .venv
     notebook
-    for version in 3.12 3.13; do
-        if found=$(interpreter $version) && "$found" -c '' 2>/dev/null; then
-            python "$found" ".venv-$version"
-        else
-            echo "no Python $version here: left out"
-        fi
-    done
+    others 3.12 3.13 3.14t
+    echo "== all passed"
     ;;
 *)
     echo "usage: scripts/test.sh [rust | loom | python PYTHON | notebook]" >&2

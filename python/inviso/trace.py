@@ -561,7 +561,9 @@ class _Worker:
 
     def stop(self) -> None:
         """Has everything that has arrived handled, and ends the process."""
-        _workers.discard(self)
+        if self in _workers:
+            self.start()
+            _workers.discard(self)
         thread, self._thread = self._thread, None
         if thread is not None:
             _native.mailbox_put(self.pid, _STOP)
@@ -570,6 +572,8 @@ class _Worker:
 
     def when_done(self, job: Callable[[], None]) -> None:
         """Calls ``job`` after all messages that have arrived."""
+        if self in _workers:
+            self.start()
         if not _native.mailbox_put(self.pid, _Job(job)):
             job()
 
@@ -774,20 +778,26 @@ class _Restart:
 
     def __init__(self) -> None:
         self._caller: FrameType | None = None
-        self._looks = 0
+        self._place = -1
 
     def prepare(self, caller: FrameType | None) -> None:
         self._caller = caller
-        self._looks = 1000
+        self._place = caller.f_lasti if caller else -1
 
     def __call__(self) -> None:
-        self._looks -= 1
-        # Other hooks run Python code before fork has returned; when it has, its caller is the running frame.
-        if self._looks > 0 and sys._getframe().f_back is not self._caller and _native.call_soon(self):
+        if self._inside(sys._getframe().f_back) and _native.call_soon(self):
             return
         self._caller = None
         for worker in list(_workers):
             worker.start()
+
+    def _inside(self, frame: FrameType | None) -> bool:
+        # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
+        if frame is self._caller:
+            return False
+        while frame is not None and frame is not self._caller:
+            frame = frame.f_back
+        return frame is not None and frame.f_lasti == self._place
 
 
 _restart = _Restart()

@@ -12,15 +12,25 @@ import subprocess
 import sys
 import threading
 
-import pytest
-
 import inviso
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("name", ["inviso", "inviso.errors", "inviso.terms", "inviso.process", "inviso.trace"])
+def of(page: pathlib.Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def names(pages: list[pathlib.Path]) -> list[str]:
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+@pytest.mark.parametrize(
+    "name", ["inviso", "inviso.errors", "inviso.terms", "inviso.process", "inviso.trace", "inviso.tprof", "inviso.cli"]
+)
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
     result = doctest.testmod(module, extraglobs=dict(GLOBALS), optionflags=doctest.ELLIPSIS)
@@ -28,16 +38,52 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/sessions.md"])
+@pytest.mark.parametrize("module", ["trace", "process", "terms", "errors"])
+def test_public_functions_have_an_example(module: str) -> None:
+    found = importlib.import_module(f"inviso.{module}")
+    bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}
+    assert bare <= {"Pid", "Delivered"}
+
+
+@pytest.mark.parametrize("page", names([page for page in PAGES if of(page, "python")]))
 def test_pages(page: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-    assert blocks
-    program = "\n".join(blocks)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    program = "\n".join(of(ROOT / page, "python"))
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
-def test_pages_name_only_pages_that_exist() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+\.md)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+@pytest.mark.parametrize("page", names([page for page in PAGES if "inviso tprof " in "".join(of(page, "console"))]))
+def test_options_on_pages_exist(page: str) -> None:
+    words = [sys.executable, "-m", "inviso", "tprof", "--help"]
+    text = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
+    known = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", text))
+    lines = [line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith("$ inviso tprof ")]
+    assert lines
+    for line in lines:
+        assert set(re.findall(r" (--?[a-z][a-z-]*)", line.partition("#")[0])) <= known, line
+
+
+def test_pages_name_only_what_exists() -> None:
+    targets = (ROOT / "Makefile").read_text()
+    for page in PAGES:
+        text = page.read_text()
+        for path in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / path).exists(), f"{page.name}: {path}"
+        for target in re.findall(r"^\$ make ([a-z]+)|`make ([a-z]+)", text, re.MULTILINE):
+            assert re.search(rf"^{''.join(target)}:", targets, re.MULTILINE), f"{page.name}: {target}"
+
+
+def test_every_page_can_be_found_from_the_readme() -> None:
+    front = (ROOT / "README.md").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f"(docs/{page.name})" in front, page.name
+
+
+def test_decisions_say_why() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for page in pages:
+        text = page.read_text()
+        assert text.startswith(f"# {int(page.name[:4])}. "), page.name
+        for heading in ("Context", "Decision", "Rejected", "Consequences"):
+            assert f"**{heading}.**" in text, f"{page.name}: {heading}"

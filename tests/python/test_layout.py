@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import pathlib
 import re
 import subprocess
@@ -12,29 +13,84 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "inviso"
-ALLOWED = {
+BELOW = {
     "errors": set(),
     "terms": set(),
     "process": {"_native", "errors"},
     "trace": {"_native", "errors", "terms"},
+    "tprof": {"Pid", "errors", "process", "trace"},
+    "_progress": set(),
+    "_run": set(),
+    "_report": {"_progress", "errors", "tprof"},
+    "cli": {"_report", "_run", "errors", "tprof"},
+    "__main__": {"cli"},
 }
+CRATES = {"term": set(), "core": {"inviso-term"}, "py": {"inviso-core", "inviso-term"}}
 
 
-@pytest.mark.parametrize("module", sorted(ALLOWED))
+def parts_of(name: str) -> list[pathlib.Path]:
+    """The files of a module, or of a package."""
+    return sorted((PACKAGE / name).glob("*.py")) or [PACKAGE / f"{name}.py"]
+
+
+def imports(path: pathlib.Path) -> set[str]:
+    """What a module takes from this package, by the names just under it; and other packages by theirs."""
+    own = ["inviso", *path.relative_to(PACKAGE).parts[:-1]]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = own[: len(own) + 1 - node.level] if node.level else []
+            base += node.module.split(".") if node.module else []
+            found |= {".".join([*base, alias.name]) for alias in node.names} if base == ["inviso"] else {".".join(base)}
+    return found
+
+
+def test_every_module_has_its_place() -> None:
+    here = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert here == {*BELOW, "__init__"}
+
+
+@pytest.mark.parametrize("module", sorted(BELOW))
 def test_modules_import_downwards_only(module: str) -> None:
-    imported = set()
-    for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            imported |= {node.module} if node.module else {name.name for name in node.names}
-    assert imported <= ALLOWED[module]
+    for path in parts_of(module):
+        own = {name.split(".")[1] for name in imports(path) if name.startswith("inviso.")}
+        assert own <= BELOW[module] | {module}, path
+
+
+def test_the_package_needs_the_standard_library_only() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        others = {name.partition(".")[0] for name in imports(path)} - {"inviso", "__future__"}
+        assert others <= sys.stdlib_module_names, path
+
+
+def test_an_import_brings_in_little() -> None:
+    program = "import sys; before = set(sys.modules); import inviso.trace; print(*set(sys.modules) - before)"
+    words = [sys.executable, "-S", "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=_path())
+    assert done.returncode == 0, done.stderr
+    assert not {"asyncio", "subprocess", "socket", "typing_extensions", "inviso.tprof"} & set(done.stdout.split())
+
+
+def _path() -> dict[str, str]:
+    """``-S`` leaves out site-packages: only the place of this package is given."""
+    import inviso
+
+    return {**os.environ, "PYTHONPATH": str(pathlib.Path(inviso.__file__).parents[1])}
 
 
 def test_crates_depend_downwards_only() -> None:
-    allowed = {"term": set(), "core": {"inviso-term"}, "py": {"inviso-term", "inviso-core"}}
-    for crate, below in allowed.items():
+    for crate, below in CRATES.items():
         manifest = (ROOT / "rust" / crate / "Cargo.toml").read_text()
-        assert set(re.findall(r"^(inviso-\w+)\.workspace", manifest, re.MULTILINE)) == below
-        assert ("pyo3" in manifest) == (crate == "py")
+        assert set(re.findall(r"^(inviso-\w+)\b", manifest, re.MULTILINE)) == below
+
+
+def test_only_the_host_knows_python() -> None:
+    for crate in CRATES:
+        files = [ROOT / "rust" / crate / "Cargo.toml", *(ROOT / "rust" / crate).rglob("*.rs")]
+        knows = [path for path in files if re.search(r"\bpyo3", path.read_text())]
+        assert bool(knows) == (crate == "py"), knows
 
 
 def test_the_core_takes_atomics_from_its_facade_only() -> None:
@@ -42,6 +98,36 @@ def test_the_core_takes_atomics_from_its_facade_only() -> None:
         if path.name not in ("sync.rs", "barrier.rs") and "tests" not in path.parts:
             code = path.read_text().split("#[cfg(all(test")[0]
             assert "std::thread::spawn" not in code, path
+
+
+def test_unsafe_code_stays_where_it_belongs() -> None:
+    for path in [*(ROOT / "rust" / "core" / "src").rglob("*.rs"), *(ROOT / "rust" / "term" / "src").rglob("*.rs")]:
+        code = re.sub(r"//.*", "", path.read_text())
+        if re.search(r"\bunsafe (\{|fn|impl)", code):
+            assert "forbid(unsafe_code)" not in code, path
+            assert "SAFETY:" in path.read_text() or "# Safety" in path.read_text(), path
+
+
+def tracked() -> list[pathlib.Path]:
+    try:
+        listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [path for name in os.fsdecode(listed.stdout).split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def test_nothing_leans_on_a_machine() -> None:
+    # a class of one letter, so that this file passes its own test
+    folders = r"(?<![\w.$}])/(wor[k]|roo[t]|hom[e]/\w+|User[s]|tm[p]/\w)/"
+    forbidden = re.compile(rf"{folders}|\.\./share[d]|https?://(pyp[i]|crate[s]|files[.]pythonhosted)\b")
+    for path in tracked():
+        if path.name != "Cargo.lock":
+            found = forbidden.search(path.read_bytes().decode(errors="replace"))
+            assert found is None, f"{path.relative_to(ROOT)}: {found.group()}"
+
+
+def test_nothing_built_is_kept() -> None:
+    assert [path for path in tracked() if path.suffix in (".so", ".pyc", ".whl", ".pyd")] == []
 
 
 def test_types() -> None:

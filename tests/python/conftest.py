@@ -1,0 +1,43 @@
+"""Fixtures of all tests, and the option that runs the slow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import inviso
+import pytest
+from inviso import trace
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="also the tests that take minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--slow"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes; --slow runs it"))
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., trace.Session]]:
+    """Makes sessions and ends them after the test; afterwards the caller's mailbox is empty."""
+    made: list[trace.Session] = []
+
+    def create(name: str = "test", tracer: Any = None, **opts: Any) -> trace.Session:
+        made.append(trace.session_create(name, tracer, opts))
+        return made[-1]
+
+    yield create
+    for session in made:
+        session.destroy()
+    while inviso.peek():
+        inviso.receive(timeout=0)
+
+
+@pytest.fixture
+def session(make: Callable[..., trace.Session]) -> trace.Session:
+    """A session that is its own tracer."""
+    return make()

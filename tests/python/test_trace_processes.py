@@ -1,0 +1,502 @@
+"""Process flags, who inherits them, and the messages spawn, spawned and exit."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import inviso
+import pytest
+from inviso import trace
+from trace_tools import good, local, mfa, own, until
+
+
+def work(n: int = 0) -> int:
+    return n
+
+
+async def step(n: int = 0) -> int:
+    work(n)
+    await asyncio.sleep(0)
+    return work(n)
+
+
+class Waiting:
+    """A thread that is there and waits for a job."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.job: Callable[[], Any] = work
+        self.thread = threading.Thread(target=self.run, name="waiting")
+        self.thread.start()
+        assert self.begun.wait(30)
+        self.pid = inviso.pid(self.thread)
+
+    def run(self) -> None:
+        self.begun.set()
+        self.go.wait(30)
+        self.job()
+
+    def finish(self) -> None:
+        self.go.set()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def waiting() -> Iterator[Waiting]:
+    thread = Waiting()
+    yield thread
+    thread.finish()
+
+
+def procs(session: trace.Session, pid: Any = "all", *more: str) -> None:
+    session.process(pid, True, ["procs", *more])
+
+
+def tags(messages: list[Any]) -> list[Any]:
+    """``(pid, tag, rest)`` of messages about processes, without those about the loop's own helper tasks."""
+    helpers = {m[3] for m in messages if m[2] == "spawn" and m[4][0].startswith("asyncio.")}
+    return [
+        (m[1], str(m[2]), *m[3:])
+        for m in messages
+        if m[1] not in helpers and not (m[2] == "spawn" and m[3] in helpers)
+    ]
+
+
+# which processes
+
+
+def test_one_process_only(session: trace.Session, waiting: Waiting) -> None:
+    local(session, work)
+    assert session.process(waiting.pid, True, ["call"]) == 1
+    work(1)
+    waiting.finish()
+    assert [(m[1], m[3][2]) for m in session.drain()] == [(waiting.pid, [0])]
+
+
+def test_existing_takes_those_that_are_there(session: trace.Session, waiting: Waiting) -> None:
+    local(session, work)
+    living = len(inviso.processes())
+    assert session.process("existing", True, ["call"]) == living
+    assert session.info(waiting.pid, "flags") == ("flags", ["call"])
+    assert session.info("new", "flags") == ("flags", [])
+    later = threading.Thread(target=work, args=(5,))
+    later.start()
+    later.join()
+    work(1)
+    waiting.finish()
+    assert [m[3][2] for m in session.drain()] == [[1], [0]]
+
+
+def test_new_takes_those_to_come(session: trace.Session, waiting: Waiting) -> None:
+    local(session, work)
+    assert session.process("new", True, ["call"]) == 0
+    assert session.info("new", "flags") == session.info("new_processes", "flags") == ("flags", ["call"])
+    assert session.info("new_ports", "flags") == ("flags", [])
+    assert session.info(waiting.pid, "flags") == ("flags", [])
+    later = threading.Thread(target=work, args=(5,))
+    later.start()
+    later.join()
+    waiting.finish()
+    work(1)
+    assert [m[3][2] for m in session.drain()] == [[5]]
+
+
+def test_all_takes_both_and_gives_both_back(session: trace.Session, waiting: Waiting) -> None:
+    local(session, work)
+    assert session.process("all", True, ["call", "arity"]) == len(inviso.processes())
+    assert session.info(waiting.pid, "flags") == session.info("new", "flags")
+    later = threading.Thread(target=work)
+    later.start()
+    later.join()
+    waiting.finish()
+    work()
+    assert len(session.drain()) == 3
+    session.process("all", False, ["call"])
+    work()
+    assert session.drain() == []
+    assert session.info(inviso.self(), "flags") == ("flags", ["arity"])
+    session.process("all", False, ["all"])
+    assert session.info(inviso.self(), "flags") == session.info("new", "flags") == ("flags", [])
+
+
+def test_threads_that_existed_before_the_session_are_known(waiting: Waiting) -> None:
+    assert waiting.pid in inviso.processes()
+    assert waiting.pid.name == "waiting"
+    with trace.session_create("late") as session:
+        session.function(mfa(work), True, ["call_time"])
+        session.process("existing", True, ["call"])
+        waiting.finish()
+        ((pid, calls, _, _),) = session.info(mfa(work), "call_time")[1]
+        assert (pid, calls) == (waiting.pid, 1)
+
+
+def test_a_tracer_is_never_traced_by_its_own_session(make: Any) -> None:
+    seen: list[Any] = []
+
+    def tracer(message: Any) -> None:
+        work(99)
+        seen.append(message)
+
+    session = make("own tracer", tracer)
+    local(session, work)
+    session.process("all", True, ["call"])
+    work(1)
+    assert session.delivered().wait(30)
+    work(2)
+    assert session.delivered().wait(30)
+    assert [m[3][2] for m in seen] == [[1], [2]]
+
+
+def test_threads_that_threading_does_not_know_are_processes(session: trace.Session) -> None:
+    import _thread
+
+    done = threading.Lock()
+    done.acquire()
+
+    def bare() -> None:
+        work(7)
+        done.release()
+
+    local(session, work)
+    session.process("all", True, ["call"])
+    _thread.start_new_thread(bare, ())
+    assert done.acquire(timeout=30)
+    (message,) = session.drain()
+    assert message[3][2] == [7]
+    assert message[1] != inviso.self()
+    assert message[1].kind == "thread"
+
+
+# inheritance
+
+
+@pytest.mark.parametrize(("flag", "generations"), [("set_on_spawn", 3), ("set_on_first_spawn", 2), (None, 1)])
+def test_flags_are_inherited(session: trace.Session, flag: str | None, generations: int) -> None:
+    def live(n: int) -> None:
+        work(n)
+        if n < 3:
+            child = threading.Thread(target=live, args=(n + 1,))
+            child.start()
+            child.join()
+
+    local(session, work)
+    own(session, ["call", *filter(None, [flag])])
+    live(1)
+    assert [m[3][2] for m in session.drain()] == [[n] for n in range(1, generations + 1)]
+    assert ("set_on_spawn" in session.info(inviso.self(), "flags")[1]) == (flag == "set_on_spawn")
+
+
+@pytest.mark.parametrize(("flag", "generations"), [("set_on_spawn", 3), ("set_on_first_spawn", 2)])
+def test_flags_are_inherited_by_tasks(session: trace.Session, flag: str, generations: int) -> None:
+    async def live(n: int) -> None:
+        work(n)
+        if n < 3:
+            await asyncio.create_task(live(n + 1))
+
+    local(session, work)
+
+    async def main() -> None:
+        own(session, ["call", flag])
+        await live(1)
+
+    asyncio.run(main())
+    assert [m[3][2] for m in session.drain()] == [[n] for n in range(1, generations + 1)]
+
+
+def test_first_spawn_is_the_first_only(session: trace.Session) -> None:
+    local(session, work)
+    own(session, ["call", "set_on_first_spawn"])
+    for n in range(3):
+        child = threading.Thread(target=work, args=(n,))
+        child.start()
+        child.join()
+    assert [m[3][2] for m in session.drain()] == [[0]]
+    assert session.info(inviso.self(), "flags") == ("flags", ["call"])
+
+
+# spawn, spawned, exit
+
+
+def test_a_thread(session: trace.Session) -> None:
+    procs(session)
+    me = inviso.self()
+    child = threading.Thread(target=work, args=(1,))
+    child.start()
+    child.join()
+    sent = session.drain()
+    pid = sent[0][3]
+    run = (__name__, "work", [1])
+    assert sorted(sent, key=lambda m: m[1]) == [
+        ("trace", me, "spawn", pid, run), ("trace", pid, "spawned", me, run), ("trace", pid, "exit", "normal")
+    ]  # fmt: skip
+
+
+def test_inviso_spawn(session: trace.Session) -> None:
+    procs(session)
+    me = inviso.self()
+    pid = inviso.spawn(lambda: inviso.send(me, "done"))
+    inviso.receive("done", 30)
+    sent = session.drain()
+    while not any(m[2] == "exit" for m in sent):
+        sent.append(session.receive(30))
+    assert {(m[1], m[2]) for m in sent} == {(me, "spawn"), (pid, "spawned"), (pid, "exit")}
+    until(lambda: not pid.is_alive())
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("x", 1), ("ValueError", ["x", 1])), (SystemExit(3), ("SystemExit", [3])), (KeyError(), ("KeyError", []))
+    ],
+)  # fmt: skip
+def test_exit_reasons_of_threads(session: trace.Session, error: BaseException, reason: Any) -> None:
+    def dies() -> None:
+        raise error
+
+    hook, threading.excepthook = threading.excepthook, lambda args: None
+    try:
+        procs(session)
+        child = threading.Thread(target=dies)
+        child.start()
+        child.join()
+    finally:
+        threading.excepthook = hook
+    (told,) = [m[3] for m in session.drain() if m[2] == "exit"]
+    if isinstance(error, SystemExit):
+        assert told == "normal" or (told[0], list(told[1])) == reason
+    else:
+        assert (told[0], list(told[1])) == reason
+
+
+def test_tasks(session: trace.Session) -> None:
+    async def main() -> int:
+        task = asyncio.create_task(step(5), name="five")
+        pids.append(inviso.self())
+        pids.append(inviso.pid(task))
+        assert (pids[0].kind, pids[1].kind, pids[1].name) == ("task", "task", "five")
+        return await task
+
+    pids: list[inviso.Pid] = []
+    procs(session)
+    assert asyncio.run(main()) == 5
+    me, (parent, child) = inviso.self(), pids
+    run = (__name__, "step", [5])
+    top = (__name__, "test_tasks.<locals>.main", [])
+    assert tags(session.drain()) == [
+        (me, "spawn", parent, top), (parent, "spawned", me, top), (parent, "spawn", child, run),
+        (child, "spawned", parent, run), (child, "exit", "normal"), (parent, "exit", "normal"),
+    ]  # fmt: skip
+
+
+def test_exit_reasons_of_tasks(session: trace.Session) -> None:
+    async def fails() -> None:
+        raise LookupError("no")
+
+    async def waits() -> None:
+        await asyncio.sleep(100)
+
+    async def main() -> None:
+        done = [asyncio.create_task(fails(), name="fails"), asyncio.create_task(waits(), name="cancelled")]
+        names.update({inviso.pid(t): t.get_name() for t in done})
+        await asyncio.sleep(0)
+        done[1].cancel()
+        await asyncio.gather(*done, return_exceptions=True)
+
+    names: dict[inviso.Pid, str] = {}
+    procs(session)
+    asyncio.run(main())
+    reasons = {names[m[0]]: m[2] for m in tags(session.drain()) if m[1] == "exit" and m[0] in names}
+    assert (reasons["fails"][0], list(reasons["fails"][1])) == ("LookupError", ["no"])
+    assert reasons["cancelled"][0].endswith("CancelledError")
+
+
+def test_a_task_cancelled_before_its_first_step_ends(session: trace.Session) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(step())
+        pids.append(inviso.pid(task))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    pids: list[inviso.Pid] = []
+    procs(session)
+    asyncio.run(main())
+    about = [m[1] for m in tags(session.drain()) if m[0] == pids[0]]
+    assert about[-1] == "exit"
+    assert not pids[0].is_alive()
+
+
+def test_a_task_group_and_gather(session: trace.Session) -> None:
+    async def main() -> None:
+        me.append(inviso.self())
+        async with asyncio.TaskGroup() as group:
+            for n in range(3):
+                group.create_task(step(n))
+        await asyncio.gather(step(3), step(4))
+
+    me: list[inviso.Pid] = []
+    local(session, work)
+    procs(session, "all", "call")
+    asyncio.run(main())
+    sent = session.drain()
+    children = [m[3] for m in sent if m[2] == "spawn" and m[1] == me[0]]
+    assert len(set(children)) == 5
+    calls = [(m[1], m[3][2][0]) for m in sent if m[2] == "call"]
+    assert sorted(calls, key=lambda c: c[1]) == [(pid, n) for n, pid in enumerate(children) for _ in range(2)]
+    assert sorted(m[1] for m in sent if m[2] == "exit" and m[1] in children) == sorted(children)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
+def test_eager_tasks(session: trace.Session) -> None:
+    async def child(n: int) -> int:
+        work(n)
+        seen.append(inviso.self())
+        await asyncio.sleep(0)
+        work(n)
+        assert inviso.self() == seen[-1]
+        return n
+
+    async def ends_at_once(n: int) -> int:
+        seen.append(inviso.self())
+        return work(n)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        here = inviso.self()
+        await asyncio.create_task(child(1))
+        await asyncio.create_task(ends_at_once(2))
+        assert inviso.self() == here
+        seen.append(here)
+
+    seen: list[inviso.Pid] = []
+    local(session, work)
+    procs(session, "all", "call")
+    asyncio.run(main())
+    sent = tags(session.drain())
+    first, second, parent = seen
+    assert len({first, second, parent}) == 3
+    assert [(m[0], m[2][2]) for m in sent if m[1] == "call"] == [(first, [1]), (first, [1]), (second, [2])]
+    for pid in (first, second):
+        assert [m[1] for m in sent if m[0] == pid and m[1] != "call"] == ["spawned", "exit"]
+        assert [m[0] for m in sent if m[1] == "spawn" and m[2] == pid] == [parent]
+
+
+def test_to_thread_and_executors(session: trace.Session) -> None:
+    async def main() -> None:
+        assert await asyncio.to_thread(work, 1) == 1
+        with ThreadPoolExecutor(1) as pool:
+            assert await asyncio.get_running_loop().run_in_executor(pool, work, 2) == 2
+
+    local(session, work)
+    session.process("all", True, ["call"])
+    asyncio.run(main())
+    sent = session.drain()
+    assert [m[3][2] for m in sent] == [[1], [2]]
+    assert {m[1].kind for m in sent} == {"thread"}
+    assert inviso.self() not in {m[1] for m in sent}
+
+
+def test_several_loops_in_several_threads(session: trace.Session) -> None:
+    async def main(n: int) -> None:
+        pids.add(inviso.self())
+        await asyncio.gather(*(step(n) for _ in range(10)))
+
+    pids: set[inviso.Pid] = set()
+    session.function(mfa(work), True, ["call_count", "call_time"])
+    session.process("all", True, ["call"])
+    threads = [threading.Thread(target=lambda n=n: asyncio.run(main(n))) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(pids) == 3
+    times = session.info(mfa(work), "call_time")[1]
+    assert {pid.kind for pid, *_ in times} == {"task"}
+    assert [calls for _, calls, *_ in times] == [2] * 30
+    assert session.info(mfa(work), "call_count")[1] == 60
+
+
+def test_callbacks_of_a_loop_belong_to_its_thread(session: trace.Session) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        loop.call_soon(lambda: done.set_result(work(3)))
+        await done
+        work(4)
+        assert inviso.self().kind == "task"
+
+    local(session, work)
+    session.process("all", True, ["call"])
+    asyncio.run(main())
+    (callback, task) = session.drain()
+    assert callback[1] == inviso.self()
+    assert task[1].kind == "task"
+
+
+def test_names_of_what_threads_run(session: trace.Session) -> None:
+    class Own(threading.Thread):
+        def run(self) -> None:
+            work()
+
+    class Method:
+        def go(self, n: int) -> None:
+            work(n)
+
+    procs(session)
+    for thread in (Own(), threading.Thread(target=Method().go, args=(1,)), threading.Thread(target=len, args=((),))):
+        thread.start()
+        thread.join()
+    runs = [m[4] for m in session.drain() if m[2] == "spawn"]
+    assert [run[1].rsplit("<locals>.")[-1] for run in runs] == ["Own.run", "Method.go", "len"]
+
+
+def test_a_thread_that_cannot_start_is_no_process() -> None:
+    text = """
+import threading, resource, inviso
+from inviso import trace
+def f(): pass
+with trace.session_create("s") as s:
+    s.process("all", True, ["procs"])
+    t = threading.Thread(target=f)
+    t.start(); t.join()
+    try: t.start()
+    except RuntimeError as e: pass
+    assert len(inviso.processes()) == 1, inviso.processes()
+    sent = s.drain()
+    assert sorted(m[2] for m in sent) == ["exit", "spawn", "spawned"], sent
+print("ok")
+"""
+    assert good(text) == "ok\n"
+
+
+def test_many_short_tasks_leave_nothing_behind() -> None:
+    text = """
+import asyncio, inviso
+from inviso import trace
+async def short(): pass
+async def main(n):
+    for _ in range(n):
+        await asyncio.gather(*(short() for _ in range(100)))
+def used():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+s = trace.session_create("short", None, {"ended_processes": 10})
+s.function(("__main__", "short", 0), True, ["call_time"])
+s.process("all", True, ["call"])
+asyncio.run(main(100))
+before = used()
+asyncio.run(main(300))
+grown = used() - before
+assert grown < 1 << 20, grown
+value = s.info(("__main__", "short", 0), "call_time")[1]
+assert sum(calls for _, calls, _, _ in value) == 40_000, value
+assert len(value) <= 12, len(value)
+folded = [pid for pid, *_ in value if not pid.is_alive() and "fold" in repr(pid).lower() + str(pid.name).lower() + pid.kind]
+assert len(folded) == 1, value
+print("ok")
+"""
+    assert good(text) == "ok\n"
