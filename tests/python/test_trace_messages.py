@@ -100,7 +100,7 @@ def test_stamp_of_the_monotonic_clock(session: trace.Session) -> None:
     told = stamp(session)
     after = time.monotonic_ns()
     assert isinstance(told, int)
-    assert before - 10_000_000 <= told <= after + 10_000_000
+    assert before - 1_000_000 <= told <= after + 1_000_000
 
 
 def test_strict_stamps_are_strictly_ordered(session: trace.Session) -> None:
@@ -138,8 +138,7 @@ def test_stamps_of_one_process_never_go_back(session: trace.Session) -> None:
 
 
 def test_all_sets_all_flags_and_the_scheduler(session: trace.Session) -> None:
-    with pytest.warns(inviso.NotYet):
-        own(session, ["all"])
+    own(session, ["all"])
     flags = session.info(inviso.self(), "flags")[1]
     assert {"call", "return_to", "arity", "silent", "procs", *STAMPS} <= set(flags)
     session.process(inviso.self(), False, ["silent"])

@@ -65,6 +65,7 @@ fn main() -> Result<(), Error> {
     }
 
     let node = program.node();
+    node.clock.follow();
     drain(&messages, usize::MAX, |record| match record.what {
         What::Event(event) if event.kind == Kind::Call as u8 => {
             let name = node.name(event.what as u32).map_or_else(|| "?".into(), |name| name.function.clone());

@@ -1,34 +1,69 @@
 //! Time: raw ticks on the hot path, nanoseconds and wall time when something is read.
+//!
+//! A tick's length is measured once, and over hours the rest of that error would be seen; so would the slewing of the machine's
+//! clock. Who reads therefore calls [`Clock::follow`], which looks at the operating system's clocks now and then. Each look
+//! begins a new stretch of time, and ticks become nanoseconds by the stretch that they fall into. These never go back as ticks
+//! grow: a stretch begins where the last one has got to, and one that is ahead of the operating system runs slower.
 #![forbid(unsafe_code)]
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
-/// The clock of one node. A tick is whatever the cheapest trustworthy counter counts (the TSC where it is
-/// invariant, else the operating system's monotonic clock).
+/// The clock of one node. A tick is whatever the cheapest trustworthy counter counts (the TSC where it is invariant, else the
+/// operating system's monotonic clock).
 pub struct Clock {
     source: quanta::Clock,
-    raw: u64,
-    monotonic: u64,
-    wall: u64,
+    started: Instant,
+    /// Monotonic nanoseconds at `started`.
+    base: u64,
+    /// Ticks from which on it is time for another look.
+    due: AtomicU64,
+    stretches: Mutex<VecDeque<Stretch>>,
 }
+
+/// How ticks become nanoseconds from one look on.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    ticks: u64,
+    monotonic: u64,
+    /// Wall clock nanoseconds since 1970 at the same moment.
+    wall: u64,
+    /// Nanoseconds of a tick in billionths of what they were measured to be; less while this clock is ahead.
+    speed: u64,
+}
+
+/// Looks are so far apart, and a stretch that is ahead is level after as long.
+const APART: Duration = Duration::from_millis(50);
+
+/// Stretches that are remembered; older ticks are reckoned by the first.
+const REMEMBERED: usize = 1024;
+
+/// The speed of a stretch that is not ahead.
+const LEVEL: u64 = 1_000_000_000;
 
 impl Clock {
     /// A clock whose monotonic nanoseconds begin at `monotonic` now, so that a host can line them up with its own.
     #[must_use]
     pub fn starting_at(monotonic: u64) -> Self {
-        let source = quanta::Clock::new();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
-        let raw = source.raw();
-        Clock { source, raw, monotonic, wall }
+        let started = Instant::now();
+        let clock = Clock {
+            source: quanta::Clock::new(),
+            started,
+            base: monotonic,
+            due: AtomicU64::new(0),
+            stretches: Mutex::new(VecDeque::new()),
+        };
+        clock.follow();
+        clock
     }
 
     /// A clock that begins at 0.
     #[must_use]
     pub fn new() -> Self {
-        let start = Instant::now();
-        let mut clock = Self::starting_at(0);
-        clock.monotonic = start.elapsed().as_nanos() as u64;
-        clock
+        Self::starting_at(0)
     }
 
     /// Now, in ticks.
@@ -44,20 +79,81 @@ impl Clock {
         self.source.delta_as_nanos(0, ticks)
     }
 
+    /// Lines this clock up with the operating system's, if the last time is long ago. For whoever reads, before it does.
+    pub fn follow(&self) {
+        if self.ticks() < self.due.load(Relaxed) {
+            return;
+        }
+        let mut stretches = self.lock();
+        let (ticks, monotonic, wall) = self.look();
+        let next = match stretches.back() {
+            Some(last) => self.after(last, ticks, monotonic, wall),
+            None => Stretch { ticks, monotonic, wall, speed: LEVEL },
+        };
+        if stretches.len() == REMEMBERED {
+            stretches.pop_front();
+        }
+        stretches.push_back(next);
+        self.due.store(ticks + self.source_ticks(APART), Relaxed);
+    }
+
     /// Monotonic nanoseconds of a moment in ticks.
     #[must_use]
     pub fn monotonic(&self, ticks: u64) -> u64 {
-        if ticks >= self.raw {
-            self.monotonic + self.nanos(ticks - self.raw)
-        } else {
-            self.monotonic.saturating_sub(self.nanos(self.raw - ticks))
-        }
+        self.reckon(&self.stretch(ticks), ticks)
     }
 
     /// Wall clock nanoseconds since 1970 of a moment in ticks.
     #[must_use]
     pub fn wall(&self, ticks: u64) -> u64 {
-        self.wall + self.monotonic(ticks) - self.monotonic
+        let stretch = self.stretch(ticks);
+        (stretch.wall + self.reckon(&stretch, ticks)).saturating_sub(stretch.monotonic)
+    }
+
+    /// The stretch that follows `last`, given what the operating system's clocks say.
+    fn after(&self, last: &Stretch, ticks: u64, monotonic: u64, wall: u64) -> Stretch {
+        let reckoned = self.reckon(last, ticks);
+        let ahead = reckoned.saturating_sub(monotonic);
+        let apart = APART.as_nanos() as u64;
+        let speed = LEVEL - (LEVEL / 2).min(ahead.saturating_mul(LEVEL) / apart);
+        Stretch { ticks, monotonic: reckoned.max(monotonic), wall, speed }
+    }
+
+    fn reckon(&self, stretch: &Stretch, ticks: u64) -> u64 {
+        let scaled = |span| (u128::from(self.nanos(span)) * u128::from(stretch.speed) / u128::from(LEVEL)) as u64;
+        if ticks >= stretch.ticks {
+            stretch.monotonic + scaled(ticks - stretch.ticks)
+        } else {
+            stretch.monotonic.saturating_sub(scaled(stretch.ticks - ticks))
+        }
+    }
+
+    fn stretch(&self, ticks: u64) -> Stretch {
+        let stretches = self.lock();
+        let after = stretches.partition_point(|s| s.ticks <= ticks);
+        stretches[after.saturating_sub(1)]
+    }
+
+    /// Ticks, monotonic and wall nanoseconds of one moment: of some looks the one that took least.
+    fn look(&self) -> (u64, u64, u64) {
+        let look = || {
+            let before = self.ticks();
+            let (elapsed, wall) = (self.started.elapsed(), SystemTime::now());
+            let after = self.ticks();
+            let wall = wall.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
+            (after - before, (before + (after - before) / 2, self.base + elapsed.as_nanos() as u64, wall))
+        };
+        (0..4).map(|_| look()).min_by_key(|(took, _)| *took).expect("four looks").1
+    }
+
+    /// About how many ticks a span has.
+    fn source_ticks(&self, span: Duration) -> u64 {
+        let unit = 1 << 20;
+        (span.as_nanos() * u128::from(unit as u64) / u128::from(self.nanos(unit).max(1))) as u64
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Stretch>> {
+        self.stretches.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -67,9 +163,14 @@ impl Default for Clock {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    fn wait(span: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < span {}
+    }
 
     #[test]
     fn ticks_grow_and_line_up_with_the_start() {
@@ -77,10 +178,59 @@ mod tests {
         let (a, b) = (clock.ticks(), clock.ticks());
         assert!(b >= a);
         assert!(clock.monotonic(a) >= 5_000);
-        let before = Instant::now();
+        let (t, begun) = (clock.ticks(), Instant::now());
+        wait(Duration::from_millis(20));
+        let (span, took) = (clock.nanos(clock.ticks() - t), begun.elapsed().as_nanos() as u64);
+        assert!(span.abs_diff(took) < took / 100, "{span} {took}");
+    }
+
+    #[test]
+    fn it_follows_the_operating_systems_clock() {
+        let begun = Instant::now();
+        let clock = Clock::new();
+        wait(2 * APART);
+        clock.follow();
+        let (before, now, after) = (begun.elapsed(), clock.monotonic(clock.ticks()), begun.elapsed());
+        let slack = Duration::from_millis(1);
+        assert!(before <= Duration::from_nanos(now) + slack && Duration::from_nanos(now) <= after + slack);
+        assert_eq!(clock.lock().len(), 2);
+        let (wall, now) = (clock.wall(clock.ticks()), SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
+        assert!(now.as_nanos().abs_diff(u128::from(wall)) < 10_000_000);
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_slows_down_and_never_goes_back() {
+        let clock = Clock::new();
+        let start = *clock.lock().back().unwrap();
+        let second = clock.source_ticks(Duration::from_secs(1));
+        let apart = APART.as_nanos() as u64;
+        // after a second the operating system is 10 ms behind
+        let ahead = clock.after(&start, start.ticks + second, start.monotonic + 990_000_000, 7);
+        assert_eq!(clock.reckon(&ahead, ahead.ticks), clock.reckon(&start, ahead.ticks));
+        let later = ahead.ticks + clock.source_ticks(APART);
+        let level = clock.reckon(&ahead, later) - ahead.monotonic;
+        assert!(level.abs_diff(apart - 10_000_000) < 100_000, "{level}");
+        // and far ahead: it still moves on
+        let far = clock.after(&start, start.ticks + second, start.monotonic, 7);
+        assert!(clock.reckon(&far, later) - far.monotonic >= apart / 2 - 100_000);
+        // behind: it jumps forward
+        let behind = clock.after(&start, start.ticks + second, start.monotonic + 2_000_000_000, 7);
+        assert_eq!((behind.monotonic, behind.speed), (start.monotonic + 2_000_000_000, LEVEL));
+    }
+
+    #[test]
+    fn old_ticks_keep_their_stretch() {
+        let clock = Clock::new();
         let t = clock.ticks();
-        while before.elapsed().as_millis() < 20 {}
-        let span = clock.nanos(clock.ticks() - t);
-        assert!((19_000_000..40_000_000).contains(&span), "{span}");
+        let told = clock.monotonic(t);
+        let mut last = clock.monotonic(clock.ticks());
+        for _ in 0..5 {
+            wait(APART + Duration::from_millis(1));
+            clock.follow();
+            let now = clock.monotonic(clock.ticks());
+            assert!(now > last);
+            last = now;
+        }
+        assert_eq!(clock.monotonic(t), told);
     }
 }

@@ -12,6 +12,7 @@ use crate::{
     mutants::mutant,
     names::Names,
     plan::Mfa,
+    ring::Waits,
     section::{self, Section},
     session::Session,
     slots::Snapshot,
@@ -50,6 +51,7 @@ pub struct Node {
     pub(crate) threads: Mutex<Threads>,
     pub(crate) kept: Mutex<FxHashMap<(usize, u32), Kept>>,
     collector: Collector,
+    waits: Waits,
     tracees: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     next_pid: AtomicU64,
     next_unique: AtomicU64,
@@ -66,7 +68,14 @@ impl Node {
     /// A node in which nothing is traced.
     #[must_use]
     pub fn new(clock: Clock) -> Arc<Node> {
+        Node::waiting_by(clock, |wait| wait())
+    }
+
+    /// As [`Node::new`]; a thread that has to wait for a reader (`Overflow::Block`) does it by `waits`.
+    #[must_use]
+    pub fn waiting_by(clock: Clock, waits: Waits) -> Arc<Node> {
         Arc::new(Node {
+            waits,
             clock,
             names: Names::default(),
             snapshot: Current::new(Snapshot::empty()),
@@ -102,7 +111,7 @@ impl Node {
         let shared = Arc::new(Shared { number, counts: counts::Counts::default(), section: Section::take() });
         threads.live.push(shared.clone());
         drop(threads);
-        Thread::new(shared, own)
+        Thread::new(shared, own, self.waits)
     }
 
     /// Ends a scheduler: its counts are taken over, its rings stay readable.

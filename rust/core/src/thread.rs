@@ -7,7 +7,7 @@ use crate::{
     cells::CellRef,
     counts::Counts,
     node::Node,
-    ring::{Producer, Pushed, Ring},
+    ring::{Producer, Pushed, Ring, Waits},
     section::Section,
     session::Session,
     tracee::Tracee,
@@ -161,10 +161,11 @@ pub struct Thread {
     pub(crate) memory: Box<Memory>,
     pub(crate) scratch: Vec<u8>,
     rings: Vec<Option<(u32, Producer)>>,
+    waits: Waits,
 }
 
 impl Thread {
-    pub(crate) fn new(shared: Arc<Shared>, own: Arc<Tracee>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, own: Arc<Tracee>, waits: Waits) -> Self {
         Thread {
             shared,
             busy: false,
@@ -179,6 +180,7 @@ impl Thread {
             }),
             scratch: Vec::new(),
             rings: Vec::new(),
+            waits,
         }
     }
 
@@ -246,7 +248,8 @@ impl Thread {
         while self.rings.len() <= n {
             self.rings.push(None);
         }
-        let (producer, ring) = Ring::split(session.options.ring_bytes, session.options.overflow);
+        let (mut producer, ring) = Ring::split(session.options.ring_bytes, session.options.overflow);
+        producer.wait_by(self.waits);
         if !session.add_ring(ring) {
             return Pushed::Closed;
         }

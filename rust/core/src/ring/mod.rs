@@ -92,7 +92,7 @@ use consumer::Cursor;
 pub use consumer::{Busy, Drained, RecordRef};
 use mutants::edge;
 use page::Frame;
-pub use producer::{Producer, Pushed};
+pub use producer::{Producer, Pushed, Waits};
 use room::Room;
 
 /// Bytes of a record's header.
@@ -119,7 +119,7 @@ pub enum Overflow {
     /// The oldest page that no reader holds is lost and the new record stored: a flight recorder.
     Overwrite,
     /// The push waits for a reader, at most so long; then the new record is lost. The owning thread
-    /// stands still meanwhile, so it must hold nothing that the reader waits for.
+    /// stands still meanwhile, so it must hold nothing that the reader waits for: [`Producer::wait_by`].
     Block {
         /// The longest wait of one push. `Duration::MAX` is for ever.
         limit: Duration,

@@ -40,6 +40,9 @@ pub enum Pushed {
     Closed,
 }
 
+/// How the owning thread waits for room: it lets go of what a reader may need, calls the argument once, and takes it again.
+pub type Waits = fn(&mut dyn FnMut());
+
 /// The writing side of a [`Ring`]; there is exactly one. Dropping it ends the ring: see
 /// [`Ring::is_ended`].
 pub struct Producer {
@@ -58,6 +61,7 @@ pub struct Producer {
     lost: u64,
     open: bool,
     ended: bool,
+    waits: Waits,
     /// What we know of each frame.
     kept: Box<[Kept]>,
 }
@@ -88,6 +92,7 @@ impl Producer {
             lost: 0,
             open: false,
             ended: false,
+            waits: |wait| wait(),
             kept: kept.into_boxed_slice(),
         }
     }
@@ -116,6 +121,11 @@ impl Producer {
             return None;
         }
         Some(self.push(header, payload))
+    }
+
+    /// From now on, waits for room by `waits` (only [`Overflow::Block`] ever does).
+    pub fn wait_by(&mut self, waits: Waits) {
+        self.waits = waits;
     }
 
     /// The ring that this writes to.
@@ -278,8 +288,10 @@ impl Producer {
         let Overflow::Block { limit } = self.ring.overflow else {
             return false;
         };
-        let ring = Arc::clone(&self.ring);
-        ring.room.wait(limit, || self.turn() || ring.is_closed()) && self.open
+        let (ring, waits) = (Arc::clone(&self.ring), self.waits);
+        let mut ready = false;
+        waits(&mut || ready = ring.room.wait(limit, || self.turn() || ring.is_closed()));
+        ready && self.open
     }
 
     fn end(&mut self) {

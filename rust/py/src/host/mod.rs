@@ -12,6 +12,7 @@
 //! | `directory` | threads and tasks as processes |
 //! | `spawning` | who starts whom, and how it ends |
 //! | `outlet` | from a session's rings to its tracer |
+//! | `waiting` | waiting for room in a ring |
 //! | `forking` | what survives a fork |
 
 pub mod arming;
@@ -25,6 +26,7 @@ pub mod here;
 pub mod loading;
 pub mod outlet;
 pub mod spawning;
+pub mod waiting;
 
 use inviso_core::{clock::Clock, node::Node};
 use pyo3::{prelude::*, sync::MutexExt};
@@ -82,7 +84,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         return Ok(host);
     }
     let host = Box::leak(Box::new(Host {
-        node: Node::new(Clock::starting_at(monotonic)),
+        node: Node::waiting_by(Clock::starting_at(monotonic), waiting::detached),
         arming: Mutex::default(),
         loading: loading::Loading::default(),
         directory: directory::Directory::default(),

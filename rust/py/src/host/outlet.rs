@@ -68,6 +68,7 @@ pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
         }
     });
     let node = super::host(py)?.node.clone();
+    node.clock.follow();
     let mut made = Vec::with_capacity(all.len());
     for (_, record) in &all {
         made.push(messages::message(py, &node, record)?);
