@@ -13,7 +13,7 @@ use crate::{
     session::Session,
     slots::Snapshot,
     sync::Ordering::Relaxed,
-    thread::{wants, Counted, Frame, Measured, Memory, Thread},
+    thread::{wants, Frame, Known, Measured, Simple, Thread, Told},
     tracee::Tracee,
 };
 use inviso_term::{
@@ -66,19 +66,24 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
-    let place = Memory::place(code);
-    let counted = &thread.memory.counted[place];
-    if counted.code == code && counted.version == snapshot.version {
-        return thread.shared.counts.add(counted.counter);
-    }
-    let measured = thread.memory.measured[place];
-    if measured.code == code && measured.version == snapshot.version && enter_measured(node, thread, &measured, call) {
-        return;
+    match thread.memory.find(code, snapshot.version) {
+        Some(&Simple::Count(counters)) => return count(thread, counters),
+        Some(&Simple::Measure(measured)) => {
+            if enter_measured(node, thread, &measured, call) {
+                return;
+            }
+        }
+        Some(&Simple::Tell(told)) => {
+            if enter_told(node, thread, &told, call) {
+                return;
+            }
+        }
+        None => {}
     }
     let Some(bucket) = snapshot.bucket(code) else { return };
-    if let Some(counter) = bucket.count_only() {
-        thread.memory.counted[place] = Counted { code, version: snapshot.version, counter };
-        return thread.shared.counts.add(counter);
+    if let Some(counters) = bucket.count_only() {
+        thread.memory.keep(Known { code, version: snapshot.version, simple: Simple::Count(counters) });
+        return count(thread, counters);
     }
     let Some(plan) = bucket.plan() else { return };
     for entry in &plan.entries {
@@ -88,7 +93,19 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     }
     if plan.run & !kinds::COUNT != 0 {
         enter(node, thread, snapshot, plan, call);
-        remember(thread, snapshot, code, plan);
+        remember(thread, snapshot, code, plan, call);
+    }
+}
+
+#[inline(always)]
+fn count(thread: &Thread, [first, second, third]: [u32; 3]) {
+    let counts = &thread.shared.counts;
+    counts.add(first);
+    if second != 0 {
+        counts.add(second - 1);
+        if third != 0 {
+            counts.add(third - 1);
+        }
     }
 }
 
@@ -98,7 +115,10 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
 fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measured, call: &A) -> bool {
     let time = known.wants == wants::TIME;
     call.identify(thread);
-    let Some(cell) = known.cell.filter(|_| thread.current.pid == known.pid) else { return false };
+    if thread.current.pid != known.pid {
+        return false;
+    }
+    let cell = known.cell;
     if !thread.current.flags(known.index).has(Flags::CALL) {
         return true;
     }
@@ -129,28 +149,79 @@ fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measu
     true
 }
 
-/// Remembers a call that only charges time or memory in one session.
+/// The whole of a call that only writes a record without arguments in one session; `false` if the process's flags are not
+/// those that are remembered.
+#[inline(always)]
+fn enter_told<A: Activation>(node: &Node, thread: &mut Thread, known: &Told, call: &A) -> bool {
+    call.identify(thread);
+    if thread.current.flags(known.index) != known.flags || thread.current.pid == known.tracer {
+        return false;
+    }
+    let header = [known.first, node.clock.ticks(), thread.current.pid, u64::from(known.name)];
+    if !thread.tell(known.index, known.id, header) {
+        return false;
+    }
+    if known.flags.has(Flags::RETURN_TO) {
+        let at = call.address();
+        if thread.stack.last().is_some_and(|f| f.at == at) {
+            drop_stale(thread, at);
+        }
+        thread.stack.push(Frame {
+            at,
+            id: known.id,
+            index: known.index,
+            wants: wants::RETURN_TO,
+            time_before: None,
+            memory_before: None,
+            start: 0,
+        });
+    }
+    true
+}
+
+/// Remembers a call at which one simple thing happens in one session.
 #[inline(never)]
-fn remember(thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan) {
+fn remember<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A) {
     let [entry] = &*plan.entries else { return };
-    let (measure, wants, generation) = match entry.run {
-        kinds::TIME => (Measure::Time, wants::TIME, entry.time),
-        kinds::MEMORY => (Measure::Memory, wants::MEMORY, entry.memory),
+    let simple = match entry.run {
+        kinds::TIME => Simple::Measure(measured(thread, snapshot, plan, entry, Measure::Time)),
+        kinds::MEMORY => Simple::Measure(measured(thread, snapshot, plan, entry, Measure::Memory)),
+        kinds::LOCAL if !call.is_generator() => {
+            let flags = thread.current.flags(entry.index);
+            if !flags.has(Flags::CALL) || !flags.has(Flags::ARITY) || flags.has(Flags::SILENT) {
+                return;
+            }
+            let Some(stamps) = stamps(flags) else { return };
+            Simple::Tell(Told {
+                tracer: entry.session.tracer.load(Relaxed),
+                first: first_word(thread, Kind::CallArity, stamps, 0),
+                flags,
+                id: entry.id,
+                name: plan.name,
+                index: entry.index,
+            })
+        }
         _ => return,
     };
+    thread.memory.keep(Known { code, version: snapshot.version, simple });
+}
+
+fn measured(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
     let arena = &entry.session.arena;
     let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
-    let cell = arena.reference(thread.current.cell(entry.index, entry.id, key(plan.slot, measure), arena, live));
-    thread.memory.measured[Memory::place(code)] = Measured {
-        code,
-        version: snapshot.version,
-        generation,
+    let (wants, generation) = match measure {
+        Measure::Time => (wants::TIME, entry.time),
+        Measure::Memory => (wants::MEMORY, entry.memory),
+    };
+    let number = thread.current.cell(entry.index, entry.id, key(plan.slot, measure), arena, live);
+    Measured {
         pid: thread.current.pid,
+        cell: arena.reference(number),
         id: entry.id,
+        generation,
         index: entry.index,
         wants,
-        cell: Some(cell),
-    };
+    }
 }
 
 /// Everything at a call but counting it.
@@ -274,12 +345,21 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
     }
     let top = thread.stack.len();
     let frame = thread.stack[top - 1];
-    if frame.wants & !(wants::TIME | wants::MEMORY) == 0 && (top < 2 || thread.stack[top - 2].at != at) {
+    let alone = top < 2 || thread.stack[top - 2].at != at;
+    if alone && frame.wants & !(wants::TIME | wants::MEMORY) == 0 {
         let now = if frame.wants & wants::TIME != 0 { node.clock.ticks() } else { 0 };
         thread.stack.pop();
         if snapshot.has_session(frame.index, frame.id) {
             charge(thread, &frame, call, now);
         }
+        return;
+    }
+    if alone
+        && frame.wants == wants::RETURN_TO
+        && exit == Exit::Return
+        && leave_told(node, thread, snapshot, &frame, call)
+    {
+        thread.stack.pop();
         return;
     }
     let (mut first, mut wanted) = (top, 0);
@@ -299,6 +379,21 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
         }
     }
     thread.stack.truncate(first);
+}
+
+/// return_to at the end of a call to a function that is traced likewise; `false` if it needs more than that.
+#[inline(always)]
+fn leave_told<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, frame: &Frame, call: &A) -> bool {
+    call.identify(thread);
+    let (caller, code) = call.caller_function();
+    let Some(Simple::Tell(known)) = thread.memory.find(code, snapshot.version) else { return false };
+    if caller == 0 || known.id != frame.id || thread.current.flags(frame.index) != known.flags || call.is_generator() {
+        return false;
+    }
+    const KIND: u64 = 0xff << 32;
+    let first = known.first & !KIND | (Kind::ReturnTo as u64) << 32;
+    let header = [first, node.clock.ticks(), thread.current.pid, u64::from(known.name)];
+    !known.flags.has(Flags::RETURN_TO) || thread.tell(frame.index, frame.id, header)
 }
 
 /// Charges what ran since the mark to the current cell, and gives back the one before.
@@ -551,22 +646,9 @@ pub(crate) fn emit(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8],
     now: u64,
 ) {
-    let mut stamps = 0;
-    if flags.has(Flags::STAMPS) {
-        stamps = if flags.has(Flags::TIMESTAMP) {
-            stamp::TIMESTAMP
-        } else if flags.has(Flags::STRICT_MONOTONIC_TIMESTAMP) {
-            stamp::STRICT
-        } else {
-            stamp::MONOTONIC
-        };
-    }
-    if flags.has(Flags::SCHEDULER_ID) {
-        stamps |= stamp::SCHEDULER;
-    }
-    if stamps & stamp::MASK == stamp::STRICT {
-        return emit_strict(node, thread, session, stamps, kind, what, payload, now);
-    }
+    let Some(stamps) = stamps(flags) else {
+        return emit_strict(node, thread, session, flags, kind, what, payload, now);
+    };
     let header = header(thread, kind, stamps, what, payload.len(), now);
     let _counted_by_the_ring = thread.push(session, header, payload);
 }
@@ -574,9 +656,10 @@ pub(crate) fn emit(
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
 fn emit_strict(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, stamps: u8, kind: Kind, what: u64, payload: &[u8],
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8],
     now: u64,
 ) {
+    let stamps = stamp::STRICT | if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
     let mut long = Vec::with_capacity(8 + payload.len());
     long.extend_from_slice(&node.unique().to_ne_bytes());
     long.extend_from_slice(payload);
@@ -586,9 +669,27 @@ fn emit_strict(
 
 #[inline(always)]
 fn header(thread: &Thread, kind: Kind, stamps: u8, what: u64, payload: usize, now: u64) -> [u64; 4] {
-    let first =
-        (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48;
-    [first, now, thread.current.pid, what]
+    [first_word(thread, kind, stamps, payload), now, thread.current.pid, what]
+}
+
+#[inline(always)]
+fn first_word(thread: &Thread, kind: Kind, stamps: u8, payload: usize) -> u64 {
+    (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48
+}
+
+/// The stamp of a process's records; `None` for [`stamp::STRICT`], which needs a payload.
+#[inline(always)]
+fn stamps(flags: Flags) -> Option<u8> {
+    let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
+    if !flags.has(Flags::STAMPS) {
+        Some(scheduler)
+    } else if flags.has(Flags::TIMESTAMP) {
+        Some(scheduler | stamp::TIMESTAMP)
+    } else if flags.has(Flags::STRICT_MONOTONIC_TIMESTAMP) {
+        None
+    } else {
+        Some(scheduler | stamp::MONOTONIC)
+    }
 }
 
 /// Frames with the address of a call that begins belong to calls whose end was not seen.

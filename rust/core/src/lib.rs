@@ -35,3 +35,4 @@ pub mod point;
 pub mod session;
 pub mod slots;
 pub mod thread;
+mod tsc;

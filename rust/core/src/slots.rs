@@ -13,22 +13,23 @@ pub type Changes = Vec<(usize, Option<Arc<Plan>>)>;
 /// A function and its plan, as the table holds them.
 pub struct Bucket {
     key: usize,
-    /// The one counter that a call adds to, plus 1, if that is all that happens; else 0.
-    count_only: u32,
+    /// The counters that a call adds to, each plus 1, if that is all that happens; else 0.
+    counters: [u32; 3],
     plan: Option<Arc<Plan>>,
 }
 
 impl Bucket {
     fn new(key: usize, plan: Option<Arc<Plan>>) -> Bucket {
-        let count_only = plan.as_deref().and_then(Plan::count_only).map_or(0, |counter| counter + 1);
-        Bucket { key, count_only, plan }
+        let counters = plan.as_deref().and_then(Plan::count_only).unwrap_or_default();
+        Bucket { key, counters, plan }
     }
 
-    /// The one counter that a call adds to, if that is all that happens.
+    /// The counters that a call adds to, if that is all that happens: the first, then 1 more than the others, or 0.
     #[inline(always)]
     #[must_use]
-    pub fn count_only(&self) -> Option<u32> {
-        self.count_only.checked_sub(1)
+    pub fn count_only(&self) -> Option<[u32; 3]> {
+        let [first, second, third] = self.counters;
+        Some([first.checked_sub(1)?, second, third])
     }
 
     /// The plan.

@@ -6,6 +6,7 @@
 use crate::{
     cells::CellRef,
     counts::Counts,
+    flags::Flags,
     node::Node,
     ring::{Producer, Pushed, Ring, Waits},
     section::Section,
@@ -106,44 +107,80 @@ pub(crate) struct Pending {
     pub name: Vec<u8>,
 }
 
-/// A call that only adds to a counter, remembered by function: saves the look-up in the snapshot's table.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Counted {
-    pub code: usize,
-    /// The snapshot that says so.
-    pub version: u32,
-    pub counter: u32,
+/// What happens at each call of a function, where that is one simple thing.
+#[derive(Clone, Copy)]
+pub(crate) enum Simple {
+    /// Adds to a counter in each of one to three sessions; the second and third are 0 where there is none, else 1 more.
+    Count([u32; 3]),
+    /// Charges time or memory in one session.
+    Measure(Measured),
+    /// Writes a record without arguments in one session.
+    Tell(Told),
 }
 
-/// A call that only charges time or memory in one session, remembered by function and process.
-#[derive(Clone, Copy, Default)]
+/// See [`Simple::Measure`].
+#[derive(Clone, Copy)]
 pub(crate) struct Measured {
-    pub code: usize,
-    /// The snapshot that says so.
-    pub version: u32,
-    pub generation: u32,
+    /// The process that the cell belongs to.
     pub pid: u64,
+    pub cell: CellRef,
     pub id: u32,
+    pub generation: u32,
     pub index: u16,
     /// [`wants::TIME`] or [`wants::MEMORY`].
     pub wants: u16,
-    pub cell: Option<CellRef>,
+}
+
+/// See [`Simple::Tell`].
+#[derive(Clone, Copy)]
+pub(crate) struct Told {
+    /// The tracer, which is not traced.
+    pub tracer: u64,
+    /// The record's first word.
+    pub first: u64,
+    /// The process's flags for which all this holds.
+    pub flags: Flags,
+    pub id: u32,
+    pub name: u32,
+    pub index: u16,
+}
+
+/// A function of which a thread remembers what happens at its calls: saves the look-up in the snapshot's table, and more.
+#[derive(Clone, Copy)]
+pub(crate) struct Known {
+    pub code: usize,
+    /// The snapshot that says so.
+    pub version: u32,
+    pub simple: Simple,
 }
 
 /// Functions that a thread remembers (a power of two).
 const REMEMBERED: usize = 1024;
 
-/// What a thread remembers of calls to which one simple thing happens.
-pub(crate) struct Memory {
-    pub counted: [Counted; REMEMBERED],
-    pub measured: [Measured; REMEMBERED],
-}
+/// What a thread remembers.
+pub(crate) struct Memory(Box<[Known; REMEMBERED]>);
 
 impl Memory {
-    /// Where a function is remembered.
+    fn new() -> Memory {
+        Memory(Box::new([Known { code: 0, version: 0, simple: Simple::Count([0; 3]) }; REMEMBERED]))
+    }
+
     #[inline(always)]
-    pub fn place(code: usize) -> usize {
+    fn place(code: usize) -> usize {
         (code >> 4 ^ code >> 13) & (REMEMBERED - 1)
+    }
+
+    /// Remembers a function.
+    #[inline(always)]
+    pub fn keep(&mut self, known: Known) {
+        self.0[Self::place(known.code)] = known;
+    }
+
+    /// What happens at calls of a function, if that is remembered and still so.
+    #[inline(always)]
+    pub fn find(&self, code: usize, version: u32) -> Option<&Simple> {
+        let known = &self.0[Self::place(code)];
+        (known.code == code && known.version == version).then_some(&known.simple)
     }
 }
 
@@ -158,7 +195,7 @@ pub struct Thread {
     pub(crate) stack: Vec<Frame>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) pending: Pending,
-    pub(crate) memory: Box<Memory>,
+    pub(crate) memory: Memory,
     pub(crate) scratch: Vec<u8>,
     rings: Vec<Option<(u32, Producer)>>,
     waits: Waits,
@@ -174,10 +211,7 @@ impl Thread {
             stack: Vec::with_capacity(256),
             timers: Vec::new(),
             pending: Pending::default(),
-            memory: Box::new(Memory {
-                counted: [Counted::default(); REMEMBERED],
-                measured: [Measured::default(); REMEMBERED],
-            }),
+            memory: Memory::new(),
             scratch: Vec::new(),
             rings: Vec::new(),
             waits,
@@ -230,6 +264,18 @@ impl Thread {
             timers.push(Timer::new(0));
         }
         timers[n] = Timer::new(id);
+    }
+
+    /// Puts a record without a payload into this scheduler's ring of a session; `false` if it has none yet.
+    #[inline(always)]
+    pub(crate) fn tell(&mut self, index: u16, id: u32, header: [u64; 4]) -> bool {
+        match self.rings.get_mut(index as usize) {
+            Some(Some((owner, ring))) if *owner == id => {
+                let _counted_by_the_ring = ring.push(header, &[]);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Puts a record into this scheduler's ring of a session.

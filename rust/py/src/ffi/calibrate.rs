@@ -46,6 +46,7 @@ pub fn check(py: Python<'_>) -> Result<(), String> {
     ints(py)?;
     contexts(py)?;
     frames(py)?;
+    super::state::find(py);
     layout::RAW.store(true, Ordering::Release);
     Ok(())
 }

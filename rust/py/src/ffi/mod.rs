@@ -8,6 +8,7 @@
 //! | `code` | a code object's parameters and names |
 //! | `held` | an object borrowed or owned |
 //! | `tls` | two words a thread, read in one instruction |
+//! | `state` | the thread state, likewise |
 //! | `tasks` | the asyncio task that runs now |
 //! | `vectorcall` | callable objects from bare functions |
 //! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
@@ -32,6 +33,7 @@ pub mod held;
 pub mod layout;
 #[cfg(Py_3_12)]
 pub mod monitoring;
+pub mod state;
 pub mod tasks;
 pub mod tls;
 pub mod vectorcall;
@@ -43,15 +45,7 @@ use std::ptr;
 
 use pyo3::ffi::{self as api, PyObject, PyThreadState};
 
-/// The calling thread's state.
-///
-/// # Safety
-/// The calling thread is attached.
-#[inline(always)]
-pub unsafe fn tstate() -> *mut PyThreadState {
-    // SAFETY: the caller's promise.
-    unsafe { api::PyThreadState_Get() }
-}
+pub use state::current as tstate;
 
 /// An exception that is set (or none), put aside; set again when this is dropped.
 #[derive(Debug)]
