@@ -209,6 +209,21 @@ impl Default for Store {
 pub struct CellRef(&'static Cell);
 
 impl CellRef {
+    /// The cell of a number that a [`Block`] of any session held.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    #[must_use]
+    pub fn of(n: u32) -> CellRef {
+        CellRef(STORE.cell(n))
+    }
+
+    /// The models count and don't measure: loom's cells can't outlive an execution.
+    #[cfg(loom)]
+    #[must_use]
+    pub fn of(n: u32) -> CellRef {
+        unimplemented!("no model measures (cell {n})")
+    }
+
     /// The cell.
     #[inline(always)]
     #[must_use]
@@ -248,20 +263,6 @@ impl Arena {
     #[must_use]
     pub fn cell(&self, n: u32) -> &Cell {
         self.store().cell(n)
-    }
-
-    /// The same, to keep.
-    #[cfg(not(loom))]
-    #[inline(always)]
-    #[must_use]
-    pub fn reference(&self, n: u32) -> CellRef {
-        CellRef(STORE.cell(n))
-    }
-
-    /// The models count and don't measure: loom's cells can't outlive an execution.
-    #[cfg(loom)]
-    pub fn reference(&self, n: u32) -> CellRef {
-        unimplemented!("no model measures (cell {n})")
     }
 
     /// A block of fresh cells for process `pid`; each block it gets is larger than the last.

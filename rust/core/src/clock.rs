@@ -158,8 +158,8 @@ impl Clock {
 
     /// About how many ticks a span has.
     fn source_ticks(&self, span: Duration) -> u64 {
-        let unit = 1 << 20;
-        (span.as_nanos() * u128::from(unit as u64) / u128::from(self.nanos(unit).max(1))) as u64
+        let unit = 1u64 << 20;
+        (span.as_nanos() * u128::from(unit) / u128::from(self.nanos(unit).max(1))) as u64
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Stretch>> {

@@ -6,14 +6,15 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    cells::{key, Measure},
+    cells::{key, CellRef, Measure, NONE},
     flags::Flags,
+    memory::{Action, Known, Measured, Told},
     node::{Kept, Node},
     plan::{kinds, Entry, Plan},
     session::Session,
     slots::Snapshot,
     sync::Ordering::Relaxed,
-    thread::{wants, Frame, Known, Measured, Simple, Thread, Told},
+    thread::{wants, Frame, Thread},
     tracee::Tracee,
 };
 use inviso_term::{
@@ -66,25 +67,10 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
-    match thread.memory.find(code, snapshot.version) {
-        Some(&Simple::Count(counters)) => return count(thread, counters),
-        Some(&Simple::Measure(measured)) => {
-            if enter_measured(node, thread, &measured, call) {
-                return;
-            }
-        }
-        Some(&Simple::Tell(told)) => {
-            if enter_told(node, thread, &told, call) {
-                return;
-            }
-        }
-        None => {}
+    if let Some(place) = thread.memory.find(code, snapshot.version) {
+        return again(node, thread, snapshot, place, call);
     }
     let Some(bucket) = snapshot.bucket(code) else { return };
-    if let Some(counters) = bucket.count_only() {
-        thread.memory.keep(Known { code, version: snapshot.version, simple: Simple::Count(counters) });
-        return count(thread, counters);
-    }
     let Some(plan) = bucket.plan() else { return };
     for entry in &plan.entries {
         if entry.run & kinds::COUNT != 0 {
@@ -93,139 +79,186 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     }
     if plan.run & !kinds::COUNT != 0 {
         enter(node, thread, snapshot, plan, call);
-        remember(thread, snapshot, code, plan, call);
     }
+    remember(thread, snapshot, code, plan, call);
 }
 
+/// A call of a function that is remembered.
 #[inline(always)]
-fn count(thread: &Thread, [first, second, third]: [u32; 3]) {
+fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A) {
+    let known = thread.memory.at(place);
+    let (first, clocked, [one, two, three]) = (known.first, known.clocked, known.counters);
     let counts = &thread.shared.counts;
-    counts.add(first);
-    if second != 0 {
-        counts.add(second - 1);
-        if third != 0 {
-            counts.add(third - 1);
+    if one != 0 {
+        counts.add(one - 1);
+        if two != 0 {
+            counts.add(two - 1);
+            if three != 0 {
+                counts.add(three - 1);
+            }
         }
     }
-}
-
-/// The whole of a call that only charges time or memory in one session; `false` if another process runs than the one
-/// that is remembered.
-#[inline(always)]
-fn enter_measured<A: Activation>(node: &Node, thread: &mut Thread, known: &Measured, call: &A) -> bool {
-    let time = known.wants == wants::TIME;
+    let mut next = first;
+    if next.is_none() {
+        return;
+    }
     call.identify(thread);
-    if thread.current.pid != known.pid {
-        return false;
-    }
-    let cell = known.cell;
-    if !thread.current.flags(known.index).has(Flags::CALL) {
-        return true;
-    }
     let at = call.address();
     if thread.stack.last().is_some_and(|f| f.at == at) {
         drop_stale(thread, at);
     }
+    let now = if clocked { node.clock.ticks() } else { 0 };
+    let mut done = 0;
+    while let Some(action) = next {
+        let enough = match action {
+            Action::Measure(ref known) => start_measured(thread, place, done, known, call, at, now),
+            Action::Tell(ref known) => start_told(thread, known, at, now),
+            Action::Planned(_) => false,
+        };
+        if !enough {
+            start_planned(node, thread, snapshot, place, &action, call, at, now);
+        }
+        done += 1;
+        next = thread.memory.at(place).action(done);
+    }
+}
+
+/// A call that charges time or memory; `false` if the process has no cell for it yet.
+#[inline(always)]
+fn start_measured<A: Activation>(
+    thread: &mut Thread, place: usize, n: usize, known: &Measured, call: &A, at: usize, now: u64,
+) -> bool {
+    if !thread.current.flags(known.index).has(Flags::CALL) {
+        return true;
+    }
+    let mut cell = known.cell;
+    if thread.current.pid != known.pid {
+        match thread.current.known_cell(known.id, known.key) {
+            NONE => return false,
+            number => cell = CellRef::of(number),
+        }
+        thread.memory.at(place).renew(n, thread.current.pid, cell);
+    }
     cell.get().enter(known.generation);
     let timer = Thread::timer(&mut thread.timers, known.index, known.id);
-    let mut frame = Frame {
-        at,
-        id: known.id,
-        index: known.index,
-        wants: known.wants,
-        time_before: None,
-        memory_before: None,
-        start: 0,
-    };
-    let now = if time { node.clock.ticks() } else { call.allocated() };
-    if time {
+    let mut frame = Frame::new(at, known.id, known.index, known.wants, now);
+    if known.wants == wants::TIME {
         frame.time_before = timer.charge_time(now);
         timer.time = Some(cell);
     } else {
-        frame.memory_before = timer.charge_memory(now);
+        frame.memory_before = timer.charge_memory(call.allocated());
         timer.memory = Some(cell);
     }
     thread.stack.push(frame);
     true
 }
 
-/// The whole of a call that only writes a record without arguments in one session; `false` if the process's flags are not
-/// those that are remembered.
+/// A call of which a record without arguments is written; `false` if the process's flags are not those that are remembered.
 #[inline(always)]
-fn enter_told<A: Activation>(node: &Node, thread: &mut Thread, known: &Told, call: &A) -> bool {
-    call.identify(thread);
-    if thread.current.flags(known.index) != known.flags || thread.current.pid == known.tracer {
+fn start_told(thread: &mut Thread, known: &Told, at: usize, now: u64) -> bool {
+    let flags = thread.current.flags(known.index);
+    if flags != known.flags || thread.current.pid == known.tracer {
+        return !flags.has(Flags::CALL);
+    }
+    if !thread.tell(known.index, known.id, [known.first, now, thread.current.pid, u64::from(known.name)]) {
         return false;
     }
-    let header = [known.first, node.clock.ticks(), thread.current.pid, u64::from(known.name)];
-    if !thread.tell(known.index, known.id, header) {
-        return false;
-    }
-    if known.flags.has(Flags::RETURN_TO) {
-        let at = call.address();
-        if thread.stack.last().is_some_and(|f| f.at == at) {
-            drop_stale(thread, at);
-        }
-        thread.stack.push(Frame {
-            at,
-            id: known.id,
-            index: known.index,
-            wants: wants::RETURN_TO,
-            time_before: None,
-            memory_before: None,
-            start: 0,
-        });
+    if flags.has(Flags::RETURN_TO) {
+        thread.stack.push(Frame::new(at, known.id, known.index, wants::RETURN_TO, now));
     }
     true
 }
 
-/// Remembers a call at which one simple thing happens in one session.
+/// What the plan says for the session of an action.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn start_planned<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, action: &Action, call: &A, at: usize, now: u64,
+) {
+    let id = action.session();
+    let Some(plan) = snapshot.find(thread.memory.at(place).code) else { return };
+    if let Some(entry) = plan.entries.iter().find(|e| e.id == id) {
+        let kinds = match action {
+            Action::Measure(m) if m.wants == wants::TIME => kinds::TIME,
+            Action::Measure(_) => kinds::MEMORY,
+            Action::Tell(_) => kinds::LOCAL,
+            Action::Planned(_) => !kinds::COUNT,
+        };
+        start(node, thread, snapshot, plan, entry, kinds, call, at, now);
+    }
+}
+
+/// Remembers what happens at calls of a function.
 #[inline(never)]
 fn remember<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A) {
-    let [entry] = &*plan.entries else { return };
-    let simple = match entry.run {
-        kinds::TIME => Simple::Measure(measured(thread, snapshot, plan, entry, Measure::Time)),
-        kinds::MEMORY => Simple::Measure(measured(thread, snapshot, plan, entry, Measure::Memory)),
-        kinds::LOCAL if !call.is_generator() => {
-            let flags = thread.current.flags(entry.index);
-            if !flags.has(Flags::CALL) || !flags.has(Flags::ARITY) || flags.has(Flags::SILENT) {
-                return;
-            }
-            let Some(stamps) = stamps(flags) else { return };
-            Simple::Tell(Told {
-                tracer: entry.session.tracer.load(Relaxed),
-                first: first_word(thread, Kind::CallArity, stamps, 0),
-                flags,
-                id: entry.id,
-                name: plan.name,
-                index: entry.index,
-            })
+    let mut counters = [0; 3];
+    let counted = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0);
+    for (n, entry) in counted.enumerate() {
+        let Some(counter) = counters.get_mut(n) else { return };
+        *counter = entry.count + 1;
+    }
+    let mut actions = Vec::new();
+    for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
+        let told = if entry.run & kinds::LOCAL == 0 { None } else { told(thread, plan, entry, call) };
+        if entry.run & !(kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL) != 0
+            || entry.run & kinds::LOCAL != 0 && told.is_none()
+        {
+            actions.push(Action::Planned(entry.id));
+            continue;
         }
-        _ => return,
-    };
-    thread.memory.keep(Known { code, version: snapshot.version, simple });
+        actions.extend(told.map(Action::Tell));
+        for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
+            if entry.run & kind != 0 {
+                let known = measured(thread, snapshot, plan, entry, measure);
+                actions.push(Action::Measure(known));
+            }
+        }
+    }
+    let first = (!actions.is_empty()).then(|| actions.remove(0));
+    let clocked = plan.run & kinds::CLOCKED != 0;
+    thread.memory.keep(Known { code, version: snapshot.version, clocked, counters, first, more: actions.into() });
+}
+
+/// The record of a call, if it has no arguments and always the same stamp.
+fn told<A: Activation>(thread: &Thread, plan: &Plan, entry: &Entry, call: &A) -> Option<Told> {
+    let flags = thread.current.flags(entry.index);
+    let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT) && !call.is_generator();
+    let stamps = stamps(flags).filter(|_| simple)?;
+    Some(Told {
+        tracer: entry.session.tracer.load(Relaxed),
+        first: first_word(thread, Kind::CallArity, stamps, 0),
+        flags,
+        id: entry.id,
+        name: plan.name,
+        index: entry.index,
+    })
 }
 
 fn measured(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
-    let arena = &entry.session.arena;
-    let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
     let (wants, generation) = match measure {
         Measure::Time => (wants::TIME, entry.time),
         Measure::Memory => (wants::MEMORY, entry.memory),
     };
-    let number = thread.current.cell(entry.index, entry.id, key(plan.slot, measure), arena, live);
     Measured {
         pid: thread.current.pid,
-        cell: arena.reference(number),
+        cell: cell(thread, snapshot, plan, entry, measure),
         id: entry.id,
+        key: key(plan.slot, measure),
         generation,
         index: entry.index,
         wants,
     }
 }
 
-/// Everything at a call but counting it.
+/// The current process's cell of a function.
 #[inline(always)]
+fn cell(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> CellRef {
+    let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+    CellRef::of(thread.current.cell(entry.index, entry.id, key(plan.slot, measure), &entry.session.arena, live))
+}
+
+/// Everything at a call but counting it.
+#[inline(never)]
 fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, call: &A) {
     let now = if plan.run & kinds::CLOCKED != 0 { node.clock.ticks() } else { 0 };
     call.identify(thread);
@@ -233,54 +266,38 @@ fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
     if thread.stack.last().is_some_and(|f| f.at == at) {
         drop_stale(thread, at);
     }
-    for entry in &plan.entries {
-        if entry.run & !kinds::COUNT == 0 {
-            continue;
-        }
-        let flags = thread.current.flags(entry.index);
-        if !flags.has(Flags::CALL) {
-            if entry.run & kinds::META != 0 {
-                meta(node, thread, plan, entry, call, now);
-            }
-            if entry.run & kinds::LATENCY != 0 {
-                let start = if call.is_generator() { keep(node, at, entry.id, wants::LATENCY, now) } else { now };
-                thread.stack.push(Frame {
-                    at,
-                    id: entry.id,
-                    index: entry.index,
-                    wants: wants::LATENCY,
-                    time_before: None,
-                    memory_before: None,
-                    start,
-                });
-            }
-            continue;
-        }
-        let mut frame = Frame {
-            at,
-            id: entry.id,
-            index: entry.index,
-            wants: 0,
-            time_before: None,
-            memory_before: None,
-            start: now,
-        };
-        if entry.run & kinds::MESSAGES != 0 {
-            message(node, thread, plan, entry, flags, call, now, &mut frame);
-        }
-        if entry.run & kinds::META != 0 {
-            meta(node, thread, plan, entry, call, now);
-        }
-        measure(thread, snapshot, plan, entry, call, now, true, &mut frame);
-        if entry.run & kinds::LATENCY != 0 {
-            frame.wants |= wants::LATENCY;
-        }
-        if frame.wants & wants::KEPT != 0 && call.is_generator() {
-            keep(node, at, entry.id, frame.wants & wants::KEPT, now);
-        }
-        if frame.wants != 0 {
-            thread.stack.push(frame);
-        }
+    for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
+        start(node, thread, snapshot, plan, entry, !kinds::COUNT, call, at, now);
+    }
+}
+
+/// What happens at a call in one session, of these kinds.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn start<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, which: u16, call: &A, at: usize,
+    now: u64,
+) {
+    let run = entry.run & which;
+    let flags = thread.current.flags(entry.index);
+    let mut frame = Frame::new(at, entry.id, entry.index, 0, now);
+    if flags.has(Flags::CALL) && run & kinds::MESSAGES != 0 {
+        message(node, thread, plan, entry, flags, call, now, &mut frame);
+    }
+    if run & kinds::META != 0 {
+        meta(node, thread, plan, entry, call, now);
+    }
+    if flags.has(Flags::CALL) {
+        measure(thread, snapshot, plan, entry, run, call, now, true, &mut frame);
+    }
+    if run & kinds::LATENCY != 0 {
+        frame.wants |= wants::LATENCY;
+    }
+    if frame.wants & wants::KEPT != 0 && call.is_generator() {
+        keep(node, at, entry.id, frame.wants & wants::KEPT, now);
+    }
+    if frame.wants != 0 {
+        thread.stack.push(frame);
     }
 }
 
@@ -288,18 +305,15 @@ fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn measure<A: Activation>(
-    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, call: &A, now: u64, begins: bool,
+    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, now: u64, begins: bool,
     frame: &mut Frame,
 ) {
-    if entry.run & (kinds::TIME | kinds::MEMORY) == 0 {
+    if run & (kinds::TIME | kinds::MEMORY) == 0 {
         return;
     }
-    let arena = &entry.session.arena;
-    let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
-    let timer = Thread::timer(&mut thread.timers, entry.index, entry.id);
-    if entry.run & kinds::TIME != 0 {
-        let n = thread.current.cell(entry.index, entry.id, key(plan.slot, Measure::Time), arena, live);
-        let cell = arena.reference(n);
+    if run & kinds::TIME != 0 {
+        let cell = cell(thread, snapshot, plan, entry, Measure::Time);
+        let timer = Thread::timer(&mut thread.timers, entry.index, entry.id);
         if begins {
             cell.get().enter(entry.time);
         } else {
@@ -309,9 +323,9 @@ fn measure<A: Activation>(
         frame.wants |= wants::TIME;
         timer.time = Some(cell);
     }
-    if entry.run & kinds::MEMORY != 0 {
-        let n = thread.current.cell(entry.index, entry.id, key(plan.slot, Measure::Memory), arena, live);
-        let cell = arena.reference(n);
+    if run & kinds::MEMORY != 0 {
+        let cell = cell(thread, snapshot, plan, entry, Measure::Memory);
+        let timer = Thread::timer(&mut thread.timers, entry.index, entry.id);
         if begins {
             cell.get().enter(entry.memory);
         } else {
@@ -343,56 +357,41 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
     if thread.stack.last().is_none_or(|f| f.at != at) && !uncover(thread, at) {
         return;
     }
-    let top = thread.stack.len();
-    let frame = thread.stack[top - 1];
-    let alone = top < 2 || thread.stack[top - 2].at != at;
-    if alone && frame.wants & !(wants::TIME | wants::MEMORY) == 0 {
-        let now = if frame.wants & wants::TIME != 0 { node.clock.ticks() } else { 0 };
+    let mut now = 0;
+    while let Some(frame) = thread.stack.last().copied().filter(|f| f.at == at) {
         thread.stack.pop();
-        if snapshot.has_session(frame.index, frame.id) {
+        if now == 0 && frame.wants & !wants::MEMORY != 0 {
+            now = node.clock.ticks();
+        }
+        if frame.wants & (wants::TIME | wants::MEMORY) != 0 && snapshot.has_session(frame.index, frame.id) {
             charge(thread, &frame, call, now);
         }
-        return;
-    }
-    if alone
-        && frame.wants == wants::RETURN_TO
-        && exit == Exit::Return
-        && leave_told(node, thread, snapshot, &frame, call)
-    {
-        thread.stack.pop();
-        return;
-    }
-    let (mut first, mut wanted) = (top, 0);
-    while first > 0 && thread.stack[first - 1].at == at {
-        first -= 1;
-        wanted |= thread.stack[first].wants;
-    }
-    let now = if wanted & !wants::MEMORY != 0 { node.clock.ticks() } else { 0 };
-    for n in first..top {
-        let frame = thread.stack[n];
-        let Some(session) = snapshot.session(frame.index, frame.id) else { continue };
-        if frame.wants & (wants::TIME | wants::MEMORY) != 0 {
-            charge(thread, &frame, call, now);
+        if frame.wants & wants::KEPT == 0
+            || frame.wants == wants::RETURN_TO
+                && exit == Exit::Return
+                && leave_told(thread, snapshot, &frame, call, now)
+        {
+            continue;
         }
-        if frame.wants & wants::KEPT != 0 {
+        if let Some(session) = snapshot.session(frame.index, frame.id) {
             finish(node, thread, snapshot, session, code, &frame, exit, call, now);
         }
     }
-    thread.stack.truncate(first);
 }
 
 /// return_to at the end of a call to a function that is traced likewise; `false` if it needs more than that.
 #[inline(always)]
-fn leave_told<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, frame: &Frame, call: &A) -> bool {
+fn leave_told<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, frame: &Frame, call: &A, now: u64) -> bool {
+    const KIND: u64 = 0xff << 32;
     call.identify(thread);
-    let (caller, code) = call.caller_function();
-    let Some(Simple::Tell(known)) = thread.memory.find(code, snapshot.version) else { return false };
-    if caller == 0 || known.id != frame.id || thread.current.flags(frame.index) != known.flags || call.is_generator() {
+    let (_, caller) = call.caller_function();
+    let Some(place) = thread.memory.find(caller, snapshot.version) else { return false };
+    let Some(Action::Tell(known)) = thread.memory.at(place).first else { return false };
+    if known.id != frame.id || thread.current.flags(frame.index) != known.flags || call.is_generator() {
         return false;
     }
-    const KIND: u64 = 0xff << 32;
     let first = known.first & !KIND | (Kind::ReturnTo as u64) << 32;
-    let header = [first, node.clock.ticks(), thread.current.pid, u64::from(known.name)];
+    let header = [first, now, thread.current.pid, u64::from(known.name)];
     !known.flags.has(Flags::RETURN_TO) || thread.tell(frame.index, frame.id, header)
 }
 
@@ -484,15 +483,7 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     call.identify(thread);
     let at = call.address();
     for entry in &plan.entries {
-        let mut frame = Frame {
-            at,
-            id: entry.id,
-            index: entry.index,
-            wants: 0,
-            time_before: None,
-            memory_before: None,
-            start: now,
-        };
+        let mut frame = Frame::new(at, entry.id, entry.index, 0, now);
         if entry.has & (kinds::LATENCY | kinds::LOCAL) != 0 {
             if let Some(kept) = node.kept.lock().unwrap().get(&(at, entry.id)) {
                 frame.wants |= kept.wants;
@@ -500,7 +491,7 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
             }
         }
         if entry.run & (kinds::TIME | kinds::MEMORY) != 0 && thread.current.flags(entry.index).has(Flags::CALL) {
-            measure(thread, snapshot, plan, entry, call, now, false, &mut frame);
+            measure(thread, snapshot, plan, entry, entry.run, call, now, false, &mut frame);
         }
         if frame.wants != 0 {
             thread.stack.push(frame);

@@ -27,6 +27,7 @@ pub mod error;
 pub mod event;
 pub mod latency;
 pub mod life;
+mod memory;
 pub mod names;
 pub mod node;
 pub mod plan;

@@ -137,20 +137,6 @@ impl Plan {
         Some(Plan { slot, name, run, events, foreign, entries: entries.into() })
     }
 
-    /// The counters that a call adds to, each plus 1 (0 for none), if that is all that happens and they are three at most.
-    #[must_use]
-    pub fn count_only(&self) -> Option<[u32; 3]> {
-        let mut counters = [0; 3];
-        if self.run != kinds::COUNT {
-            return None;
-        }
-        let running = self.entries.iter().filter(|e| e.run == kinds::COUNT);
-        for (n, entry) in running.enumerate() {
-            *counters.get_mut(n)? = entry.count + 1;
-        }
-        Some(counters)
-    }
-
     /// The entry of a session.
     #[must_use]
     pub fn entry(&self, session: u64) -> Option<&Entry> {

@@ -13,25 +13,10 @@ pub type Changes = Vec<(usize, Option<Arc<Plan>>)>;
 /// A function and its plan, as the table holds them.
 pub struct Bucket {
     key: usize,
-    /// The counters that a call adds to, each plus 1, if that is all that happens; else 0.
-    counters: [u32; 3],
     plan: Option<Arc<Plan>>,
 }
 
 impl Bucket {
-    fn new(key: usize, plan: Option<Arc<Plan>>) -> Bucket {
-        let counters = plan.as_deref().and_then(Plan::count_only).unwrap_or_default();
-        Bucket { key, counters, plan }
-    }
-
-    /// The counters that a call adds to, if that is all that happens: the first, then 1 more than the others, or 0.
-    #[inline(always)]
-    #[must_use]
-    pub fn count_only(&self) -> Option<[u32; 3]> {
-        let [first, second, third] = self.counters;
-        Some([first.checked_sub(1)?, second, third])
-    }
-
     /// The plan.
     #[inline(always)]
     #[must_use]
@@ -209,13 +194,13 @@ fn merged(mut old: Vec<(usize, Arc<Plan>)>, new: Option<Changes>) -> Arc<[Bucket
 
 fn chunk(plans: &[(usize, Arc<Plan>)]) -> Arc<[Bucket]> {
     let len = (plans.len() * 4 + 2).next_power_of_two();
-    let mut buckets: Vec<Bucket> = (0..len).map(|_| Bucket::new(0, None)).collect();
+    let mut buckets: Vec<Bucket> = (0..len).map(|_| Bucket { key: 0, plan: None }).collect();
     for (key, plan) in plans {
         let mut at = (hash(*key) >> 52) as usize & (len - 1);
         while buckets[at].key != 0 {
             at = (at + 1) & (len - 1);
         }
-        buckets[at] = Bucket::new(*key, Some(plan.clone()));
+        buckets[at] = Bucket { key: *key, plan: Some(plan.clone()) };
     }
     buckets.into()
 }

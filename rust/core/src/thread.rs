@@ -6,7 +6,7 @@
 use crate::{
     cells::CellRef,
     counts::Counts,
-    flags::Flags,
+    memory::Memory,
     node::Node,
     ring::{Producer, Pushed, Ring, Waits},
     section::Section,
@@ -60,6 +60,13 @@ pub(crate) struct Frame {
     pub start: u64,
 }
 
+impl Frame {
+    #[inline(always)]
+    pub fn new(at: usize, id: u32, index: u16, wants: u16, start: u64) -> Frame {
+        Frame { at, id, index, wants, time_before: None, memory_before: None, start }
+    }
+}
+
 /// What one session is charging on this thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Timer {
@@ -107,83 +114,6 @@ pub(crate) struct Pending {
     pub name: Vec<u8>,
 }
 
-/// What happens at each call of a function, where that is one simple thing.
-#[derive(Clone, Copy)]
-pub(crate) enum Simple {
-    /// Adds to a counter in each of one to three sessions; the second and third are 0 where there is none, else 1 more.
-    Count([u32; 3]),
-    /// Charges time or memory in one session.
-    Measure(Measured),
-    /// Writes a record without arguments in one session.
-    Tell(Told),
-}
-
-/// See [`Simple::Measure`].
-#[derive(Clone, Copy)]
-pub(crate) struct Measured {
-    /// The process that the cell belongs to.
-    pub pid: u64,
-    pub cell: CellRef,
-    pub id: u32,
-    pub generation: u32,
-    pub index: u16,
-    /// [`wants::TIME`] or [`wants::MEMORY`].
-    pub wants: u16,
-}
-
-/// See [`Simple::Tell`].
-#[derive(Clone, Copy)]
-pub(crate) struct Told {
-    /// The tracer, which is not traced.
-    pub tracer: u64,
-    /// The record's first word.
-    pub first: u64,
-    /// The process's flags for which all this holds.
-    pub flags: Flags,
-    pub id: u32,
-    pub name: u32,
-    pub index: u16,
-}
-
-/// A function of which a thread remembers what happens at its calls: saves the look-up in the snapshot's table, and more.
-#[derive(Clone, Copy)]
-pub(crate) struct Known {
-    pub code: usize,
-    /// The snapshot that says so.
-    pub version: u32,
-    pub simple: Simple,
-}
-
-/// Functions that a thread remembers (a power of two).
-const REMEMBERED: usize = 1024;
-
-/// What a thread remembers.
-pub(crate) struct Memory(Box<[Known; REMEMBERED]>);
-
-impl Memory {
-    fn new() -> Memory {
-        Memory(Box::new([Known { code: 0, version: 0, simple: Simple::Count([0; 3]) }; REMEMBERED]))
-    }
-
-    #[inline(always)]
-    fn place(code: usize) -> usize {
-        (code >> 4 ^ code >> 13) & (REMEMBERED - 1)
-    }
-
-    /// Remembers a function.
-    #[inline(always)]
-    pub fn keep(&mut self, known: Known) {
-        self.0[Self::place(known.code)] = known;
-    }
-
-    /// What happens at calls of a function, if that is remembered and still so.
-    #[inline(always)]
-    pub fn find(&self, code: usize, version: u32) -> Option<&Simple> {
-        let known = &self.0[Self::place(code)];
-        (known.code == code && known.version == version).then_some(&known.simple)
-    }
-}
-
 /// A scheduler.
 pub struct Thread {
     /// What others see of it.
@@ -211,7 +141,7 @@ impl Thread {
             stack: Vec::with_capacity(256),
             timers: Vec::new(),
             pending: Pending::default(),
-            memory: Memory::new(),
+            memory: Memory::default(),
             scratch: Vec::new(),
             rings: Vec::new(),
             waits,

@@ -167,6 +167,12 @@ impl Tracee {
         }
     }
 
+    /// The same where there is one already, else [`NONE`].
+    #[inline(always)]
+    pub fn known_cell(&self, id: u32, key: u32) -> u32 {
+        self.index.find(u64::from(id) << 32 | u64::from(key))
+    }
+
     #[cold]
     #[inline(never)]
     fn new_cell(&self, session: u16, id: u32, full: u64, arena: &Arena, live: &dyn Fn(u32) -> bool) -> u32 {
