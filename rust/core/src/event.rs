@@ -8,13 +8,14 @@
 use crate::{
     cells::{key, CellRef, Measure, NONE},
     flags::Flags,
+    kept::Begun,
     memory::{Action, Known, Measured, Told},
-    node::{Kept, Node},
+    node::Node,
     plan::{kinds, Entry, Plan},
     session::Session,
     slots::Snapshot,
     sync::Ordering::Relaxed,
-    thread::{wants, Frame, Thread},
+    thread::{wants, Frame, Rings, Thread, Timer},
     tracee::Tracee,
 };
 use inviso_term::{
@@ -87,7 +88,7 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
 #[inline(always)]
 fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A) {
     let known = thread.memory.at(place);
-    let (first, clocked, [one, two, three]) = (known.first, known.clocked, known.counters);
+    let [one, two, three] = known.counters;
     let counts = &thread.shared.counts;
     if one != 0 {
         counts.add(one - 1);
@@ -98,10 +99,10 @@ fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
             }
         }
     }
-    let mut next = first;
-    if next.is_none() {
+    if known.first.is_none() {
         return;
     }
+    let clocked = known.clocked;
     call.identify(thread);
     let at = call.address();
     if thread.stack.last().is_some_and(|f| f.at == at) {
@@ -109,62 +110,68 @@ fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
     }
     let now = if clocked { node.clock.ticks() } else { 0 };
     let mut done = 0;
-    while let Some(action) = next {
+    while let Some(action) = thread.memory.at(place).action(done) {
         let enough = match action {
-            Action::Measure(ref known) => start_measured(thread, place, done, known, call, at, now),
-            Action::Tell(ref known) => start_told(thread, known, at, now),
+            Action::Measure(known) => {
+                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
+                start_measured::<A, true>(&thread.current, timers, stack, known, call, at, now)
+            }
+            Action::Tell(known) => {
+                start_told(node, &thread.current, &mut thread.rings, &mut thread.stack, known, at, now)
+            }
             Action::Planned(_) => false,
         };
         if !enough {
-            start_planned(node, thread, snapshot, place, &action, call, at, now);
+            start_planned(node, thread, snapshot, place, done, call, at, now);
         }
         done += 1;
-        next = thread.memory.at(place).action(done);
     }
 }
 
-/// A call that charges time or memory; `false` if the process has no cell for it yet.
+/// A call that charges time or memory begins or goes on; `false` if the process has no cell for it yet.
 #[inline(always)]
-fn start_measured<A: Activation>(
-    thread: &mut Thread, place: usize, n: usize, known: &Measured, call: &A, at: usize, now: u64,
+fn start_measured<A: Activation, const BEGINS: bool>(
+    current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>, known: &mut Measured, call: &A, at: usize,
+    now: u64,
 ) -> bool {
-    if !thread.current.flags(known.index).has(Flags::CALL) {
+    if !current.flags(known.index).has(Flags::CALL) {
         return true;
     }
-    let mut cell = known.cell;
-    if thread.current.pid != known.pid {
-        match thread.current.known_cell(known.id, known.key) {
+    if current.pid != known.pid {
+        match current.known_cell(known.id, known.key) {
             NONE => return false,
-            number => cell = CellRef::of(number),
+            number => (known.pid, known.cell) = (current.pid, CellRef::of(number)),
         }
-        thread.memory.at(place).renew(n, thread.current.pid, cell);
     }
-    cell.get().enter(known.generation);
-    let timer = Thread::timer(&mut thread.timers, known.index, known.id);
-    let mut frame = Frame::new(at, known.id, known.index, known.wants, now);
-    if known.wants == wants::TIME {
-        frame.time_before = timer.charge_time(now);
-        timer.time = Some(cell);
+    let cell = known.cell;
+    if BEGINS {
+        cell.get().enter(known.generation);
     } else {
-        frame.memory_before = timer.charge_memory(call.allocated());
-        timer.memory = Some(cell);
+        cell.get().resume(known.generation);
     }
-    thread.stack.push(frame);
+    let amount = if known.wants == wants::TIME { now } else { call.allocated() };
+    let before = Thread::timer(timers, known.index, known.id).of(known.wants).switch(Some(cell), amount);
+    stack.push(Frame { before, ..Frame::new(at, known.id, known.index, known.wants, now) });
     true
 }
 
 /// A call of which a record without arguments is written; `false` if the process's flags are not those that are remembered.
 #[inline(always)]
-fn start_told(thread: &mut Thread, known: &Told, at: usize, now: u64) -> bool {
-    let flags = thread.current.flags(known.index);
-    if flags != known.flags || thread.current.pid == known.tracer {
+fn start_told(
+    node: &Node, current: &Tracee, rings: &mut Rings, stack: &mut Vec<Frame>, known: &Told, at: usize, now: u64,
+) -> bool {
+    let flags = current.flags(known.index);
+    if flags != known.flags || current.pid == known.tracer {
         return !flags.has(Flags::CALL);
     }
-    if !thread.tell(known.index, known.id, [known.first, now, thread.current.pid, u64::from(known.name)]) {
-        return false;
-    }
+    let Some(ring) = rings.of(known.index, known.id) else { return false };
+    let _counted_by_the_ring = ring.push([known.first, now, current.pid, u64::from(known.name)], &[]);
     if flags.has(Flags::RETURN_TO) {
-        thread.stack.push(Frame::new(at, known.id, known.index, wants::RETURN_TO, now));
+        if known.pauses {
+            node.kept.keep(at, known.id, Begun { wants: wants::RETURN_TO, start: now });
+        } else {
+            stack.push(Frame::new(at, known.id, known.index, wants::RETURN_TO, now));
+        }
     }
     true
 }
@@ -173,19 +180,22 @@ fn start_told(thread: &mut Thread, known: &Told, at: usize, now: u64) -> bool {
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
 fn start_planned<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, action: &Action, call: &A, at: usize, now: u64,
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, n: usize, call: &A, at: usize, now: u64,
 ) {
-    let id = action.session();
-    let Some(plan) = snapshot.find(thread.memory.at(place).code) else { return };
-    if let Some(entry) = plan.entries.iter().find(|e| e.id == id) {
-        let kinds = match action {
-            Action::Measure(m) if m.wants == wants::TIME => kinds::TIME,
-            Action::Measure(_) => kinds::MEMORY,
-            Action::Tell(_) => kinds::LOCAL,
-            Action::Planned(_) => !kinds::COUNT,
-        };
+    if let Some((plan, entry, kinds)) = planned(thread, snapshot, place, n) {
         start(node, thread, snapshot, plan, entry, kinds, call, at, now);
     }
+}
+
+/// The entry that an action comes from, and the kinds that it stands for.
+fn planned<'s>(
+    thread: &mut Thread, snapshot: &'s Snapshot, place: usize, n: usize,
+) -> Option<(&'s Plan, &'s Entry, u16)> {
+    let known = thread.memory.at(place);
+    let plan = snapshot.find(known.code)?;
+    let action = known.action(n)?;
+    let id = action.session();
+    Some((plan, plan.entries.iter().find(|e| e.id == id)?, action.kinds()))
 }
 
 /// Remembers what happens at calls of a function.
@@ -222,7 +232,7 @@ fn remember<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, code: usize
 /// The record of a call, if it has no arguments and always the same stamp.
 fn told<A: Activation>(thread: &Thread, plan: &Plan, entry: &Entry, call: &A) -> Option<Told> {
     let flags = thread.current.flags(entry.index);
-    let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT) && !call.is_generator();
+    let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
     let stamps = stamps(flags).filter(|_| simple)?;
     Some(Told {
         tracer: entry.session.tracer.load(Relaxed),
@@ -231,6 +241,7 @@ fn told<A: Activation>(thread: &Thread, plan: &Plan, entry: &Entry, call: &A) ->
         id: entry.id,
         name: plan.name,
         index: entry.index,
+        pauses: call.is_generator(),
     })
 }
 
@@ -239,15 +250,13 @@ fn measured(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, me
         Measure::Time => (wants::TIME, entry.time),
         Measure::Memory => (wants::MEMORY, entry.memory),
     };
-    Measured {
-        pid: thread.current.pid,
-        cell: cell(thread, snapshot, plan, entry, measure),
-        id: entry.id,
-        key: key(plan.slot, measure),
-        generation,
-        index: entry.index,
-        wants,
-    }
+    // a process that is not traced gets no cell, and no process has this pid
+    let (pid, cell) = if thread.current.flags(entry.index).has(Flags::CALL) {
+        (thread.current.pid, cell(thread, snapshot, plan, entry, measure))
+    } else {
+        (0, CellRef::of(0))
+    };
+    Measured { pid, cell, id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, wants }
 }
 
 /// The current process's cell of a function.
@@ -280,67 +289,50 @@ fn start<A: Activation>(
 ) {
     let run = entry.run & which;
     let flags = thread.current.flags(entry.index);
-    let mut frame = Frame::new(at, entry.id, entry.index, 0, now);
+    let mut wants = 0;
     if flags.has(Flags::CALL) && run & kinds::MESSAGES != 0 {
-        message(node, thread, plan, entry, flags, call, now, &mut frame);
+        wants |= message(node, thread, plan, entry, flags, call, now);
     }
     if run & kinds::META != 0 {
         meta(node, thread, plan, entry, call, now);
     }
     if flags.has(Flags::CALL) {
-        measure(thread, snapshot, plan, entry, run, call, now, true, &mut frame);
+        measure::<A, true>(thread, snapshot, plan, entry, run, call, at, now);
     }
     if run & kinds::LATENCY != 0 {
-        frame.wants |= wants::LATENCY;
+        wants |= wants::LATENCY;
     }
-    if frame.wants & wants::KEPT != 0 && call.is_generator() {
-        keep(node, at, entry.id, frame.wants & wants::KEPT, now);
-    }
-    if frame.wants != 0 {
-        thread.stack.push(frame);
+    if call.is_generator() {
+        if wants != 0 {
+            node.kept.keep(at, entry.id, Begun { wants, start: now });
+        } else if which & (kinds::LOCAL | kinds::LATENCY) != 0 && !node.kept.is_empty() {
+            // of a call whose end was not seen
+            node.kept.take(at, entry.id);
+        }
+    } else if wants != 0 {
+        thread.stack.push(Frame::new(at, entry.id, entry.index, wants, now));
     }
 }
 
-/// Charges what ran since the mark to the current cell, and makes the function's own cell current.
+/// Charges what ran so far to the current cell, and makes the function's own cell current.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn measure<A: Activation>(
-    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, now: u64, begins: bool,
-    frame: &mut Frame,
+fn measure<A: Activation, const BEGINS: bool>(
+    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize, now: u64,
 ) {
-    if run & (kinds::TIME | kinds::MEMORY) == 0 {
-        return;
-    }
-    if run & kinds::TIME != 0 {
-        let cell = cell(thread, snapshot, plan, entry, Measure::Time);
-        let timer = Thread::timer(&mut thread.timers, entry.index, entry.id);
-        if begins {
-            cell.get().enter(entry.time);
-        } else {
-            cell.get().resume(entry.time);
+    for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
+        if run & kind != 0 {
+            let mut known = measured(thread, snapshot, plan, entry, measure);
+            let (timers, stack) = (&mut thread.timers, &mut thread.stack);
+            start_measured::<A, BEGINS>(&thread.current, timers, stack, &mut known, call, at, now);
         }
-        frame.time_before = timer.charge_time(now);
-        frame.wants |= wants::TIME;
-        timer.time = Some(cell);
-    }
-    if run & kinds::MEMORY != 0 {
-        let cell = cell(thread, snapshot, plan, entry, Measure::Memory);
-        let timer = Thread::timer(&mut thread.timers, entry.index, entry.id);
-        if begins {
-            cell.get().enter(entry.memory);
-        } else {
-            cell.get().resume(entry.memory);
-        }
-        frame.memory_before = timer.charge_memory(call.allocated());
-        frame.wants |= wants::MEMORY;
-        timer.memory = Some(cell);
     }
 }
 
 /// A call of the function `code` ends or is suspended.
 #[inline(always)]
 pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exit, call: &A) {
-    if thread.stack.is_empty() && thread.pending.sessions.is_empty() {
+    if thread.stack.is_empty() && thread.pending.sessions.is_empty() && node.kept.is_empty() {
         return;
     }
     leave(node, thread, code, exit, call);
@@ -354,27 +346,45 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, Some((exit, at)));
     }
-    if thread.stack.last().is_none_or(|f| f.at != at) && !uncover(thread, at) {
-        return;
-    }
     let mut now = 0;
-    while let Some(frame) = thread.stack.last().copied().filter(|f| f.at == at) {
-        thread.stack.pop();
-        if now == 0 && frame.wants & !wants::MEMORY != 0 {
-            now = node.clock.ticks();
+    if thread.stack.last().is_some_and(|f| f.at == at) || uncover(thread, at) {
+        while let Some(frame) = thread.stack.last().copied().filter(|f| f.at == at) {
+            thread.stack.pop();
+            if now == 0 && frame.wants & !wants::MEMORY != 0 {
+                now = node.clock.ticks();
+            }
+            if frame.wants & wants::MEASURED != 0 {
+                if snapshot.has_session(frame.index, frame.id) {
+                    charge(thread, &frame, call, now);
+                }
+                continue;
+            }
+            let told = frame.wants == wants::RETURN_TO && exit == Exit::Return;
+            if !(told && leave_told(thread, snapshot, &frame, call, now)) {
+                finish(node, thread, snapshot, code, &frame, exit, call, now);
+            }
         }
-        if frame.wants & (wants::TIME | wants::MEMORY) != 0 && snapshot.has_session(frame.index, frame.id) {
-            charge(thread, &frame, call, now);
-        }
-        if frame.wants & wants::KEPT == 0
-            || frame.wants == wants::RETURN_TO
-                && exit == Exit::Return
-                && leave_told(thread, snapshot, &frame, call, now)
-        {
-            continue;
-        }
-        if let Some(session) = snapshot.session(frame.index, frame.id) {
-            finish(node, thread, snapshot, session, code, &frame, exit, call, now);
+    }
+    if exit != Exit::Yield && !node.kept.is_empty() && call.is_generator() {
+        finish_kept(node, thread, snapshot, code, exit, call, now);
+    }
+}
+
+/// The end of a call that could be suspended.
+#[inline(never)]
+fn finish_kept<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, exit: Exit, call: &A, now: u64,
+) {
+    let Some(plan) = snapshot.find(code) else { return };
+    let now = if now == 0 { node.clock.ticks() } else { now };
+    let at = call.address();
+    for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::LOCAL) != 0) {
+        if let Some(begun) = node.kept.take(at, entry.id) {
+            let frame = Frame::new(at, entry.id, entry.index, begun.wants, begun.start);
+            let told = frame.wants == wants::RETURN_TO && exit == Exit::Return;
+            if !(told && leave_told(thread, snapshot, &frame, call, now)) {
+                finish(node, thread, snapshot, code, &frame, exit, call, now);
+            }
         }
     }
 }
@@ -386,49 +396,37 @@ fn leave_told<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, frame: &F
     call.identify(thread);
     let (_, caller) = call.caller_function();
     let Some(place) = thread.memory.find(caller, snapshot.version) else { return false };
-    let Some(Action::Tell(known)) = thread.memory.at(place).first else { return false };
-    if known.id != frame.id || thread.current.flags(frame.index) != known.flags || call.is_generator() {
+    let Some(Action::Tell(known)) = &thread.memory.at(place).first else { return false };
+    if known.id != frame.id || thread.current.flags(frame.index) != known.flags {
         return false;
     }
     let first = known.first & !KIND | (Kind::ReturnTo as u64) << 32;
     let header = [first, now, thread.current.pid, u64::from(known.name)];
-    !known.flags.has(Flags::RETURN_TO) || thread.tell(frame.index, frame.id, header)
+    if known.flags.has(Flags::RETURN_TO) {
+        let Some(ring) = thread.rings.of(frame.index, frame.id) else { return false };
+        let _counted_by_the_ring = ring.push(header, &[]);
+    }
+    true
 }
 
-/// Charges what ran since the mark to the current cell, and gives back the one before.
+/// Charges what ran so far to the current cell, and gives back the one before.
 #[inline(always)]
 fn charge<A: Activation>(thread: &mut Thread, frame: &Frame, call: &A, now: u64) {
-    let timer = Thread::timer(&mut thread.timers, frame.index, frame.id);
-    if frame.wants & wants::TIME != 0 {
-        timer.charge_time(now);
-        timer.time = frame.time_before;
-    }
-    if frame.wants & wants::MEMORY != 0 {
-        timer.charge_memory(call.allocated());
-        timer.memory = frame.memory_before;
-    }
+    let amount = if frame.wants == wants::TIME { now } else { call.allocated() };
+    Thread::timer(&mut thread.timers, frame.index, frame.id).of(frame.wants).switch(frame.before, amount);
 }
 
 /// Latency and return_to at the end of a call.
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
 fn finish<A: Activation>(
-    node: &Node, thread: &mut Thread, snapshot: &Snapshot, session: &Arc<Session>, code: usize, frame: &Frame,
-    exit: Exit, call: &A, now: u64,
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, frame: &Frame, exit: Exit, call: &A, now: u64,
 ) {
-    if exit == Exit::Yield {
-        return;
-    }
-    let mut start = frame.start;
-    if call.is_generator() {
-        if let Some(kept) = node.kept.lock().unwrap().remove(&(frame.at, frame.id)) {
-            start = kept.start;
-        }
-    }
+    let Some(session) = snapshot.session(frame.index, frame.id) else { return };
     if frame.wants & wants::LATENCY != 0 {
         let entry = snapshot.find(code).and_then(|p| p.entries.iter().find(|e| e.id == frame.id));
         if let Some(latency) = entry.filter(|e| e.run & kinds::LATENCY != 0).and_then(|e| e.latency.as_ref()) {
-            latency.record(node.clock.nanos(now - start));
+            latency.record(node.clock.nanos(now - frame.start));
         }
     }
     if frame.wants & wants::RETURN_TO == 0 {
@@ -475,27 +473,68 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
-    let Some(plan) = snapshot.find(code) else { return };
-    if plan.events & crate::plan::events::FRAME == 0 {
+    let Some(place) = thread.memory.find(code, snapshot.version) else {
+        if let Some(plan) = snapshot.find(code) {
+            resume_first(node, thread, snapshot, code, plan, call);
+        }
+        return;
+    };
+    let known = thread.memory.at(place);
+    if known.first.is_none() {
         return;
     }
-    let now = if plan.run & kinds::CLOCKED != 0 { node.clock.ticks() } else { 0 };
+    let clocked = known.clocked;
     call.identify(thread);
     let at = call.address();
-    for entry in &plan.entries {
-        let mut frame = Frame::new(at, entry.id, entry.index, 0, now);
-        if entry.has & (kinds::LATENCY | kinds::LOCAL) != 0 {
-            if let Some(kept) = node.kept.lock().unwrap().get(&(at, entry.id)) {
-                frame.wants |= kept.wants;
-                frame.start = kept.start;
+    let now = if clocked { node.clock.ticks() } else { 0 };
+    let mut done = 0;
+    while let Some(action) = thread.memory.at(place).action(done) {
+        let enough = match action {
+            Action::Measure(known) => {
+                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
+                start_measured::<A, false>(&thread.current, timers, stack, known, call, at, now)
             }
+            Action::Tell(_) => true,
+            Action::Planned(_) => false,
+        };
+        if !enough {
+            resume_planned(thread, snapshot, place, done, call, at, now);
         }
-        if entry.run & (kinds::TIME | kinds::MEMORY) != 0 && thread.current.flags(entry.index).has(Flags::CALL) {
-            measure(thread, snapshot, plan, entry, entry.run, call, now, false, &mut frame);
-        }
-        if frame.wants != 0 {
-            thread.stack.push(frame);
-        }
+        done += 1;
+    }
+}
+
+/// See [`on_resume`], of a function that is not remembered.
+#[inline(never)]
+fn resume_first<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A,
+) {
+    call.identify(thread);
+    let at = call.address();
+    let now = if plan.run & kinds::CLOCKED != 0 { node.clock.ticks() } else { 0 };
+    for entry in &plan.entries {
+        resume(thread, snapshot, plan, entry, entry.run, call, at, now);
+    }
+    remember(thread, snapshot, code, plan, call);
+}
+
+/// See [`on_resume`]; what the plan says for the session of an action.
+#[inline(never)]
+fn resume_planned<A: Activation>(
+    thread: &mut Thread, snapshot: &Snapshot, place: usize, n: usize, call: &A, at: usize, now: u64,
+) {
+    if let Some((plan, entry, kinds)) = planned(thread, snapshot, place, n) {
+        resume(thread, snapshot, plan, entry, entry.run & kinds, call, at, now);
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn resume<A: Activation>(
+    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize, now: u64,
+) {
+    if thread.current.flags(entry.index).has(Flags::CALL) {
+        measure::<A, false>(thread, snapshot, plan, entry, run, call, at, now);
     }
 }
 
@@ -564,20 +603,19 @@ fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot,
     thread.pending = pending;
 }
 
-/// A call message, if the process is traced for it.
-#[allow(clippy::too_many_arguments)]
+/// A call message, if the process is traced for it; answers what its end is wanted for.
 #[inline(always)]
 fn message<A: Activation>(
-    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, flags: Flags, call: &A, now: u64, frame: &mut Frame,
-) {
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, flags: Flags, call: &A, now: u64,
+) -> u16 {
     if flags.has(Flags::SILENT) || entry.session.tracer.load(Relaxed) == thread.current.pid {
-        return;
-    }
-    if entry.run & kinds::GLOBAL != 0 && entry.run & kinds::LOCAL == 0 && !call.is_global() {
-        return;
+        return 0;
     }
     if entry.run & (kinds::LOCAL | kinds::GLOBAL) == 0 {
-        return;
+        return 0;
+    }
+    if entry.run & kinds::LOCAL == 0 && !call.is_global() {
+        return 0;
     }
     if flags.has(Flags::ARITY) {
         emit(node, thread, &entry.session, flags, Kind::CallArity, u64::from(plan.name), &[], now);
@@ -585,7 +623,9 @@ fn message<A: Activation>(
         with_arguments(node, thread, &entry.session, flags, plan.name, call, now);
     }
     if entry.run & kinds::LOCAL != 0 && flags.has(Flags::RETURN_TO) {
-        frame.wants |= wants::RETURN_TO;
+        wants::RETURN_TO
+    } else {
+        0
     }
 }
 
@@ -704,21 +744,6 @@ fn uncover(thread: &mut Thread, at: usize) -> bool {
         None => false,
     }
 }
-
-/// Keeps what a call that can be suspended needs at its end.
-#[cold]
-#[inline(never)]
-fn keep(node: &Node, at: usize, id: u32, wants: u16, start: u64) -> u64 {
-    let mut kept = node.kept.lock().unwrap();
-    if kept.len() >= KEPT_MAX {
-        kept.clear();
-    }
-    kept.insert((at, id), Kept { wants, start });
-    start
-}
-
-/// Suspended calls that are remembered; beyond it they are forgotten together (their latency and return_to are lost).
-const KEPT_MAX: usize = 1 << 17;
 
 impl Node {
     /// A process started another: the child has its flags already (see [`Node::child`]); the messages are written here.

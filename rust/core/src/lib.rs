@@ -25,6 +25,7 @@ pub mod control;
 pub mod drain;
 pub mod error;
 pub mod event;
+mod kept;
 pub mod latency;
 pub mod life;
 mod memory;

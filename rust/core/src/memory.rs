@@ -4,7 +4,7 @@
 //! Nothing here is shared. What is remembered holds for one snapshot, told by its version; the next one makes all of it void.
 #![forbid(unsafe_code)]
 
-use crate::{cells::CellRef, flags::Flags};
+use crate::{cells::CellRef, flags::Flags, plan::kinds, thread::wants};
 
 /// What happens at a call in one session, besides counting.
 #[derive(Clone, Copy)]
@@ -24,6 +24,16 @@ impl Action {
             Action::Measure(known) => known.id,
             Action::Tell(known) => known.id,
             Action::Planned(id) => *id,
+        }
+    }
+
+    /// The kinds that it stands for.
+    pub fn kinds(&self) -> u16 {
+        match self {
+            Action::Measure(known) if known.wants == wants::TIME => kinds::TIME,
+            Action::Measure(_) => kinds::MEMORY,
+            Action::Tell(_) => kinds::LOCAL,
+            Action::Planned(_) => !kinds::COUNT,
         }
     }
 }
@@ -55,6 +65,8 @@ pub(crate) struct Told {
     pub id: u32,
     pub name: u32,
     pub index: u16,
+    /// Whether its calls can be suspended.
+    pub pauses: bool,
 }
 
 /// All that happens at a call of a function.
@@ -73,19 +85,10 @@ pub(crate) struct Known {
 impl Known {
     /// The action that comes after `n` others.
     #[inline(always)]
-    pub fn action(&self, n: usize) -> Option<Action> {
+    pub fn action(&mut self, n: usize) -> Option<&mut Action> {
         match n {
-            0 => self.first,
-            _ => self.more.get(n - 1).copied(),
-        }
-    }
-
-    /// Another process called last: this is its cell.
-    #[inline(always)]
-    pub fn renew(&mut self, n: usize, pid: u64, cell: CellRef) {
-        let action = if n == 0 { self.first.as_mut() } else { self.more.get_mut(n - 1) };
-        if let Some(Action::Measure(known)) = action {
-            (known.pid, known.cell) = (pid, cell);
+            0 => self.first.as_mut(),
+            _ => self.more.get_mut(n - 1),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     current::Current,
     flags::Flags,
     grace,
+    kept::Kept,
     mutants::mutant,
     names::Names,
     plan::Mfa,
@@ -49,19 +50,12 @@ pub struct Node {
     pub(crate) snapshot: Current<Snapshot>,
     pub(crate) control: Mutex<Control>,
     pub(crate) threads: Mutex<Threads>,
-    pub(crate) kept: Mutex<FxHashMap<(usize, u32), Kept>>,
+    pub(crate) kept: Kept,
     collector: Collector,
     waits: Waits,
     tracees: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     next_pid: AtomicU64,
     next_unique: AtomicU64,
-}
-
-/// What a suspended call keeps for its end.
-#[derive(Clone, Copy)]
-pub(crate) struct Kept {
-    pub wants: u16,
-    pub start: u64,
 }
 
 impl Node {
@@ -86,7 +80,7 @@ impl Node {
                 numbers: Vec::new(),
                 next: 1,
             }),
-            kept: Mutex::new(FxHashMap::default()),
+            kept: Kept::default(),
             collector: Collector::new(),
             tracees: Mutex::new(FxHashMap::default()),
             next_pid: AtomicU64::new(FIRST_PID),

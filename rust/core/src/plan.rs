@@ -27,19 +27,23 @@ pub mod kinds {
     /// The kinds that need the time.
     pub const CLOCKED: u16 = TIME | LATENCY | MESSAGES;
     /// The kinds that need to see a call's end.
-    pub const FRAMES: u16 = TIME | MEMORY | LATENCY;
+    pub const ENDS: u16 = TIME | MEMORY | LATENCY;
+    /// The kinds that need to see a call suspended and going on.
+    pub const PAUSES: u16 = TIME | MEMORY;
 }
 
 /// The interpreter events that a function needs.
 pub mod events {
     /// A call begins.
     pub const CALL: u8 = 1;
-    /// A call ends, is suspended or goes on.
-    pub const FRAME: u8 = 2;
+    /// A call ends.
+    pub const END: u8 = 2;
     /// An exception is caught somewhere.
     pub const HANDLED: u8 = 4;
     /// A call of a function that is not written in the traced language; seen where it is called.
     pub const FOREIGN: u8 = 8;
+    /// A call is suspended or goes on.
+    pub const PAUSE: u8 = 16;
 }
 
 /// A function as the program knows it: module, name, arity.
@@ -97,11 +101,14 @@ impl Entry {
     #[must_use]
     pub fn events(&self) -> u8 {
         let mut events = if self.has != 0 { events::CALL } else { 0 };
-        if self.has & kinds::FRAMES != 0 {
-            events |= events::FRAME;
+        if self.has & kinds::ENDS != 0 {
+            events |= events::END;
+        }
+        if self.has & kinds::PAUSES != 0 {
+            events |= events::PAUSE;
         }
         if self.has & kinds::LOCAL != 0 && self.session.wants_return_to() {
-            events |= events::FRAME | events::HANDLED;
+            events |= events::END | events::HANDLED;
         }
         events
     }

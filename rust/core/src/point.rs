@@ -153,7 +153,7 @@ fn enter(state: &State, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>
         let mark = *depth + 1;
         let call = At { at: mark, name: &state.name, arguments: &arguments };
         event::on_call(&state.node, thread, state.key, &call);
-        if state.armed.load(Relaxed) & events::FRAME != 0 {
+        if state.armed.load(Relaxed) & events::END != 0 {
             *depth = mark;
             at = mark;
         }

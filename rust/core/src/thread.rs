@@ -41,67 +41,70 @@ pub mod wants {
     pub const LATENCY: u16 = 4;
     /// return_to: the call's message was sent.
     pub const RETURN_TO: u16 = 8;
-    /// Survives a suspension: has to be found again at the resume.
+    /// What is charged while the call runs.
+    pub const MEASURED: u16 = TIME | MEMORY;
+    /// What concerns the whole call, suspended or not.
     pub const KEPT: u16 = LATENCY | RETURN_TO;
 }
 
-/// One traced call that has not ended, for one session.
+/// One traced call that has not ended, for one session and one of: time, memory, the rest.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
     /// The activation, as the host identifies it.
     pub at: usize,
+    /// The cell that was current before, see [`Timer`].
+    pub before: Option<CellRef>,
+    /// Ticks at entry.
+    pub start: u64,
     pub id: u32,
     pub index: u16,
     pub wants: u16,
-    /// The cells that were current before, see [`Timer`].
-    pub time_before: Option<CellRef>,
-    pub memory_before: Option<CellRef>,
-    /// Ticks at entry, for the latency.
-    pub start: u64,
 }
 
 impl Frame {
     #[inline(always)]
     pub fn new(at: usize, id: u32, index: u16, wants: u16, start: u64) -> Frame {
-        Frame { at, id, index, wants, time_before: None, memory_before: None, start }
+        Frame { at, before: None, start, id, index, wants }
     }
 }
 
 /// What one session is charging on this thread.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Timer {
     pub id: u32,
-    pub time: Option<CellRef>,
-    pub memory: Option<CellRef>,
-    pub time_mark: u64,
-    pub memory_mark: u64,
+    time: Charge,
+    memory: Charge,
 }
 
-impl Timer {
-    fn new(id: u32) -> Self {
-        Timer { id, time: None, memory: None, time_mark: 0, memory_mark: 0 }
+/// A cell that what runs is charged to, and the clock's or the allocator's reading when that began.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Charge {
+    cell: Option<CellRef>,
+    mark: u64,
+}
+
+impl Charge {
+    /// Charges what ran since the mark, and goes on with another cell; answers the one before.
+    #[inline(always)]
+    pub fn switch(&mut self, to: Option<CellRef>, now: u64) -> Option<CellRef> {
+        let before = self.cell;
+        if let Some(cell) = before {
+            cell.get().charge(now.wrapping_sub(self.mark));
+        }
+        *self = Charge { cell: to, mark: now };
+        before
     }
 }
 
 impl Timer {
-    /// Charges what ran since the mark to the current cell, if there is one, and answers it.
+    /// What is charged: `wants` is [`wants::TIME`] or [`wants::MEMORY`].
     #[inline(always)]
-    pub fn charge_time(&mut self, now: u64) -> Option<CellRef> {
-        if let Some(cell) = self.time {
-            cell.get().charge(now.wrapping_sub(self.time_mark));
+    pub fn of(&mut self, wants: u16) -> &mut Charge {
+        if wants & wants::TIME != 0 {
+            &mut self.time
+        } else {
+            &mut self.memory
         }
-        self.time_mark = now;
-        self.time
-    }
-
-    /// The same for memory.
-    #[inline(always)]
-    pub fn charge_memory(&mut self, now: u64) -> Option<CellRef> {
-        if let Some(cell) = self.memory {
-            cell.get().charge(now.wrapping_sub(self.memory_mark));
-        }
-        self.memory_mark = now;
-        self.memory
     }
 }
 
@@ -112,6 +115,29 @@ pub(crate) struct Pending {
     /// The activation that goes on if nobody is seen to catch the exception, and its name as terms.
     pub at: usize,
     pub name: Vec<u8>,
+}
+
+/// A thread's ends of rings, by session index, each with its session's id.
+#[derive(Default)]
+pub(crate) struct Rings(Vec<Option<(u32, Producer)>>);
+
+impl Rings {
+    /// The end for a session, if it has one.
+    #[inline(always)]
+    pub fn of(&mut self, index: u16, id: u32) -> Option<&mut Producer> {
+        match self.0.get_mut(index as usize) {
+            Some(Some((owner, ring))) if *owner == id => Some(ring),
+            _ => None,
+        }
+    }
+
+    fn put(&mut self, index: u16, id: u32, ring: Producer) -> &mut Producer {
+        let n = index as usize;
+        if self.0.len() <= n {
+            self.0.resize_with(n + 1, || None);
+        }
+        &mut self.0[n].insert((id, ring)).1
+    }
 }
 
 /// A scheduler.
@@ -127,7 +153,7 @@ pub struct Thread {
     pub(crate) pending: Pending,
     pub(crate) memory: Memory,
     pub(crate) scratch: Vec<u8>,
-    rings: Vec<Option<(u32, Producer)>>,
+    pub(crate) rings: Rings,
     waits: Waits,
 }
 
@@ -143,7 +169,7 @@ impl Thread {
             pending: Pending::default(),
             memory: Memory::default(),
             scratch: Vec::new(),
-            rings: Vec::new(),
+            rings: Rings::default(),
             waits,
         }
     }
@@ -190,47 +216,30 @@ impl Thread {
     #[cold]
     #[inline(never)]
     fn new_timer(timers: &mut Vec<Timer>, n: usize, id: u32) {
-        while timers.len() <= n {
-            timers.push(Timer::new(0));
+        if timers.len() <= n {
+            timers.resize(n + 1, Timer::default());
         }
-        timers[n] = Timer::new(id);
-    }
-
-    /// Puts a record without a payload into this scheduler's ring of a session; `false` if it has none yet.
-    #[inline(always)]
-    pub(crate) fn tell(&mut self, index: u16, id: u32, header: [u64; 4]) -> bool {
-        match self.rings.get_mut(index as usize) {
-            Some(Some((owner, ring))) if *owner == id => {
-                let _counted_by_the_ring = ring.push(header, &[]);
-                true
-            }
-            _ => false,
-        }
+        timers[n] = Timer { id, ..Timer::default() };
     }
 
     /// Puts a record into this scheduler's ring of a session.
     #[inline(always)]
     pub(crate) fn push(&mut self, session: &Session, header: [u64; 4], payload: &[u8]) -> Pushed {
-        match self.rings.get_mut(session.index as usize) {
-            Some(Some((id, ring))) if *id == session.id as u32 => ring.push(header, payload),
-            _ => self.first_push(session, header, payload),
+        match self.rings.of(session.index, session.id as u32) {
+            Some(ring) => ring.push(header, payload),
+            None => self.first_push(session, header, payload),
         }
     }
 
     #[cold]
     #[inline(never)]
     fn first_push(&mut self, session: &Session, header: [u64; 4], payload: &[u8]) -> Pushed {
-        let n = session.index as usize;
-        while self.rings.len() <= n {
-            self.rings.push(None);
-        }
         let (mut producer, ring) = Ring::split(session.options.ring_bytes, session.options.overflow);
         producer.wait_by(self.waits);
         if !session.add_ring(ring) {
             return Pushed::Closed;
         }
-        let (_, ring) = self.rings[n].insert((session.id as u32, producer));
-        ring.push(header, payload)
+        self.rings.put(session.index, session.id as u32, producer).push(header, payload)
     }
 
     /// Leaves the node: what it counted is kept, its rings stay readable.

@@ -7,8 +7,7 @@
 //! | version | when the number has changed |
 //! | --- | --- |
 //! | 3.14 on | the thread state's running task, one load |
-//! | 3.12, 3.13 | `_asyncio._get_running_loop` and `_asyncio.current_task`, both C |
-//! | 3.11 | `_asyncio._get_running_loop`, and its entry in `_asyncio._current_tasks` |
+//! | 3.11 to 3.13 | the running loop out of the thread's dict, and its entry in `_asyncio._current_tasks` |
 //!
 //! asyncio is never imported here: while the program hasn't, there are no tasks. Tasks written in Python (not asyncio's own
 //! C class) are not seen by 3.14 on, and before that their change may be noticed late.
@@ -114,9 +113,9 @@ struct Found {
 
 static MODULE_NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
 static RUNNING_LOOP: Found = Found::new(c"_get_running_loop");
-#[cfg(Py_3_12)]
+#[cfg(Py_3_14)]
 static CURRENT_TASK: Found = Found::new(c"current_task");
-#[cfg(not(Py_3_12))]
+#[cfg(not(Py_3_14))]
 static CURRENT_TASKS: Found = Found::new(c"_current_tasks");
 
 impl Found {
@@ -200,6 +199,12 @@ unsafe fn ask_loop() -> *mut PyObject {
         if running_loop.is_null() {
             return ptr::null_mut();
         }
+        #[cfg(not(Py_3_14))]
+        match holder::running_loop(running_loop) {
+            holder::Loop::None => return ptr::null_mut(),
+            holder::Loop::Running(running) => return task_of(running),
+            holder::Loop::Unknown => {}
+        }
         let running = ffi::PyObject_CallNoArgs(running_loop);
         if running.is_null() {
             ffi::PyErr_Clear();
@@ -211,7 +216,7 @@ unsafe fn ask_loop() -> *mut PyObject {
     }
 }
 
-#[cfg(Py_3_12)]
+#[cfg(Py_3_14)]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     // SAFETY: as in `ask_loop`. The task runs, so the loop holds it when our reference goes.
     unsafe {
@@ -234,7 +239,7 @@ unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     }
 }
 
-#[cfg(not(Py_3_12))]
+#[cfg(not(Py_3_14))]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     // SAFETY: an exact dict, and a key whose hash is its address: nothing of the program's runs. The dict holds the task.
     unsafe {
@@ -248,6 +253,103 @@ unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
         }
         task
     }
+}
+
+/// The running loop as asyncio keeps it: in the thread's dict, in an object that holds the loop and the number of the operating
+/// system's process. Asking asyncio for it costs three times as much.
+#[cfg(not(Py_3_14))]
+mod holder {
+    use std::sync::atomic::{AtomicI32, AtomicU8};
+
+    use super::*;
+
+    /// What the thread's dict says.
+    pub enum Loop {
+        /// No loop runs.
+        None,
+        /// This one, borrowed.
+        Running(*mut PyObject),
+        /// Ask asyncio.
+        Unknown,
+    }
+
+    const UNKNOWN: u8 = 0;
+    const CHECKED: u8 = 1;
+    const ELSEWHERE: u8 = 2;
+
+    static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
+    static KEY: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+    static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+    const LOOP: usize = layout::HEAD;
+    const PID: usize = layout::HEAD + 8;
+
+    /// Forgets which process this is: a fork has made another.
+    pub fn forget() {
+        PLACE.store(UNKNOWN, Ordering::Relaxed);
+    }
+
+    /// # Safety
+    /// As [`ask_loop`]; `get` is asyncio's `_get_running_loop`.
+    pub unsafe fn running_loop(get: *mut PyObject) -> Loop {
+        // SAFETY: attached. The thread's dict is an exact one, and the key a str.
+        unsafe {
+            let place = PLACE.load(Ordering::Relaxed);
+            if place == ELSEWHERE {
+                return Loop::Unknown;
+            }
+            let dict = ffi::PyThreadState_GetDict();
+            if dict.is_null() {
+                return Loop::Unknown;
+            }
+            let key = interned(&KEY, c"__asyncio_running_event_loop__");
+            let holder = dict_get(dict, key).as_ptr();
+            if holder.is_null() {
+                return Loop::None;
+            }
+            if place == UNKNOWN && !check(get, holder) {
+                return Loop::Unknown;
+            }
+            let running: *mut PyObject = read(holder.cast(), LOOP);
+            if running == ffi::Py_None() || read::<i32>(holder.cast(), PID) != PROCESS.load(Ordering::Relaxed) {
+                return Loop::None;
+            }
+            Loop::Running(running)
+        }
+    }
+
+    /// Whether the holder looks as expected and asyncio gives the same loop; decided for good once a loop runs.
+    #[cold]
+    #[inline(never)]
+    unsafe fn check(get: *mut PyObject, holder: *mut PyObject) -> bool {
+        // SAFETY: attached; asyncio's function is C. The object is at least as large as its type says.
+        unsafe {
+            let class = ffi::Py_TYPE(holder);
+            let large = (*class).tp_basicsize as usize >= PID + size_of::<i32>();
+            let running = ffi::PyObject_CallNoArgs(get);
+            if running.is_null() {
+                ffi::PyErr_Clear();
+                return false;
+            }
+            ffi::Py_DECREF(running);
+            if running == ffi::Py_None() {
+                return false;
+            }
+            let process = std::process::id() as i32;
+            let right = large
+                && read::<*mut PyObject>(holder.cast(), LOOP) == running
+                && read::<i32>(holder.cast(), PID) == process;
+            PROCESS.store(process, Ordering::Relaxed);
+            PLACE.store(if right { CHECKED } else { ELSEWHERE }, Ordering::Relaxed);
+            right
+        }
+    }
+}
+
+/// What is known of the program's event loops holds no more in a forked child.
+pub fn forget() {
+    #[cfg(not(Py_3_14))]
+    holder::forget();
 }
 
 /// Whether looking `object` up in a dict runs nothing of the program's.

@@ -282,8 +282,11 @@ mod monitoring {
         if needs & events::CALL != 0 {
             mask |= tool.bit(PyStart);
         }
-        if needs & events::FRAME != 0 {
-            mask |= tool.mask(&[PyReturn, PyYield, PyResume, PyUnwind, PyThrow]);
+        if needs & events::END != 0 {
+            mask |= tool.mask(&[PyReturn, PyUnwind]);
+        }
+        if needs & events::PAUSE != 0 {
+            mask |= tool.mask(&[PyYield, PyResume, PyThrow]);
         }
         if needs & events::HANDLED != 0 {
             mask |= tool.mask(&[ExceptionHandled, PyUnwind]);

@@ -32,11 +32,11 @@ pub struct Running {
     /// The running task's address, 0 outside tasks.
     pub task: Cell<usize>,
     /// Tasks that ran here lately.
-    known: RefCell<Vec<(usize, Arc<Tracee>)>>,
+    known: RefCell<Vec<Option<(usize, Arc<Tracee>)>>>,
 }
 
-/// Tasks that a thread remembers (a power of two).
-const KNOWN: usize = 64;
+/// Places for the tasks that a thread remembers (a power of two); made at the first one.
+const KNOWN: usize = 4096;
 
 /// Ends the thread's scheduler when the thread ends.
 struct AtEnd(Cell<bool>);
@@ -160,9 +160,9 @@ impl Running {
             thread.switch_to_own();
             return;
         }
-        let at = (task >> 5) & (KNOWN - 1);
+        let at = (task >> 4 ^ task >> 16) & (KNOWN - 1);
         let mut known = self.known.borrow_mut();
-        if let Some((address, tracee)) = known.get(at) {
+        if let Some(Some((address, tracee))) = known.get(at) {
             if *address == task && tracee.object.load(Ordering::Acquire) == task {
                 thread.switch(tracee.clone());
                 return;
@@ -171,10 +171,10 @@ impl Running {
         let was = std::mem::replace(&mut thread.busy, true);
         let tracee = host.directory.task(host, task, None);
         thread.busy = was;
-        while known.len() < KNOWN {
-            known.push((0, tracee.clone()));
+        if known.is_empty() {
+            known.resize(KNOWN, None);
         }
-        known[at] = (task, tracee.clone());
+        known[at] = Some((task, tracee.clone()));
         thread.switch(tracee);
     }
 }

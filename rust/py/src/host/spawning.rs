@@ -112,7 +112,7 @@ impl Spawning {
         }
         *WATCHED.write().unwrap_or_else(|e| e.into_inner()) = Some(all.iter().map(|c| c.as_ptr() as usize).collect());
         ON.store(true, Ordering::Release);
-        host.watch(py, &all, events::CALL | events::FRAME)?;
+        host.watch(py, &all, events::CALL | events::END)?;
         py.import("asyncio")?;
         if let Some(class) = directory::task_type(py) {
             hook_tasks(class.as_ptr().cast());
@@ -389,7 +389,7 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
                 .as_mut()
                 .is_some_and(|all| all.insert(code.as_ptr() as usize));
             if fresh {
-                here.host.watch(py, &[code], events::CALL | events::FRAME)
+                here.host.watch(py, &[code], events::CALL | events::END)
             } else {
                 Ok(())
             }
