@@ -88,29 +88,25 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
 #[inline(always)]
 fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A) {
     let known = thread.memory.at(place);
-    let [one, two, three] = known.counters;
-    let counts = &thread.shared.counts;
-    if one != 0 {
-        counts.add(one - 1);
-        if two != 0 {
-            counts.add(two - 1);
-            if three != 0 {
-                counts.add(three - 1);
-            }
-        }
+    if known.counter != 0 {
+        thread.shared.counts.add(known.counter - 1);
+    }
+    if let Some(more) = &known.more {
+        more.counters.iter().for_each(|counter| thread.shared.counts.add(*counter));
     }
     if known.first.is_none() {
         return;
     }
-    let clocked = known.clocked;
     call.identify(thread);
     let at = call.address();
     if thread.stack.last().is_some_and(|f| f.at == at) {
         drop_stale(thread, at);
     }
-    let now = if clocked { node.clock.ticks() } else { 0 };
-    let mut done = 0;
+    let (mut now, mut done) = (0, 0);
     while let Some(action) = thread.memory.at(place).action(done) {
+        if now == 0 && action.is_clocked() {
+            now = node.clock.ticks();
+        }
         let enough = match action {
             Action::Measure(known) => {
                 let (timers, stack) = (&mut thread.timers, &mut thread.stack);
@@ -201,12 +197,7 @@ fn planned<'s>(
 /// Remembers what happens at calls of a function.
 #[inline(never)]
 fn remember<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A) {
-    let mut counters = [0; 3];
-    let counted = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0);
-    for (n, entry) in counted.enumerate() {
-        let Some(counter) = counters.get_mut(n) else { return };
-        *counter = entry.count + 1;
-    }
+    let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
     let mut actions = Vec::new();
     for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
         let told = if entry.run & kinds::LOCAL == 0 { None } else { told(thread, plan, entry, call) };
@@ -224,9 +215,7 @@ fn remember<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, code: usize
             }
         }
     }
-    let first = (!actions.is_empty()).then(|| actions.remove(0));
-    let clocked = plan.run & kinds::CLOCKED != 0;
-    thread.memory.keep(Known { code, version: snapshot.version, clocked, counters, first, more: actions.into() });
+    thread.memory.keep(Known::new(code, snapshot.version, counters, actions));
 }
 
 /// The record of a call, if it has no arguments and always the same stamp.
@@ -483,12 +472,13 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     if known.first.is_none() {
         return;
     }
-    let clocked = known.clocked;
     call.identify(thread);
     let at = call.address();
-    let now = if clocked { node.clock.ticks() } else { 0 };
-    let mut done = 0;
+    let (mut now, mut done) = (0, 0);
     while let Some(action) = thread.memory.at(place).action(done) {
+        if now == 0 && action.is_clocked() {
+            now = node.clock.ticks();
+        }
         let enough = match action {
             Action::Measure(known) => {
                 let (timers, stack) = (&mut thread.timers, &mut thread.stack);

@@ -27,6 +27,12 @@ impl Action {
         }
     }
 
+    /// Whether it needs the time.
+    #[inline(always)]
+    pub fn is_clocked(&self) -> bool {
+        !matches!(self, Action::Measure(known) if known.wants == wants::MEMORY)
+    }
+
     /// The kinds that it stands for.
     pub fn kinds(&self) -> u16 {
         match self {
@@ -69,26 +75,42 @@ pub(crate) struct Told {
     pub pauses: bool,
 }
 
-/// All that happens at a call of a function.
+/// All that happens at a call of a function. On a cache line of its own.
+#[repr(align(64))]
 pub(crate) struct Known {
     pub code: usize,
     /// The snapshot that says so.
     pub version: u32,
-    /// Whether an action needs the time.
-    pub clocked: bool,
-    /// The counters that are added to, each plus 1; 0 for none.
-    pub counters: [u32; 3],
+    /// The first counter that is added to, plus 1; 0 for none.
+    pub counter: u32,
     pub first: Option<Action>,
-    pub more: Box<[Action]>,
+    pub more: Option<Box<More>>,
 }
 
+/// What happens beyond one counter and one action.
+#[derive(Default)]
+pub(crate) struct More {
+    pub counters: Vec<u32>,
+    pub actions: Vec<Action>,
+}
+
+const _: () = assert!(size_of::<Known>() == 64);
+
 impl Known {
+    /// A call of `code` adds to these counters, then does these things.
+    pub fn new(code: usize, version: u32, mut counters: Vec<u32>, mut actions: Vec<Action>) -> Known {
+        let counter = if counters.is_empty() { 0 } else { counters.remove(0) + 1 };
+        let first = if actions.is_empty() { None } else { Some(actions.remove(0)) };
+        let more = !(counters.is_empty() && actions.is_empty());
+        Known { code, version, counter, first, more: more.then(|| Box::new(More { counters, actions })) }
+    }
+
     /// The action that comes after `n` others.
     #[inline(always)]
     pub fn action(&mut self, n: usize) -> Option<&mut Action> {
         match n {
             0 => self.first.as_mut(),
-            _ => self.more.get_mut(n - 1),
+            _ => self.more.as_mut()?.actions.get_mut(n - 1),
         }
     }
 }
@@ -134,7 +156,7 @@ impl Memory {
     }
 
     fn nothing() -> Known {
-        Known { code: 0, version: 0, clocked: false, counters: [0; 3], first: None, more: Box::default() }
+        Known { code: 0, version: 0, counter: 0, first: None, more: None }
     }
 
     fn grow(&mut self, version: u32) {
