@@ -42,6 +42,9 @@ pub mod thread {
     };
     /// A u64 that every entering and leaving of a context raises.
     pub const CONTEXT_VERSION: usize = CONTEXT + 8;
+    /// The running asyncio loop, or null (3.13; before it is elsewhere, and after it nobody asks).
+    #[cfg(all(Py_3_13, not(Py_3_14)))]
+    pub const RUNNING_LOOP: usize = 304;
     /// The running asyncio task, or null (3.14 on).
     #[cfg(Py_3_14)]
     pub const RUNNING_TASK: usize = if cfg!(Py_3_15) { 1032 } else { 872 };

@@ -7,7 +7,7 @@
 //! | version | when the number has changed |
 //! | --- | --- |
 //! | 3.14 on | the thread state's running task, one load |
-//! | 3.11 to 3.13 | the running loop out of the thread's dict, and its entry in `_asyncio._current_tasks` |
+//! | 3.11 to 3.13 | the running loop, read or asked for, and its entry in `_asyncio._current_tasks` |
 //!
 //! asyncio is never imported here: while the program hasn't, there are no tasks. Tasks written in Python (not asyncio's own
 //! C class) are not seen by 3.14 on, and before that their change may be noticed late.
@@ -200,10 +200,8 @@ unsafe fn ask_loop() -> *mut PyObject {
             return ptr::null_mut();
         }
         #[cfg(not(Py_3_14))]
-        match holder::running_loop(running_loop) {
-            holder::Loop::None => return ptr::null_mut(),
-            holder::Loop::Running(running) => return task_of(running),
-            holder::Loop::Unknown => {}
+        if let Some(running) = place::running_loop(running_loop) {
+            return if running.is_null() { running } else { task_of(running) };
         }
         let running = ffi::PyObject_CallNoArgs(running_loop);
         if running.is_null() {
@@ -255,93 +253,118 @@ unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     }
 }
 
-/// The running loop as asyncio keeps it: in the thread's dict, in an object that holds the loop and the number of the operating
-/// system's process. Asking asyncio for it costs three times as much.
+/// The running loop, read from where asyncio keeps it. Asking asyncio for it costs three times as much.
+///
+/// | version | where |
+/// | --- | --- |
+/// | 3.13 | in the thread state |
+/// | 3.12 | in the thread's dict |
+/// | 3.11 | in the thread's dict, in an object that also holds the number of the operating system's process |
 #[cfg(not(Py_3_14))]
-mod holder {
-    use std::sync::atomic::{AtomicI32, AtomicU8};
+mod place {
+    use std::sync::atomic::AtomicU8;
 
     use super::*;
-
-    /// What the thread's dict says.
-    pub enum Loop {
-        /// No loop runs.
-        None,
-        /// This one, borrowed.
-        Running(*mut PyObject),
-        /// Ask asyncio.
-        Unknown,
-    }
 
     const UNKNOWN: u8 = 0;
     const CHECKED: u8 = 1;
     const ELSEWHERE: u8 = 2;
 
     static PLACE: AtomicU8 = AtomicU8::new(UNKNOWN);
-    static KEY: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
-    static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-    const LOOP: usize = layout::HEAD;
-    const PID: usize = layout::HEAD + 8;
-
-    /// Forgets which process this is: a fork has made another.
+    /// What is known holds no more: a fork has made another process.
     pub fn forget() {
         PLACE.store(UNKNOWN, Ordering::Relaxed);
     }
 
+    /// The loop, borrowed, or null for none; `None` if asyncio has to be asked.
+    ///
     /// # Safety
     /// As [`ask_loop`]; `get` is asyncio's `_get_running_loop`.
-    pub unsafe fn running_loop(get: *mut PyObject) -> Loop {
-        // SAFETY: attached. The thread's dict is an exact one, and the key a str.
+    pub unsafe fn running_loop(get: *mut PyObject) -> Option<*mut PyObject> {
+        // SAFETY: the caller's promise.
         unsafe {
-            let place = PLACE.load(Ordering::Relaxed);
-            if place == ELSEWHERE {
-                return Loop::Unknown;
+            match PLACE.load(Ordering::Relaxed) {
+                CHECKED => Some(found()),
+                UNKNOWN => check(get),
+                _ => None,
             }
-            let dict = ffi::PyThreadState_GetDict();
-            if dict.is_null() {
-                return Loop::Unknown;
-            }
-            let key = interned(&KEY, c"__asyncio_running_event_loop__");
-            let holder = dict_get(dict, key).as_ptr();
-            if holder.is_null() {
-                return Loop::None;
-            }
-            if place == UNKNOWN && !check(get, holder) {
-                return Loop::Unknown;
-            }
-            let running: *mut PyObject = read(holder.cast(), LOOP);
-            if running == ffi::Py_None() || read::<i32>(holder.cast(), PID) != PROCESS.load(Ordering::Relaxed) {
-                return Loop::None;
-            }
-            Loop::Running(running)
         }
     }
 
-    /// Whether the holder looks as expected and asyncio gives the same loop; decided for good once a loop runs.
+    /// Compares with what asyncio says; decided for good once a loop runs.
     #[cold]
     #[inline(never)]
-    unsafe fn check(get: *mut PyObject, holder: *mut PyObject) -> bool {
-        // SAFETY: attached; asyncio's function is C. The object is at least as large as its type says.
+    unsafe fn check(get: *mut PyObject) -> Option<*mut PyObject> {
+        // SAFETY: attached; asyncio's function is C, and the thread state holds the loop while it runs.
         unsafe {
-            let class = ffi::Py_TYPE(holder);
-            let large = (*class).tp_basicsize as usize >= PID + size_of::<i32>();
             let running = ffi::PyObject_CallNoArgs(get);
             if running.is_null() {
                 ffi::PyErr_Clear();
-                return false;
+                return None;
             }
             ffi::Py_DECREF(running);
             if running == ffi::Py_None() {
-                return false;
+                return Some(ptr::null_mut());
             }
-            let process = std::process::id() as i32;
-            let right = large
-                && read::<*mut PyObject>(holder.cast(), LOOP) == running
-                && read::<i32>(holder.cast(), PID) == process;
-            PROCESS.store(process, Ordering::Relaxed);
+            let right = found() == running;
             PLACE.store(if right { CHECKED } else { ELSEWHERE }, Ordering::Relaxed);
-            right
+            Some(running)
+        }
+    }
+
+    #[cfg(Py_3_13)]
+    unsafe fn found() -> *mut PyObject {
+        // SAFETY: attached; the word lies inside the thread state.
+        unsafe { read(crate::ffi::tstate().cast(), thread::RUNNING_LOOP) }
+    }
+
+    #[cfg(not(Py_3_13))]
+    unsafe fn found() -> *mut PyObject {
+        static KEY: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+        // SAFETY: attached. The thread's dict is an exact one, and the key a str.
+        let value = unsafe {
+            let dict = ffi::PyThreadState_GetDict();
+            if dict.is_null() {
+                return dict;
+            }
+            dict_get(dict, interned(&KEY, c"__asyncio_running_event_loop__")).as_ptr()
+        };
+        // SAFETY: a value in the thread's dict stands.
+        unsafe { held(value) }
+    }
+
+    #[cfg(all(Py_3_12, not(Py_3_13)))]
+    unsafe fn held(value: *mut PyObject) -> *mut PyObject {
+        // SAFETY: attached.
+        if value == unsafe { ffi::Py_None() } {
+            ptr::null_mut()
+        } else {
+            value
+        }
+    }
+
+    #[cfg(not(Py_3_12))]
+    unsafe fn held(value: *mut PyObject) -> *mut PyObject {
+        use std::sync::atomic::AtomicI32;
+        static PROCESS: AtomicI32 = AtomicI32::new(0);
+        const LOOP: usize = layout::HEAD;
+        const PID: usize = layout::HEAD + 8;
+        // SAFETY: the value stands, and is as large as its type says.
+        unsafe {
+            if value.is_null() || ((*ffi::Py_TYPE(value)).tp_basicsize as usize) < PID + size_of::<i32>() {
+                return ptr::null_mut();
+            }
+            if PLACE.load(Ordering::Relaxed) != CHECKED {
+                PROCESS.store(std::process::id() as i32, Ordering::Relaxed);
+            }
+            let running: *mut PyObject = read(value.cast(), LOOP);
+            let own = read::<i32>(value.cast(), PID) == PROCESS.load(Ordering::Relaxed);
+            if own && running != ffi::Py_None() {
+                running
+            } else {
+                ptr::null_mut()
+            }
         }
     }
 }
@@ -349,7 +372,7 @@ mod holder {
 /// What is known of the program's event loops holds no more in a forked child.
 pub fn forget() {
     #[cfg(not(Py_3_14))]
-    holder::forget();
+    place::forget();
 }
 
 /// Whether looking `object` up in a dict runs nothing of the program's.
