@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::host::outlet::Outlet;
+use crate::{ffi::calling::call, host::outlet::Outlet};
 
 /// How long a wait lasts before signals are looked at.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ impl Mailbox {
         if before > 0 {
             self.arrived.notify_all();
             for waiter in std::mem::take(&mut *lock(&self.waiters)) {
-                if let Err(error) = waiter.call0(py) {
+                if let Err(error) = call(waiter.bind(py), ()) {
                     error.write_unraisable(py, None);
                 }
             }
@@ -82,11 +82,6 @@ impl Mailbox {
         lock(&self.queue).drain(..).collect()
     }
 
-    /// How many messages are there.
-    pub fn len(&self) -> usize {
-        lock(&self.queue).len()
-    }
-
     /// The first message that `matches` takes (all, without it), removed. Only the mailbox's process takes messages.
     ///
     /// # Errors
@@ -100,7 +95,7 @@ impl Mailbox {
                 Some(message) => message.clone_ref(py),
                 None => return Ok(None),
             };
-            if matches.call1((&message,))?.is_truthy()? {
+            if call(matches, (&message,))?.is_truthy()? {
                 return Ok(lock(&self.queue).remove(*from));
             }
             *from += 1;
@@ -151,7 +146,7 @@ impl Mailbox {
             there
         };
         if at_once {
-            waiter.call0()?;
+            call(&waiter, ())?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! From a record in a ring to the tuple that a tracer gets, in the shapes of trace.md.
 
-use crate::{pid::Pid, terms};
+use crate::{ffi::calling::call, pid::Pid, terms};
 use inviso_core::{
     drain::{Event, Record, What},
     event::stamp,
@@ -9,6 +9,9 @@ use inviso_core::{
 use inviso_term::record::Kind;
 use pyo3::{prelude::*, sync::PyOnceLock, types::*};
 use std::{collections::HashMap, sync::Mutex};
+
+/// Module, function, arity.
+type Name = (Py<PyAny>, Py<PyAny>, u32);
 
 /// The atoms that messages are made of.
 pub struct Words {
@@ -21,7 +24,7 @@ pub struct Words {
     spawned: Py<PyAny>,
     exit: Py<PyAny>,
     drop: Py<PyAny>,
-    names: Mutex<HashMap<u32, (Py<PyAny>, Py<PyAny>, u32)>>,
+    names: Mutex<HashMap<u32, Name>>,
 }
 
 static WORDS: PyOnceLock<Words> = PyOnceLock::new();
@@ -34,7 +37,7 @@ impl Words {
     pub fn get(py: Python<'_>) -> PyResult<&Words> {
         WORDS.get_or_try_init(py, || {
             let atom = terms::classes(py)?.atom.bind(py);
-            let word = |text: &str| atom.call1((text,)).map(Bound::unbind);
+            let word = |text: &str| call(atom, (text,)).map(Bound::unbind);
             Ok(Words {
                 trace: word("trace")?,
                 trace_ts: word("trace_ts")?,
@@ -51,15 +54,15 @@ impl Words {
     }
 
     /// Module and function of a name, as atoms, and the arity.
-    fn name(&self, py: Python<'_>, node: &Node, number: u32) -> PyResult<(Py<PyAny>, Py<PyAny>, u32)> {
-        let copy = |(m, f, a): &(Py<PyAny>, Py<PyAny>, u32)| (m.clone_ref(py), f.clone_ref(py), *a);
+    fn name(&self, py: Python<'_>, node: &Node, number: u32) -> PyResult<Name> {
+        let copy = |(m, f, a): &Name| (m.clone_ref(py), f.clone_ref(py), *a);
         if let Some(known) = self.names.lock().unwrap_or_else(|e| e.into_inner()).get(&number) {
             return Ok(copy(known));
         }
         let name =
             node.name(number).ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("a record without a name"))?;
         let atom = self.atom.bind(py);
-        let made = (atom.call1((&*name.module,))?.unbind(), atom.call1((&*name.function,))?.unbind(), name.arity);
+        let made = (call(atom, (&*name.module,))?.unbind(), call(atom, (&*name.function,))?.unbind(), name.arity);
         let answer = copy(&made);
         self.names.lock().unwrap_or_else(|e| e.into_inner()).insert(number, made);
         Ok(answer)

@@ -2,6 +2,7 @@
 
 use crate::{
     errors,
+    ffi::calling::call,
     host::{self, directory},
     pid::{self, Pid},
 };
@@ -177,7 +178,7 @@ pub fn call_soon(function: Py<PyAny>) -> bool {
         Python::attach(|py| {
             // SAFETY: the reference that `call_soon` gave away.
             let function = unsafe { Bound::from_owned_ptr(py, function.cast()) };
-            if let Err(error) = function.call0() {
+            if let Err(error) = call(&function, ()) {
                 error.write_unraisable(py, None);
             }
         });

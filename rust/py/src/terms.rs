@@ -3,6 +3,7 @@
 use crate::{
     capture,
     decode::{self, Made, Makers},
+    ffi::calling::call,
     pid::Pid,
 };
 use inviso_term::etf::Node;
@@ -66,34 +67,34 @@ pub fn object(py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
 
 impl Makers for Classes {
     fn atom<'py>(&self, py: Python<'py>, name: &str) -> Made<'py> {
-        self.atom.bind(py).call1((name,))
+        call(self.atom.bind(py), (name,))
     }
     fn pid<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
         Ok(Bound::new(py, Pid::new(of.id))?.into_any())
     }
     fn port<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
-        self.opaque.bind(py).call1(("port", of.id))
+        call(self.opaque.bind(py), ("port", of.id))
     }
     fn reference<'py>(&self, py: Python<'py>, _of: Node<'_>) -> Made<'py> {
-        self.reference.bind(py).call0()
+        call(self.reference.bind(py), ())
     }
     fn opaque<'py>(&self, py: Python<'py>, type_name: &str, id: u64, text: Option<&str>) -> Made<'py> {
-        self.opaque.bind(py).call1((type_name, id, text))
+        call(self.opaque.bind(py), (type_name, id, text))
     }
     fn cut<'py>(&self, py: Python<'py>, what: &str) -> Made<'py> {
-        self.cut.bind(py).call1((what,))
+        call(self.cut.bind(py), (what,))
     }
     fn map<'py>(&self, pairs: Bound<'py, PyList>) -> Made<'py> {
-        self.map.bind(pairs.py()).call1((&pairs,))
+        call(self.map.bind(pairs.py()), (&pairs,))
     }
     fn bit_string<'py>(&self, bytes: Bound<'py, PyBytes>, bits: u8) -> Made<'py> {
-        self.bit_string.bind(bytes.py()).call1((&bytes, bits))
+        call(self.bit_string.bind(bytes.py()), (&bytes, bits))
     }
     fn improper_list<'py>(&self, elements: Bound<'py, PyList>, tail: Bound<'py, PyAny>) -> Made<'py> {
-        self.improper_list.bind(tail.py()).call1((&elements, &tail))
+        call(self.improper_list.bind(tail.py()), (&elements, &tail))
     }
     fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py> {
         let atom = self.atom.bind(py);
-        Ok((atom.call1((module,))?, atom.call1((name,))?, arity).into_pyobject(py)?.into_any())
+        Ok((call(atom, (module,))?, call(atom, (name,))?, arity).into_pyobject(py)?.into_any())
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `layout` | byte offsets by version |
 //! | `calibrate` | that check |
+//! | `calling` | calls of what may be written in Python |
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
 //! | `code` | a code object's parameters and names |
 //! | `held` | an object borrowed or owned |
@@ -25,6 +26,7 @@
 
 pub mod alloc;
 mod calibrate;
+pub mod calling;
 mod code;
 #[cfg(not(Py_3_12))]
 pub mod eval;
@@ -43,7 +45,7 @@ pub mod watch;
 #[cfg(not(Py_3_12))]
 use std::ptr;
 
-use pyo3::ffi::{self as api, PyObject, PyThreadState};
+use pyo3::ffi::{self as api, PyObject};
 
 pub use state::current as tstate;
 

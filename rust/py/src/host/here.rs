@@ -32,8 +32,11 @@ pub struct Running {
     /// The running task's address, 0 outside tasks.
     pub task: Cell<usize>,
     /// Tasks that ran here lately.
-    known: RefCell<Vec<Option<(usize, Arc<Tracee>)>>>,
+    known: RefCell<Vec<Option<Known>>>,
 }
+
+/// A task's address and its process.
+type Known = (usize, Arc<Tracee>);
 
 /// Places for the tasks that a thread remembers (a power of two); made at the first one.
 const KNOWN: usize = 4096;

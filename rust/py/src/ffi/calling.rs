@@ -1,0 +1,43 @@
+//! Calls from Rust of what may be written in Python.
+//!
+//! When the interpreter ends, a thread that is not its main one and asks for the lock again is ended on the spot before 3.14: by an
+//! unwinding that Rust's frames can't pass, so the process would abort. Python code asks for the lock at any time. So a
+//! call of it from Rust stands on a guard that holds such a thread for ever, which is what 3.14 does with all of them.
+
+use pyo3::{ffi, prelude::*, types::PyTuple};
+
+extern "C-unwind" {
+    #[link_name = "PyObject_Call"]
+    fn call_unwinding(
+        callable: *mut ffi::PyObject, args: *mut ffi::PyObject, kwargs: *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+}
+
+/// Holds the thread that would be unwound.
+struct Hold;
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Calls `callable` with positional arguments.
+///
+/// # Errors
+/// What it raises.
+pub fn call<'py>(
+    callable: &Bound<'py, PyAny>, args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = callable.py();
+    let args = args.into_pyobject(py).map_err(Into::into)?;
+    let hold = Hold;
+    // SAFETY: attached; both objects stand during the call, whose result is a new reference or null with an exception.
+    let result = unsafe {
+        Bound::from_owned_ptr_or_err(py, call_unwinding(callable.as_ptr(), args.as_ptr(), std::ptr::null_mut()))
+    };
+    std::mem::forget(hold);
+    result
+}
