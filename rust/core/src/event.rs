@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    cells::{key, CellRef, Measure, NONE},
+    cells::{CellRef, Measure, NONE},
     flags::Flags,
     kept::Begun,
     memory::{Action, Known, Measured, Told},
@@ -180,6 +180,12 @@ fn start_planned<A: Activation>(
 ) {
     if let Some((plan, entry, kinds)) = planned(thread, snapshot, place, n) {
         start(node, thread, snapshot, plan, entry, kinds, call, at, now);
+        // the process's flags may have become such that this is simple, or simple in another way
+        if entry.run & kinds & !kinds::COUNT == kinds::LOCAL {
+            if let Some(told) = Told::of(thread, plan, entry, call.is_generator()) {
+                thread.memory.at(place).replace(n, Action::Tell(told));
+            }
+        }
     }
 }
 
@@ -197,62 +203,8 @@ fn planned<'s>(
 /// Remembers what happens at calls of a function.
 #[inline(never)]
 fn remember<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A) {
-    let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
-    let mut actions = Vec::new();
-    for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
-        let told = if entry.run & kinds::LOCAL == 0 { None } else { told(thread, plan, entry, call) };
-        if entry.run & !(kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL) != 0
-            || entry.run & kinds::LOCAL != 0 && told.is_none()
-        {
-            actions.push(Action::Planned(entry.id));
-            continue;
-        }
-        actions.extend(told.map(Action::Tell));
-        for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
-            if entry.run & kind != 0 {
-                let known = measured(thread, snapshot, plan, entry, measure);
-                actions.push(Action::Measure(known));
-            }
-        }
-    }
-    thread.memory.keep(Known::new(code, snapshot.version, counters, actions));
-}
-
-/// The record of a call, if it has no arguments and always the same stamp.
-fn told<A: Activation>(thread: &Thread, plan: &Plan, entry: &Entry, call: &A) -> Option<Told> {
-    let flags = thread.current.flags(entry.index);
-    let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
-    let stamps = stamps(flags).filter(|_| simple)?;
-    Some(Told {
-        tracer: entry.session.tracer.load(Relaxed),
-        first: first_word(thread, Kind::CallArity, stamps, 0),
-        flags,
-        id: entry.id,
-        name: plan.name,
-        index: entry.index,
-        pauses: call.is_generator(),
-    })
-}
-
-fn measured(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
-    let (wants, generation) = match measure {
-        Measure::Time => (wants::TIME, entry.time),
-        Measure::Memory => (wants::MEMORY, entry.memory),
-    };
-    // a process that is not traced gets no cell, and no process has this pid
-    let (pid, cell) = if thread.current.flags(entry.index).has(Flags::CALL) {
-        (thread.current.pid, cell(thread, snapshot, plan, entry, measure))
-    } else {
-        (0, CellRef::of(0))
-    };
-    Measured { pid, cell, id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, wants }
-}
-
-/// The current process's cell of a function.
-#[inline(always)]
-fn cell(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> CellRef {
-    let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
-    CellRef::of(thread.current.cell(entry.index, entry.id, key(plan.slot, measure), &entry.session.arena, live))
+    let known = Known::of(thread, snapshot, code, plan, call.is_generator());
+    thread.memory.keep(known);
 }
 
 /// Everything at a call but counting it.
@@ -311,7 +263,7 @@ fn measure<A: Activation, const BEGINS: bool>(
 ) {
     for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
         if run & kind != 0 {
-            let mut known = measured(thread, snapshot, plan, entry, measure);
+            let mut known = Measured::of(thread, snapshot, plan, entry, measure);
             let (timers, stack) = (&mut thread.timers, &mut thread.stack);
             start_measured::<A, BEGINS>(&thread.current, timers, stack, &mut known, call, at, now);
         }
@@ -694,13 +646,13 @@ fn header(thread: &Thread, kind: Kind, stamps: u8, what: u64, payload: usize, no
 }
 
 #[inline(always)]
-fn first_word(thread: &Thread, kind: Kind, stamps: u8, payload: usize) -> u64 {
+pub(crate) fn first_word(thread: &Thread, kind: Kind, stamps: u8, payload: usize) -> u64 {
     (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48
 }
 
 /// The stamp of a process's records; `None` for [`stamp::STRICT`], which needs a payload.
 #[inline(always)]
-fn stamps(flags: Flags) -> Option<u8> {
+pub(crate) fn stamps(flags: Flags) -> Option<u8> {
     let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
     if !flags.has(Flags::STAMPS) {
         Some(scheduler)

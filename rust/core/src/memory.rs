@@ -4,7 +4,16 @@
 //! Nothing here is shared. What is remembered holds for one snapshot, told by its version; the next one makes all of it void.
 #![forbid(unsafe_code)]
 
-use crate::{cells::CellRef, flags::Flags, plan::kinds, thread::wants};
+use crate::{
+    cells::{key, CellRef, Measure},
+    event::{first_word, stamps},
+    flags::Flags,
+    plan::{kinds, Entry, Plan},
+    slots::Snapshot,
+    sync::Ordering::Relaxed,
+    thread::{wants, Thread},
+};
+use inviso_term::record::Kind;
 
 /// What happens at a call in one session, besides counting.
 #[derive(Clone, Copy)]
@@ -75,6 +84,45 @@ pub(crate) struct Told {
     pub pauses: bool,
 }
 
+impl Measured {
+    /// What is charged in one session, in the process that runs now. It gets a cell if it is traced.
+    pub fn of(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
+        let (wants, generation) = match measure {
+            Measure::Time => (wants::TIME, entry.time),
+            Measure::Memory => (wants::MEMORY, entry.memory),
+        };
+        let (current, key) = (&thread.current, key(plan.slot, measure));
+        let (pid, cell) = if current.flags(entry.index).has(Flags::CALL) {
+            let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+            (current.pid, current.cell(entry.index, entry.id, key, &entry.session.arena, live))
+        } else {
+            (NOBODY, 0)
+        };
+        Measured { pid, cell: CellRef::of(cell), id: entry.id, key, generation, index: entry.index, wants }
+    }
+}
+
+/// No process has this pid.
+const NOBODY: u64 = 0;
+
+impl Told {
+    /// The record of a call, if it has no arguments and always the same stamp.
+    pub fn of(thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<Told> {
+        let flags = thread.current.flags(entry.index);
+        let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
+        let stamps = stamps(flags).filter(|_| simple)?;
+        Some(Told {
+            tracer: entry.session.tracer.load(Relaxed),
+            first: first_word(thread, Kind::CallArity, stamps, 0),
+            flags,
+            id: entry.id,
+            name: plan.name,
+            index: entry.index,
+            pauses,
+        })
+    }
+}
+
 /// All that happens at a call of a function. On a cache line of its own.
 #[repr(align(64))]
 pub(crate) struct Known {
@@ -97,8 +145,30 @@ pub(crate) struct More {
 const _: () = assert!(size_of::<Known>() == 64);
 
 impl Known {
+    /// What a plan comes down to for the process that runs now. `pauses`: calls of the function can be suspended.
+    pub fn of(thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> Known {
+        let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
+        let mut actions = Vec::new();
+        for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
+            let tells = entry.run & kinds::LOCAL != 0;
+            let told = if tells { Told::of(thread, plan, entry, pauses) } else { None };
+            let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
+            if entry.run & !simple != 0 || tells && told.is_none() {
+                actions.push(Action::Planned(entry.id));
+                continue;
+            }
+            actions.extend(told.map(Action::Tell));
+            for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
+                if entry.run & kind != 0 {
+                    actions.push(Action::Measure(Measured::of(thread, snapshot, plan, entry, measure)));
+                }
+            }
+        }
+        Known::new(code, snapshot.version, counters, actions)
+    }
+
     /// A call of `code` adds to these counters, then does these things.
-    pub fn new(code: usize, version: u32, mut counters: Vec<u32>, mut actions: Vec<Action>) -> Known {
+    fn new(code: usize, version: u32, mut counters: Vec<u32>, mut actions: Vec<Action>) -> Known {
         let counter = if counters.is_empty() { 0 } else { counters.remove(0) + 1 };
         let first = if actions.is_empty() { None } else { Some(actions.remove(0)) };
         let more = !(counters.is_empty() && actions.is_empty());
@@ -111,6 +181,13 @@ impl Known {
         match n {
             0 => self.first.as_mut(),
             _ => self.more.as_mut()?.actions.get_mut(n - 1),
+        }
+    }
+
+    /// Another action in the place of one.
+    pub fn replace(&mut self, n: usize, action: Action) {
+        if let Some(there) = self.action(n) {
+            *there = action;
         }
     }
 }
