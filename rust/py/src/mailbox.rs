@@ -82,11 +82,6 @@ impl Mailbox {
         lock(&self.queue).drain(..).collect()
     }
 
-    /// How many messages are there.
-    pub fn len(&self) -> usize {
-        lock(&self.queue).len()
-    }
-
     /// The first message that `matches` takes (all, without it), removed. Only the mailbox's process takes messages.
     ///
     /// # Errors

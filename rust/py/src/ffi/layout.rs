@@ -40,6 +40,12 @@ pub mod thread {
     } else {
         224
     };
+    /// The profile function, and the object that goes with it. See [`check`](crate::ffi::profile::check).
+    #[cfg(not(Py_3_12))]
+    pub const PROFILE_FUNCTION: usize = 64;
+    /// The profile function's object.
+    #[cfg(not(Py_3_12))]
+    pub const PROFILE_OBJECT: usize = 80;
     /// A u64 that every entering and leaving of a context raises.
     pub const CONTEXT_VERSION: usize = CONTEXT + 8;
     /// The running asyncio task, or null (3.14 on).

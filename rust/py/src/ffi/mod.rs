@@ -12,6 +12,7 @@
 //! | `vectorcall` | callable objects from bare functions |
 //! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
 //! | `eval` | a frame evaluation function (3.11) |
+//! | `profile` | a profile function, for functions written in C (3.11) |
 //! | `alloc` | a count of bytes asked of Python's allocators |
 //! | `watch` | code and function watchers (3.12+) |
 //!
@@ -32,6 +33,8 @@ pub mod held;
 pub mod layout;
 #[cfg(Py_3_12)]
 pub mod monitoring;
+#[cfg(not(Py_3_12))]
+pub mod profile;
 pub mod tasks;
 pub mod tls;
 pub mod vectorcall;

@@ -43,7 +43,7 @@ mod monitoring {
                     let $args = args;
                     take(|$here| {
                         let $call = PyCall { host: $here.host, running: &$here.running };
-                        let _ = (&$args, &$code);
+                        let _ = (&$args, &$code, &$call);
                         $body
                     });
                 }
@@ -104,7 +104,7 @@ mod monitoring {
         /// CALL: something is called; of interest if it is a function written in C that somebody traces.
         call, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_call(&here.host.node, &mut here.thread, key, &call);
             }
         }
@@ -114,7 +114,7 @@ mod monitoring {
         /// C_RETURN: a function written in C returns.
         c_return, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_exit(&here.host.node, &mut here.thread, key, Exit::Return, &call);
             }
         }
@@ -124,7 +124,7 @@ mod monitoring {
         /// C_RAISE: an exception leaves a function written in C.
         c_raise, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_exit(&here.host.node, &mut here.thread, key, Exit::Unwind, &call);
             }
         }
@@ -141,8 +141,11 @@ pub use monitoring::*;
 #[cfg(not(Py_3_12))]
 mod frames {
     use super::*;
-    use crate::ffi::{eval, frame::Frame, layout};
-    use pyo3::ffi::{_PyInterpreterFrame, PyThreadState};
+    use crate::{
+        ffi::{eval, frame::Frame, layout, profile as profiling},
+        host::foreign::{self, ForeignCall},
+    };
+    use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
     use std::ffi::c_int;
 
     /// The frame evaluation function (PEP 523) of 3.11: every Python frame passes here while calls are traced.
@@ -162,6 +165,26 @@ mod frames {
             let result = eval::call_on(tstate, raw, throwflag);
             end(raw, mode, result);
             result
+        }
+    }
+
+    /// A function written in C is called, returns, or raises.
+    ///
+    /// # Safety
+    /// To be called as a [`profiling::Handler`] only.
+    pub unsafe fn profile(what: c_int, callable: *mut PyObject) {
+        let Some(key) = foreign::key(callable) else { return };
+        // SAFETY: profile functions are called attached, with the caller as the thread's current frame.
+        unsafe {
+            let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+            take(|here| {
+                let call = ForeignCall::new(here.host, &here.running, frame, callable);
+                if what == PyTrace_C_CALL {
+                    return event::on_call(&here.host.node, &mut here.thread, key, &call);
+                }
+                let exit = if what == PyTrace_C_RETURN { Exit::Return } else { Exit::Unwind };
+                event::on_exit(&here.host.node, &mut here.thread, key, exit, &call);
+            });
         }
     }
 
@@ -211,6 +234,9 @@ mod frames {
             }
             if crate::ffi::tls::get().is_null() {
                 super::super::here::begin_with(frame);
+            }
+            if profiling::is_on() {
+                profiling::ensure(crate::ffi::tstate());
             }
             let mut room = true;
             take(|here| {

@@ -323,7 +323,7 @@ fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
 
 fn hook_tasks(class: *mut ffi::PyTypeObject) {
     let there = slot(class).load(Ordering::Acquire);
-    if there as usize != task_init as *const () as usize {
+    if !std::ptr::eq(there, task_init as *const ()) {
         TASK_INIT.store(there, Ordering::Release);
         slot(class).store(task_init as *mut (), Ordering::Release);
     }
