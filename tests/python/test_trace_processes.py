@@ -298,11 +298,15 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     async def fails() -> None:
         raise LookupError("no")
 
+    async def divides() -> None:
+        1 // int()
+
     async def waits() -> None:
         await asyncio.sleep(100)
 
     async def main() -> None:
         done = [asyncio.create_task(fails(), name="fails"), asyncio.create_task(waits(), name="cancelled")]
+        done.append(asyncio.create_task(divides(), name="divides"))
         names.update({inviso.pid(t): t.get_name() for t in done})
         await asyncio.sleep(0)
         done[1].cancel()
@@ -313,6 +317,8 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     asyncio.run(main())
     reasons = {names[m[0]]: m[2] for m in tags(session.drain()) if m[1] == "exit" and m[0] in names}
     assert (reasons["fails"][0], list(reasons["fails"][1])) == ("LookupError", ["no"])
+    assert reasons["divides"][0] == "ZeroDivisionError"
+    assert len(reasons["divides"][1]) == 1
     assert reasons["cancelled"][0].endswith("CancelledError")
 
 

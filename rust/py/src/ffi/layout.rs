@@ -103,6 +103,8 @@ pub mod code {
 pub mod eval {
     /// In `_PyInterpreterFrame`: the instruction that ran last.
     pub const LAST_INSTRUCTION: usize = 56;
+    /// In `PyCodeObject`: `co_exceptiontable`, a bytes object.
+    pub const EXCEPTION_TABLE: usize = super::HEAD + 24;
     /// In `PyCodeObject`: the index of the first instruction of the function's own, an i32.
     pub const FIRST_TRACEABLE: usize = 168;
     /// In `PyCodeObject`: the first instruction.

@@ -24,6 +24,7 @@ unsafe fn take(with: impl FnOnce(&mut Here)) {
 mod monitoring {
     use super::*;
     use crate::{
+        capture::Raised,
         ffi::vectorcall::none,
         host::foreign::{self, ForeignCall},
     };
@@ -79,7 +80,7 @@ mod monitoring {
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
             if spawning::is_watched(code) {
                 let frame = call.frame();
-                spawning::on_end(here, frame, std::ptr::null_mut());
+                spawning::on_end(here, frame, None);
             }
         }
     }
@@ -95,7 +96,7 @@ mod monitoring {
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
             if spawning::is_watched(code) {
                 let frame = call.frame();
-                spawning::on_end(here, frame, *args.add(2));
+                spawning::on_end(here, frame, Some(Raised::made(*args.add(2))));
             }
         }
     }
@@ -142,7 +143,8 @@ pub use monitoring::*;
 mod frames {
     use super::*;
     use crate::{
-        ffi::{eval, frame::Frame, layout, profile as profiling},
+        capture::Raised,
+        ffi::{eval, frame::Frame, handlers, layout, profile as profiling, Aside},
         host::foreign::{self, ForeignCall},
     };
     use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
@@ -227,11 +229,7 @@ mod frames {
             if !generator && layout::makes_generator(code) {
                 return None;
             }
-            let mut error = [std::ptr::null_mut(); 3];
-            if throwflag != 0 {
-                let [kind, value, traceback] = &mut error;
-                pyo3::ffi::PyErr_Fetch(kind, value, traceback);
-            }
+            let _thrown = (throwflag != 0).then(|| Aside::new());
             if crate::ffi::tls::get().is_null() {
                 super::super::here::begin_with(frame);
             }
@@ -258,10 +256,6 @@ mod frames {
                     }
                 }
             });
-            if throwflag != 0 {
-                let [kind, value, traceback] = error;
-                pyo3::ffi::PyErr_Restore(kind, value, traceback);
-            }
             Some(Mode { code, generator, room })
         }
     }
@@ -278,14 +272,35 @@ mod frames {
             } else {
                 Exit::Return
             };
+            let raised = result.is_null().then(|| Aside::new());
             take(|here| {
                 let call = PyCall { host: here.host, running: &here.running, frame };
                 event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
                 if exit != Exit::Yield && spawning::is_watched(mode.code) {
-                    let error = if result.is_null() { pyo3::ffi::PyErr_Occurred() } else { std::ptr::null_mut() };
+                    let error = raised.as_ref().map(|aside| {
+                        let (kind, value) = aside.set();
+                        Raised::set(kind, value)
+                    });
                     spawning::on_end(here, frame, error);
                 }
+                if exit == Exit::Unwind && here.thread.waits_for_handler() {
+                    handled(here);
+                }
             });
+        }
+    }
+
+    /// An exception has left a call: if its caller has a handler for it, that is where execution goes on.
+    #[cold]
+    #[inline(never)]
+    unsafe fn handled(here: &mut Here) {
+        // SAFETY: once a frame has ended its caller is the thread's current one.
+        unsafe {
+            let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+            if handlers::catches(frame) {
+                let caller = PyCall { host: here.host, running: &here.running, frame };
+                event::on_handled(&here.host.node, &mut here.thread, &caller);
+            }
         }
     }
 }
