@@ -299,7 +299,7 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
         raise LookupError("no")
 
     async def divides() -> None:
-        1 // int()
+        1 // len("")
 
     async def waits() -> None:
         await asyncio.sleep(100)

@@ -14,6 +14,7 @@
 //! | `eval` | a frame evaluation function (3.11) |
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
+//! | `stack` | how much C stack is left, and more of it (3.11) |
 //! | `alloc` | a count of bytes asked of Python's allocators |
 //! | `watch` | code and function watchers (3.12+) |
 //!
@@ -38,6 +39,8 @@ pub mod layout;
 pub mod monitoring;
 #[cfg(not(Py_3_12))]
 pub mod profile;
+#[cfg(not(Py_3_12))]
+pub mod stack;
 pub mod tasks;
 pub mod tls;
 pub mod vectorcall;

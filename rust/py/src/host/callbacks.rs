@@ -144,7 +144,13 @@ mod frames {
     use super::*;
     use crate::{
         capture::Raised,
-        ffi::{eval, frame::Frame, handlers, layout, profile as profiling, Aside},
+        ffi::{
+            eval,
+            frame::Frame,
+            handlers, layout, profile as profiling,
+            stack::{Segment, Stack},
+            Aside,
+        },
         host::foreign::{self, ForeignCall},
     };
     use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
@@ -161,10 +167,11 @@ mod frames {
         // by the caller of this function.
         unsafe {
             let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
-            if !mode.room {
-                return no_room();
-            }
-            let result = eval::call_on(tstate, raw, throwflag);
+            let result = match mode.place {
+                Place::Here => eval::call_on(tstate, raw, throwflag),
+                Place::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
+                Place::Nowhere => return no_room(),
+            };
             end(raw, mode, result);
             result
         }
@@ -202,11 +209,57 @@ mod frames {
     struct Mode {
         code: *mut PyObject,
         generator: bool,
-        /// Whether the C stack, which a call takes only while this function is in place, has room for it.
-        room: bool,
+        place: Place,
     }
 
-    /// Without this function in place the call would have needed no C stack; with it the program must not crash.
+    /// Where there is C stack for a call, which takes some only while this function is in place.
+    #[derive(Clone, Copy)]
+    enum Place {
+        Here,
+        Segment(Segment),
+        Nowhere,
+    }
+
+    /// Where a call goes for which there is no room here.
+    #[cold]
+    #[inline(never)]
+    unsafe fn place(stack: Stack, generator: bool) -> Place {
+        // SAFETY: attached; an exception that is thrown in has been put aside.
+        match unsafe { Segment::take() } {
+            Some(segment) => Place::Segment(segment),
+            // a generator that is not evaluated would be left in the middle
+            None if generator || stack.last_room() => Place::Here,
+            None => Place::Nowhere,
+        }
+    }
+
+    /// Evaluates a frame on another stack.
+    #[cold]
+    #[inline(never)]
+    unsafe fn elsewhere(
+        tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int, segment: Segment,
+    ) -> *mut PyObject {
+        /// Tells the calling thread which stack it is on; answers which it was.
+        unsafe fn keep(stack: Stack) -> Option<Stack> {
+            let here: *mut Here = crate::ffi::tls::get().cast();
+            // SAFETY: null (in a forked child) or this thread's own, which nobody else has in use.
+            let here = unsafe { here.as_mut() }?;
+            Some(std::mem::replace(&mut here.stack, stack))
+        }
+        let (stack, outer) = segment.enter();
+        // SAFETY: the arguments of the frame evaluation function; no reference to the thread's state is held meanwhile.
+        unsafe {
+            let before = keep(stack);
+            let result = segment.run(eval::behind(), tstate, raw, throwflag);
+            Segment::leave(outer);
+            before.and_then(|before| keep(before));
+            segment.give();
+            result
+        }
+    }
+
+    /// Without this function in place the call would have needed no C stack; with it, and with no more to be had, the
+    /// program must not crash.
     #[cold]
     #[inline(never)]
     unsafe fn no_room() -> *mut PyObject {
@@ -236,11 +289,13 @@ mod frames {
             if profiling::is_on() {
                 profiling::ensure(crate::ffi::tstate());
             }
-            let mut room = true;
+            let mut place = Place::Here;
             take(|here| {
-                if !here.stack.room() && !generator {
-                    room = false;
-                    return;
+                if !here.stack.room() {
+                    place = self::place(here.stack, generator);
+                    if matches!(place, Place::Nowhere) {
+                        return;
+                    }
                 }
                 let begins = throwflag == 0 && !(generator && frame.has_begun());
                 if begins {
@@ -256,7 +311,7 @@ mod frames {
                     }
                 }
             });
-            Some(Mode { code, generator, room })
+            Some(Mode { code, generator, place })
         }
     }
 
