@@ -465,6 +465,7 @@ def test_a_thread_that_cannot_start_is_no_process() -> None:
     text = """
 import threading, resource, inviso
 from inviso import trace
+from trace_tools import until
 def f(): pass
 with trace.session_create("s") as s:
     s.process("all", True, ["procs"])
@@ -472,7 +473,7 @@ with trace.session_create("s") as s:
     t.start(); t.join()
     try: t.start()
     except RuntimeError as e: pass
-    assert len(inviso.processes()) == 1, inviso.processes()
+    until(lambda: len(inviso.processes()) == 1)  # 3.11 lets a joiner go on before the thread is gone
     sent = s.drain()
     assert sorted(m[2] for m in sent) == ["exit", "spawn", "spawned"], sent
 print("ok")
