@@ -181,7 +181,7 @@ def test_a_profile_function_for_new_threads(counting: trace.Session) -> None:
         thread.start()
         thread.join()
     finally:
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     assert seen == ["call", "c_call", "c_return", "return"]
     assert count(counting, FACTORIAL) == 1
 
