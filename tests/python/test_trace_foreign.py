@@ -152,6 +152,39 @@ def test_a_profile_function_that_comes_later(counting: trace.Session) -> None:
     assert count(counting, FACTORIAL) == 3
 
 
+def everything() -> list[Any]:
+    """All that profile functions see that are set, exchanged and taken away."""
+    seen: list[Any] = []
+
+    def one(frame: Any, event: str, arg: Any) -> None:
+        seen.append(("one", frame.f_code.co_name, event, getattr(arg, "__name__", None)))
+
+    def two(frame: Any, event: str, arg: Any) -> None:
+        seen.append(("two", frame.f_code.co_name, event, getattr(arg, "__name__", None)))
+
+    sys.setprofile(one)
+    math.factorial(2)
+    sys.setprofile(two)
+    math.factorial(2)
+    sys.setprofile(one)
+    sys.setprofile(None)
+    math.factorial(2)
+    list(map(sys.setprofile, [one]))
+    math.factorial(2)
+    sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.skipif(not OLD_WAY, reason="later versions keep tools apart themselves")
+def test_profile_functions_see_no_more_and_no_less(session: trace.Session) -> None:
+    alone = everything()
+    session.function(("math", "factorial", "_"), True, ["call_count"])
+    assert everything() == alone
+    assert count(session, FACTORIAL) == 4
+    session.function(("math", "factorial", "_"), False, ["call_count"])
+    assert everything() == alone
+
+
 def test_a_profile_function_that_raises(counting: trace.Session) -> None:
     def raises(frame: Any, event: str, arg: Any) -> None:
         if event == "c_call" and arg is math.factorial:

@@ -5,8 +5,12 @@
 //! Which one that was is told by which of several copies of ours stands in its place: nothing is kept for a thread, and
 //! a program that sets its own function, or takes it away, meets nothing of ours. It takes ours away with it;
 //! [`ensure`] puts it back.
+//!
+//! The interpreter tells the return of `sys.setprofile` to the function that it has set if there was one before, and ours
+//! was: so what is behind `sys.setprofile` is exchanged, too, and that return is not handed on. Ours is back at once then.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -37,6 +41,17 @@ static FRONTS: [Function; COPIES] =
 
 /// What each of ours calls on; the first nothing, the others, once set, always the same.
 static BEHIND: [AtomicPtr<c_void>; COPIES] = [const { AtomicPtr::new(ptr::null_mut()) }; COPIES];
+
+/// A function of one argument, written in C.
+type OneArgument = unsafe extern "C-unwind" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+
+/// The interpreter's own `sys.setprofile`; null as long as it is in its place.
+static SETPROFILE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+thread_local! {
+    /// Whether the thread's last call of `sys.setprofile` was made while the program had no profile function.
+    static FIRST: Cell<bool> = const { Cell::new(false) };
+}
 
 static HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 static ON: AtomicBool = AtomicBool::new(false);
@@ -91,6 +106,7 @@ pub fn check(py: Python<'_>) -> PyResult<()> {
 pub unsafe fn begin(py: Python<'_>, handler: Handler) {
     HANDLER.store(handler as *mut (), Ordering::Release);
     ON.store(true, Ordering::Release);
+    watch_setprofile();
     each_thread(py, |tstate| {
         // SAFETY: attached, so no other thread runs, and a thread state that is listed stands.
         unsafe { ensure(tstate) }
@@ -102,6 +118,7 @@ pub fn end(py: Python<'_>) {
     if !ON.swap(false, Ordering::AcqRel) {
         return;
     }
+    leave_setprofile();
     each_thread(py, |tstate| {
         // SAFETY: as in `begin`; the copy that stands there was put in place of what is behind it.
         unsafe {
@@ -196,7 +213,8 @@ unsafe extern "C-unwind" fn front<const N: usize>(
             handle(what, callable);
         }
         let behind = BEHIND[N].load(Ordering::Acquire);
-        if !behind.is_null() {
+        let unheard = what == ffi::PyTrace_C_RETURN && FIRST.get() && is_setprofile(callable);
+        if !behind.is_null() && !unheard {
             let answer = std::mem::transmute::<*mut c_void, Function>(behind)(object, frame, what, callable);
             if answer != 0 {
                 return answer; // an exception: a call that was to begin doesn't
@@ -214,5 +232,66 @@ unsafe fn handle(what: c_int, callable: *mut PyObject) {
     if is_on() {
         // SAFETY: stored by `begin` before it was switched on.
         unsafe { std::mem::transmute::<*mut (), Handler>(HANDLER.load(Ordering::Acquire))(what, callable) }
+    }
+}
+
+/// The definition of `sys.setprofile`, if it is the interpreter's.
+fn definition() -> Option<*mut ffi::PyMethodDef> {
+    // SAFETY: attached (all callers are); borrowed, and its type is checked before its fields are read. Definitions are
+    // never freed.
+    unsafe {
+        let function = ffi::PySys_GetObject(c"setprofile".as_ptr());
+        if function.is_null() || ffi::PyCFunction_CheckExact(function) == 0 {
+            return None;
+        }
+        let definition = (*function.cast::<ffi::PyCFunctionObject>()).m_ml;
+        let named = CStr::from_ptr((*definition).ml_name) == c"setprofile";
+        (named && (*definition).ml_flags == ffi::METH_O).then_some(definition)
+    }
+}
+
+/// What a definition calls.
+fn method<'a>(definition: *mut ffi::PyMethodDef) -> &'a AtomicPtr<c_void> {
+    // SAFETY: one word of a structure that stays, read by the interpreter at each call.
+    unsafe { AtomicPtr::from_ptr((&raw mut (*definition).ml_meth).cast()) }
+}
+
+fn watch_setprofile() {
+    let Some(definition) = definition() else { return };
+    let there = method(definition).load(Ordering::Acquire);
+    if there != setprofile as *mut c_void {
+        SETPROFILE.store(there, Ordering::Release);
+        method(definition).store(setprofile as *mut c_void, Ordering::Release);
+    }
+}
+
+fn leave_setprofile() {
+    let Some(definition) = definition() else { return };
+    let original = SETPROFILE.load(Ordering::Acquire);
+    let _ =
+        method(definition).compare_exchange(setprofile as *mut c_void, original, Ordering::AcqRel, Ordering::Acquire);
+}
+
+unsafe fn is_setprofile(callable: *mut PyObject) -> bool {
+    // SAFETY: the type is checked before its fields are read.
+    unsafe {
+        ffi::PyCFunction_CheckExact(callable) != 0
+            && method((*callable.cast::<ffi::PyCFunctionObject>()).m_ml).load(Ordering::Relaxed)
+                == setprofile as *mut c_void
+    }
+}
+
+/// `sys.setprofile`, after which ours is in front again.
+unsafe extern "C-unwind" fn setprofile(module: *mut PyObject, function: *mut PyObject) -> *mut PyObject {
+    // SAFETY: called attached, with the arguments of the original, which was stored before this took its place.
+    unsafe {
+        let original = std::mem::transmute::<*mut c_void, OneArgument>(SETPROFILE.load(Ordering::Acquire));
+        let tstate = ffi::PyThreadState_Get();
+        FIRST.set(function_of(tstate) == FRONTS[0] as *mut c_void);
+        let done = original(module, function);
+        if is_on() {
+            ensure(tstate);
+        }
+        done
     }
 }
