@@ -433,8 +433,6 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         return native.function(target, kinds, how)
     except _native.SessionDead:
         raise _dead(where) from None
-    except NotImplementedError as error:
-        raise BadArg(where, "mfa", str(error)) from None
 
 
 def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:

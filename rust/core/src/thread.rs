@@ -197,6 +197,13 @@ impl Thread {
         self.current = to;
     }
 
+    /// Whether calls that an exception has left wait for the frame that goes on: see [`crate::event::on_handled`].
+    #[inline(always)]
+    #[must_use]
+    pub fn waits_for_handler(&self) -> bool {
+        !self.pending.sessions.is_empty()
+    }
+
     /// The thread's own process runs again.
     pub fn switch_to_own(&mut self) {
         if !Arc::ptr_eq(&self.current, &self.own) {

@@ -10,7 +10,7 @@ use inviso_term::record::Kind;
 use pyo3::{prelude::*, sync::PyOnceLock, types::*};
 use std::{collections::HashMap, sync::Mutex};
 
-/// Module, function, arity.
+/// Module and function, as atoms, and the arity.
 type Name = (Py<PyAny>, Py<PyAny>, u32);
 
 /// The atoms that messages are made of.
@@ -96,15 +96,16 @@ pub fn message(py: Python<'_>, node: &Node, record: &Record) -> PyResult<Py<PyAn
 fn what(py: Python<'_>, node: &Node, words: &Words, event: &Event, parts: &mut Vec<Py<PyAny>>) -> PyResult<()> {
     let payload = || terms::object(py, &event.payload);
     match Kind::from_u8(event.kind) {
+        // nothing in the arguments' place: the interpreter did not show any
+        Some(kind @ (Kind::Call | Kind::CallArity)) if kind == Kind::CallArity || event.payload.is_empty() => {
+            let name = words.name(py, node, event.what as u32)?;
+            parts.push(words.call.clone_ref(py));
+            parts.push(name.into_pyobject(py)?.into_any().unbind());
+        }
         Some(Kind::Call) => {
             let (module, function, _) = words.name(py, node, event.what as u32)?;
             parts.push(words.call.clone_ref(py));
             parts.push((module, function, payload()?).into_pyobject(py)?.into_any().unbind());
-        }
-        Some(Kind::CallArity) => {
-            let name = words.name(py, node, event.what as u32)?;
-            parts.push(words.call.clone_ref(py));
-            parts.push(name.into_pyobject(py)?.into_any().unbind());
         }
         Some(Kind::ReturnTo) if event.payload.is_empty() => {
             parts.push(words.return_to.clone_ref(py));

@@ -236,7 +236,11 @@ impl Session {
         let targets = self.targets(py, host, mfa)?;
         if op == Op::On && !targets.is_empty() {
             let wants_memory = kinds & kinds::MEMORY != 0;
-            let ready = host.ready(py).and_then(|()| if wants_memory { host.count_allocations(py) } else { Ok(()) });
+            let wants_foreign = targets.iter().any(|t| t.foreign);
+            let ready = host
+                .ready(py)
+                .and_then(|()| if wants_foreign { host.ready_for_foreign(py) } else { Ok(()) })
+                .and_then(|()| if wants_memory { host.count_allocations(py) } else { Ok(()) });
             if let Err(error) = ready {
                 host.release(py, targets.iter().map(|t| t.key));
                 return Err(error);

@@ -33,7 +33,7 @@ use pyo3::ffi::{self, PyObject, PyTypeObject};
 use crate::ffi::layout;
 use taken::Taken;
 
-pub use names::{exception, name_of_callable, name_of_run, type_name};
+pub use names::{exception, name_of_callable, name_of_run, type_name, Raised};
 pub use text::{atom_of_str, is_text};
 
 /// How much of a value is taken.

@@ -46,33 +46,60 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
     name.finish()
 }
 
-/// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. A class (an exception that
-/// is set but not made yet, 3.11) has none; anything else is written as it is.
+/// An exception, which may be set but not made yet (3.11): its class, and itself or what it will be made of. Borrowed.
+#[derive(Clone, Copy)]
+pub struct Raised {
+    kind: *mut PyObject,
+    value: *mut PyObject,
+}
+
+impl Raised {
+    /// One that has been made.
+    ///
+    /// # Safety
+    /// `error` stands.
+    pub unsafe fn made(error: *mut PyObject) -> Raised {
+        // SAFETY: the caller's promise.
+        Raised { kind: unsafe { ffi::Py_TYPE(error).cast() }, value: error }
+    }
+
+    /// One that is set: `kind` a class, `value` an instance, what one is to be made of, or null.
+    #[cfg(not(Py_3_12))]
+    pub fn set(kind: *mut PyObject, value: *mut PyObject) -> Raised {
+        Raised { kind, value }
+    }
+}
+
+/// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. They are what it was made
+/// of, also if it hasn't been yet; the class is not called.
 ///
 /// # Safety
-/// `error` stands, and the calling thread is attached.
+/// What `error` holds stands, and the calling thread is attached and has no exception set.
 ///
 /// # Errors
 /// [`Full`].
-pub unsafe fn exception(error: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>) -> Result<(), Full> {
     let mut name = [0; 256];
+    let Raised { kind, value } = error;
     // SAFETY: the types are checked; an exception's arguments are a tuple, or null if its making went wrong.
     unsafe {
-        if ffi::PyExceptionClass_Check(error) != 0 {
-            out.tuple(2)?;
-            out.atom(type_name(error.cast(), &mut name))?;
-            out.tuple(0)
-        } else if ffi::PyExceptionInstance_Check(error) != 0 {
-            out.tuple(2)?;
-            out.atom(type_name(ffi::Py_TYPE(error), &mut name))?;
-            let args = arguments(error);
+        out.tuple(2)?;
+        if !value.is_null() && ffi::PyExceptionInstance_Check(value) != 0 {
+            out.atom(type_name(ffi::Py_TYPE(value), &mut name))?;
+            let args = arguments(value);
             if args.is_null() {
                 return out.tuple(0);
             }
-            encode(args.as_ptr(), out, &Limits::DEFAULT)
-        } else {
-            encode(error, out, &Limits::DEFAULT)
+            return encode(args.as_ptr(), out, &Limits::DEFAULT);
         }
+        out.atom(type_name(kind.cast(), &mut name))?;
+        if value.is_null() || value == ffi::Py_None() {
+            return out.tuple(0);
+        }
+        if ffi::PyTuple_Check(value) == 0 {
+            out.tuple(1)?;
+        }
+        encode(value, out, &Limits::DEFAULT)
     }
 }
 

@@ -247,6 +247,15 @@ unsafe fn compare(
             &code.getattr("co_qualname").map_err(say)?,
         )?;
         same("the file name", raw::code_filename(code.as_ptr()), &code.getattr("co_filename").map_err(say)?)?;
+        #[cfg(not(Py_3_12))]
+        {
+            let table: Vec<u8> = code.getattr("co_exceptiontable").and_then(|t| t.extract()).map_err(say)?;
+            let same_class =
+                ffi::Py_TYPE(at(code.as_ptr().cast(), layout::eval::EXCEPTION_TABLE)) == &raw mut ffi::PyBytes_Type;
+            if !same_class || super::handlers::table(code.as_ptr()) != table {
+                return Err("the table of handlers was not found where it is expected".into());
+            }
+        }
         let line: i32 = code.getattr("co_firstlineno").and_then(|n| n.extract()).map_err(say)?;
         let layout = CodeLayout::read(code.as_ptr());
         let flags: u32 = code.getattr("co_flags").and_then(|n| n.extract()).map_err(say)?;

@@ -160,6 +160,17 @@ impl Frame {
         }
     }
 
+    /// The address of the instruction that ran last, or runs.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
+    #[cfg(not(Py_3_12))]
+    #[inline(always)]
+    pub unsafe fn last_instruction(self) -> usize {
+        // SAFETY: a word inside the frame.
+        unsafe { read(self.0.as_ptr(), layout::eval::LAST_INSTRUCTION) }
+    }
+
     /// Whether a generator's frame that is about to run has run before: this is a resume, not the beginning.
     ///
     /// # Safety
@@ -171,7 +182,7 @@ impl Frame {
         // what makes the generator.
         unsafe {
             let code: *mut u8 = self.code().cast();
-            let last: usize = read(self.0.as_ptr(), layout::eval::LAST_INSTRUCTION);
+            let last = self.last_instruction();
             let first: i32 = read(code, layout::eval::FIRST_TRACEABLE);
             last >= code as usize + layout::eval::INSTRUCTIONS + first as usize * 2
         }

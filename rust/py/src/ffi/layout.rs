@@ -40,6 +40,12 @@ pub mod thread {
     } else {
         224
     };
+    /// The profile function, and the object that goes with it. See [`check`](crate::ffi::profile::check).
+    #[cfg(not(Py_3_12))]
+    pub const PROFILE_FUNCTION: usize = 64;
+    /// The profile function's object.
+    #[cfg(not(Py_3_12))]
+    pub const PROFILE_OBJECT: usize = 80;
     /// A u64 that every entering and leaving of a context raises.
     pub const CONTEXT_VERSION: usize = CONTEXT + 8;
     /// The running asyncio loop, or null (3.13; before it is elsewhere, and after it nobody asks).
@@ -100,6 +106,8 @@ pub mod code {
 pub mod eval {
     /// In `_PyInterpreterFrame`: the instruction that ran last.
     pub const LAST_INSTRUCTION: usize = 56;
+    /// In `PyCodeObject`: `co_exceptiontable`, a bytes object.
+    pub const EXCEPTION_TABLE: usize = super::HEAD + 24;
     /// In `PyCodeObject`: the index of the first instruction of the function's own, an i32.
     pub const FIRST_TRACEABLE: usize = 168;
     /// In `PyCodeObject`: the first instruction.

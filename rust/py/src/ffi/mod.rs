@@ -14,6 +14,9 @@
 //! | `vectorcall` | callable objects from bare functions |
 //! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
 //! | `eval` | a frame evaluation function (3.11) |
+//! | `handlers` | whether a frame catches an exception (3.11) |
+//! | `profile` | a profile function, for functions written in C (3.11) |
+//! | `stack` | how much C stack is left, and more of it (3.11) |
 //! | `alloc` | a count of bytes asked of Python's allocators |
 //! | `watch` | code and function watchers (3.12+) |
 //!
@@ -31,10 +34,16 @@ mod code;
 #[cfg(not(Py_3_12))]
 pub mod eval;
 pub mod frame;
+#[cfg(not(Py_3_12))]
+pub mod handlers;
 pub mod held;
 pub mod layout;
 #[cfg(Py_3_12)]
 pub mod monitoring;
+#[cfg(not(Py_3_12))]
+pub mod profile;
+#[cfg(not(Py_3_12))]
+pub mod stack;
 pub mod state;
 pub mod tasks;
 pub mod tls;
@@ -76,6 +85,15 @@ impl Aside {
                 Aside { exception }
             }
         }
+    }
+}
+
+#[cfg(not(Py_3_12))]
+impl Aside {
+    /// What was set: its class and its value, which is an instance of it, what one would be made of, or null. Borrowed.
+    pub fn set(&self) -> (*mut PyObject, *mut PyObject) {
+        let [kind, value, _] = self.exception;
+        (kind, value)
     }
 }
 

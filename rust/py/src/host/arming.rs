@@ -72,6 +72,17 @@ impl Host {
         self.lock_arming(py).claim(py)
     }
 
+    /// Makes sure that functions written in C can be seen.
+    ///
+    /// # Errors
+    /// What stands against it on 3.11: an audit hook, or an interpreter that differs from what is known.
+    pub fn ready_for_foreign(&self, py: Python<'_>) -> PyResult<()> {
+        #[cfg(not(Py_3_12))]
+        crate::ffi::profile::check(py)?;
+        let _ = py;
+        Ok(())
+    }
+
     /// Code that spawning needs to see, whether a session traces it or not.
     ///
     /// # Errors
@@ -305,13 +316,18 @@ impl Armed {
         Ok(())
     }
 
-    /// The hook is in place while anything needs an event.
+    /// The hook is in place while anything needs an event, the profile function while a function written in C is traced.
     fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
         let all = self.watched.values().fold(all, |sum, w| sum | w);
-        let _ = events::CALL;
         let wanted = all != 0 || super::loading::is_on();
-        // SAFETY: `evaluate` keeps to PEP 523 and is never unloaded.
+        // SAFETY: `evaluate` keeps to PEP 523, neither it nor `profile` is ever unloaded, and patterns on functions written
+        // in C are set after `ready_for_foreign`.
         unsafe {
+            if all & events::FOREIGN != 0 {
+                crate::ffi::profile::begin(py, super::callbacks::profile);
+            } else {
+                crate::ffi::profile::end(py);
+            }
             if wanted && !crate::ffi::eval::is_installed(py, super::callbacks::evaluate()) {
                 crate::ffi::eval::install(py, super::callbacks::evaluate());
             } else if !wanted && crate::ffi::eval::is_installed(py, super::callbacks::evaluate()) {

@@ -24,6 +24,7 @@ unsafe fn take(with: impl FnOnce(&mut Here)) {
 mod monitoring {
     use super::*;
     use crate::{
+        capture::Raised,
         ffi::vectorcall::none,
         host::foreign::{self, ForeignCall},
     };
@@ -43,7 +44,7 @@ mod monitoring {
                     let $args = args;
                     take(|$here| {
                         let $call = PyCall { host: $here.host, running: &$here.running };
-                        let _ = (&$args, &$code);
+                        let _ = (&$args, &$code, &$call);
                         $body
                     });
                 }
@@ -79,7 +80,7 @@ mod monitoring {
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
             if spawning::is_watched(code) {
                 let frame = call.frame();
-                spawning::on_end(here, frame, std::ptr::null_mut());
+                spawning::on_end(here, frame, None);
             }
         }
     }
@@ -95,7 +96,7 @@ mod monitoring {
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
             if spawning::is_watched(code) {
                 let frame = call.frame();
-                spawning::on_end(here, frame, *args.add(2));
+                spawning::on_end(here, frame, Some(Raised::made(*args.add(2))));
             }
         }
     }
@@ -104,7 +105,7 @@ mod monitoring {
         /// CALL: something is called; of interest if it is a function written in C that somebody traces.
         call, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_call(&here.host.node, &mut here.thread, key, &call);
             }
         }
@@ -114,7 +115,7 @@ mod monitoring {
         /// C_RETURN: a function written in C returns.
         c_return, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_exit(&here.host.node, &mut here.thread, key, Exit::Return, &call);
             }
         }
@@ -124,7 +125,7 @@ mod monitoring {
         /// C_RAISE: an exception leaves a function written in C.
         c_raise, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
-                let call = ForeignCall::new(here.host, &here.running, call.frame(), *args.add(3));
+                let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_exit(&here.host.node, &mut here.thread, key, Exit::Unwind, &call);
             }
         }
@@ -141,8 +142,18 @@ pub use monitoring::*;
 #[cfg(not(Py_3_12))]
 mod frames {
     use super::*;
-    use crate::ffi::{eval, frame::Frame, layout};
-    use pyo3::ffi::{_PyInterpreterFrame, PyThreadState};
+    use crate::{
+        capture::Raised,
+        ffi::{
+            eval,
+            frame::Frame,
+            handlers, layout, profile as profiling,
+            stack::{Segment, Stack},
+            Aside,
+        },
+        host::foreign::{self, ForeignCall},
+    };
+    use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
     use std::ffi::c_int;
 
     /// The frame evaluation function (PEP 523) of 3.11: every Python frame passes here while calls are traced.
@@ -156,12 +167,33 @@ mod frames {
         // by the caller of this function.
         unsafe {
             let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
-            if !mode.room {
-                return no_room();
-            }
-            let result = eval::call_on(tstate, raw, throwflag);
+            let result = match mode.place {
+                Place::Here => eval::call_on(tstate, raw, throwflag),
+                Place::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
+                Place::Nowhere => return no_room(),
+            };
             end(raw, mode, result);
             result
+        }
+    }
+
+    /// A function written in C is called, returns, or raises.
+    ///
+    /// # Safety
+    /// To be called as a [`profiling::Handler`] only.
+    pub unsafe fn profile(what: c_int, callable: *mut PyObject) {
+        let Some(key) = foreign::key(callable) else { return };
+        // SAFETY: profile functions are called attached, with the caller as the thread's current frame.
+        unsafe {
+            let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+            take(|here| {
+                let call = ForeignCall::new(here.host, &here.running, frame, callable);
+                if what == PyTrace_C_CALL {
+                    return event::on_call(&here.host.node, &mut here.thread, key, &call);
+                }
+                let exit = if what == PyTrace_C_RETURN { Exit::Return } else { Exit::Unwind };
+                event::on_exit(&here.host.node, &mut here.thread, key, exit, &call);
+            });
         }
     }
 
@@ -177,11 +209,57 @@ mod frames {
     struct Mode {
         code: *mut PyObject,
         generator: bool,
-        /// Whether the C stack, which a call takes only while this function is in place, has room for it.
-        room: bool,
+        place: Place,
     }
 
-    /// Without this function in place the call would have needed no C stack; with it the program must not crash.
+    /// Where there is C stack for a call, which takes some only while this function is in place.
+    #[derive(Clone, Copy)]
+    enum Place {
+        Here,
+        Segment(Segment),
+        Nowhere,
+    }
+
+    /// Where a call goes for which there is no room here.
+    #[cold]
+    #[inline(never)]
+    unsafe fn place(stack: Stack, generator: bool) -> Place {
+        // SAFETY: attached; an exception that is thrown in has been put aside.
+        match unsafe { Segment::take() } {
+            Some(segment) => Place::Segment(segment),
+            // a generator that is not evaluated would be left in the middle
+            None if generator || stack.last_room() => Place::Here,
+            None => Place::Nowhere,
+        }
+    }
+
+    /// Evaluates a frame on another stack.
+    #[cold]
+    #[inline(never)]
+    unsafe fn elsewhere(
+        tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int, segment: Segment,
+    ) -> *mut PyObject {
+        /// Tells the calling thread which stack it is on; answers which it was.
+        unsafe fn keep(stack: Stack) -> Option<Stack> {
+            let here: *mut Here = crate::ffi::tls::get().cast();
+            // SAFETY: null (in a forked child) or this thread's own, which nobody else has in use.
+            let here = unsafe { here.as_mut() }?;
+            Some(std::mem::replace(&mut here.stack, stack))
+        }
+        let (stack, outer) = segment.enter();
+        // SAFETY: the arguments of the frame evaluation function; no reference to the thread's state is held meanwhile.
+        unsafe {
+            let before = keep(stack);
+            let result = segment.run(eval::behind(), tstate, raw, throwflag);
+            Segment::leave(outer);
+            before.and_then(|before| keep(before));
+            segment.give();
+            result
+        }
+    }
+
+    /// Without this function in place the call would have needed no C stack; with it, and with no more to be had, the
+    /// program must not crash.
     #[cold]
     #[inline(never)]
     unsafe fn no_room() -> *mut PyObject {
@@ -204,19 +282,20 @@ mod frames {
             if !generator && layout::makes_generator(code) {
                 return None;
             }
-            let mut error = [std::ptr::null_mut(); 3];
-            if throwflag != 0 {
-                let [kind, value, traceback] = &mut error;
-                pyo3::ffi::PyErr_Fetch(kind, value, traceback);
-            }
+            let _thrown = (throwflag != 0).then(|| Aside::new());
             if crate::ffi::tls::get().is_null() {
                 super::super::here::begin_with(frame);
             }
-            let mut room = true;
+            if profiling::is_on() {
+                profiling::ensure(crate::ffi::tstate());
+            }
+            let mut place = Place::Here;
             take(|here| {
-                if !here.stack.room() && !generator {
-                    room = false;
-                    return;
+                if !here.stack.room() {
+                    place = self::place(here.stack, generator);
+                    if matches!(place, Place::Nowhere) {
+                        return;
+                    }
                 }
                 let begins = throwflag == 0 && !(generator && frame.has_begun());
                 if begins {
@@ -232,11 +311,7 @@ mod frames {
                     }
                 }
             });
-            if throwflag != 0 {
-                let [kind, value, traceback] = error;
-                pyo3::ffi::PyErr_Restore(kind, value, traceback);
-            }
-            Some(Mode { code, generator, room })
+            Some(Mode { code, generator, place })
         }
     }
 
@@ -252,14 +327,35 @@ mod frames {
             } else {
                 Exit::Return
             };
+            let raised = result.is_null().then(|| Aside::new());
             take(|here| {
                 let call = PyCall { host: here.host, running: &here.running, frame };
                 event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
                 if exit != Exit::Yield && spawning::is_watched(mode.code) {
-                    let error = if result.is_null() { pyo3::ffi::PyErr_Occurred() } else { std::ptr::null_mut() };
+                    let error = raised.as_ref().map(|aside| {
+                        let (kind, value) = aside.set();
+                        Raised::set(kind, value)
+                    });
                     spawning::on_end(here, frame, error);
                 }
+                if exit == Exit::Unwind && here.thread.waits_for_handler() {
+                    handled(here);
+                }
             });
+        }
+    }
+
+    /// An exception has left a call: if its caller has a handler for it, that is where execution goes on.
+    #[cold]
+    #[inline(never)]
+    unsafe fn handled(here: &mut Here) {
+        // SAFETY: once a frame has ended its caller is the thread's current one.
+        unsafe {
+            let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+            if handlers::catches(frame) {
+                let caller = PyCall { host: here.host, running: &here.running, frame };
+                event::on_handled(&here.host.node, &mut here.thread, &caller);
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Functions written in C: found by name, seen where Python code calls them (CALL, C_RETURN, C_RAISE).
+//! Functions written in C: found by name, seen where Python code calls them: by CALL, C_RETURN and C_RAISE, on 3.11 by a
+//! profile function.
 //!
-//! While a pattern names one, every call of C by Python costs an event. Calls that C code makes of C code are not seen.
+//! While a pattern names one, every call of C by Python costs an event (on 3.11 every call). Calls that C code makes of
+//! C code are not seen.
 
 use super::{
     call::{write_name, PyCall},
@@ -8,7 +10,9 @@ use super::{
     here::Running,
     Host,
 };
-use crate::{capture, ffi::frame::Frame};
+use crate::capture;
+#[cfg(not(Py_3_12))]
+use crate::ffi::frame::Frame;
 use inviso_core::{event::Activation, plan::Mfa, thread::Thread};
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::PyString};
@@ -17,7 +21,7 @@ use std::sync::Arc;
 /// The function written in C that a pattern names, if it names one: a module, a name, and `_` as the arity.
 ///
 /// # Errors
-/// On 3.11, where such functions can't be traced.
+/// What looking at a module's or type's dictionary raises.
 pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
     let (Some(module), Some(function), None) = (&pattern.module, &pattern.function, pattern.arity) else {
         return Ok(None);
@@ -40,10 +44,6 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
         object = next;
     }
     let Some(key) = key(object.as_ptr()) else { return Ok(None) };
-    if cfg!(not(Py_3_12)) {
-        let text = "functions written in C can't be traced on Python 3.11; 3.12 and later can";
-        return Err(pyo3::exceptions::PyNotImplementedError::new_err(text));
-    }
     let arity = object
         .getattr("__text_signature__")
         .ok()
@@ -77,25 +77,54 @@ pub fn key(callable: *mut ffi::PyObject) -> Option<usize> {
     }
 }
 
+/// What the interpreter shows of a call's arguments.
+pub enum Shown {
+    /// That there are none.
+    None,
+    /// The first; there may be more.
+    First(*mut ffi::PyObject),
+    /// Nothing.
+    #[cfg(not(Py_3_12))]
+    Unknown,
+}
+
 /// A call of a function written in C, seen from its caller.
 pub struct ForeignCall<'a> {
     /// The call that makes it.
     pub caller: PyCall<'a>,
-    /// The first argument, or the mark for none.
-    pub first: *mut ffi::PyObject,
-    /// The mark for no argument.
-    pub missing: *mut ffi::PyObject,
+    /// Its arguments, which live as long as the call.
+    pub shown: Shown,
 }
 
 impl<'a> ForeignCall<'a> {
-    /// The call in this callback.
-    pub fn new(host: &'static Host, running: &'a Running, caller: Frame, first: *mut ffi::PyObject) -> Self {
-        let _ = caller;
-        #[cfg(Py_3_12)]
-        let caller = PyCall { host, running };
-        #[cfg(not(Py_3_12))]
-        let caller = PyCall { host, running, frame: caller };
-        ForeignCall { caller, first, missing: host.missing() }
+    /// The call in this callback of `sys.monitoring`; `first` is the first argument or the mark for none.
+    #[cfg(Py_3_12)]
+    pub fn new(host: &'static Host, running: &'a Running, first: *mut ffi::PyObject) -> Self {
+        let shown = if first == host.missing() { Shown::None } else { Shown::First(first) };
+        ForeignCall { caller: PyCall { host, running }, shown }
+    }
+
+    /// The call of `callable` in this event of a profile function: only what a method is bound to is shown.
+    #[cfg(not(Py_3_12))]
+    pub fn new(host: &'static Host, running: &'a Running, frame: Frame, callable: *mut ffi::PyObject) -> Self {
+        // SAFETY: the type is checked before the fields are read.
+        let shown = unsafe {
+            if ffi::PyCFunction_Check(callable) == 0 {
+                Shown::Unknown
+            } else {
+                let function = callable.cast::<ffi::PyCFunctionObject>();
+                let (this, flags) = ((*function).m_self, (*(*function).m_ml).ml_flags);
+                let hidden = this.is_null()
+                    || flags & (ffi::METH_CLASS | ffi::METH_STATIC) != 0
+                    || ffi::PyModule_Check(this) != 0;
+                match hidden {
+                    false => Shown::First(this),
+                    true if flags & ffi::METH_NOARGS != 0 => Shown::None,
+                    true => Shown::Unknown,
+                }
+            }
+        };
+        ForeignCall { caller: PyCall { host, running, frame }, shown }
     }
 }
 
@@ -115,14 +144,18 @@ impl Activation for ForeignCall<'_> {
     fn is_global(&self) -> bool {
         true
     }
-    /// The interpreter shows the first argument only; that there may be more is marked.
+    /// The first argument at most; that there may be more is marked. Where nothing is shown nothing is written, and the
+    /// message has the arity.
     fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
-        if self.first == self.missing {
-            return out.nil();
-        }
+        let first = match self.shown {
+            Shown::None => return out.nil(),
+            #[cfg(not(Py_3_12))]
+            Shown::Unknown => return Ok(()),
+            Shown::First(first) => first,
+        };
         out.list(2)?;
         // SAFETY: the argument lives as long as the call.
-        unsafe { capture::encode(self.first, out, &capture::Limits::DEFAULT)? };
+        unsafe { capture::encode(first, out, &capture::Limits::DEFAULT)? };
         out.cut("arguments")?;
         out.nil()
     }

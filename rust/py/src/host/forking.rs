@@ -18,6 +18,8 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
         drop(armed);
         Armer.arm(&keys, 0);
     }
+    #[cfg(not(Py_3_12))]
+    crate::ffi::profile::end(py);
     super::loading::forget(py);
     crate::ffi::alloc::remove(py);
     crate::ffi::tasks::forget();

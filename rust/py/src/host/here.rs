@@ -18,7 +18,7 @@ pub struct Here {
     pub running: Running,
     /// How far its C stack may grow.
     #[cfg(not(Py_3_12))]
-    pub stack: crate::ffi::eval::Stack,
+    pub stack: crate::ffi::stack::Stack,
     /// How the thread's own process will have ended, once that is known.
     pub reason: Option<Vec<u8>>,
     /// Whether its end has been told.
@@ -101,7 +101,7 @@ fn create() -> Option<&'static mut Here> {
         thread,
         running,
         #[cfg(not(Py_3_12))]
-        stack: crate::ffi::eval::Stack::of_this_thread(),
+        stack: crate::ffi::stack::Stack::of_this_thread(),
         reason: None,
         told_exit: false,
     };

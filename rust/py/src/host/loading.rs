@@ -218,12 +218,14 @@ pub fn first_seen(here: &mut super::here::Here, frame: crate::ffi::frame::Frame)
 fn offer_frame(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
     let was = std::mem::replace(&mut here.thread.busy, true);
     Python::attach(|py| {
-        // SAFETY: the frame's function is alive as long as the frame.
-        let function = unsafe { Bound::from_borrowed_ptr(py, frame.function()) };
-        let code = unsafe { Bound::from_borrowed_ptr(py, frame.code()) }.unbind();
+        // SAFETY: the frame's function and code are alive as long as the frame.
+        let (function, code) = unsafe {
+            (Bound::from_borrowed_ptr(py, frame.function()), Bound::from_borrowed_ptr(py, frame.code()).unbind())
+        };
+        let here_code = code.as_ptr();
         here.host.loading.known().held.push(code);
         let found = codes::of_function(py, &function);
-        let fresh = found.into_iter().filter(|f| f.code.as_ptr() == unsafe { frame.code() }).collect();
+        let fresh = found.into_iter().filter(|f| f.code.as_ptr() == here_code).collect();
         here.host.offer(py, fresh);
     });
     here.thread.busy = was;

@@ -49,6 +49,7 @@ pub struct Host {
     pub outlets: outlet::Outlets,
     /// Who is being started.
     pub spawning: spawning::Spawning,
+    #[cfg(Py_3_12)]
     missing: Py<PyAny>,
     /// Sessions whose last strong handle is gone.
     pub doomed: Mutex<Vec<Arc<inviso_core::session::Session>>>,
@@ -90,6 +91,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         directory: directory::Directory::default(),
         outlets: outlet::Outlets::default(),
         spawning: spawning::Spawning::default(),
+        #[cfg(Py_3_12)]
         missing: missing(py)?,
         doomed: Mutex::default(),
         graveyard: Mutex::default(),
@@ -98,12 +100,9 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     Ok(host)
 }
 
+#[cfg(Py_3_12)]
 fn missing(py: Python<'_>) -> PyResult<Py<PyAny>> {
-    if cfg!(Py_3_12) {
-        Ok(py.import("sys")?.getattr("monitoring")?.getattr("MISSING")?.unbind())
-    } else {
-        Ok(py.None())
-    }
+    Ok(py.import("sys")?.getattr("monitoring")?.getattr("MISSING")?.unbind())
 }
 
 /// Leaves the host behind: the forked child's threads, locks and sessions are not its parent's.
@@ -113,6 +112,7 @@ pub fn forget() {
 
 impl Host {
     /// The interpreter's mark for no argument.
+    #[cfg(Py_3_12)]
     pub fn missing(&self) -> *mut pyo3::ffi::PyObject {
         self.missing.as_ptr()
     }

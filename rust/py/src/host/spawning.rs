@@ -4,7 +4,10 @@
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
 use super::{call, directory, here::Here, Host};
-use crate::{capture, ffi::frame::Frame};
+use crate::{
+    capture::{self, Raised},
+    ffi::frame::Frame,
+};
 use inviso_core::{
     flags::Flags,
     plan::events,
@@ -200,15 +203,15 @@ pub fn on_start(here: &mut Here, frame: Frame) {
         unsafe {
             let error = ffi::PyErr_GetHandledException();
             if !error.is_null() {
-                here.reason = Some(reason(error));
+                here.reason = Some(reason(Some(Raised::made(error))));
                 ffi::Py_DECREF(error);
             }
         }
     }
 }
 
-/// A watched function ends, in this frame; `error` is the exception that leaves it, or null.
-pub fn on_end(here: &mut Here, frame: Frame, error: *mut ffi::PyObject) {
+/// A watched function ends, in this frame; `error` is the exception that leaves it.
+pub fn on_end(here: &mut Here, frame: Frame, error: Option<Raised>) {
     // SAFETY: the event's frame still stands.
     if unsafe { frame.code() } as usize == BOOTSTRAP.load(Ordering::Acquire) {
         here.thread.switch_to_own();
@@ -220,7 +223,7 @@ pub fn on_end(here: &mut Here, frame: Frame, error: *mut ffi::PyObject) {
     // SAFETY: attached; the event's frame still stands.
     unsafe {
         if frame.code() as usize == THREAD_START.load(Ordering::Acquire) {
-            if !error.is_null() {
+            if error.is_some() {
                 let announced = lock(&here.host.spawning.pending).remove(&(frame.local(0) as usize));
                 if let Some(pending) = announced {
                     here.host.node.end_process(&pending.tracee);
@@ -241,12 +244,15 @@ pub fn on_end(here: &mut Here, frame: Frame, error: *mut ffi::PyObject) {
     }
 }
 
-/// `"normal"`, or `(type name, args)` of an exception (a class on 3.11 is possible), as terms.
-fn reason(error: *mut ffi::PyObject) -> Vec<u8> {
+/// `"normal"`, or `(type name, args)` of an exception, as terms.
+fn reason(error: Option<Raised>) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let mut out = Encoder::new(&mut bytes);
-    // SAFETY: attached; the exception is held by whoever raised it.
-    let written = if error.is_null() { out.atom("normal") } else { unsafe { capture::exception(error, &mut out) } };
+    let written = match error {
+        None => out.atom("normal"),
+        // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
+        Some(error) => unsafe { capture::exception(error, &mut out) },
+    };
     if written.is_err() {
         out.truncate(0);
         let _ = out.atom("normal");
@@ -258,7 +264,7 @@ fn reason(error: *mut ffi::PyObject) -> Vec<u8> {
 
 /// The reason of a process that ends well, as terms.
 pub fn normal() -> Vec<u8> {
-    reason(std::ptr::null_mut())
+    reason(None)
 }
 
 /// `(module, function, arguments)` of what a thread object will run.
