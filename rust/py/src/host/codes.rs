@@ -54,6 +54,7 @@ struct Search<'py> {
     pattern: &'py Pattern,
     seen: FxHashSet<usize>,
     exports: FxHashMap<usize, Exports>,
+    renamed: Vec<Bound<'py, PyAny>>,
     found: Vec<Found>,
 }
 
@@ -68,8 +69,7 @@ enum Exports {
 /// # Errors
 /// What the interpreter raises while it lists its objects (no memory).
 pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
-    let mut search =
-        Search { py, pattern, seen: FxHashSet::default(), exports: FxHashMap::default(), found: Vec::new() };
+    let mut search = Search::new(py, pattern);
     let gc = py.import("gc")?;
     let objects = gc.call_method0("get_objects")?.cast_into::<PyList>()?;
     let mut others = Vec::new();
@@ -90,6 +90,7 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
     if gc.call_method0("get_freeze_count")?.extract::<usize>()? > 0 {
         search.modules()?;
     }
+    search.renamed();
     search.frames()?;
     if let Some(found) = foreign::find(py, pattern)? {
         search.found.push(found);
@@ -98,53 +99,83 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
 }
 
 /// Every code object that a function brings into being: its own and those among its constants.
-pub fn of_function(py: Python<'_>, function: &Bound<'_, PyAny>) -> Vec<Found> {
+pub fn of_function<'py>(py: Python<'py>, function: &Bound<'py, PyAny>) -> Vec<Found> {
     let any = Pattern { module: None, function: None, arity: None };
-    let mut search =
-        Search { py, pattern: &any, seen: FxHashSet::default(), exports: FxHashMap::default(), found: Vec::new() };
+    let mut search = Search::new(py, &any);
     search.function(function);
+    search.renamed();
     search.found
 }
 
-impl Search<'_> {
-    fn function(&mut self, function: &Bound<'_, PyAny>) {
-        // SAFETY: `function` is a function (both callers have checked), so these are its live fields.
-        let (code, globals) = unsafe {
+impl<'py> Search<'py> {
+    fn new(py: Python<'py>, pattern: &'py Pattern) -> Self {
+        Search {
+            py,
+            pattern,
+            seen: FxHashSet::default(),
+            exports: FxHashMap::default(),
+            renamed: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    fn function(&mut self, function: &Bound<'py, PyAny>) {
+        let (code, globals) = self.parts(function);
+        // SAFETY: `function` is a function (all callers have checked), and `code` its code.
+        let (own, name) = unsafe { (frame::code_qualname(code.as_ptr()), frame::qualname_of(function.as_ptr())) };
+        if own != name.as_ptr() && !name.is_null() && text(self.py, own) != text(self.py, name.as_ptr()) {
+            return self.renamed.push(function.clone());
+        }
+        if self.seen.contains(&(code.as_ptr() as usize)) {
+            if self.pattern.module.is_some() {
+                self.alias(&code, &globals, text(self.py, own));
+            }
+            return;
+        }
+        self.code(&code, &globals, None);
+    }
+
+    /// Functions that go by another name than their code, once all others have been looked at: their code may be known by
+    /// its own name, as that of a decorator's inner function is. Then only a pattern that names it takes it.
+    fn renamed(&mut self) {
+        for function in std::mem::take(&mut self.renamed) {
+            let (code, globals) = self.parts(&function);
+            let wraps = function.hasattr("__wrapped__").unwrap_or(false);
+            // SAFETY: `function` is a function.
+            let name = unsafe { frame::qualname_of(function.as_ptr()) };
+            let name = if wraps { None } else { text(self.py, name.as_ptr()) };
+            if !self.seen.contains(&(code.as_ptr() as usize)) {
+                self.code(&code, &globals, name);
+            } else if name.is_some() && self.pattern.function.is_some() {
+                self.alias(&code, &globals, name);
+            }
+        }
+    }
+
+    /// A function's code and globals.
+    fn parts(&self, function: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
+        // SAFETY: `function` is a function (all callers have checked), so these are its live fields.
+        unsafe {
             let f = function.as_ptr();
             (
                 Bound::from_borrowed_ptr(self.py, ffi::PyFunction_GetCode(f)),
                 Bound::from_borrowed_ptr(self.py, ffi::PyFunction_GetGlobals(f)),
             )
-        };
-        if self.seen.contains(&(code.as_ptr() as usize)) {
-            self.again(function, &code, &globals);
-            return;
         }
-        // SAFETY: as above.
-        let name = unsafe { frame::qualname_of(function.as_ptr()) };
-        let name = if name.is_null() { None } else { text(self.py, name.as_ptr()) };
-        self.code(&code, &globals, name);
     }
 
-    /// A code object that was seen under another function: one code can belong to two modules.
-    fn again(&mut self, function: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>) {
-        let Some(wanted) = self.pattern.module.as_deref() else { return };
-        // SAFETY: `function` is a function and `globals` its globals.
-        let (module, name) = unsafe { (frame::module_of(globals.as_ptr()), frame::qualname_of(function.as_ptr())) };
-        let (module, name) = (text(self.py, module.as_ptr()), text(self.py, name.as_ptr()));
-        let (Some(module), Some(name)) = (module, name) else { return };
-        // SAFETY: a code object.
-        let own = text(self.py, unsafe { frame::code_qualname(code.as_ptr()) });
-        if module != wanted || own.as_ref() != Some(&name) || self.found.iter().any(|f| f.key == code.as_ptr() as usize)
-        {
-            return;
-        }
+    /// A code object that was seen under another name: one code can belong to two modules, and to two functions.
+    fn alias(&mut self, code: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>, function: Option<String>) {
+        // SAFETY: `globals` are a function's.
+        let module = unsafe { frame::module_of(globals.as_ptr()) };
+        let (Some(module), Some(function)) = (text(self.py, module.as_ptr()), function) else { return };
+        let key = code.as_ptr() as usize;
         // SAFETY: a code object.
         let arity = unsafe { CodeLayout::read(code.as_ptr()).arity() } as u32;
-        let name = Mfa { module: module.into(), function: name.into(), arity };
-        if self.pattern.takes(&name) {
+        let name = Mfa { module: module.into(), function: function.into(), arity };
+        if self.pattern.takes(&name) && !self.found.iter().any(|f| f.key == key) {
             let exported = self.exported(globals, &name.function);
-            let (key, code) = (code.as_ptr() as usize, code.clone().unbind());
+            let code = code.clone().unbind();
             self.found.push(Found { key, code, name: Arc::new(name), exported, foreign: false });
         }
     }
@@ -221,7 +252,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn value(&mut self, value: &Bound<'_, PyAny>, depth: u8) {
+    fn value(&mut self, value: &Bound<'py, PyAny>, depth: u8) {
         let o = value.as_ptr();
         // SAFETY: type checks of a live object.
         let (function, class, method) = unsafe {
