@@ -17,7 +17,7 @@ struct Table {
 
 impl Names {
     /// The number of a name.
-    pub fn number(&self, name: &Mfa) -> u32 {
+    pub fn number(&self, name: &Arc<Mfa>) -> u32 {
         if let Some(n) = self.0.read().unwrap().numbers.get(name) {
             return *n;
         }
@@ -25,10 +25,9 @@ impl Names {
         if let Some(n) = table.numbers.get(name) {
             return *n;
         }
-        let name = Arc::new(name.clone());
         let number = table.names.len() as u32;
         table.names.push(name.clone());
-        table.numbers.insert(name, number);
+        table.numbers.insert(name.clone(), number);
         number
     }
 

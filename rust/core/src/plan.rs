@@ -49,8 +49,8 @@ pub mod events {
 /// A function as the program knows it: module, name, arity.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Mfa {
-    /// The defining module's name.
-    pub module: Box<str>,
+    /// The defining module's name, which many share.
+    pub module: Arc<str>,
     /// The qualified name.
     pub function: Box<str>,
     /// The number of declared parameters.

@@ -247,6 +247,7 @@ unsafe fn compare(
             &code.getattr("co_qualname").map_err(say)?,
         )?;
         same("the file name", raw::code_filename(code.as_ptr()), &code.getattr("co_filename").map_err(say)?)?;
+        same("the constants", raw::code_constants(code.as_ptr()), &code.getattr("co_consts").map_err(say)?)?;
         #[cfg(not(Py_3_12))]
         {
             let table: Vec<u8> = code.getattr("co_exceptiontable").and_then(|t| t.extract()).map_err(say)?;

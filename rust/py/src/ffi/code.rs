@@ -125,6 +125,16 @@ pub unsafe fn code_filename(code: *mut PyObject) -> *mut PyObject {
     unsafe { read(code.cast(), co::FILENAME) }
 }
 
+/// `code.co_consts`, a tuple, borrowed from the code.
+///
+/// # Safety
+/// As [`code_qualname`].
+#[inline]
+pub unsafe fn code_constants(code: *mut PyObject) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe { read(code.cast(), co::CONSTANTS) }
+}
+
 /// `code.co_firstlineno`.
 ///
 /// # Safety

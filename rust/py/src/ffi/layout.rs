@@ -85,6 +85,8 @@ pub mod code {
     use super::HEAD;
     /// `co_flags`, an i32.
     pub const FLAGS: usize = HEAD + 32;
+    /// The constants, a tuple.
+    pub const CONSTANTS: usize = HEAD + 8;
     /// `co_argcount`, an i32.
     pub const ARGCOUNT: usize = HEAD + if cfg!(Py_3_12) { 36 } else { 40 };
     /// `co_posonlyargcount`, an i32.

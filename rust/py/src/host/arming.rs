@@ -4,7 +4,7 @@ use super::{host, loading::Changing, Host};
 use inviso_core::{control::Arm, plan::events};
 use pyo3::{prelude::*, sync::MutexExt};
 use rustc_hash::FxHashMap;
-use std::sync::MutexGuard;
+use std::{collections::hash_map::Entry, sync::MutexGuard};
 
 /// What is armed now. Changed under the core's control lock only.
 #[derive(Default)]
@@ -33,12 +33,21 @@ impl Host {
     /// Holds code objects that are about to get a plan, until [`Host::release`].
     pub fn hold(&self, py: Python<'_>, codes: impl IntoIterator<Item = (usize, Py<PyAny>)>) {
         let _changing = Changing::new();
+        let mut again = Vec::new();
         let mut armed = self.lock_arming(py);
         for (key, code) in codes {
-            let held = armed.codes.entry(key).or_insert_with(|| (code.clone_ref(py), 0));
-            held.1 += 1;
-            self.mourn(code);
+            match armed.codes.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert((code, 1));
+                }
+                Entry::Occupied(mut held) => {
+                    held.get_mut().1 += 1;
+                    again.push(code);
+                }
+            }
         }
+        drop(armed);
+        again.into_iter().for_each(|code| self.mourn(code));
     }
 
     /// The change is done: what got no plan is let go of.

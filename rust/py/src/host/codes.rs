@@ -54,6 +54,7 @@ struct Search<'py> {
     pattern: &'py Pattern,
     seen: FxHashSet<usize>,
     exports: FxHashMap<usize, Exports>,
+    modules: FxHashMap<usize, Option<Arc<str>>>,
     renamed: Vec<Bound<'py, PyAny>>,
     found: Vec<Found>,
 }
@@ -114,6 +115,7 @@ impl<'py> Search<'py> {
             pattern,
             seen: FxHashSet::default(),
             exports: FxHashMap::default(),
+            modules: FxHashMap::default(),
             renamed: Vec::new(),
             found: Vec::new(),
         }
@@ -152,6 +154,16 @@ impl<'py> Search<'py> {
         }
     }
 
+    /// The name of a module by its globals.
+    fn module(&mut self, globals: &Bound<'_, PyAny>) -> Option<Arc<str>> {
+        let known = self.modules.entry(globals.as_ptr() as usize).or_insert_with(|| {
+            // SAFETY: a function's or frame's globals.
+            let name = unsafe { frame::module_of(globals.as_ptr()) };
+            text(self.py, name.as_ptr()).map(Arc::from)
+        });
+        known.clone()
+    }
+
     /// A function's code and globals.
     fn parts(&self, function: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, Bound<'py, PyAny>) {
         // SAFETY: `function` is a function (all callers have checked), so these are its live fields.
@@ -166,13 +178,11 @@ impl<'py> Search<'py> {
 
     /// A code object that was seen under another name: one code can belong to two modules, and to two functions.
     fn alias(&mut self, code: &Bound<'_, PyAny>, globals: &Bound<'_, PyAny>, function: Option<String>) {
-        // SAFETY: `globals` are a function's.
-        let module = unsafe { frame::module_of(globals.as_ptr()) };
-        let (Some(module), Some(function)) = (text(self.py, module.as_ptr()), function) else { return };
+        let (Some(module), Some(function)) = (self.module(globals), function) else { return };
         let key = code.as_ptr() as usize;
         // SAFETY: a code object.
         let arity = unsafe { CodeLayout::read(code.as_ptr()).arity() } as u32;
-        let name = Mfa { module: module.into(), function: function.into(), arity };
+        let name = Mfa { module, function: function.into(), arity };
         if self.pattern.takes(&name) && !self.found.iter().any(|f| f.key == key) {
             let exported = self.exported(globals, &name.function);
             let code = code.clone().unbind();
@@ -186,31 +196,24 @@ impl<'py> Search<'py> {
             return;
         }
         let raw = code.as_ptr();
-        // SAFETY: `raw` is a code object; `globals` a function's or frame's globals.
-        let (module, function, arity) = unsafe {
-            let module = frame::module_of(globals.as_ptr());
-            let module = if module.is_null() { frame::code_filename(raw) } else { module.as_ptr() };
-            let function = name.or_else(|| text(self.py, frame::code_qualname(raw)));
-            (text(self.py, module), function, CodeLayout::read(raw).arity() as u32)
-        };
-        if let (Some(module), Some(function)) = (module, function) {
-            let wanted_module = self.pattern.module.as_deref().is_none_or(|m| m == module);
-            if wanted_module {
-                let name = Mfa { module: module.into(), function: function.into(), arity };
+        let module = self.module(globals).or_else(|| {
+            // SAFETY: `raw` is a code object.
+            text(self.py, unsafe { frame::code_filename(raw) }).map(Arc::from)
+        });
+        if let Some(module) = module.filter(|m| self.pattern.module.as_deref().is_none_or(|wanted| wanted == &**m)) {
+            // SAFETY: as above.
+            let (own, arity) = unsafe { (frame::code_qualname(raw), CodeLayout::read(raw).arity() as u32) };
+            if let Some(function) = name.or_else(|| text(self.py, own)) {
+                let name = Mfa { module, function: function.into(), arity };
                 if self.pattern.takes(&name) {
                     let exported = self.exported(globals, &name.function);
-                    let key = raw as usize;
-                    self.found.push(Found {
-                        key,
-                        code: code.clone().unbind(),
-                        name: Arc::new(name),
-                        exported,
-                        foreign: false,
-                    });
+                    let (key, code) = (raw as usize, code.clone().unbind());
+                    self.found.push(Found { key, code, name: Arc::new(name), exported, foreign: false });
                 }
             }
         }
-        let Ok(constants) = code.getattr("co_consts") else { return };
+        // SAFETY: a code object, which holds its constants.
+        let constants = unsafe { Bound::from_borrowed_ptr(self.py, frame::code_constants(raw)) };
         let Ok(constants) = constants.cast_into::<PyTuple>() else { return };
         for constant in constants.iter() {
             // SAFETY: a type check of a live object.
