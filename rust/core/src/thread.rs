@@ -197,6 +197,13 @@ impl Thread {
         self.current = to;
     }
 
+    /// Whether no call that has begun here wants its end to be seen, as far as it is not suspended.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.stack.is_empty() && self.pending.sessions.is_empty()
+    }
+
     /// Whether calls that an exception has left wait for the frame that goes on: see [`crate::event::on_handled`].
     #[inline(always)]
     #[must_use]

@@ -329,6 +329,7 @@ impl Armed {
     fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
         let all = self.watched.values().fold(all, |sum, w| sum | w);
         let wanted = all != 0 || super::loading::is_on();
+        super::callbacks::watch_ends(all & events::HANDLED != 0);
         // SAFETY: `evaluate` keeps to PEP 523, neither it nor `profile` is ever unloaded, and patterns on functions written
         // in C are set after `ready_for_foreign`.
         unsafe {

@@ -154,7 +154,18 @@ mod frames {
         host::foreign::{self, ForeignCall},
     };
     use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
-    use std::ffi::c_int;
+    use std::{
+        ffi::c_int,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    /// Whether some session wants to know which frame an exception ends in: then the end of every frame matters.
+    static ENDS_MATTER: AtomicBool = AtomicBool::new(false);
+
+    /// See [`ENDS_MATTER`].
+    pub fn watch_ends(how: bool) {
+        ENDS_MATTER.store(how, Ordering::Relaxed);
+    }
 
     /// The frame evaluation function (PEP 523) of 3.11: every Python frame passes here while calls are traced.
     ///
@@ -272,6 +283,7 @@ mod frames {
         std::ptr::null_mut()
     }
 
+    /// `None` if nobody needs to see the frame's end.
     #[inline(never)]
     unsafe fn begin(raw: *mut _PyInterpreterFrame, throwflag: c_int) -> Option<Mode> {
         // SAFETY: see `evaluate`.
@@ -290,6 +302,7 @@ mod frames {
                 profiling::ensure(crate::ffi::tstate());
             }
             let mut place = Place::Here;
+            let mut ends = true;
             take(|here| {
                 if !here.stack.room() {
                     place = self::place(here.stack, generator);
@@ -306,11 +319,17 @@ mod frames {
                     event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
                 } else {
                     event::on_call(&here.host.node, &mut here.thread, key(code), &call);
-                    if spawning::is_watched(code) {
+                    let watched = spawning::is_watched(code);
+                    if watched {
                         spawning::on_start(here, frame);
                     }
+                    let idle = here.thread.is_idle() && !ENDS_MATTER.load(Ordering::Relaxed);
+                    ends = watched || generator || !idle || !matches!(place, Place::Here);
                 }
             });
+            if !ends {
+                return None;
+            }
             Some(Mode { code, generator, place })
         }
     }
