@@ -556,7 +556,7 @@ def plain(value: Any) -> Any:
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(examples(8), stateful_step_count=20)
+TestSessions.settings = settings(examples(6), stateful_step_count=15)
 
 
 # arguments
