@@ -21,7 +21,7 @@ import inviso
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, precondition, rule
 from inviso import trace
 from subjects import ladder, trees
 from trace_tools import in_threads
@@ -233,7 +233,9 @@ wanted = st.fixed_dictionaries({
     "patterns": st.dictionaries(
         st.sampled_from(trees.NAMES), st.sets(st.sampled_from((*COUNTERS, "local", "meta")), min_size=1), max_size=6
     ),
-    "flags": st.sets(st.sampled_from(("call", "call", "return_to", "return_to", "arity", "silent", "timestamp"))),
+    "flags": st.one_of(
+        st.just({"call", "return_to"}), st.sets(st.sampled_from(("call", "return_to", "arity", "silent", "timestamp")))
+    ),
 })  # fmt: skip
 
 
@@ -254,7 +256,8 @@ def check_counters(session: trace.Session, want: Any, walk: Walk, pids: list[inv
         per_process = sorted((pid, calls) for pid in pids) if flagged and calls else []
         for kind in ("call_time", "call_memory"):
             if kind in kinds:
-                assert sorted((row[0], row[1]) for row in values[kind]) == per_process, (name, kind)
+                # rows without calls: see test_a_task_that_never_began_has_no_time
+                assert sorted((row[0], row[1]) for row in values[kind] if row[1]) == per_process, (name, kind)
             else:
                 assert values[kind] is False
         if "call_time" in kinds:
@@ -326,7 +329,7 @@ def test_an_exception_thrown_through_delegating_generators_goes_to_the_handler()
         assert session.drain()[1][3][1] != "generator_a"
 
 
-@examples(10)
+@examples(15)
 @given(programs(), wanted)
 def test_programs_in_threads_are_counted_for_each(program: Any, want: Any) -> None:
     walk = Walk(program)
@@ -454,12 +457,21 @@ class Sessions(RuleBasedStateMachine):
         super().__init__()
         self.models: dict[trace.Session, Model] = {}
 
+    @initialize(target=sessions)
+    def begin(self) -> trace.Session:
+        return self.create()
+
+    @precondition(lambda self: len(self.models) < 4)
     @rule(target=sessions)
+    def another(self) -> trace.Session:
+        return self.create()
+
     def create(self) -> trace.Session:
         session = trace.session_create(f"number {len(self.models)}")
         self.models[session] = Model()
         return session
 
+    @precondition(lambda self: len(self.models) > 1)
     @rule(session=consumes(sessions))
     def destroy(self, session: trace.Session) -> None:
         assert session.destroy() is True
@@ -471,7 +483,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(
         session=sessions,
         name=st.sampled_from((*LADDER, "_")),
-        how=st.sampled_from((True, True, True, False, "pause", "restart")),
+        how=st.sampled_from((True, True, True, False, "pause", "restart", "restart")),
         kinds=st.one_of(
             st.sets(st.sampled_from((*COUNTERS, "local", "meta")), min_size=1, max_size=4),
             st.sets(st.sampled_from(COUNTERS), min_size=1),
@@ -489,8 +501,8 @@ class Sessions(RuleBasedStateMachine):
     @rule(
         session=sessions,
         who=st.sampled_from(("me", "me", "all", "existing", "new")),
-        on=st.booleans(),
-        flags=st.sets(st.sampled_from(FLAGS)),
+        on=st.sampled_from((True, True, False)),
+        flags=st.one_of(st.just({"call", "return_to"}), st.sets(st.sampled_from(FLAGS))),
     )
     def process(self, session: trace.Session, who: str, on: bool, flags: set[str]) -> None:
         model = self.models[session]
@@ -556,7 +568,7 @@ def plain(value: Any) -> Any:
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(examples(6), stateful_step_count=15)
+TestSessions.settings = settings(examples(15), stateful_step_count=25)
 
 
 # arguments
@@ -712,7 +724,7 @@ def test_arguments_arrive_as_they_were(first: Any, second: Any) -> None:
         assert exact(got) == exact(expected) or (got == inviso.Cut("bytes") and len(etf_like(expected)) > 20_000)
 
 
-@examples(40)
+@examples(100)
 @given(values, values)
 def test_arguments_beyond_the_room_of_a_call_are_cut_as_a_whole(first: Any, second: Any) -> None:
     got = told_of(first, second, bytes=256)
