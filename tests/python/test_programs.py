@@ -62,6 +62,28 @@ def test_wrappers_of_one_code_go_by_its_own_name() -> None:
     assert good(SHARED) == "['wrap.<locals>.wrapper', 'second']\n"
 
 
+ALONE = """
+import functools
+from inviso import trace
+def decorate(function):
+    @functools.wraps(function)
+    def wrapper(): return function()
+    return wrapper
+@decorate
+def decorated(): pass
+del decorate
+with trace.session_create("alone") as session:
+    names = ("decorate.<locals>.wrapper", "decorated")
+    print([session.function((__name__, name, 0), True, ["local"]) for name in names])
+"""
+
+
+# What is found first differs on free-threaded builds.
+@pytest.mark.xfail(not FREE_THREADED, strict=True, reason="a wrapper found before its maker has what it wraps as name")
+def test_a_wrapper_goes_by_its_own_name_whatever_is_found_first() -> None:
+    assert good(ALONE) == "[1, 1]\n"
+
+
 LOOP = """
 import asyncio, inviso, uvloop
 from collections import Counter
