@@ -87,7 +87,7 @@ def rich() -> Callable[[], str]:
 def attrs() -> Callable[[], str]:
     import attrs
 
-    @attrs.define(order=True)
+    @attrs.define  # without an order of its own, which would use generators: see nests()
     class Point:
         x: int = attrs.field(converter=int, validator=attrs.validators.instance_of(int))
         y: int = attrs.field(default=0, validator=[attrs.validators.ge(0), attrs.validators.le(100)])
@@ -96,7 +96,7 @@ def attrs() -> Callable[[], str]:
     def make() -> str:
         points = [Point(str(n), n % 7) for n in range(50)]
         points[0].x = "5"  # type: ignore[assignment]
-        moved = [attrs.evolve(point, y=3, more=[point]) for point in sorted(points)]
+        moved = [attrs.evolve(point, y=3, more=[point]) for point in sorted(points, key=lambda point: -point.x)]
         return repr(moved) + repr([attrs.asdict(point) for point in moved])
 
     return make
