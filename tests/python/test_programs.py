@@ -6,14 +6,12 @@ import sys
 
 import pytest
 from subjects import third_party
-from trace_tools import FREE_THREADED, good
+from trace_tools import good
 
 
 @pytest.mark.parametrize("program", sorted(third_party.PROGRAMS))
 def test_a_program_is_counted_as_by_setprofile(program: str) -> None:
     pytest.importorskip(program)
-    if FREE_THREADED:
-        pytest.skip("a return_to out of __init__ may end the process: see test_an_init_returns_to_who_made_the_object")
     text = "import sys; from subjects import third_party; third_party.check(sys.argv[1])"
     assert good(text, program).startswith(program)
 
@@ -34,7 +32,6 @@ with trace.session_create("init") as session:
 """
 
 
-@pytest.mark.xfail(sys.version_info >= (3, 13), strict=True, reason="the interpreter's own frame is named")
 def test_an_init_returns_to_who_made_the_object() -> None:
     assert good(INIT) == "{('__main__', 'make', 0)}\n"
 
@@ -79,7 +76,6 @@ with trace.session_create("alone") as session:
 
 
 # What is found first differs on free-threaded builds.
-@pytest.mark.xfail(not FREE_THREADED, strict=True, reason="a wrapper found before its maker has what it wraps as name")
 def test_a_wrapper_goes_by_its_own_name_whatever_is_found_first() -> None:
     assert good(ALONE) == "[1, 1]\n"
 

@@ -414,6 +414,26 @@ pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, c
     if !thread.pending.sessions.is_empty() {
         settle_pending(node, thread, snapshot, call, None);
     }
+    go_on(node, thread, snapshot, code, call);
+}
+
+/// A suspended call goes on with an exception. If that comes out of another call that it waits for, it is not yet caught.
+#[inline(always)]
+pub fn on_throw<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
+    if !thread.pending.sessions.is_empty() {
+        let mut name = std::mem::take(&mut thread.pending.name);
+        write_name(&mut name, |out| {
+            call.name(out);
+        });
+        (thread.pending.at, thread.pending.name) = (call.address(), name);
+    }
+    go_on(node, thread, snapshot, code, call);
+}
+
+#[inline(always)]
+fn go_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, call: &A) {
     let Some(place) = thread.memory.find(code, snapshot.version) else {
         if let Some(plan) = snapshot.find(code) {
             resume_first(node, thread, snapshot, code, plan, call);
@@ -494,6 +514,15 @@ pub fn on_handled<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
 /// How large a name may become; longer ones are cut by the encoder's own rule.
 const SCRATCH: usize = 4096;
 
+/// Puts a name into a buffer.
+fn write_name(name: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>)) {
+    name.resize(SCRATCH, 0);
+    let mut out = Encoder::new(name);
+    write(&mut out);
+    let len = out.len();
+    name.truncate(len);
+}
+
 /// Calls that an exception has left wait for the frame that goes on. If the host did not see it caught, the next event
 /// tells: an unwinding of that frame means it was not; anything else means that this frame goes on.
 #[cold]
@@ -522,11 +551,9 @@ fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot,
     let mut pending = std::mem::take(&mut thread.pending);
     let now = node.clock.ticks();
     if let Some(call) = call {
-        pending.name.resize(SCRATCH, 0);
-        let mut out = Encoder::new(&mut pending.name);
-        call.name(&mut out);
-        let len = out.len();
-        pending.name.truncate(len);
+        write_name(&mut pending.name, |out| {
+            call.name(out);
+        });
         call.identify(thread);
     }
     if pending.at != 0 {

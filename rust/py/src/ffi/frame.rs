@@ -231,12 +231,19 @@ impl Frame {
         }
     }
 
+    /// Whether this is the interpreter's own code that calls an `__init__` (3.12 on): it has no function.
+    #[inline(always)]
+    unsafe fn is_trampoline(self) -> bool {
+        // SAFETY: the frame stands. `None` is never freed.
+        cfg!(Py_3_12) && unsafe { self.function() == ffi::Py_None() }
+    }
+
     #[inline]
     unsafe fn skip_shims(self) -> Option<Frame> {
         let mut frame = self;
         // SAFETY: as in `caller`.
         unsafe {
-            while frame.is_shim() {
+            while frame.is_shim() || frame.is_trampoline() {
                 frame = Frame::from_ptr(read(frame.0.as_ptr(), at::PREVIOUS))?;
             }
         }

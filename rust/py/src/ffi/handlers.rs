@@ -15,8 +15,13 @@ const ENTRY: u8 = 0x80;
 const MORE: u8 = 0x40;
 const DIGIT: u8 = 0x3f;
 
+/// `PUSH_EXC_INFO`, which begins every handler of the program's own, and `RERAISE`, which ends the compiler's. Neither has a
+/// specialised form.
+const PUSH_EXC_INFO: u8 = 35;
+const RERAISE: u8 = 119;
+
 /// Whether an exception that comes out of the call that `frame` makes now will find a handler there: an `except` that may
-/// match or not, a `finally`, the end of a `with`.
+/// match or not, a `finally`, the end of a `with`. Those that the compiler makes to tidy up raise it again, and don't count.
 ///
 /// # Safety
 /// The frame is running a call, is no shim, and the offsets are checked.
@@ -27,7 +32,20 @@ pub unsafe fn catches(frame: Frame) -> bool {
     unsafe {
         let code = frame.code();
         let first = code as usize + eval::INSTRUCTIONS;
-        covered(table(code), (frame.last_instruction().wrapping_sub(first)) / 2)
+        let opcode = |instruction: usize| at::<u8>(code.cast(), eval::INSTRUCTIONS + instruction * 2);
+        let length = ffi::Py_SIZE(code) as usize;
+        let mut instruction = frame.last_instruction().wrapping_sub(first) / 2;
+        // handlers lie behind what they are for
+        while let Some(handler) = handler(table(code), instruction).filter(|h| (instruction + 1..length).contains(h)) {
+            if opcode(handler) == PUSH_EXC_INFO {
+                return true;
+            }
+            match (handler..length).find(|i| opcode(*i) == RERAISE) {
+                Some(again) => instruction = again,
+                None => return false,
+            }
+        }
+        false
     }
 }
 
@@ -44,8 +62,8 @@ pub(super) unsafe fn table<'a>(code: *mut PyObject) -> &'a [u8] {
     }
 }
 
-/// Whether an entry covers the instruction.
-fn covered(table: &[u8], instruction: usize) -> bool {
+/// The handler of an instruction.
+fn handler(table: &[u8], instruction: usize) -> Option<usize> {
     let mut rest = table.iter().copied().peekable();
     while rest.peek().is_some() {
         let mut number = || {
@@ -58,13 +76,13 @@ fn covered(table: &[u8], instruction: usize) -> bool {
             }
             sum
         };
-        let (first, length, _handler, _depth) = (number(), number(), number(), number());
+        let (first, length, handler, _depth) = (number(), number(), number(), number());
         if instruction < first {
-            return false;
+            return None;
         }
         if instruction - first < length {
-            return true;
+            return Some(handler);
         }
     }
-    false
+    None
 }

@@ -13,6 +13,7 @@
 //! | `tasks` | the asyncio task that runs now |
 //! | `vectorcall` | callable objects from bare functions |
 //! | `monitoring` | `sys.monitoring`: one tool id, events by name (3.12+) |
+//! | `opcodes` | what the instruction at a place says (3.12+) |
 //! | `eval` | a frame evaluation function (3.11) |
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
@@ -40,6 +41,8 @@ pub mod held;
 pub mod layout;
 #[cfg(Py_3_12)]
 pub mod monitoring;
+#[cfg(Py_3_12)]
+pub mod opcodes;
 #[cfg(not(Py_3_12))]
 pub mod profile;
 #[cfg(not(Py_3_12))]

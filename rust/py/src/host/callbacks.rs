@@ -25,7 +25,7 @@ mod monitoring {
     use super::*;
     use crate::{
         capture::Raised,
-        ffi::vectorcall::none,
+        ffi::{opcodes, vectorcall::none},
         host::foreign::{self, ForeignCall},
     };
 
@@ -71,7 +71,9 @@ mod monitoring {
 
     callback! {
         /// PY_THROW: a suspended call goes on with an exception.
-        py_throw, |here, code, call, args| event::on_resume(&here.host.node, &mut here.thread, key(code), &call)
+        py_throw, |here, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
+            event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
+        }
     }
 
     callback! {
@@ -133,7 +135,11 @@ mod monitoring {
 
     callback! {
         /// EXCEPTION_HANDLED: a handler is entered.
-        exception_handled, |here, code, call, args| event::on_handled(&here.host.node, &mut here.thread, &call)
+        exception_handled, |here, code, call, args| if here.thread.waits_for_handler()
+            && opcodes::goes_on_at(code, *args.add(1), *args.add(2))
+        {
+            event::on_handled(&here.host.node, &mut here.thread, &call);
+        }
     }
 }
 #[cfg(Py_3_12)]
@@ -315,7 +321,11 @@ mod frames {
                     super::super::loading::first_seen(here, frame);
                 }
                 let call = PyCall { host: here.host, running: &here.running, frame };
-                if !begins {
+                if throwflag != 0 {
+                    if frame.has_begun() {
+                        event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
+                    }
+                } else if !begins {
                     event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
                 } else {
                     event::on_call(&here.host.node, &mut here.thread, key(code), &call);

@@ -79,6 +79,8 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     static STARTING: Mutex<()> = Mutex::new(());
     crate::ffi::layout::check(py).map_err(pyo3::exceptions::PyRuntimeError::new_err)?;
     crate::terms::classes(py)?;
+    #[cfg(Py_3_12)]
+    crate::ffi::opcodes::learn(py)?;
     let monotonic: u64 = py.import("time")?.call_method0("monotonic_ns")?.extract()?;
     let _one = STARTING.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
     if let Some(host) = try_host() {
