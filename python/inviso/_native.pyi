@@ -15,6 +15,7 @@ __all__ = [
     "call_soon",
     "enter_process",
     "function_exists",
+    "has_cpu_clock",
     "mailbox_peek",
     "mailbox_put",
     "mailbox_receive",
@@ -105,8 +106,11 @@ def session_create(
     overflow: str,
     block_ms: int,
     ended_processes: int,
-    capture_bytes: int,
+    capture: tuple[int, int, int, int],
+    takes: str,
+    clock: str,
 ) -> Session: ...
+def has_cpu_clock() -> bool: ...
 def sessions() -> list[Session]: ...
 def function_exists(mfa: _Mfa) -> bool: ...
 def self_pid() -> Pid: ...

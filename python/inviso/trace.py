@@ -71,7 +71,7 @@ _FLAGS = {name: 1 << bit for bit, name in enumerate((
     "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp", "scheduler_id", "cpu_timestamp",
 ))}  # fmt: skip
 _ALL = (1 << 21) - 1
-_SETTABLE = {name: bit for name, bit in _FLAGS.items() if name not in ("scheduler_id", "cpu_timestamp")} | {"all": _ALL}
+_SETTABLE = {name: bit for name, bit in _FLAGS.items() if name != "scheduler_id"} | {"all": _ALL}
 # Flags whose messages this version does not send.
 _LATER = frozenset({
     "send", "receive", "running", "running_procs", "exiting", "garbage_collection", "set_on_link", "set_on_first_link",
@@ -84,8 +84,13 @@ _OPTIONS: dict[str, Any] = {
     "block_ms": 1000,
     "ended_processes": 1024,
     "capture": None,
+    "repr": False,
+    "clock": "fast",
 }
-_CAPTURE: dict[str, int] = {"bytes": 4096}
+# What is taken of a call's arguments: containers inside each other, items of one, bytes of one str, bytes or int, and of all.
+_CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}
+_CAPTURE_RANGE = {"depth": (0, 64), "items": (0, 1 << 20), "bytes": (0, 60_000), "total": (64, 60_000)}
+_NUMBERS = {"ring_bytes": "bytes", "ended_processes": "processes", "block_ms": "milliseconds"}
 
 
 class Session:
@@ -231,9 +236,26 @@ def session_create(
         name: shown by :func:`session_info`; several sessions may have one name.
         tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
             message), or None (the session itself: iterate over it).
-        opts: ``ring_bytes`` (of one thread's ring, 1 MiB), ``overflow`` (``"drop"``, ``"overwrite"`` keeps the newest,
-            ``"block"`` waits up to ``block_ms``), ``ended_processes`` (how many keep their counters apart, 1024),
-            ``capture`` (``{"bytes": 4096}``: room for the arguments of one call).
+        opts: a dict, or pairs, of:
+
+            ``ring_bytes``
+                bytes of one thread's ring, 1 MiB.
+            ``overflow``
+                what a full ring does: ``"drop"``, ``"overwrite"`` (keep the newest), ``"block"`` (wait up to
+                ``block_ms`` milliseconds, 1000).
+            ``ended_processes``
+                how many of them keep their counters apart, 1024.
+            ``capture``
+                how much of a call's arguments is copied: a dict out of ``depth`` (containers inside each other, 8),
+                ``items`` (of one container, 100), ``bytes`` (of one str, bytes or int, 1024) and ``total`` (bytes of all
+                arguments, 4096). Or ``"ref"``: the objects themselves, which the session keeps alive until their message
+                has been taken.
+            ``repr``
+                True: an :class:`inviso.Opaque` has its object's ``repr`` as ``text``. That runs the program's own code
+                at each such call.
+            ``clock``
+                where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
+                clocks), or ``"system"`` (those clocks themselves, asked at each event).
 
     Raises:
         BadArg: a wrong argument.
@@ -247,6 +269,13 @@ def session_create(
     ...     _ = session.delivered().wait(5)
     >>> seen[0][2:]
     ('call', ('json.decoder', 'JSONDecoder.decode', 3))
+
+    >>> with session_create("short", None, {"capture": {"items": 2}}) as session:
+    ...     _ = session.function(("json", "dumps", "_"), True, ["local"])
+    ...     _ = session.process(inviso.self(), True, ["call"])
+    ...     _ = json.dumps([1, 2, 3])
+    ...     session.receive(5)[3][2][0]
+    [1, 2, <cut: items>]
     """
     where = "session_create/3"
     if not isinstance(name, str):
@@ -259,11 +288,10 @@ def session_create(
         raise BadArg(where, "tracer", f"{tracer!r} is not a tracer; pass a Pid, a callable, or None for the session itself")
     worker = _Worker(name, tracer) if tracer is not None and not isinstance(tracer, Pid) else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
-    capture = dict(_CAPTURE) | dict(options["capture"] or {})
     try:
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
-            options["ended_processes"], capture["bytes"],
+            options["ended_processes"], *_taking(options), options["clock"],
         )  # fmt: skip
     except _native.LimitReached as error:
         if worker:
@@ -338,8 +366,10 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
         procs: a Pid, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of call, return_to, arity, silent, procs, set_on_spawn, set_on_first_spawn, timestamp,
-            monotonic_timestamp, strict_monotonic_timestamp, all. Others of trace.md are remembered, but this version sends
-            no messages for them and warns (:class:`inviso.NotYet`).
+            monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Others of trace.md are remembered, but this
+            version sends no messages for them and warns (:class:`inviso.NotYet`). cpu_timestamp is no process's: with
+            ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all sessions, while any
+            session has it on.
 
     Returns:
         How many processes matched; 0 for ``"new"``.
@@ -368,8 +398,10 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{flag!r} is an option of the old interface; the session has the tracer")
         if flag == "cpu_timestamp":
-            why = "needs procs 'all'" if procs != "all" else "is not supported yet; use 'timestamp'"
-            raise BadArg(where, "flags", f"'cpu_timestamp' {why}")
+            if procs != "all":
+                raise BadArg(where, "flags", "'cpu_timestamp' is the whole node's; pass 'all' as procs")
+            if not _native.has_cpu_clock():
+                raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time, which this system lacks; drop it")
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
         if flag in _LATER and how:
             later.append(flag)
@@ -687,17 +719,40 @@ def _options(where: str, opts: Any) -> dict[str, Any]:
     for key, value in given.items():
         _one_of(where, "opts", "option", key, _OPTIONS)
         options[key] = value
-    for key in ("ring_bytes", "ended_processes", "block_ms"):
-        if not isinstance(options[key], int) or isinstance(options[key], bool) or not 0 <= options[key] < 1 << 40:
-            raise BadArg(where, "opts", f"{key} {options[key]!r} is not a number of its unit; pass an int")
+    for key, unit in _NUMBERS.items():
+        value = options[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 40:
+            raise BadArg(where, "opts", f"{key} {value!r} is not a number of {unit}; pass an int from 0")
     _one_of(where, "opts", "overflow policy", options["overflow"], ("drop", "overwrite", "block"))
-    capture = options["capture"]
-    if capture is not None:
-        if not isinstance(capture, Mapping) or not set(capture) <= set(_CAPTURE):
-            raise BadArg(where, "opts", f"capture {capture!r} is not supported; pass {{'bytes': n}}")
-        if not all(isinstance(n, int) and 64 <= n <= 60_000 for n in capture.values()):
-            raise BadArg(where, "opts", f"capture {capture!r} is out of range; bytes are 64 to 60000")
+    _one_of(where, "opts", "clock", options["clock"], ("fast", "system"))
+    if not isinstance(options["repr"], bool):
+        raise BadArg(where, "opts", f"repr {options['repr']!r} is not a bool; pass True or False")
+    _check_capture(where, options["capture"], options["repr"])
     return options
+
+
+def _check_capture(where: str, capture: Any, texts: bool) -> None:
+    if isinstance(capture, str) and capture == "ref":
+        if texts:
+            raise BadArg(where, "opts", "capture 'ref' hands over the objects, and repr their texts; drop one of them")
+        return
+    if capture is None:
+        return
+    if not isinstance(capture, Mapping):
+        raise BadArg(where, "opts", f"capture {capture!r} is no set of limits; pass a dict such as {{'items': 10}}, or 'ref'")
+    for key, value in capture.items():
+        _one_of(where, "opts", "limit of capture", key, _CAPTURE)
+        least, most = _CAPTURE_RANGE[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise BadArg(where, "opts", f"capture, {key}: {value!r} is out of range; pass an int from {least} to {most}")
+
+
+def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
+    """The limits of what is taken of arguments, and what that is."""
+    capture = options["capture"]
+    limits = _CAPTURE | (dict(capture) if isinstance(capture, Mapping) else {})
+    takes = "objects" if isinstance(capture, str) else "texts" if options["repr"] else "values"
+    return (limits["depth"], limits["items"], limits["bytes"], limits["total"]), takes
 
 
 def _tracer(session: Session) -> Any:

@@ -156,6 +156,7 @@ impl Node {
         if !mutant!("destroy_keeps_flags") {
             self.each_process(|tracee| tracee.set(session.index, crate::flags::Flags::NONE));
         }
+        self.ask_cpu_stamps(session, false);
         session.finish_end();
         true
     }
@@ -265,6 +266,12 @@ impl Node {
                 .collect()
         });
         self.settle(&mut control, changes, Leftovers::default(), host, |next| next);
+    }
+
+    /// Has every thread look again at what it remembers of calls: something that is in no plan has changed.
+    pub fn forget_remembered(&self, host: &dyn Arm) {
+        let mut control = self.control.lock().unwrap();
+        self.settle(&mut control, Vec::new(), Leftovers::default(), host, |next| next);
     }
 
     /// What a session has set on a function, `None` if nothing.

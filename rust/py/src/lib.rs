@@ -26,5 +26,5 @@ mod _native {
         set_node_name, set_process_name,
     };
     #[pymodule_export]
-    use super::session::{function_exists, session_create, sessions, Session};
+    use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
 }

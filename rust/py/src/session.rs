@@ -19,7 +19,7 @@ use inviso_core::{
     node::Who,
     plan::{kinds, Entry},
     ring::Overflow,
-    session::{Options, Session as Core},
+    session::{Capture, Options, Session as Core, Stamps, Takes},
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 use rustc_hash::FxHashMap;
@@ -57,13 +57,20 @@ fn op(how: &str) -> PyResult<Op> {
     })
 }
 
-/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`).
+/// Whether there is a clock of a thread's CPU time.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture_bytes))]
+pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
+    Ok(host::host(py)?.node.clock.cpu().is_some())
+}
+
+/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
+/// in all; it `takes` values, texts or objects; `clock` is fast or system.
+#[pyfunction]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
-    ended_processes: usize, capture_bytes: usize,
+    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     host.reap(py);
@@ -72,7 +79,15 @@ pub fn session_create(
         "block" => Overflow::Block { limit: Duration::from_millis(block_ms) },
         _ => Overflow::Drop,
     };
-    let options = Options { ring_bytes, overflow, ended_processes, capture_bytes };
+    let takes = match takes {
+        "texts" => Takes::Texts,
+        "objects" => Takes::Objects,
+        _ => Takes::Values,
+    };
+    let (depth, items, bytes, total) = capture;
+    let capture = Capture { depth, items, bytes, total, takes };
+    let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
+    let options = Options { ring_bytes, overflow, ended_processes, capture, clock };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     let mailbox = match tracer {
@@ -300,7 +315,11 @@ impl Session {
                 "new" => Who::New,
                 _ => return Err(PyValueError::new_err("procs")),
             };
-            host.node.flags(&self.core, who, how, flags)
+            let answer = host.node.flags(&self.core, who, how, flags);
+            if flags.has(Flags::CPU_TIMESTAMP) {
+                py.detach(|| host.node.forget_remembered(&Armer));
+            }
+            answer
         };
         host.bury(py);
         answer.map_err(errors::raise)
