@@ -101,8 +101,12 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     """Starts a process that runs ``function(*args, **kwargs)``: a thread, or a task of the running event loop if
     ``function`` is a coroutine function.
 
+    The names ``link`` and ``monitor`` are kept for options of a later version: to pass such arguments on, bind them with
+    ``functools.partial``.
+
     Raises:
-        BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop.
+        BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop; an argument has
+            a name that is kept.
 
     >>> me = self()
     >>> child = spawn(lambda: send(me, "done"))
@@ -111,6 +115,11 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     """
     if not callable(function):
         raise BadArg("spawn/3", "function", f"{function!r} can't be called; pass a function and its arguments")
+    if name is not None and not isinstance(name, str):
+        raise BadArg("spawn/3", "name", f"{name!r} is not a str; pass a name, or None")
+    for word in _LATER.intersection(kwargs):
+        why = f"{word!r} is an option of a later version; leave it out, or bind it to the function with functools.partial"
+        raise BadArg("spawn/3", word, why)
     if _is_coroutine_function(function):
         import asyncio
 
@@ -138,6 +147,7 @@ def _is_coroutine_function(function: Any) -> bool:
 
 
 _CO_COROUTINE = 0x80
+_LATER = frozenset({"link", "monitor"})
 
 
 class _Process(threading.Thread):
@@ -337,6 +347,8 @@ def _after_fork_in_child() -> None:
     _names_lock = threading.Lock()
     _names.clear()
     _spawned.clear()
+    # also where inviso.trace, which does it too, was never imported
+    _native.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

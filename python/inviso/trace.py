@@ -467,6 +467,15 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         raise _dead(where) from None
 
 
+def _on_load(session: Session, flag: str, patterns: Iterable[Mfa]) -> None:
+    """``function(session, "on_load", True, [flag])``, of functions that one of these patterns takes: for the package's own tools."""
+    native = _session("function/4", session)
+    try:
+        native.on_load(_KINDS[flag], "on", [_mfa("function/4", "mfa", pattern, wildcards=True) for pattern in patterns])
+    except _native.SessionDead:
+        raise _dead("function/4") from None
+
+
 def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
     """What a session has set on something, and what it has counted (trace.md, ``info/3``).
 

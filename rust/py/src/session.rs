@@ -267,8 +267,9 @@ impl Session {
         matched.map_err(errors::raise)
     }
 
-    /// Sets what functions that come into being later get.
-    fn on_load(&self, py: Python<'_>, kinds: u16, how: &str) -> PyResult<()> {
+    /// Sets what functions that come into being later get: all, or those that one of some patterns takes.
+    #[pyo3(signature = (kinds, how, only=None))]
+    fn on_load(&self, py: Python<'_>, kinds: u16, how: &str, only: Option<Vec<Mfa>>) -> PyResult<()> {
         let host = self.host(py)?;
         let op = op(how)?;
         if op == Op::On {
@@ -276,8 +277,15 @@ impl Session {
             if kinds & kinds::MEMORY != 0 {
                 host.count_allocations(py)?;
             }
+            let pattern = |(module, function, arity)| Pattern { module, function, arity };
+            let only = only.unwrap_or_else(|| vec![(None, None, None)]);
+            host.loading.want(self.core.id, only.into_iter().map(pattern).collect());
         }
-        py.detach(|| host.node.on_load(&self.core, kinds, op)).map_err(errors::raise)?;
+        let done = py.detach(|| host.node.on_load(&self.core, kinds, op));
+        if self.core.on_load().is_none() {
+            host.loading.unwant(self.core.id);
+        }
+        done.map_err(errors::raise)?;
         let all = host.node.read(|s| s.events);
         inviso_core::control::Arm::arm(&Armer, &[], all);
         host.after_change(py)
@@ -504,6 +512,7 @@ impl Host {
     /// What `sys.monitoring` raises.
     pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
         let done = py.detach(|| self.node.session_destroy(core, &Armer));
+        self.loading.unwant(core.id);
         if let Some(outlet) = self.outlets.close(core.id) {
             drop(outlet);
         }

@@ -38,7 +38,7 @@ use taken::Taken;
 
 pub use names::{exception, name_of_callable, name_of_run, type_name, Raised};
 pub use noted::Noted;
-pub use text::{atom_of_str, is_text};
+pub use text::{atom_of_str, is_text, is_text_of};
 
 /// How much of a value is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,6 +46,7 @@ pub mod profile;
 #[cfg(not(Py_3_12))]
 pub mod stack;
 pub mod state;
+pub mod task_name;
 pub mod tasks;
 pub mod tls;
 pub mod vectorcall;

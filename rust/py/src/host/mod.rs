@@ -100,6 +100,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         doomed: Mutex::default(),
         graveyard: Mutex::default(),
     }));
+    crate::origin::begin();
     HOST.store(host, Ordering::Release);
     Ok(host)
 }
