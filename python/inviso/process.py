@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._native import Pid
-from .errors import BadArg
+from .errors import BadArg, check_timeout
 
 if TYPE_CHECKING:
     import asyncio
@@ -196,6 +196,7 @@ def receive(pattern: Any = None, timeout: float | None = None) -> Any:
     >>> receive(("b", "_")), receive(timeout=0)
     (('b', 2), ('a', 1))
     """
+    check_timeout("receive/2", timeout)
     found = _native.mailbox_receive(_matcher(pattern), timeout)
     if found is None:
         raise TimeoutError(f"no matching message came in {timeout} s")
@@ -217,6 +218,7 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
     """
     import asyncio
 
+    check_timeout("areceive/2", timeout)
     loop = asyncio.get_running_loop()
     matcher = _matcher(pattern)
     deadline = None if timeout is None else loop.time() + timeout
@@ -289,17 +291,22 @@ def unregister(name: str) -> bool:
     """
     with _names_lock:
         _forget_dead()
-        if _names.pop(name, None) is None:
-            raise BadArg("unregister/1", "name", f"no process is registered as {name!r}")
+        if not isinstance(name, str) or _names.pop(name, None) is None:
+            raise BadArg("unregister/1", "name", f"no process is registered as {name!r}; registered() lists the names")
     return True
 
 
 def whereis(name: str) -> Pid | None:
     """The process of a name, or None.
 
+    Raises:
+        BadArg: ``name`` is not a str.
+
     >>> whereis("nobody") is None
     True
     """
+    if not isinstance(name, str):
+        raise BadArg("whereis/1", "name", f"{name!r} is no name; pass a str")
     with _names_lock:
         _forget_dead()
         return _names.get(name)

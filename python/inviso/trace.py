@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
 from ._native import Pid
-from .errors import BadArg, NotYet, SystemLimit
+from .errors import BadArg, NotYet, SystemLimit, check_timeout
 from .terms import Atom, Ref
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ class Session:
             EOFError: the session has been destroyed and read to its end.
         """
         self._own("receive/2")
+        check_timeout("receive/2", timeout)
         message = self._native.receive(timeout)
         if message is not None:
             return message
@@ -224,6 +225,7 @@ class Delivered(Ref):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until every earlier message has arrived; False if it took longer than ``timeout`` seconds."""
+        check_timeout("wait/2", timeout)
         return self._done.wait(timeout)
 
 
@@ -341,17 +343,20 @@ def session_info(what: Pid | Mfa | str) -> list[Session] | None:
     where = "session_info/1"
     every = [Session(native) for native in _native.sessions()]
     if isinstance(what, Pid):
+        if not what.is_local():
+            raise BadArg(where, "tracee", f"{what!r} is a process of another node; pass one of this node")
         if not what.is_alive():
             return None
         return [s for s in every if s._native.flags_of(what)]
-    if what == "all":
-        return every
-    if what in ("new", "new_processes"):
-        return [s for s in every if s._native.new_flags()]
-    if what == "new_ports":
-        return []
-    if what == "on_load":
-        return [s for s in every if s._native.on_load_kinds()]
+    if isinstance(what, str):
+        if what == "all":
+            return every
+        if what in ("new", "new_processes"):
+            return [s for s in every if s._native.new_flags()]
+        if what == "new_ports":
+            return []
+        if what == "on_load":
+            return [s for s in every if s._native.on_load_kinds()]
     mfa = _mfa(where, "tracee", what, wildcards=False)
     set_on = [session._native.kinds_of(mfa) for session in every]
     if not any(set_on) and not _native.function_exists(mfa):
@@ -397,7 +402,7 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
     for flag in _list(where, "flags", flags):
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{flag!r} is an option of the old interface; the session has the tracer")
-        if flag == "cpu_timestamp":
+        if isinstance(flag, str) and flag == "cpu_timestamp":
             if procs != "all":
                 raise BadArg(where, "flags", "'cpu_timestamp' is the whole node's; pass 'all' as procs")
             if not _native.has_cpu_clock():
@@ -500,6 +505,8 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
     where = "info/3"
     native = _session(where, session)
     if isinstance(what, Pid):
+        if not what.is_local():
+            raise BadArg(where, "what", f"{what!r} is a process of another node; pass one of this node")
         _one_of(where, "item", "item of a process", item, ("flags", "tracer"))
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)
@@ -516,7 +523,7 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
         if what in ("send", "receive", "system"):
             raise BadArg(where, "what", f"{what!r} is not supported yet; pass a Pid, an MFA or 'on_load'")
         raise BadArg(where, "what", f"{what!r} is nothing to ask about; pass a Pid, an MFA, 'new', 'on_load' or 'session'")
-    mfa = _mfa(where, "item", what, wildcards=False)
+    mfa = _mfa(where, "item", what, wildcards=False)  # OTP blames the item
     _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
     kinds = native.kinds_of(mfa)
     if kinds is None:
@@ -549,7 +556,7 @@ def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
     if isinstance(tracee, Pid):
         if not tracee.is_local():
             raise BadArg(where, "tracee", f"{tracee!r} is a process of another node; pass one of this node")
-    elif tracee != "all":
+    elif not (isinstance(tracee, str) and tracee == "all"):
         raise BadArg(where, "tracee", f"{tracee!r} is not a process; pass a Pid or 'all'")
     caller = _native.self_pid()
     reference = Delivered()
@@ -695,11 +702,12 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
         raise BadArg(where, argument, f"the module {module!r} is not a str; pass its __name__")
     if not isinstance(name, str):
         raise BadArg(where, argument, f"the function {name!r} is not a str; pass its __qualname__")
-    if arity != "_" and (not isinstance(arity, int) or isinstance(arity, bool)):
+    any_arity = isinstance(arity, str) and arity == "_"
+    if not any_arity and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise BadArg(where, argument, f"the arity {arity!r} is not an int; pass the number of parameters, or '_'")
-    if arity != "_" and not 0 <= arity < 1 << 31:
+    if not any_arity and not 0 <= arity < 1 << 31:
         arity = -1  # any int may be asked for; no function has it
-    wild = module == "_", name == "_", arity == "_"
+    wild = module == "_", name == "_", any_arity
     if any(wild) and not wildcards:
         raise BadArg(where, argument, f"{mfa!r} has wildcards; name one function, with its arity")
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
