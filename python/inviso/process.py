@@ -101,8 +101,8 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     """Starts a process that runs ``function(*args, **kwargs)``: a thread, or a task of the running event loop if
     ``function`` is a coroutine function.
 
-    The names ``link`` and ``monitor`` are kept for options of a later version: to pass such arguments on, bind them with
-    ``functools.partial``.
+    The names ``link`` and ``monitor`` are kept for options of a later version: to pass such arguments on, bind them
+    with ``functools.partial``.
 
     Raises:
         BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop; an argument has
@@ -118,7 +118,7 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     if name is not None and not isinstance(name, str):
         raise BadArg("spawn/3", "name", f"{name!r} is not a str; pass a name, or None")
     for word in _LATER.intersection(kwargs):
-        why = f"{word!r} is an option of a later version; leave it out, or bind it to the function with functools.partial"
+        why = f"{word!r} is an option of a later version; leave it out, or bind it with functools.partial"
         raise BadArg("spawn/3", word, why)
     if _is_coroutine_function(function):
         import asyncio

@@ -87,7 +87,7 @@ _OPTIONS: dict[str, Any] = {
     "repr": False,
     "clock": "fast",
 }
-# What is taken of a call's arguments: containers inside each other, items of one, bytes of one str, bytes or int, and of all.
+# What is taken of a call's arguments: containers inside each other, items of one, bytes of one text or int, of all.
 _CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}
 _CAPTURE_RANGE = {"depth": (0, 64), "items": (0, 1 << 20), "bytes": (0, 60_000), "total": (64, 60_000)}
 _NUMBERS = {"ring_bytes": "bytes", "ended_processes": "processes", "block_ms": "milliseconds"}
@@ -249,9 +249,9 @@ def session_create(
                 how many of them keep their counters apart, 1024.
             ``capture``
                 how much of a call's arguments is copied: a dict out of ``depth`` (containers inside each other, 8),
-                ``items`` (of one container, 100), ``bytes`` (of one str, bytes or int, 1024) and ``total`` (bytes of all
-                arguments, 4096). Or ``"ref"``: the objects themselves, which the session keeps alive until their message
-                has been taken.
+                ``items`` (of one container, 100), ``bytes`` (of one str, bytes or int, 1024) and ``total`` (bytes of
+                all arguments, 4096). Or ``"ref"``: the objects themselves, which the session keeps alive until their
+                message has been taken.
             ``repr``
                 True: an :class:`inviso.Opaque` has its object's ``repr`` as ``text``. That runs the program's own code
                 at each such call.
@@ -371,9 +371,9 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
         procs: a Pid, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of call, return_to, arity, silent, procs, set_on_spawn, set_on_first_spawn, timestamp,
-            monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Others of trace.md are remembered, but this
-            version sends no messages for them and warns (:class:`inviso.NotYet`). cpu_timestamp is no process's: with
-            ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all sessions, while any
+            monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Others of trace.md are remembered, but
+            this version sends no messages for them and warns (:class:`inviso.NotYet`). cpu_timestamp is no process's:
+            with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all sessions, while any
             session has it on.
 
     Returns:
@@ -406,7 +406,7 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
             if procs != "all":
                 raise BadArg(where, "flags", "'cpu_timestamp' is the whole node's; pass 'all' as procs")
             if not _native.has_cpu_clock():
-                raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time, which this system lacks; drop it")
+                raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
         if flag in _LATER and how:
             later.append(flag)
@@ -473,7 +473,7 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
 
 
 def _on_load(session: Session, flag: str, patterns: Iterable[Mfa]) -> None:
-    """``function(session, "on_load", True, [flag])``, of functions that one of these patterns takes: for the package's own tools."""
+    """As ``function(session, "on_load", True, [flag])``, for functions that one of these patterns takes; for tprof."""
     native = _session("function/4", session)
     try:
         native.on_load(_KINDS[flag], "on", [_mfa("function/4", "mfa", pattern, wildcards=True) for pattern in patterns])
@@ -756,12 +756,13 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
     if capture is None:
         return
     if not isinstance(capture, Mapping):
-        raise BadArg(where, "opts", f"capture {capture!r} is no set of limits; pass a dict such as {{'items': 10}}, or 'ref'")
+        raise BadArg(where, "opts", f"capture {capture!r} is no set of limits; pass {{'items': 10}}, say, or 'ref'")
     for key, value in capture.items():
         _one_of(where, "opts", "limit of capture", key, _CAPTURE)
         least, most = _CAPTURE_RANGE[key]
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise BadArg(where, "opts", f"capture, {key}: {value!r} is out of range; pass an int from {least} to {most}")
+            why = f"capture, {key}: {value!r} is out of range; pass an int from {least} to {most}"
+            raise BadArg(where, "opts", why)
 
 
 def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:

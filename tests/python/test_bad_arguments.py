@@ -1,4 +1,4 @@
-"""Every wrong argument of every public function: it is refused, the text names the argument, and nothing has changed."""
+"""Every wrong argument of every public function: it is refused, by its name, and nothing has changed."""
 
 from __future__ import annotations
 
@@ -96,8 +96,13 @@ NO_MFA = [
     ("_", "_", 8), ("json", "_", 8), "onload",
 ]  # fmt: skip
 NO_FLAGS = [None, "call", b"call", 1, {"call": True}, Hostile(), iter(["call"])]
-NO_FLAG = ["calls", "CALL", "", 1, None, b"call", ["call"], ("call",), Hostile(), "scheduler_id", ("tracer", 1), ("meta", 1)]
-NO_KIND = ["count", "Local", "", 1, None, b"local", ["local"], Hostile(), ("tracer", inviso.self()), ("meta", 1), "return_to"]
+NO_FLAG = [
+    "calls", "CALL", "", 1, None, b"call", ["call"], ("call",), Hostile(), "scheduler_id", ("tracer", 1),
+    ("meta", 1),
+]  # fmt: skip
+NO_KIND = [
+    "count", "Local", "", 1, None, b"local", ["local"], Hostile(), ("tracer", inviso.self()), ("meta", 1), "return_to",
+]  # fmt: skip
 NO_OPTIONS = [
     1, "ring_bytes", [1], [("ring_bytes",)], {"rings": 1}, [("ring_bytes", 1, 2)], {1: 2}, {None: 1}, Hostile(),
     {"ring_bytes": "1"}, {"ring_bytes": -1}, {"ring_bytes": 1.5}, {"ring_bytes": True}, {"ring_bytes": 1 << 50},
@@ -213,7 +218,7 @@ def test_cpu_timestamp_is_for_all(procs: str, how: bool, there_is_something_to_c
     assert "cpu_timestamp" in why
 
 
-@pytest.mark.parametrize("mfa", NO_MFA + ["send", "receive", "new", FOREIGN, inviso.self()])
+@pytest.mark.parametrize("mfa", [*NO_MFA, "send", "receive", "new", FOREIGN, inviso.self()])
 @pytest.mark.parametrize("spec", [True, False, "pause"])
 def test_patterns(mfa: Any, spec: Any, there_is_something_to_change: trace.Session) -> None:
     refused("mfa", lambda: there_is_something_to_change.function(mfa, spec, ["call_count"]))
@@ -306,8 +311,8 @@ def test_coroutines_outside_a_loop() -> None:
 
 
 NO_TPROF_PATTERN = [
-    None, 1, [], (), "a:b:c:d", "a:b:x", "a:_:1", "_:f", "", ":f", ("a", "b"), ("a", "b", 1, 2), (1, "f", 1), ("m", "f", -1),
-    ("m", "f", True), ("m", "f", "1"), [None], [("m",)], Hostile(),
+    None, 1, [], (), "a:b:c:d", "a:b:x", "a:_:1", "_:f", "", ":f", ("a", "b"), ("a", "b", 1, 2), (1, "f", 1),
+    ("m", "f", -1), ("m", "f", True), ("m", "f", "1"), [None], [("m",)], Hostile(),
 ]  # fmt: skip
 
 
@@ -352,9 +357,9 @@ def test_profilers() -> None:
         refused("name", lambda value=value: tprof.Profiler(name=value))
     with tprof.Profiler(type="call_time") as profiler:
         for value in (None, 1, "some", [1], Hostile(), FOREIGN, dead_pid()):
-            with pytest.raises(inviso.BadArg, match="proc|object"):
+            with pytest.raises(inviso.BadArg, match=r"proc|object"):
                 profiler.enable_trace(value)
-            with pytest.raises(inviso.BadArg, match="proc|object"):
+            with pytest.raises(inviso.BadArg, match=r"proc|object"):
                 profiler.disable_trace(value)
         refused("view", lambda: profiler.collect(view="all"))  # type: ignore[arg-type]
         refused("sort", lambda: profiler.collect(sort="all"))  # type: ignore[arg-type]
@@ -379,9 +384,9 @@ def test_views_of_profiles() -> None:
 
 
 def command(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=60, cwd=cwd, stdin=subprocess.DEVNULL
-    )
+    words = (sys.executable, "-m", "inviso", *words)
+    none = subprocess.DEVNULL
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, cwd=cwd, stdin=none)
 
 
 @pytest.mark.parametrize(
