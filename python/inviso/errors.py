@@ -43,3 +43,10 @@ class NotYet(UserWarning):
     >>> issubclass(NotYet, UserWarning)
     True
     """
+
+
+def check_timeout(function: str, timeout: object) -> None:
+    """Refuses what is no time to wait: neither None nor a number of seconds. One that is over already is none."""
+    number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+    if timeout is not None and (not number or timeout != timeout):
+        raise BadArg(function, "timeout", f"{timeout!r} is not a number of seconds; pass an int or float, or None")

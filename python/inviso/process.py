@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._native import Pid
-from .errors import BadArg
+from .errors import BadArg, check_timeout
 
 if TYPE_CHECKING:
     import asyncio
@@ -101,8 +101,12 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     """Starts a process that runs ``function(*args, **kwargs)``: a thread, or a task of the running event loop if
     ``function`` is a coroutine function.
 
+    The names ``link`` and ``monitor`` are kept for options of a later version: to pass such arguments on, bind them
+    with ``functools.partial``.
+
     Raises:
-        BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop.
+        BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop; an argument has
+            a name that is kept.
 
     >>> me = self()
     >>> child = spawn(lambda: send(me, "done"))
@@ -111,6 +115,11 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
     """
     if not callable(function):
         raise BadArg("spawn/3", "function", f"{function!r} can't be called; pass a function and its arguments")
+    if name is not None and not isinstance(name, str):
+        raise BadArg("spawn/3", "name", f"{name!r} is not a str; pass a name, or None")
+    for word in _LATER.intersection(kwargs):
+        why = f"{word!r} is an option of a later version; leave it out, or bind it with functools.partial"
+        raise BadArg("spawn/3", word, why)
     if _is_coroutine_function(function):
         import asyncio
 
@@ -138,6 +147,7 @@ def _is_coroutine_function(function: Any) -> bool:
 
 
 _CO_COROUTINE = 0x80
+_LATER = frozenset({"link", "monitor"})
 
 
 class _Process(threading.Thread):
@@ -186,6 +196,7 @@ def receive(pattern: Any = None, timeout: float | None = None) -> Any:
     >>> receive(("b", "_")), receive(timeout=0)
     (('b', 2), ('a', 1))
     """
+    check_timeout("receive/2", timeout)
     found = _native.mailbox_receive(_matcher(pattern), timeout)
     if found is None:
         raise TimeoutError(f"no matching message came in {timeout} s")
@@ -207,6 +218,7 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
     """
     import asyncio
 
+    check_timeout("areceive/2", timeout)
     loop = asyncio.get_running_loop()
     matcher = _matcher(pattern)
     deadline = None if timeout is None else loop.time() + timeout
@@ -279,17 +291,22 @@ def unregister(name: str) -> bool:
     """
     with _names_lock:
         _forget_dead()
-        if _names.pop(name, None) is None:
-            raise BadArg("unregister/1", "name", f"no process is registered as {name!r}")
+        if not isinstance(name, str) or _names.pop(name, None) is None:
+            raise BadArg("unregister/1", "name", f"no process is registered as {name!r}; registered() lists the names")
     return True
 
 
 def whereis(name: str) -> Pid | None:
     """The process of a name, or None.
 
+    Raises:
+        BadArg: ``name`` is not a str.
+
     >>> whereis("nobody") is None
     True
     """
+    if not isinstance(name, str):
+        raise BadArg("whereis/1", "name", f"{name!r} is no name; pass a str")
     with _names_lock:
         _forget_dead()
         return _names.get(name)
@@ -337,6 +354,8 @@ def _after_fork_in_child() -> None:
     _names_lock = threading.Lock()
     _names.clear()
     _spawned.clear()
+    # also where inviso.trace, which does it too, was never imported
+    _native.after_fork_in_child()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

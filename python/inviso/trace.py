@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
 from ._native import Pid
-from .errors import BadArg, NotYet, SystemLimit
+from .errors import BadArg, NotYet, SystemLimit, check_timeout
 from .terms import Atom, Ref
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ _FLAGS = {name: 1 << bit for bit, name in enumerate((
     "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp", "scheduler_id", "cpu_timestamp",
 ))}  # fmt: skip
 _ALL = (1 << 21) - 1
-_SETTABLE = {name: bit for name, bit in _FLAGS.items() if name not in ("scheduler_id", "cpu_timestamp")} | {"all": _ALL}
+_SETTABLE = {name: bit for name, bit in _FLAGS.items() if name != "scheduler_id"} | {"all": _ALL}
 # Flags whose messages this version does not send.
 _LATER = frozenset({
     "send", "receive", "running", "running_procs", "exiting", "garbage_collection", "set_on_link", "set_on_first_link",
@@ -84,8 +84,13 @@ _OPTIONS: dict[str, Any] = {
     "block_ms": 1000,
     "ended_processes": 1024,
     "capture": None,
+    "repr": False,
+    "clock": "fast",
 }
-_CAPTURE: dict[str, int] = {"bytes": 4096}
+# What is taken of a call's arguments: containers inside each other, items of one, bytes of one text or int, of all.
+_CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}
+_CAPTURE_RANGE = {"depth": (0, 64), "items": (0, 1 << 20), "bytes": (0, 60_000), "total": (64, 60_000)}
+_NUMBERS = {"ring_bytes": "bytes", "ended_processes": "processes", "block_ms": "milliseconds"}
 
 
 class Session:
@@ -155,6 +160,7 @@ class Session:
             EOFError: the session has been destroyed and read to its end.
         """
         self._own("receive/2")
+        check_timeout("receive/2", timeout)
         message = self._native.receive(timeout)
         if message is not None:
             return message
@@ -219,6 +225,7 @@ class Delivered(Ref):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until every earlier message has arrived; False if it took longer than ``timeout`` seconds."""
+        check_timeout("wait/2", timeout)
         return self._done.wait(timeout)
 
 
@@ -231,9 +238,26 @@ def session_create(
         name: shown by :func:`session_info`; several sessions may have one name.
         tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
             message), or None (the session itself: iterate over it).
-        opts: ``ring_bytes`` (of one thread's ring, 1 MiB), ``overflow`` (``"drop"``, ``"overwrite"`` keeps the newest,
-            ``"block"`` waits up to ``block_ms``), ``ended_processes`` (how many keep their counters apart, 1024),
-            ``capture`` (``{"bytes": 4096}``: room for the arguments of one call).
+        opts: a dict, or pairs, of:
+
+            ``ring_bytes``
+                bytes of one thread's ring, 1 MiB.
+            ``overflow``
+                what a full ring does: ``"drop"``, ``"overwrite"`` (keep the newest), ``"block"`` (wait up to
+                ``block_ms`` milliseconds, 1000).
+            ``ended_processes``
+                how many of them keep their counters apart, 1024.
+            ``capture``
+                how much of a call's arguments is copied: a dict out of ``depth`` (containers inside each other, 8),
+                ``items`` (of one container, 100), ``bytes`` (of one str, bytes or int, 1024) and ``total`` (bytes of
+                all arguments, 4096). Or ``"ref"``: the objects themselves, which the session keeps alive until their
+                message has been taken.
+            ``repr``
+                True: an :class:`inviso.Opaque` has its object's ``repr`` as ``text``. That runs the program's own code
+                at each such call.
+            ``clock``
+                where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
+                clocks), or ``"system"`` (those clocks themselves, asked at each event).
 
     Raises:
         BadArg: a wrong argument.
@@ -247,6 +271,13 @@ def session_create(
     ...     _ = session.delivered().wait(5)
     >>> seen[0][2:]
     ('call', ('json.decoder', 'JSONDecoder.decode', 3))
+
+    >>> with session_create("short", None, {"capture": {"items": 2}}) as session:
+    ...     _ = session.function(("json", "dumps", "_"), True, ["local"])
+    ...     _ = session.process(inviso.self(), True, ["call"])
+    ...     _ = json.dumps([1, 2, 3])
+    ...     session.receive(5)[3][2][0]
+    [1, 2, <cut: items>]
     """
     where = "session_create/3"
     if not isinstance(name, str):
@@ -259,11 +290,10 @@ def session_create(
         raise BadArg(where, "tracer", f"{tracer!r} is not a tracer; pass a Pid, a callable, or None for the session itself")
     worker = _Worker(name, tracer) if tracer is not None and not isinstance(tracer, Pid) else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
-    capture = dict(_CAPTURE) | dict(options["capture"] or {})
     try:
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
-            options["ended_processes"], capture["bytes"],
+            options["ended_processes"], *_taking(options), options["clock"],
         )  # fmt: skip
     except _native.LimitReached as error:
         if worker:
@@ -313,17 +343,20 @@ def session_info(what: Pid | Mfa | str) -> list[Session] | None:
     where = "session_info/1"
     every = [Session(native) for native in _native.sessions()]
     if isinstance(what, Pid):
+        if not what.is_local():
+            raise BadArg(where, "tracee", f"{what!r} is a process of another node; pass one of this node")
         if not what.is_alive():
             return None
         return [s for s in every if s._native.flags_of(what)]
-    if what == "all":
-        return every
-    if what in ("new", "new_processes"):
-        return [s for s in every if s._native.new_flags()]
-    if what == "new_ports":
-        return []
-    if what == "on_load":
-        return [s for s in every if s._native.on_load_kinds()]
+    if isinstance(what, str):
+        if what == "all":
+            return every
+        if what in ("new", "new_processes"):
+            return [s for s in every if s._native.new_flags()]
+        if what == "new_ports":
+            return []
+        if what == "on_load":
+            return [s for s in every if s._native.on_load_kinds()]
     mfa = _mfa(where, "tracee", what, wildcards=False)
     set_on = [session._native.kinds_of(mfa) for session in every]
     if not any(set_on) and not _native.function_exists(mfa):
@@ -338,8 +371,10 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
         procs: a Pid, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of call, return_to, arity, silent, procs, set_on_spawn, set_on_first_spawn, timestamp,
-            monotonic_timestamp, strict_monotonic_timestamp, all. Others of trace.md are remembered, but this version sends
-            no messages for them and warns (:class:`inviso.NotYet`).
+            monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Others of trace.md are remembered, but
+            this version sends no messages for them and warns (:class:`inviso.NotYet`). cpu_timestamp is no process's:
+            with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all sessions, while any
+            session has it on.
 
     Returns:
         How many processes matched; 0 for ``"new"``.
@@ -367,9 +402,11 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
     for flag in _list(where, "flags", flags):
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{flag!r} is an option of the old interface; the session has the tracer")
-        if flag == "cpu_timestamp":
-            why = "needs procs 'all'" if procs != "all" else "is not supported yet; use 'timestamp'"
-            raise BadArg(where, "flags", f"'cpu_timestamp' {why}")
+        if isinstance(flag, str) and flag == "cpu_timestamp":
+            if procs != "all":
+                raise BadArg(where, "flags", "'cpu_timestamp' is the whole node's; pass 'all' as procs")
+            if not _native.has_cpu_clock():
+                raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
         if flag in _LATER and how:
             later.append(flag)
@@ -435,6 +472,15 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         raise _dead(where) from None
 
 
+def _on_load(session: Session, flag: str, patterns: Iterable[Mfa]) -> None:
+    """As ``function(session, "on_load", True, [flag])``, for functions that one of these patterns takes; for tprof."""
+    native = _session("function/4", session)
+    try:
+        native.on_load(_KINDS[flag], "on", [_mfa("function/4", "mfa", pattern, wildcards=True) for pattern in patterns])
+    except _native.SessionDead:
+        raise _dead("function/4") from None
+
+
 def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
     """What a session has set on something, and what it has counted (trace.md, ``info/3``).
 
@@ -459,6 +505,8 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
     where = "info/3"
     native = _session(where, session)
     if isinstance(what, Pid):
+        if not what.is_local():
+            raise BadArg(where, "what", f"{what!r} is a process of another node; pass one of this node")
         _one_of(where, "item", "item of a process", item, ("flags", "tracer"))
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)
@@ -475,7 +523,7 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
         if what in ("send", "receive", "system"):
             raise BadArg(where, "what", f"{what!r} is not supported yet; pass a Pid, an MFA or 'on_load'")
         raise BadArg(where, "what", f"{what!r} is nothing to ask about; pass a Pid, an MFA, 'new', 'on_load' or 'session'")
-    mfa = _mfa(where, "item", what, wildcards=False)
+    mfa = _mfa(where, "item", what, wildcards=False)  # OTP blames the item
     _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
     kinds = native.kinds_of(mfa)
     if kinds is None:
@@ -508,7 +556,7 @@ def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
     if isinstance(tracee, Pid):
         if not tracee.is_local():
             raise BadArg(where, "tracee", f"{tracee!r} is a process of another node; pass one of this node")
-    elif tracee != "all":
+    elif not (isinstance(tracee, str) and tracee == "all"):
         raise BadArg(where, "tracee", f"{tracee!r} is not a process; pass a Pid or 'all'")
     caller = _native.self_pid()
     reference = Delivered()
@@ -654,11 +702,12 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
         raise BadArg(where, argument, f"the module {module!r} is not a str; pass its __name__")
     if not isinstance(name, str):
         raise BadArg(where, argument, f"the function {name!r} is not a str; pass its __qualname__")
-    if arity != "_" and (not isinstance(arity, int) or isinstance(arity, bool)):
+    any_arity = isinstance(arity, str) and arity == "_"
+    if not any_arity and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise BadArg(where, argument, f"the arity {arity!r} is not an int; pass the number of parameters, or '_'")
-    if arity != "_" and not 0 <= arity < 1 << 31:
+    if not any_arity and not 0 <= arity < 1 << 31:
         arity = -1  # any int may be asked for; no function has it
-    wild = module == "_", name == "_", arity == "_"
+    wild = module == "_", name == "_", any_arity
     if any(wild) and not wildcards:
         raise BadArg(where, argument, f"{mfa!r} has wildcards; name one function, with its arity")
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
@@ -687,17 +736,41 @@ def _options(where: str, opts: Any) -> dict[str, Any]:
     for key, value in given.items():
         _one_of(where, "opts", "option", key, _OPTIONS)
         options[key] = value
-    for key in ("ring_bytes", "ended_processes", "block_ms"):
-        if not isinstance(options[key], int) or isinstance(options[key], bool) or not 0 <= options[key] < 1 << 40:
-            raise BadArg(where, "opts", f"{key} {options[key]!r} is not a number of its unit; pass an int")
+    for key, unit in _NUMBERS.items():
+        value = options[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 40:
+            raise BadArg(where, "opts", f"{key} {value!r} is not a number of {unit}; pass an int from 0")
     _one_of(where, "opts", "overflow policy", options["overflow"], ("drop", "overwrite", "block"))
-    capture = options["capture"]
-    if capture is not None:
-        if not isinstance(capture, Mapping) or not set(capture) <= set(_CAPTURE):
-            raise BadArg(where, "opts", f"capture {capture!r} is not supported; pass {{'bytes': n}}")
-        if not all(isinstance(n, int) and 64 <= n <= 60_000 for n in capture.values()):
-            raise BadArg(where, "opts", f"capture {capture!r} is out of range; bytes are 64 to 60000")
+    _one_of(where, "opts", "clock", options["clock"], ("fast", "system"))
+    if not isinstance(options["repr"], bool):
+        raise BadArg(where, "opts", f"repr {options['repr']!r} is not a bool; pass True or False")
+    _check_capture(where, options["capture"], options["repr"])
     return options
+
+
+def _check_capture(where: str, capture: Any, texts: bool) -> None:
+    if isinstance(capture, str) and capture == "ref":
+        if texts:
+            raise BadArg(where, "opts", "capture 'ref' hands over the objects, and repr their texts; drop one of them")
+        return
+    if capture is None:
+        return
+    if not isinstance(capture, Mapping):
+        raise BadArg(where, "opts", f"capture {capture!r} is no set of limits; pass {{'items': 10}}, say, or 'ref'")
+    for key, value in capture.items():
+        _one_of(where, "opts", "limit of capture", key, _CAPTURE)
+        least, most = _CAPTURE_RANGE[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            why = f"capture, {key}: {value!r} is out of range; pass an int from {least} to {most}"
+            raise BadArg(where, "opts", why)
+
+
+def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
+    """The limits of what is taken of arguments, and what that is."""
+    capture = options["capture"]
+    limits = _CAPTURE | (dict(capture) if isinstance(capture, Mapping) else {})
+    takes = "objects" if isinstance(capture, str) else "texts" if options["repr"] else "values"
+    return (limits["depth"], limits["items"], limits["bytes"], limits["total"]), takes
 
 
 def _tracer(session: Session) -> Any:

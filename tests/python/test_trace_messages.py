@@ -449,7 +449,7 @@ def test_the_newer_session_comes_first_at_one_tracer(make: Any) -> None:
 
 
 def test_arguments_too_large_for_the_ring_are_cut(make: Any) -> None:
-    session = make("small", None, ring_bytes=1 << 14, capture={"bytes": 256})
+    session = make("small", None, ring_bytes=1 << 14, capture={"total": 256})
     own(session)
     local(session, pair)
     pair("x" * 100_000, list(range(10_000)))

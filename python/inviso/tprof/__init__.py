@@ -32,9 +32,8 @@ functions of this module that work on one profiler for the whole process:
 >>> tprof.stop()
 
 A pattern is ``("module", "function", arity)`` or ``"module:function:arity"``, where the last, the last two or all
-parts may be ``_`` or left out. Functions that are defined or imported later count too. To catch them every new
-function is measured until the profile ends, and those outside the pattern are left out of the result; so the own time
-of a function in the pattern lacks what it spent in such a function.
+parts may be ``_`` or left out. Functions that are defined or imported later count too; what no pattern takes is not
+measured, and its time is its caller's.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Counters live in the session. ``pause`` freezes them there; ``continue_`` takes 
 sets the patterns anew, which both starts the counters from zero and arms what was defined meanwhile. So a reading is
 always *sum of earlier windows + counters*, and nothing is counted twice.
 
-What is defined after a pattern was set is armed by ``on_load``. That takes every new function, also those that no
-pattern names, so readings are filtered by the patterns.
+What is defined after a pattern was set is armed by ``on_load``, if a pattern takes it. A function may also be armed by
+a pattern that a later setting overrides, so readings are filtered by the settings.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Profiler:
     1
     """
 
-    __slots__ = ("_base", "_elapsed", "_mark", "_on_load", "_session", "_settings", "_source", "_type")
+    __slots__ = ("_awaited", "_base", "_elapsed", "_mark", "_session", "_settings", "_source", "_type")
 
     def __init__(self, *, type: CallType = "call_count", name: str = "tprof") -> None:
         self._type: CallType = one_of("tprof.Profiler, type", type, CALL_TYPES)
@@ -76,7 +76,7 @@ class Profiler:
         self._settings: list[tuple[Pattern, bool]] = []
         """What was set and cleared, in order; for a function the last one that matches decides."""
         self._base: dict[Key, tuple[int, int]] = {}
-        self._on_load = False
+        self._awaited: tuple[Pattern, ...] | None = None
         self._elapsed = 0
         self._mark: int | None = perf_counter_ns()
 
@@ -134,8 +134,8 @@ class Profiler:
         gone = outermost(_given("tprof.clear_pattern, pattern", pattern, function, arity))
         self._note(gone, False)
         count = sum(self._arm(p, False) for p in gone)
-        if not self.patterns:
-            self._listen(False)
+        if self._awaited is not None:
+            self._listen(bool(self.patterns))
         return count
 
     def pause(self) -> bool:
@@ -230,9 +230,14 @@ class Profiler:
         self._mark = perf_counter_ns()
 
     def _listen(self, on: bool) -> None:
-        if on != self._on_load:
-            trace.function(self._alive(), "on_load", on, [self._type])
-            self._on_load = on
+        awaited = tuple(outermost(self.patterns)) if on else None
+        if awaited == self._awaited:
+            return
+        if awaited is None:
+            trace.function(self._alive(), "on_load", False, [self._type])
+        else:
+            trace._on_load(self._alive(), self._type, awaited)
+        self._awaited = awaited
 
     def _read(self) -> dict[Key, tuple[int, int]]:
         self._alive()

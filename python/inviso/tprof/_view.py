@@ -79,6 +79,8 @@ def inspect(
     >>> inspect(Profile("call_count", (f,), ()))["all"].rows[0].label
     'shop:total/1'
     """
+    if not isinstance(result, Profile):
+        raise bad("tprof.inspect, result", f"{result!r} is no profile", "give what profile() or collect() returned")
     view = one_of("tprof.inspect, view", result.view if view is None else view, VIEWS)
     sort = one_of("tprof.inspect, sort", result.sort if sort is None else sort, SORTS)
     rows("tprof.inspect, limit", limit)
@@ -119,6 +121,8 @@ def format(
     if isinstance(what, Profile):
         sections = list(inspect(what, view, sort, limit=limit).values())
     else:
+        if not isinstance(what, (Section, Mapping)):
+            raise bad("tprof.format, what", f"{what!r} is no profile", "give a Profile, or what inspect made of it")
         sections = [what] if isinstance(what, Section) else list(what.values())
         if view is not None or sort is not None or limit is not None:
             raise bad("tprof.format, view, sort, limit", "these tables are made already", "give the options to inspect")

@@ -22,6 +22,8 @@ pub struct Clock {
     started: Instant,
     /// Monotonic nanoseconds at `started`.
     base: u64,
+    /// The CPU time of the calling thread, where there is such a clock.
+    cpu: Option<fn() -> u64>,
     /// Ticks from which on it is time for another look.
     due: AtomicU64,
     stretches: Mutex<VecDeque<Stretch>>,
@@ -58,6 +60,7 @@ impl Clock {
             source,
             started,
             base: monotonic,
+            cpu: None,
             due: AtomicU64::new(0),
             stretches: Mutex::new(VecDeque::new()),
         };
@@ -69,6 +72,30 @@ impl Clock {
     #[must_use]
     pub fn new() -> Self {
         Self::starting_at(0)
+    }
+
+    /// With a clock of the CPU time that the calling thread has taken, in nanoseconds.
+    #[must_use]
+    pub fn with_cpu(self, cpu: Option<fn() -> u64>) -> Self {
+        Clock { cpu, ..self }
+    }
+
+    /// CPU time of the calling thread in nanoseconds; `None` where there is no such clock.
+    #[must_use]
+    pub fn cpu(&self) -> Option<u64> {
+        self.cpu.map(|read| read())
+    }
+
+    /// The operating system's monotonic clock now, in nanoseconds, lined up as [`Clock::monotonic`] is.
+    #[must_use]
+    pub fn system_monotonic(&self) -> u64 {
+        self.base + self.started.elapsed().as_nanos() as u64
+    }
+
+    /// The operating system's wall clock now: nanoseconds since 1970.
+    #[must_use]
+    pub fn system_wall(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
     }
 
     /// Now, in ticks.

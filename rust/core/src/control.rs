@@ -156,6 +156,7 @@ impl Node {
         if !mutant!("destroy_keeps_flags") {
             self.each_process(|tracee| tracee.set(session.index, crate::flags::Flags::NONE));
         }
+        self.ask_cpu_stamps(session, false);
         session.finish_end();
         true
     }
@@ -223,8 +224,9 @@ impl Node {
         Ok(())
     }
 
-    /// New functions have come into being: every session's `on_load` pattern takes them.
-    pub fn loaded(&self, targets: &[Target], host: &dyn Arm) {
+    /// New functions have come into being: every session's `on_load` pattern takes those that `wants` says it does, by the
+    /// session's id.
+    pub fn loaded(&self, targets: &[Target], wants: &dyn Fn(u64, &Mfa) -> bool, host: &dyn Arm) {
         let mut control = self.control.lock().unwrap();
         let sessions: Vec<_> = self.sessions().into_iter().filter_map(|s| s.on_load().map(|e| (s, e))).collect();
         if sessions.is_empty() {
@@ -238,19 +240,26 @@ impl Node {
         for target in targets {
             let plan = snapshot.find(target.key);
             let mut entries: Vec<Entry> = plan.map_or_else(Vec::new, |p| p.entries.to_vec());
+            let before = entries.len();
             for (session, pattern) in &sessions {
                 let taken = pattern.has & !kinds::GLOBAL != 0 || target.exported;
-                if taken && !entries.iter().any(|e| e.session.id == session.id) {
+                if taken && wants(session.id, &target.name) && !entries.iter().any(|e| e.session.id == session.id) {
                     let mut entry = Entry::new(session);
                     self.apply(&mut control, &mut entry, pattern.has, Op::On, &mut left);
                     entries.push(entry);
                 }
+            }
+            if entries.len() == before {
+                continue;
             }
             let slot = control.slot(target.key);
             let name = plan.map_or_else(|| self.names.number(&target.name), |p| p.name);
             changes.push((target.key, plan.map_or(0, |p| p.events), Plan::of(slot, name, target.foreign, entries)));
         }
         drop(guard);
+        if changes.is_empty() {
+            return;
+        }
         left.changed_running = false;
         self.settle(&mut control, changes, left, host, |next| next);
     }
@@ -265,6 +274,12 @@ impl Node {
                 .collect()
         });
         self.settle(&mut control, changes, Leftovers::default(), host, |next| next);
+    }
+
+    /// Has every thread look again at what it remembers of calls: something that is in no plan has changed.
+    pub fn forget_remembered(&self, host: &dyn Arm) {
+        let mut control = self.control.lock().unwrap();
+        self.settle(&mut control, Vec::new(), Leftovers::default(), host, |next| next);
     }
 
     /// What a session has set on a function, `None` if nothing.

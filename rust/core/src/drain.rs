@@ -79,27 +79,34 @@ pub struct Event {
     pub tracee: u64,
     /// A name's number, another process: what the kind says.
     pub what: u64,
+    /// The stamp's nanoseconds where the record has them itself ([`stamp::CARRIED`]), else 0.
+    pub carried: u64,
     /// The number that makes a strict stamp unique; 0 for other stamps.
     pub unique: u64,
     /// Terms, in the external term format.
     pub payload: Vec<u8>,
 }
 
+/// A number that stands before the payload, if there is one, and the rest.
+fn number(payload: &[u8], is_there: bool) -> (Option<u64>, &[u8]) {
+    match payload.split_first_chunk() {
+        Some((first, rest)) if is_there => (Some(u64::from_ne_bytes(*first)), rest),
+        _ => (None, payload),
+    }
+}
+
 fn record(header: [u64; 4], payload: &[u8]) -> Record {
     let stamps = (header[0] >> 40) as u8;
-    let (unique, payload) = if stamps & stamp::MASK == stamp::STRICT && payload.len() >= 8 {
-        let (first, rest) = payload.split_at(8);
-        (u64::from_ne_bytes(first.try_into().unwrap_or_default()), rest)
-    } else {
-        (0, payload)
-    };
+    let (carried, payload) = number(payload, stamps & stamp::CARRIED != 0);
+    let (unique, payload) = number(payload, stamps & stamp::MASK == stamp::STRICT);
     let event = Event {
         kind: (header[0] >> 32) as u8,
         stamps,
         scheduler: (header[0] >> 48) as u16,
         tracee: header[2],
         what: header[3],
-        unique,
+        carried: carried.unwrap_or_default(),
+        unique: unique.unwrap_or_default(),
         payload: payload.to_vec(),
     };
     Record { ticks: header[1], what: What::Event(event) }

@@ -9,10 +9,11 @@ use crate::{
     cells::{CellRef, Measure, NONE},
     flags::Flags,
     kept::Begun,
+    late,
     memory::{Action, Known, Measured, Told},
     node::Node,
     plan::{kinds, Entry, Plan},
-    session::Session,
+    session::{Capture, Session, Stamps, Takes},
     slots::Snapshot,
     sync::Ordering::Relaxed,
     thread::{wants, Frame, Rings, Thread, Timer},
@@ -40,7 +41,9 @@ pub trait Activation {
     ///
     /// # Errors
     /// [`Full`] when they don't fit; what was written is then ignored.
-    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full>;
+    fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
+    /// Writes the arguments for a session that does not take [`Takes::Values`]. Outside the section: any code may run.
+    fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
     /// Writes the name `(module, function, arity)` of this call's own function; `false` if it has none.
     fn name(&self, out: &mut Encoder<'_>) -> bool;
     /// The caller's address and its function; zeroes if there is no caller.
@@ -69,7 +72,11 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
         settle_pending(node, thread, snapshot, call, None);
     }
     if let Some(place) = thread.memory.find(code, snapshot.version) {
-        return again(node, thread, snapshot, place, call);
+        if again(node, thread, snapshot, place, call) && !thread.late.is_empty() {
+            drop(inside);
+            late::take(node, thread, call);
+        }
+        return;
     }
     let Some(bucket) = snapshot.bucket(code) else { return };
     let Some(plan) = bucket.plan() else { return };
@@ -81,12 +88,16 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     if plan.run & !kinds::COUNT != 0 {
         enter(node, thread, snapshot, plan, call);
     }
-    remember(thread, snapshot, code, plan, call);
+    remember(node, thread, snapshot, code, plan, call);
+    if !thread.late.is_empty() {
+        drop(inside);
+        late::take(node, thread, call);
+    }
 }
 
-/// A call of a function that is remembered.
+/// A call of a function that is remembered; `true` if something happened that is not.
 #[inline(always)]
-fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A) {
+fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, call: &A) -> bool {
     let known = thread.memory.at(place);
     if known.counter != 0 {
         thread.shared.counts.add(known.counter - 1);
@@ -95,14 +106,14 @@ fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
         more.counters.iter().for_each(|counter| thread.shared.counts.add(*counter));
     }
     if known.first.is_none() {
-        return;
+        return false;
     }
     call.identify(thread);
     let at = call.address();
     if thread.stack.last().is_some_and(|f| f.at == at) {
         drop_stale(thread, at);
     }
-    let (mut now, mut done) = (0, 0);
+    let (mut now, mut done, mut planned) = (0, 0, false);
     while let Some(action) = thread.memory.at(place).action(done) {
         if now == 0 && action.is_clocked() {
             now = node.clock.ticks();
@@ -119,9 +130,11 @@ fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
         };
         if !enough {
             start_planned(node, thread, snapshot, place, done, call, at, now);
+            planned = true;
         }
         done += 1;
     }
+    planned
 }
 
 /// A call that charges time or memory begins or goes on; `false` if the process has no cell for it yet.
@@ -182,7 +195,7 @@ fn start_planned<A: Activation>(
         start(node, thread, snapshot, plan, entry, kinds, call, at, now);
         // the process's flags may have become such that this is simple, or simple in another way
         if entry.run & kinds & !kinds::COUNT == kinds::LOCAL {
-            if let Some(told) = Told::of(thread, plan, entry, call.is_generator()) {
+            if let Some(told) = Told::of(node, thread, plan, entry, call.is_generator()) {
                 thread.memory.at(place).replace(n, Action::Tell(told));
             }
         }
@@ -202,8 +215,8 @@ fn planned<'s>(
 
 /// Remembers what happens at calls of a function.
 #[inline(never)]
-fn remember<A: Activation>(thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A) {
-    let known = Known::of(thread, snapshot, code, plan, call.is_generator());
+fn remember<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, plan: &Plan, call: &A) {
+    let known = Known::of(node, thread, snapshot, code, plan, call.is_generator());
     thread.memory.keep(known);
 }
 
@@ -477,7 +490,7 @@ fn resume_first<A: Activation>(
     for entry in &plan.entries {
         resume(thread, snapshot, plan, entry, entry.run, call, at, now);
     }
-    remember(thread, snapshot, code, plan, call);
+    remember(node, thread, snapshot, code, plan, call);
 }
 
 /// See [`on_resume`]; what the plan says for the session of an action.
@@ -610,12 +623,16 @@ fn meta<A: Activation>(node: &Node, thread: &mut Thread, plan: &Plan, entry: &En
 fn with_arguments<A: Activation>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, call: &A, now: u64,
 ) {
-    let mut scratch = std::mem::take(&mut thread.scratch);
-    if scratch.len() < session.options.capture_bytes {
-        scratch.resize(session.options.capture_bytes.max(SCRATCH), 0);
+    let capture = &session.options.capture;
+    if capture.takes != Takes::Values {
+        return late::leave(node, thread, session, flags, name, now);
     }
-    let mut out = Encoder::new(&mut scratch[..session.options.capture_bytes]);
-    if call.arguments(&mut out).is_err() {
+    let mut scratch = std::mem::take(&mut thread.scratch);
+    if scratch.len() < capture.total {
+        scratch.resize(capture.total.max(SCRATCH), 0);
+    }
+    let mut out = Encoder::new(&mut scratch[..capture.total]);
+    if call.arguments(&mut out, capture).is_err() {
         out.truncate(0);
         let _ = out.cut("arguments");
     }
@@ -629,7 +646,7 @@ pub mod stamp {
     pub const NONE: u8 = 0;
     /// `(megasecs, secs, microsecs)`.
     pub const TIMESTAMP: u8 = 1;
-    /// `(nanoseconds, unique)`; the unique number is the payload's first 8 bytes.
+    /// `(nanoseconds, unique)`; the unique number is the payload's first 8 bytes, after those of [`CARRIED`].
     pub const STRICT: u8 = 2;
     /// Nanoseconds.
     pub const MONOTONIC: u8 = 3;
@@ -637,6 +654,8 @@ pub mod stamp {
     pub const MASK: u8 = 3;
     /// The scheduler's number comes before the stamp.
     pub const SCHEDULER: u8 = 4;
+    /// The stamp's nanoseconds are the payload's first 8 bytes.
+    pub const CARRIED: u8 = 8;
 }
 
 /// Writes a record into this scheduler's ring of the session.
@@ -646,25 +665,60 @@ pub(crate) fn emit(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8],
     now: u64,
 ) {
-    let Some(stamps) = stamps(flags) else {
-        return emit_strict(node, thread, session, flags, kind, what, payload, now);
+    let (stamps, carried) = (stamps(flags), carried(node, session, flags));
+    let (Some(stamps), None) = (stamps, carried) else {
+        return emit_numbered(node, thread, session, flags, carried, kind, what, payload, now);
     };
     let header = header(thread, kind, stamps, what, payload.len(), now);
     let _counted_by_the_ring = thread.push(session, header, payload);
 }
 
+/// A record with numbers before its payload: see [`stamp::CARRIED`] and [`stamp::STRICT`].
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
-fn emit_strict(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8],
-    now: u64,
+pub(crate) fn emit_numbered(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, carried: Option<u64>, kind: Kind,
+    what: u64, payload: &[u8], now: u64,
 ) {
-    let stamps = stamp::STRICT | if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
-    let mut long = Vec::with_capacity(8 + payload.len());
-    long.extend_from_slice(&node.unique().to_ne_bytes());
+    let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
+    let mut stamps = stamps(flags).unwrap_or(stamp::STRICT | scheduler);
+    let mut long = Vec::with_capacity(16 + payload.len());
+    if let Some(carried) = carried {
+        stamps |= stamp::CARRIED;
+        long.extend_from_slice(&carried.to_ne_bytes());
+    }
+    if stamps & stamp::MASK == stamp::STRICT {
+        long.extend_from_slice(&node.unique().to_ne_bytes());
+    }
     long.extend_from_slice(payload);
     let header = header(thread, kind, stamps, what, long.len(), now);
     let _counted_by_the_ring = thread.push(session, header, &long);
+}
+
+/// The stamp of an event that happens now, where it is not made of ticks later.
+#[inline(always)]
+pub(crate) fn carried(node: &Node, session: &Session, flags: Flags) -> Option<u64> {
+    if !flags.has(Flags::STAMPS) || !node.stamps_cpu_time() && session.options.clock == Stamps::Ticks {
+        return None;
+    }
+    read_clock(node, session, flags)
+}
+
+/// Rule: trace.md, `process/4`, cpu_timestamp: it is what `timestamp` means, and nothing under the monotonic flags.
+#[cold]
+#[inline(never)]
+fn read_clock(node: &Node, session: &Session, flags: Flags) -> Option<u64> {
+    let wall = flags.has(Flags::TIMESTAMP);
+    if wall && node.stamps_cpu_time() && !flags.has(Flags::MONOTONIC_TIMESTAMP | Flags::STRICT_MONOTONIC_TIMESTAMP) {
+        if let Some(cpu) = node.clock.cpu() {
+            return Some(cpu);
+        }
+    }
+    match session.options.clock {
+        Stamps::Ticks => None,
+        Stamps::System if wall => Some(node.clock.system_wall()),
+        Stamps::System => Some(node.clock.system_monotonic()),
+    }
 }
 
 #[inline(always)]

@@ -26,6 +26,7 @@ pub mod drain;
 pub mod error;
 pub mod event;
 mod kept;
+mod late;
 pub mod latency;
 pub mod life;
 mod memory;

@@ -6,8 +6,9 @@
 
 use crate::{
     cells::{key, CellRef, Measure},
-    event::{first_word, stamps},
+    event::{carried, first_word, stamps},
     flags::Flags,
+    node::Node,
     plan::{kinds, Entry, Plan},
     slots::Snapshot,
     sync::Ordering::Relaxed,
@@ -107,10 +108,10 @@ const NOBODY: u64 = 0;
 
 impl Told {
     /// The record of a call, if it has no arguments and always the same stamp.
-    pub fn of(thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<Told> {
+    pub fn of(node: &Node, thread: &Thread, plan: &Plan, entry: &Entry, pauses: bool) -> Option<Told> {
         let flags = thread.current.flags(entry.index);
         let simple = flags.has(Flags::CALL) && flags.has(Flags::ARITY) && !flags.has(Flags::SILENT);
-        let stamps = stamps(flags).filter(|_| simple)?;
+        let stamps = stamps(flags).filter(|_| simple && carried(node, &entry.session, flags).is_none())?;
         Some(Told {
             tracer: entry.session.tracer.load(Relaxed),
             first: first_word(thread, Kind::CallArity, stamps, 0),
@@ -146,12 +147,12 @@ const _: () = assert!(size_of::<Known>() == 64);
 
 impl Known {
     /// What a plan comes down to for the process that runs now. `pauses`: calls of the function can be suspended.
-    pub fn of(thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> Known {
+    pub fn of(node: &Node, thread: &Thread, snapshot: &Snapshot, code: usize, plan: &Plan, pauses: bool) -> Known {
         let counters = plan.entries.iter().filter(|e| e.run & kinds::COUNT != 0).map(|e| e.count).collect();
         let mut actions = Vec::new();
         for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
             let tells = entry.run & kinds::LOCAL != 0;
-            let told = if tells { Told::of(thread, plan, entry, pauses) } else { None };
+            let told = if tells { Told::of(node, thread, plan, entry, pauses) } else { None };
             let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
             if entry.run & !simple != 0 || tells && told.is_none() {
                 actions.push(Action::Planned(entry.id));

@@ -17,7 +17,7 @@ use crate::{
     section::{self, Section},
     session::Session,
     slots::Snapshot,
-    sync::{AtomicU64, Mutex, Ordering::Relaxed},
+    sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed},
     thread::{Shared, Thread},
     tracee::{Kind, Tracee},
 };
@@ -56,6 +56,8 @@ pub struct Node {
     tracees: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     next_pid: AtomicU64,
     next_unique: AtomicU64,
+    /// Sessions that ask for stamps in CPU time.
+    cpu_stamps: AtomicU32,
 }
 
 impl Node {
@@ -85,6 +87,7 @@ impl Node {
             tracees: Mutex::new(FxHashMap::default()),
             next_pid: AtomicU64::new(FIRST_PID),
             next_unique: AtomicU64::new(1),
+            cpu_stamps: AtomicU32::new(0),
         })
     }
 
@@ -171,6 +174,24 @@ impl Node {
         let tracees = self.tracees.lock().unwrap();
         session.lose_tracer();
         tracees.values().for_each(|tracee| tracee.set(session.index, Flags::NONE));
+        drop(tracees);
+        self.ask_cpu_stamps(session, false);
+    }
+
+    /// Whether time stamps under `timestamp` are CPU time now (trace.md, `process/4`, cpu_timestamp).
+    #[inline(always)]
+    #[must_use]
+    pub fn stamps_cpu_time(&self) -> bool {
+        self.cpu_stamps.load(Relaxed) != 0
+    }
+
+    /// The flag is the whole node's, and on while any session asks for it.
+    pub(crate) fn ask_cpu_stamps(&self, session: &Session, how: bool) {
+        match (session.ask_cpu_stamps(how), how) {
+            (false, true) => drop(self.cpu_stamps.fetch_add(1, Relaxed)),
+            (true, false) => drop(self.cpu_stamps.fetch_sub(1, Relaxed)),
+            _ => {}
+        }
     }
 
     /// The living process of a pid.
@@ -233,6 +254,7 @@ impl Node {
     }
 
     /// Switches trace flags of processes; answers how many processes matched (trace.md, `process/4`).
+    /// After a change of `cpu_timestamp`, which is no process's, call [`Node::forget_remembered`].
     ///
     /// # Errors
     /// [`crate::error::Error::SessionDead`], [`crate::error::Error::ProcessDead`].
@@ -248,6 +270,10 @@ impl Node {
         }
         let tracer = session.tracer.load(Relaxed);
         let flags = if session.has_tracer() { flags } else { Flags::NONE };
+        if flags.has(Flags::CPU_TIMESTAMP) {
+            self.ask_cpu_stamps(session, how);
+        }
+        let flags = Flags(flags.0 & !Flags::CPU_TIMESTAMP.0);
         let mut count = 0;
         if let Who::One(tracee) = who {
             if !tracee.is_alive() {

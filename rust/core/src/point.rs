@@ -24,7 +24,7 @@ use crate::{
     event::{self, Activation, Exit},
     node::Node,
     plan::{events, kinds, Mfa},
-    session::{Options, Session},
+    session::{Capture, Options, Session},
     sync::{AtomicU8, Mutex, Ordering::Relaxed},
     thread::Thread,
     tracee::Kind,
@@ -100,10 +100,22 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
     fn is_global(&self) -> bool {
         true
     }
-    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
+    fn arguments(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.list(self.name.arity as usize)?;
         (self.arguments)(out)?;
         out.nil()
+    }
+    /// A trace point has nothing but values.
+    fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, _scheduler: u16) {
+        let capture = &session.options.capture;
+        out.resize(capture.total, 0);
+        let mut encoder = Encoder::new(out);
+        if self.arguments(&mut encoder, capture).is_err() {
+            encoder.truncate(0);
+            let _ = encoder.cut("arguments");
+        }
+        let length = encoder.len();
+        out.truncate(length);
     }
     fn name(&self, out: &mut Encoder<'_>) -> bool {
         write_name(out, self.name).is_ok()

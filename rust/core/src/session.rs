@@ -36,13 +36,62 @@ pub struct Options {
     pub overflow: Overflow,
     /// How many ended processes keep their counters apart before the oldest are summed up.
     pub ended_processes: usize,
-    /// Bytes that the arguments of one call may take in the ring.
-    pub capture_bytes: usize,
+    /// How much of a call's arguments is taken, and how.
+    pub capture: Capture,
+    /// Where time stamps come from.
+    pub clock: Stamps,
+}
+
+/// How much of a call's arguments a session takes, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// Containers inside each other.
+    pub depth: u32,
+    /// Items of one container.
+    pub items: usize,
+    /// Bytes of one str, bytes or int.
+    pub bytes: usize,
+    /// Bytes that all arguments of one call may take in the ring.
+    pub total: usize,
+    /// What is taken.
+    pub takes: Takes,
+}
+
+/// What a session takes of arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Copies; of what can't be copied, what it is.
+    Values,
+    /// Copies; of what can't be copied, its text too, which the program's own code makes.
+    Texts,
+    /// The objects themselves, which the host keeps beside the ring.
+    Objects,
+}
+
+/// Where the time stamps of a session's messages come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamps {
+    /// The node's ticks.
+    Ticks,
+    /// The operating system, asked at each event.
+    System,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Capture { depth: 8, items: 100, bytes: 1024, total: 4096, takes: Takes::Values }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { ring_bytes: 1 << 20, overflow: Overflow::Drop, ended_processes: 1024, capture_bytes: 4096 }
+        Options {
+            ring_bytes: 1 << 20,
+            overflow: Overflow::Drop,
+            ended_processes: 1024,
+            capture: Capture::default(),
+            clock: Stamps::Ticks,
+        }
     }
 }
 
@@ -72,6 +121,7 @@ pub struct Session {
     pub(crate) draining: Mutex<()>,
     life: Life,
     tracer_lost: AtomicU8,
+    cpu_stamps: AtomicU8,
     new_flags: AtomicU32,
     seen_flags: AtomicU32,
     feeds: Mutex<Feeds>,
@@ -92,6 +142,7 @@ impl Session {
             draining: Mutex::new(()),
             life: Life::new(),
             tracer_lost: AtomicU8::new(0),
+            cpu_stamps: AtomicU8::new(0),
             new_flags: AtomicU32::new(0),
             seen_flags: AtomicU32::new(0),
             feeds: Mutex::new(Feeds::default()),
@@ -136,6 +187,11 @@ impl Session {
     pub fn lose_tracer(&self) {
         self.tracer_lost.store(1, Release);
         self.new_flags.store(0, Release);
+    }
+
+    /// Notes whether the session asks for stamps in CPU time; answers whether it did before.
+    pub(crate) fn ask_cpu_stamps(&self, how: bool) -> bool {
+        self.cpu_stamps.swap(u8::from(how), AcqRel) != 0
     }
 
     /// The flags that new processes get.

@@ -153,6 +153,8 @@ pub struct Thread {
     pub(crate) pending: Pending,
     pub(crate) memory: Memory,
     pub(crate) scratch: Vec<u8>,
+    /// Calls whose arguments are still to be taken.
+    pub(crate) late: Vec<crate::late::Late>,
     pub(crate) rings: Rings,
     waits: Waits,
 }
@@ -169,6 +171,7 @@ impl Thread {
             pending: Pending::default(),
             memory: Memory::default(),
             scratch: Vec::new(),
+            late: Vec::new(),
             rings: Rings::default(),
             waits,
         }

@@ -8,7 +8,7 @@ use inviso_core::{
     flags::Flags,
     node::{Node, Who},
     plan::{kinds, Mfa},
-    session::{Options, Session},
+    session::{Capture, Options, Session},
     thread::Thread,
     tracee::Kind,
 };
@@ -42,9 +42,10 @@ impl Activation for Call {
     fn is_global(&self) -> bool {
         self.from_outside
     }
-    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
+    fn arguments(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.nil()
     }
+    fn arguments_late(&self, _: &mut Vec<u8>, _: &Session, _: u16) {}
     fn name(&self, _: &mut Encoder<'_>) -> bool {
         false
     }

@@ -7,6 +7,7 @@ mod ffi;
 mod host;
 mod mailbox;
 mod messages;
+mod origin;
 mod pid;
 mod processes;
 mod session;
@@ -18,7 +19,7 @@ mod _native {
     #[pymodule_export]
     use super::errors::{LimitReached, ProcessDead, SessionDead};
     #[pymodule_export]
-    use super::pid::Pid;
+    use super::pid::{pid_of_node, Pid};
     #[pymodule_export]
     use super::processes::{
         after_fork_in_child, announce_thread, become_process, call_soon, enter_process, mailbox_peek, mailbox_put,
@@ -26,5 +27,5 @@ mod _native {
         set_node_name, set_process_name,
     };
     #[pymodule_export]
-    use super::session::{function_exists, session_create, sessions, Session};
+    use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
 }

@@ -1,10 +1,16 @@
 //! From a record in a ring to the tuple that a tracer gets, in the shapes of trace.md.
 
-use crate::{ffi::calling::call, pid::Pid, terms};
+use crate::{
+    ffi::calling::call,
+    host::{objects::Arguments, outlet::Outlet},
+    pid::Pid,
+    terms,
+};
 use inviso_core::{
     drain::{Event, Record, What},
     event::stamp,
     node::Node,
+    session::Takes,
 };
 use inviso_term::record::Kind;
 use pyo3::{prelude::*, sync::PyOnceLock, types::*};
@@ -69,11 +75,14 @@ impl Words {
     }
 }
 
-/// The message of a record.
+/// The message of a record of this outlet's session. `stale` gets objects that nobody waits for any more, to be let go of
+/// outside every lock.
 ///
 /// # Errors
 /// What making Python objects raises (no memory).
-pub fn message(py: Python<'_>, node: &Node, record: &Record) -> PyResult<Py<PyAny>> {
+pub fn message(
+    py: Python<'_>, node: &Node, record: &Record, outlet: &Outlet, stale: &mut Vec<Arguments>,
+) -> PyResult<Py<PyAny>> {
     let words = Words::get(py)?;
     let event = match &record.what {
         What::Event(event) => event,
@@ -83,7 +92,7 @@ pub fn message(py: Python<'_>, node: &Node, record: &Record) -> PyResult<Py<PyAn
     let mut parts: Vec<Py<PyAny>> = Vec::with_capacity(7);
     parts.push(if stamped { &words.trace_ts } else { &words.trace }.clone_ref(py));
     parts.push(Py::new(py, Pid::new(event.tracee))?.into_any());
-    what(py, node, words, event, &mut parts)?;
+    what(py, node, words, event, outlet, stale, &mut parts)?;
     if event.stamps & stamp::SCHEDULER != 0 {
         parts.push(event.scheduler.into_pyobject(py)?.into_any().unbind());
     }
@@ -93,7 +102,10 @@ pub fn message(py: Python<'_>, node: &Node, record: &Record) -> PyResult<Py<PyAn
     Ok(PyTuple::new(py, parts)?.into_any().unbind())
 }
 
-fn what(py: Python<'_>, node: &Node, words: &Words, event: &Event, parts: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+fn what(
+    py: Python<'_>, node: &Node, words: &Words, event: &Event, outlet: &Outlet, stale: &mut Vec<Arguments>,
+    parts: &mut Vec<Py<PyAny>>,
+) -> PyResult<()> {
     let payload = || terms::object(py, &event.payload);
     match Kind::from_u8(event.kind) {
         // nothing in the arguments' place: the interpreter did not show any
@@ -105,7 +117,14 @@ fn what(py: Python<'_>, node: &Node, words: &Words, event: &Event, parts: &mut V
         Some(Kind::Call) => {
             let (module, function, _) = words.name(py, node, event.what as u32)?;
             parts.push(words.call.clone_ref(py));
-            parts.push((module, function, payload()?).into_pyobject(py)?.into_any().unbind());
+            let arguments = match objects(event, outlet) {
+                Some(number) => match outlet.objects.take(event.scheduler, number, stale) {
+                    Some(arguments) => arguments.list(py)?,
+                    None => terms::cut(py, "objects")?.unbind(),
+                },
+                None => payload()?,
+            };
+            parts.push((module, function, arguments).into_pyobject(py)?.into_any().unbind());
         }
         Some(Kind::ReturnTo) if event.payload.is_empty() => {
             parts.push(words.return_to.clone_ref(py));
@@ -124,17 +143,27 @@ fn what(py: Python<'_>, node: &Node, words: &Words, event: &Event, parts: &mut V
     Ok(())
 }
 
+/// The number of the objects that are a call's arguments, if the session takes them so and they were kept.
+fn objects(event: &Event, outlet: &Outlet) -> Option<u64> {
+    if outlet.session.options.capture.takes != Takes::Objects {
+        return None;
+    }
+    Some(u64::from_ne_bytes(event.payload.as_slice().try_into().ok()?))
+}
+
 /// The time stamp that the record's flags ask for.
 fn time(py: Python<'_>, node: &Node, ticks: u64, event: &Event) -> PyResult<Py<PyAny>> {
+    let carried = (event.stamps & stamp::CARRIED != 0).then_some(event.carried);
+    let monotonic = || carried.unwrap_or_else(|| node.clock.monotonic(ticks));
     Ok(match event.stamps & stamp::MASK {
         stamp::TIMESTAMP => {
-            let micros = node.clock.wall(ticks) / 1000;
+            let micros = carried.unwrap_or_else(|| node.clock.wall(ticks)) / 1000;
             (micros / 1_000_000_000_000, micros / 1_000_000 % 1_000_000, micros % 1_000_000)
                 .into_pyobject(py)?
                 .into_any()
                 .unbind()
         }
-        stamp::STRICT => (node.clock.monotonic(ticks), event.unique).into_pyobject(py)?.into_any().unbind(),
-        _ => node.clock.monotonic(ticks).into_pyobject(py)?.into_any().unbind(),
+        stamp::STRICT => (monotonic(), event.unique).into_pyobject(py)?.into_any().unbind(),
+        _ => monotonic().into_pyobject(py)?.into_any().unbind(),
     })
 }

@@ -1,24 +1,17 @@
 //! `Pid`: a process's name in messages, hashable and ordered.
 
-use crate::host::{self, directory};
+use crate::{
+    host::{self, directory},
+    origin::Origin,
+};
 use inviso_core::{
     cells::FOLDED,
     tracee::{Kind, Tracee},
 };
-use pyo3::{exceptions::PyTypeError, prelude::*, pyclass::CompareOp};
-use std::sync::{
-    atomic::{AtomicU64, Ordering},
-    Arc, Mutex,
-};
+use pyo3::{prelude::*, pyclass::CompareOp};
+use std::sync::{Arc, Mutex};
 
-/// The process that `Pid`s of this interpreter belong to; another number after a fork.
-static EPOCH: AtomicU64 = AtomicU64::new(0);
 static NODE: Mutex<String> = Mutex::new(String::new());
-
-/// All pids given out so far belong to another operating system process.
-pub fn next_epoch() {
-    EPOCH.fetch_add(1, Ordering::AcqRel);
-}
 
 /// This node's name.
 pub fn node_name() -> String {
@@ -40,13 +33,13 @@ pub fn set_node_name(name: &str) {
 pub struct Pid {
     /// The number that the core knows.
     pub id: u64,
-    epoch: u64,
+    origin: Origin,
 }
 
 impl Pid {
     /// The identifier of a process of this node.
     pub fn new(id: u64) -> Self {
-        Pid { id, epoch: EPOCH.load(Ordering::Acquire) }
+        Pid { id, origin: Origin::here() }
     }
 
     /// The living process, if it lives and is ours.
@@ -73,14 +66,14 @@ impl Pid {
         }
     }
 
-    /// The name of the thread or task; a thread's last one once it has ended, a task's `""`.
+    /// The name of the thread or task, its last one once it has ended; `""` for a process of another node.
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         if self.id == FOLDED {
             return Ok("(ended processes)".to_owned());
         }
         let Some(host) = host::try_host().filter(|_| self.is_local()) else { return Ok(String::new()) };
-        let Some(tracee) = self.tracee() else { return Ok(host.directory.ended_name(self.id).unwrap_or_default()) };
+        let Some(tracee) = self.tracee() else { return Ok(host.directory.ended_name(py, self.id).unwrap_or_default()) };
         let given = directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();
         if let Some(name) = given {
             return Ok(name);
@@ -95,12 +88,12 @@ impl Pid {
     /// The name of the node that the process runs on.
     #[getter]
     fn node(&self) -> String {
-        node_name()
+        self.origin.foreign_name().unwrap_or_else(node_name)
     }
 
     /// Whether it is a process of this node: of this operating system process.
     pub fn is_local(&self) -> bool {
-        self.epoch == EPOCH.load(Ordering::Acquire)
+        self.origin == Origin::here()
     }
 
     /// Whether the process still runs.
@@ -110,11 +103,11 @@ impl Pid {
 
     fn __repr__(&self) -> String {
         let number = self.id >> 2;
-        format!("<0.{}.{}>", number & 0x0fff_ffff, number >> 28)
+        format!("<{}.{}.{}>", self.origin.number(), number & 0x0fff_ffff, number >> 28)
     }
 
     fn __hash__(&self) -> u64 {
-        self.id ^ self.epoch.rotate_left(32)
+        self.id ^ self.origin.order().rotate_left(32)
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Py<PyAny> {
@@ -122,14 +115,23 @@ impl Pid {
         match other.cast::<Pid>() {
             Ok(other) => {
                 let other = other.get();
-                let answer = op.matches((self.epoch, self.id >> 2).cmp(&(other.epoch, other.id >> 2)));
+                let answer =
+                    op.matches((self.origin.order(), self.id >> 2).cmp(&(other.origin.order(), other.id >> 2)));
                 answer.into_pyobject(py).map_or_else(|e| match e {}, |b| b.to_owned().into_any().unbind())
             }
             Err(_) => py.NotImplemented(),
         }
     }
 
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("a Pid means something in its own process only and can't be pickled"))
+    /// In its own process the same pid again, in any other one a pid of another node.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String, u64, u64))> {
+        let make = py.import("inviso._native")?.getattr("pid_of_node")?;
+        Ok((make, (self.node(), self.origin.creation(), self.id)))
     }
+}
+
+/// The pid of a process by its node's name and creation, as pickles have it.
+#[pyfunction]
+pub fn pid_of_node(name: String, creation: u64, id: u64) -> Pid {
+    Pid { id, origin: Origin::of(name, creation) }
 }

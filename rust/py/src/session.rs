@@ -19,7 +19,7 @@ use inviso_core::{
     node::Who,
     plan::{kinds, Entry},
     ring::Overflow,
-    session::{Options, Session as Core},
+    session::{Capture, Options, Session as Core, Stamps, Takes},
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 use rustc_hash::FxHashMap;
@@ -57,13 +57,20 @@ fn op(how: &str) -> PyResult<Op> {
     })
 }
 
-/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`).
+/// Whether there is a clock of a thread's CPU time.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture_bytes))]
+pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
+    Ok(host::host(py)?.node.clock.cpu().is_some())
+}
+
+/// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
+/// in all; it `takes` values, texts or objects; `clock` is fast or system.
+#[pyfunction]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
-    ended_processes: usize, capture_bytes: usize,
+    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     host.reap(py);
@@ -72,7 +79,15 @@ pub fn session_create(
         "block" => Overflow::Block { limit: Duration::from_millis(block_ms) },
         _ => Overflow::Drop,
     };
-    let options = Options { ring_bytes, overflow, ended_processes, capture_bytes };
+    let takes = match takes {
+        "texts" => Takes::Texts,
+        "objects" => Takes::Objects,
+        _ => Takes::Values,
+    };
+    let (depth, items, bytes, total) = capture;
+    let capture = Capture { depth, items, bytes, total, takes };
+    let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
+    let options = Options { ring_bytes, overflow, ended_processes, capture, clock };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     let mailbox = match tracer {
@@ -252,8 +267,9 @@ impl Session {
         matched.map_err(errors::raise)
     }
 
-    /// Sets what functions that come into being later get.
-    fn on_load(&self, py: Python<'_>, kinds: u16, how: &str) -> PyResult<()> {
+    /// Sets what functions that come into being later get: all, or those that one of some patterns takes.
+    #[pyo3(signature = (kinds, how, only=None))]
+    fn on_load(&self, py: Python<'_>, kinds: u16, how: &str, only: Option<Vec<Mfa>>) -> PyResult<()> {
         let host = self.host(py)?;
         let op = op(how)?;
         if op == Op::On {
@@ -261,8 +277,15 @@ impl Session {
             if kinds & kinds::MEMORY != 0 {
                 host.count_allocations(py)?;
             }
+            let pattern = |(module, function, arity)| Pattern { module, function, arity };
+            let only = only.unwrap_or_else(|| vec![(None, None, None)]);
+            host.loading.want(self.core.id, only.into_iter().map(pattern).collect());
         }
-        py.detach(|| host.node.on_load(&self.core, kinds, op)).map_err(errors::raise)?;
+        let done = py.detach(|| host.node.on_load(&self.core, kinds, op));
+        if self.core.on_load().is_none() {
+            host.loading.unwant(self.core.id);
+        }
+        done.map_err(errors::raise)?;
         let all = host.node.read(|s| s.events);
         inviso_core::control::Arm::arm(&Armer, &[], all);
         host.after_change(py)
@@ -300,7 +323,11 @@ impl Session {
                 "new" => Who::New,
                 _ => return Err(PyValueError::new_err("procs")),
             };
-            host.node.flags(&self.core, who, how, flags)
+            let answer = host.node.flags(&self.core, who, how, flags);
+            if flags.has(Flags::CPU_TIMESTAMP) {
+                py.detach(|| host.node.forget_remembered(&Armer));
+            }
+            answer
         };
         host.bury(py);
         answer.map_err(errors::raise)
@@ -485,6 +512,7 @@ impl Host {
     /// What `sys.monitoring` raises.
     pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
         let done = py.detach(|| self.node.session_destroy(core, &Armer));
+        self.loading.unwant(core.id);
         if let Some(outlet) = self.outlets.close(core.id) {
             drop(outlet);
         }

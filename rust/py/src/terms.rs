@@ -51,10 +51,10 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
 
 /// # Safety
 /// `pid` is a Pid, and the calling thread is attached.
-unsafe fn number(pid: *mut ffi::PyObject) -> u64 {
+unsafe fn number(pid: *mut ffi::PyObject) -> Option<u64> {
     // SAFETY: the caller's promise.
     let pid = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), pid) };
-    pid.cast::<Pid>().map_or(0, |p| p.get().id)
+    pid.cast::<Pid>().ok().map(|pid| pid.get()).filter(|pid| pid.is_local()).map(|pid| pid.id)
 }
 
 /// The object of a term.
@@ -63,6 +63,14 @@ unsafe fn number(pid: *mut ffi::PyObject) -> u64 {
 /// What making it raises.
 pub fn object(py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
     Ok(decode::decode(py, bytes, classes(py)?)?.unbind())
+}
+
+/// Where a limit cut something off.
+///
+/// # Errors
+/// What making it raises.
+pub fn cut<'py>(py: Python<'py>, what: &str) -> Made<'py> {
+    classes(py)?.cut(py, what)
 }
 
 impl Makers for Classes {

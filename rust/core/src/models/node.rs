@@ -9,7 +9,7 @@ use crate::{
     flags::Flags,
     node::{Node, Who},
     plan::{kinds, Mfa},
-    session::{Options, Session},
+    session::{Capture, Options, Session},
     sync::{
         thread, Arc as Shared, AtomicBool,
         Ordering::{Acquire, Release},
@@ -39,9 +39,10 @@ impl Activation for Plain {
     fn is_global(&self) -> bool {
         true
     }
-    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
+    fn arguments(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.nil()
     }
+    fn arguments_late(&self, _: &mut Vec<u8>, _: &Session, _: u16) {}
     fn name(&self, _: &mut Encoder<'_>) -> bool {
         false
     }

@@ -14,12 +14,15 @@
 //! | `bytes` | after the taken part of a str or bytes, in a list with it; in place of an int, or of a whole value that the buffer has no room for |
 //! | `changed` | in place of an item that another thread took away meanwhile |
 //! | `unbound` | in place of a variable's value that isn't there |
+//! | `arguments` | in place of all arguments, when there is no room for them; after the first one of a function written in C |
+//! | `objects` | in place of all arguments, when too many objects wait for a tracer already (`capture="ref"`) |
 //!
 //! On a free-threaded build items are held while they are looked at, dicts and sets are copied under their lock first. A
 //! held item whose last other owner lets go in that moment dies here.
 
 mod big;
 mod names;
+mod noted;
 mod taken;
 mod text;
 
@@ -34,7 +37,8 @@ use crate::ffi::layout;
 use taken::Taken;
 
 pub use names::{exception, name_of_callable, name_of_run, type_name, Raised};
-pub use text::{atom_of_str, is_text};
+pub use noted::Noted;
+pub use text::{atom_of_str, is_text, is_text_of};
 
 /// How much of a value is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +65,8 @@ impl Default for Limits {
     }
 }
 
-/// Reads a process's number out of a Pid.
-pub type PidOf = unsafe fn(*mut PyObject) -> u64;
+/// Reads a process's number out of a Pid; `None` for a process of another node.
+pub type PidOf = unsafe fn(*mut PyObject) -> Option<u64>;
 
 static ATOM: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
 static PID: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
@@ -97,10 +101,33 @@ pub unsafe fn register_pid(class: *mut PyTypeObject, number: PidOf) {
 pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
     let mark = out.mark();
     // SAFETY: the caller's promise.
-    let written = unsafe { Walk { out, limits }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };
+    let written = unsafe { Walk { out, limits, noted: None }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };
     match written {
         Ok(()) => Ok(()),
         Err(full) => too_large(out, mark, full),
+    }
+}
+
+/// As [`encode`]; the objects that are not copied are noted, for [`Noted::fill`].
+///
+/// # Safety
+/// As [`encode`], and `noted` is dropped attached.
+///
+/// # Errors
+/// As [`encode`].
+pub unsafe fn encode_noting(
+    object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits, noted: &mut Noted,
+) -> Result<(), Full> {
+    let mark = out.mark();
+    let mut walk = Walk { out, limits, noted: Some(&mut *noted) };
+    // SAFETY: the caller's promise.
+    let written = unsafe { walk.value(object, limits.depth.min(Limits::MAX_DEPTH)) };
+    match written {
+        Ok(()) => Ok(()),
+        Err(full) => {
+            noted.truncate(mark);
+            too_large(out, mark, full)
+        }
     }
 }
 
@@ -114,7 +141,7 @@ pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limi
 pub unsafe fn list_of(sequence: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     let mark = out.mark();
     let limits = &Limits::DEFAULT;
-    let mut walk = Walk { out, limits };
+    let mut walk = Walk { out, limits, noted: None };
     // SAFETY: the caller's promise; the types are checked.
     let written = unsafe {
         if ffi::PyTuple_Check(sequence) != 0 {
@@ -152,6 +179,7 @@ enum Shape {
 struct Walk<'a, 'b> {
     out: &'a mut Encoder<'b>,
     limits: &'a Limits,
+    noted: Option<&'a mut Noted>,
 }
 
 impl Walk<'_, '_> {
@@ -206,12 +234,29 @@ impl Walk<'_, '_> {
             } else if class == PID.load(Ordering::Acquire) {
                 let number = PID_OF.load(Ordering::Acquire);
                 // Stored before the type was, and never changed to anything but such a function.
-                self.out.pid(std::mem::transmute::<usize, PidOf>(number)(object))
+                match std::mem::transmute::<usize, PidOf>(number)(object) {
+                    Some(number) => self.out.pid(number),
+                    None => self.opaque(object, class),
+                }
             } else {
-                let mut name = [0; 256];
-                self.out.opaque(type_name(class, &mut name), object as u64, None)
+                self.opaque(object, class)
             }
         }
+    }
+
+    /// # Safety
+    /// As [`encode`], with the object's type.
+    unsafe fn opaque(&mut self, object: *mut PyObject, class: *mut PyTypeObject) -> Result<(), Full> {
+        let mut name = [0; 256];
+        let start = self.out.mark();
+        // SAFETY: as in `value`; `encode_noting` passes on the caller's promise.
+        unsafe {
+            self.out.opaque(type_name(class, &mut name), object as u64, None)?;
+            if let Some(noted) = &mut self.noted {
+                noted.add(start, self.out.mark(), object);
+            }
+        }
+        Ok(())
     }
 
     #[inline]

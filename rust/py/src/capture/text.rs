@@ -44,6 +44,19 @@ pub unsafe fn is_text(object: *mut PyObject, text: &str) -> bool {
     }
 }
 
+/// Whether `object` is a str with just these characters.
+///
+/// # Safety
+/// As [`atom_of_str`].
+pub unsafe fn is_text_of(object: *mut PyObject, text: &str) -> bool {
+    if text.is_ascii() {
+        // SAFETY: the caller's promise.
+        return unsafe { is_text(object, text) };
+    }
+    // SAFETY: the type is checked first.
+    unsafe { ffi::PyUnicode_Check(object) != 0 && utf8(object, text.len()) == (text.as_bytes().to_vec(), false) }
+}
+
 /// The characters, if they are ASCII and not more than `most`.
 ///
 /// # Safety

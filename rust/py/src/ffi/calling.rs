@@ -4,6 +4,7 @@
 //! unwinding that Rust's frames can't pass, so the process would abort. Python code asks for the lock at any time. So a
 //! call of it from Rust stands on a guard that holds such a thread for ever, which is what 3.14 does with all of them.
 
+use super::held::Held;
 use pyo3::{ffi, prelude::*, types::PyTuple};
 
 extern "C-unwind" {
@@ -11,6 +12,9 @@ extern "C-unwind" {
     fn call_unwinding(
         callable: *mut ffi::PyObject, args: *mut ffi::PyObject, kwargs: *mut ffi::PyObject,
     ) -> *mut ffi::PyObject;
+
+    #[link_name = "PyObject_Repr"]
+    fn repr_unwinding(object: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }
 
 /// Holds the thread that would be unwound.
@@ -40,4 +44,16 @@ pub fn call<'py>(
     };
     std::mem::forget(hold);
     result
+}
+
+/// The text of an object as its class makes it; null with an exception set where that raises.
+///
+/// # Safety
+/// `object` stands during the call, and the calling thread is attached.
+pub unsafe fn repr(object: *mut ffi::PyObject) -> Held {
+    let hold = Hold;
+    // SAFETY: the caller's promise; a new reference or null.
+    let text = Held::owned(unsafe { repr_unwinding(object) });
+    std::mem::forget(hold);
+    text
 }

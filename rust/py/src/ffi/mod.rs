@@ -32,6 +32,7 @@ pub mod alloc;
 mod calibrate;
 pub mod calling;
 mod code;
+pub mod cpu;
 #[cfg(not(Py_3_12))]
 pub mod eval;
 pub mod frame;
@@ -48,6 +49,7 @@ pub mod profile;
 #[cfg(not(Py_3_12))]
 pub mod stack;
 pub mod state;
+pub mod task_name;
 pub mod tasks;
 pub mod tls;
 pub mod vectorcall;

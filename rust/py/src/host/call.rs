@@ -1,13 +1,17 @@
 //! A running Python call, as the core sees it: asked for what an event needs and no more.
 
-use super::{here::Running, Host};
+use super::{here::Running, late, objects::Arguments, Host};
 use crate::{
     capture::{self, Limits},
     ffi::frame::{self, CodeLayout, Frame},
 };
-use inviso_core::{event::Activation, thread::Thread};
+use inviso_core::{
+    event::Activation,
+    session::{Capture, Session},
+    thread::Thread,
+};
 use inviso_term::etf::{Encoder, Full};
-use pyo3::ffi::PyObject;
+use pyo3::{ffi::PyObject, prelude::*};
 
 /// The call of the event that is being taken.
 pub struct PyCall<'a> {
@@ -120,8 +124,21 @@ impl Activation for PyCall<'_> {
     }
 
     #[inline]
-    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
-        write_arguments(self.frame(), out, &Limits::DEFAULT)
+    fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        write_arguments(self.frame(), out, &late::limits(capture))
+    }
+
+    #[cold]
+    fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        let frame = self.frame();
+        Python::attach(|py| {
+            // SAFETY: as in `write_arguments`; attached.
+            let values = unsafe {
+                let layout = CodeLayout::read(frame.code());
+                (0..layout.arity()).map(|n| late::held(py, frame.argument(&layout, n).as_ptr())).collect()
+            };
+            late::write(py, Arguments { values, more: false }, out, session, scheduler);
+        });
     }
 
     fn name(&self, out: &mut Encoder<'_>) -> bool {

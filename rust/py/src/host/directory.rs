@@ -5,15 +5,18 @@
 
 use super::Host;
 use crate::{
-    ffi::{frame::Frame, vectorcall},
+    ffi::{frame::Frame, task_name, vectorcall},
     mailbox::Mailbox,
 };
 use inviso_core::tracee::{Kind, Tracee};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
-use std::sync::{
-    atomic::{AtomicUsize, Ordering},
-    Arc, Mutex, MutexGuard, OnceLock,
+use std::{
+    collections::VecDeque,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, OnceLock,
+    },
 };
 
 /// What this package keeps with a process.
@@ -50,12 +53,32 @@ pub struct Directory {
     tasks: Mutex<FxHashMap<usize, Task>>,
     references: Mutex<FxHashMap<usize, usize>>,
     threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
-    /// Names of threads that have ended, as many as are worth keeping.
-    ended: Mutex<FxHashMap<u64, String>>,
+    ended_threads: Mutex<EndedNames>,
+    ended_tasks: Mutex<EndedNames>,
 }
 
-/// Names of ended threads that are kept; beyond it all are forgotten.
+/// Names of processes that have ended, the latest ones.
+#[derive(Default)]
+struct EndedNames {
+    by_pid: FxHashMap<u64, String>,
+    order: VecDeque<u64>,
+}
+
+/// How many names of ended threads, and of tasks, are kept.
 const ENDED_NAMES: usize = 4096;
+
+impl EndedNames {
+    fn keep(&mut self, pid: u64, name: String) {
+        if self.by_pid.insert(pid, name).is_none() {
+            self.order.push_back(pid);
+        }
+        if self.order.len() > ENDED_NAMES {
+            if let Some(oldest) = self.order.pop_front() {
+                self.by_pid.remove(&oldest);
+            }
+        }
+    }
+}
 
 extern "C" {
     fn PyThread_get_thread_native_id() -> std::ffi::c_ulong;
@@ -93,9 +116,24 @@ impl Directory {
         lock(&self.threads).entry(id).or_insert(tracee).clone()
     }
 
-    /// The name of a thread that has ended, if it is still known.
-    pub fn ended_name(&self, pid: u64) -> Option<String> {
-        lock(&self.ended).get(&pid).cloned()
+    /// The name of a process that has ended, if it is still known.
+    pub fn ended_name(&self, py: Python<'_>, pid: u64) -> Option<String> {
+        let kept = match Kind::of(pid) {
+            Kind::Task => &self.ended_tasks,
+            _ => &self.ended_threads,
+        };
+        if let Some(name) = lock(kept).by_pid.get(&pid) {
+            return Some(name.clone());
+        }
+        // a task whose end was told while its object is still there
+        let reference = {
+            let tasks = lock(&self.tasks);
+            let task = tasks.values().find(|task| task.tracee.pid == pid)?;
+            task.reference.as_ref()?.clone_ref(py)
+        };
+        let object = reference.bind(py).cast::<PyWeakref>().ok()?.upgrade()?;
+        // SAFETY: the task is held.
+        unsafe { task_name::name(py, object.as_ptr()) }
     }
 
     /// The calling thread is this process from now on.
@@ -106,12 +144,9 @@ impl Directory {
     /// The calling thread has ended.
     pub fn thread_ended(&self, host: &Host, own: &Arc<Tracee>) {
         lock(&self.threads).retain(|_, t| !Arc::ptr_eq(t, own));
-        if let Some(name) = process(own).last_name.get() {
-            let mut ended = lock(&self.ended);
-            if ended.len() >= ENDED_NAMES {
-                ended.clear();
-            }
-            ended.insert(own.pid, name.clone());
+        let given = lock(&process(own).name).clone();
+        if let Some(name) = given.or_else(|| process(own).last_name.get().cloned()) {
+            lock(&self.ended_threads).keep(own.pid, name);
         }
         host.node.end_process(own);
     }
@@ -224,9 +259,15 @@ impl Directory {
         Ok(())
     }
 
-    fn task_ended(&self, host: &Host, reference: usize) -> Option<Task> {
+    fn task_ended(&self, py: Python<'_>, host: &Host, reference: usize) -> Option<Task> {
         let address = lock(&self.references).remove(&reference)?;
         let task = lock(&self.tasks).remove(&address)?;
+        let given = lock(&process(&task.tracee).name).clone();
+        // SAFETY: a weak reference's callback comes before anything of the object is cleared.
+        let name = given.or_else(|| unsafe { task_name::name(py, address as *mut ffi::PyObject) });
+        if let Some(name) = name {
+            lock(&self.ended_tasks).keep(task.tracee.pid, name);
+        }
         host.node.end_process(&task.tracee);
         Some(task)
     }
@@ -297,9 +338,11 @@ unsafe extern "C" fn task_died(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, _nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     if let Some(host) = super::try_host() {
-        // SAFETY: the interpreter passes the weak reference.
-        let ended = host.directory.task_ended(host, unsafe { *args } as usize);
-        drop(ended);
+        Python::attach(|py| {
+            // SAFETY: the interpreter passes the weak reference.
+            let ended = host.directory.task_ended(py, host, unsafe { *args } as usize);
+            drop(ended);
+        });
     }
     vectorcall::none()
 }

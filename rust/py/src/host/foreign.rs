@@ -8,12 +8,19 @@ use super::{
     call::{write_name, PyCall},
     codes::{Found, Pattern},
     here::Running,
+    late,
+    objects::Arguments,
     Host,
 };
 use crate::capture;
 #[cfg(not(Py_3_12))]
 use crate::ffi::frame::Frame;
-use inviso_core::{event::Activation, plan::Mfa, thread::Thread};
+use inviso_core::{
+    event::Activation,
+    plan::Mfa,
+    session::{Capture, Session},
+    thread::Thread,
+};
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::PyString};
 use std::sync::Arc;
@@ -146,7 +153,7 @@ impl Activation for ForeignCall<'_> {
     }
     /// The first argument at most; that there may be more is marked. Where nothing is shown nothing is written, and the
     /// message has the arity.
-    fn arguments(&self, out: &mut Encoder<'_>) -> Result<(), Full> {
+    fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
         let first = match self.shown {
             Shown::None => return out.nil(),
             #[cfg(not(Py_3_12))]
@@ -155,10 +162,27 @@ impl Activation for ForeignCall<'_> {
         };
         out.list(2)?;
         // SAFETY: the argument lives as long as the call.
-        unsafe { capture::encode(first, out, &capture::Limits::DEFAULT)? };
+        unsafe { capture::encode(first, out, &late::limits(capture))? };
         out.cut("arguments")?;
         out.nil()
     }
+
+    #[cold]
+    fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        let first = match self.shown {
+            Shown::None => None,
+            #[cfg(not(Py_3_12))]
+            Shown::Unknown => return,
+            Shown::First(first) => Some(first),
+        };
+        Python::attach(|py| {
+            // SAFETY: as above; attached.
+            let values: Vec<_> = first.map(|first| unsafe { late::held(py, first) }).into_iter().collect();
+            let more = !values.is_empty();
+            late::write(py, Arguments { values, more }, out, session, scheduler);
+        });
+    }
+
     fn name(&self, _out: &mut Encoder<'_>) -> bool {
         false
     }

@@ -23,7 +23,7 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     super::loading::forget(py);
     crate::ffi::alloc::remove(py);
     crate::ffi::tasks::forget();
-    crate::pid::next_epoch();
+    crate::origin::forked();
     here::forget();
     forget();
     Ok(())

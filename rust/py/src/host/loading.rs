@@ -4,9 +4,10 @@
 //! code that it has not met.
 
 use super::{arming::Armer, codes, Host};
-use inviso_core::control::Target;
+use crate::{capture, ffi::frame};
+use inviso_core::{control::Target, plan::Mfa};
 use pyo3::{ffi, prelude::*};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::{
     atomic::{AtomicBool, Ordering},
     Mutex, MutexGuard,
@@ -49,6 +50,8 @@ pub struct Loading {
     known: Mutex<Known>,
     /// Functions that came into being inside a change.
     late: Mutex<Vec<Py<PyAny>>>,
+    /// What each session waits for; of a function that none does, nothing is armed.
+    wanted: Mutex<FxHashMap<u64, Vec<codes::Pattern>>>,
 }
 
 #[derive(Default)]
@@ -115,6 +118,40 @@ impl Loading {
         let _ = py;
     }
 
+    fn wanted(&self) -> MutexGuard<'_, FxHashMap<u64, Vec<codes::Pattern>>> {
+        self.wanted.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A session waits for the functions that one of these patterns takes.
+    pub fn want(&self, session: u64, patterns: Vec<codes::Pattern>) {
+        self.wanted().insert(session, patterns);
+    }
+
+    /// A session waits for nothing any more.
+    pub fn unwant(&self, session: u64) {
+        self.wanted().remove(&session);
+    }
+
+    /// Whether a session waits for this function.
+    fn wants(&self, session: u64, name: &Mfa) -> bool {
+        self.wanted().get(&session).is_some_and(|patterns| patterns.iter().any(|p| p.takes(name)))
+    }
+
+    /// Whether any session waits for functions with these globals.
+    ///
+    /// # Safety
+    /// `globals` stands, and the calling thread is attached.
+    unsafe fn wants_module(&self, globals: *mut ffi::PyObject) -> bool {
+        // SAFETY: the caller's promise.
+        let module = unsafe { frame::module_of(globals) };
+        let named = |pattern: &codes::Pattern| match &pattern.module {
+            // SAFETY: held, and attached. What has no name may go by that of its file: let the search say.
+            Some(wanted) => module.is_null() || unsafe { capture::is_text_of(module.as_ptr(), wanted) },
+            None => true,
+        };
+        self.wanted().values().flatten().any(named)
+    }
+
     /// Whether this code has not been met before; it has then.
     fn is_new(&self, code: usize) -> bool {
         self.known().codes.insert(code)
@@ -134,7 +171,9 @@ impl Host {
     fn function_made(&'static self, py: Python<'_>, function: &Bound<'_, PyAny>) {
         // SAFETY: `function` is a function.
         let code = unsafe { ffi::PyFunction_GetCode(function.as_ptr()) };
-        if !self.loading.is_new(code as usize) {
+        // SAFETY: a function's globals live as long as it does.
+        let wanted = unsafe { self.loading.wants_module(ffi::PyFunction_GetGlobals(function.as_ptr())) };
+        if !self.loading.is_new(code as usize) || !wanted {
             return;
         }
         let found: Vec<codes::Found> = codes::of_function(py, function)
@@ -146,7 +185,8 @@ impl Host {
 
     /// Offers new code to every session that waits for some.
     pub fn offer(&'static self, py: Python<'_>, found: Vec<codes::Found>) {
-        let found: Vec<_> = found.into_iter().filter(|f| !codes::is_ours(&f.name.module)).collect();
+        let wanted = |name: &Mfa| self.loading.wanted().values().flatten().any(|p| p.takes(name));
+        let found: Vec<_> = found.into_iter().filter(|f| !codes::is_ours(&f.name.module) && wanted(&f.name)).collect();
         if found.is_empty() {
             return;
         }
@@ -155,7 +195,7 @@ impl Host {
             .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
             .collect();
         self.hold(py, found.into_iter().map(|f| (f.key, f.code)));
-        py.detach(|| self.node.loaded(&targets, &Armer));
+        py.detach(|| self.node.loaded(&targets, &|session, name| self.loading.wants(session, name), &Armer));
         self.release(py, targets.iter().map(|t| t.key));
         self.catch_up(py);
     }
@@ -218,12 +258,17 @@ pub fn first_seen(here: &mut super::here::Here, frame: crate::ffi::frame::Frame)
 fn offer_frame(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
     let was = std::mem::replace(&mut here.thread.busy, true);
     Python::attach(|py| {
+        // SAFETY: the frame's globals are alive as long as the frame.
+        let wanted = unsafe { here.host.loading.wants_module(frame.globals()) };
         // SAFETY: the frame's function and code are alive as long as the frame.
         let (function, code) = unsafe {
             (Bound::from_borrowed_ptr(py, frame.function()), Bound::from_borrowed_ptr(py, frame.code()).unbind())
         };
         let here_code = code.as_ptr();
         here.host.loading.known().held.push(code);
+        if !wanted {
+            return;
+        }
         let found = codes::of_function(py, &function);
         let fresh = found.into_iter().filter(|f| f.code.as_ptr() == here_code).collect();
         here.host.offer(py, fresh);

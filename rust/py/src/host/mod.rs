@@ -11,6 +11,8 @@
 //! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
 //! | `spawning` | who starts whom, and how it ends |
+//! | `late` | arguments whose taking runs the program's code |
+//! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
 //! | `waiting` | waiting for room in a ring |
 //! | `forking` | what survives a fork |
@@ -23,7 +25,9 @@ pub mod directory;
 pub mod foreign;
 pub mod forking;
 pub mod here;
+pub mod late;
 pub mod loading;
+pub mod objects;
 pub mod outlet;
 pub mod spawning;
 pub mod waiting;
@@ -87,7 +91,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         return Ok(host);
     }
     let host = Box::leak(Box::new(Host {
-        node: Node::waiting_by(Clock::starting_at(monotonic), waiting::detached),
+        node: Node::waiting_by(Clock::starting_at(monotonic).with_cpu(crate::ffi::cpu::clock()), waiting::detached),
         arming: Mutex::default(),
         loading: loading::Loading::default(),
         directory: directory::Directory::default(),
@@ -98,6 +102,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         doomed: Mutex::default(),
         graveyard: Mutex::default(),
     }));
+    crate::origin::begin();
     HOST.store(host, Ordering::Release);
     Ok(host)
 }

@@ -2,7 +2,7 @@
 //!
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
-use super::Host;
+use super::{objects::Objects, Host};
 use crate::{mailbox::Mailbox, messages};
 use inviso_core::{
     drain::{self, Mark, Record},
@@ -18,6 +18,8 @@ pub struct Outlet {
     pub session: Arc<Session>,
     /// The mailbox that gets them.
     pub mailbox: Arc<Mailbox>,
+    /// Objects that wait for the tracer beside the rings.
+    pub objects: Objects,
 }
 
 /// All outlets by session.
@@ -27,7 +29,7 @@ pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
 impl Outlets {
     /// Opens a session's outlet into `mailbox`.
     pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>) -> Arc<Outlet> {
-        let outlet = Arc::new(Outlet { session, mailbox });
+        let outlet = Arc::new(Outlet { session, mailbox, objects: Objects::default() });
         outlet.mailbox.feed(Arc::downgrade(&outlet));
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
         all.insert(outlet.session.id, outlet.clone());
@@ -56,7 +58,7 @@ const BATCH: usize = 1 << 16;
 pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
     let Some(first) = outlets.first() else { return Ok(()) };
     let mailbox = first.mailbox.clone();
-    let _one = mailbox.pumping.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+    let one = mailbox.pumping.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
     let mut all: Vec<(u64, Record)> = Vec::new();
     py.detach(|| {
         for outlet in outlets {
@@ -70,10 +72,14 @@ pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
     let node = super::host(py)?.node.clone();
     node.clock.follow();
     let mut made = Vec::with_capacity(all.len());
-    for (_, record) in &all {
-        made.push(messages::message(py, &node, record)?);
+    let mut stale = Vec::new();
+    for (id, record) in &all {
+        let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).unwrap_or(first);
+        made.push(messages::message(py, &node, record, outlet, &mut stale)?);
     }
     mailbox.put(py, made);
+    drop(one);
+    drop(stale);
     Ok(())
 }
 

@@ -1,0 +1,44 @@
+//! The name of a task, also of one that is about to be freed: `get_name` would hold it, and letting go would free it again.
+
+use pyo3::{ffi, prelude::*, types::*};
+use std::sync::OnceLock;
+
+/// Where asyncio's own task objects keep their name, found once: bytes from the object's beginning. `None` if it was not found.
+static PLACE: OnceLock<Option<usize>> = OnceLock::new();
+
+/// The name of a task of asyncio's own class; `None` for any other object.
+///
+/// # Safety
+/// `task` is an object of which nothing has been cleared yet.
+pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<String> {
+    let class = crate::host::directory::task_type(py)?;
+    // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
+    let name = unsafe {
+        if ffi::PyType_IsSubtype(ffi::Py_TYPE(task), class.as_ptr().cast()) == 0 {
+            return None;
+        }
+        let place = (*PLACE.get_or_init(|| find(&class)))?;
+        let name = *task.byte_add(place).cast::<*mut ffi::PyObject>();
+        Bound::from_borrowed_ptr_or_opt(py, name)?
+    };
+    if let Ok(text) = name.cast::<PyString>() {
+        return Some(text.to_string_lossy().into_owned());
+    }
+    // from 3.12 on a task that was given no name has only a number until somebody asks
+    let number = name.cast_exact::<PyInt>().ok()?;
+    Some(format!("Task-{}", number.extract::<u64>().ok()?))
+}
+
+/// Names a task that was made but never set up, and looks for that name in it.
+fn find(class: &Bound<'_, PyAny>) -> Option<usize> {
+    let py = class.py();
+    let task = class.call_method1("__new__", (class,)).ok()?;
+    let name = PyString::new(py, "a name to be found");
+    task.call_method1("set_name", (&name,)).ok()?;
+    let size: usize = class.getattr("__basicsize__").ok()?.extract().ok()?;
+    let word = size_of::<usize>();
+    (size_of::<ffi::PyObject>()..size.checked_sub(word)?)
+        .step_by(word)
+        // SAFETY: words inside the object, which is held.
+        .find(|place| unsafe { *task.as_ptr().byte_add(*place).cast::<usize>() } == name.as_ptr() as usize)
+}

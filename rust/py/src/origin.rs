@@ -1,0 +1,106 @@
+//! Which operating system process a pid belongs to.
+//!
+//! Each process has a creation, a random number, and a forked child another one than its parent. A pid that leaves its process
+//! takes the creation and its node's name along; where it arrives it is the same pid again, or one of another node.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher,
+    sync::{
+        atomic::{AtomicU64, Ordering},
+        Mutex,
+    },
+    time::SystemTime,
+};
+
+/// Where a pid comes from: the number of forks before it, or the place of another node in [`OTHERS`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Origin(u64);
+
+/// Forks between the first process and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// The creations of this process and of those that it was forked from; 0 where there is none yet. No lock: one that was held
+/// when the process was forked would be held for ever.
+static CREATIONS: [AtomicU64; GENERATIONS] = [const { AtomicU64::new(0) }; GENERATIONS];
+
+/// Generations of forks that are told apart.
+const GENERATIONS: usize = 64;
+
+/// Creations and names of other nodes whose pids have come here.
+static OTHERS: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
+
+/// The first number of another node.
+const OTHER: u64 = 1 << 32;
+
+/// All pids given out so far belong to another operating system process.
+pub fn forked() {
+    FORKS.fetch_add(1, Ordering::AcqRel);
+    begin();
+}
+
+/// Gives this process its creation, if it has none.
+pub fn begin() {
+    let creation = RandomState::new().hash_one((std::process::id(), SystemTime::now())).max(1);
+    let place = &CREATIONS[generation(FORKS.load(Ordering::Acquire))];
+    let _ = place.compare_exchange(0, creation, Ordering::AcqRel, Ordering::Acquire);
+}
+
+fn generation(forks: u64) -> usize {
+    (forks as usize).min(GENERATIONS - 1)
+}
+
+impl Origin {
+    /// This process.
+    #[inline]
+    pub fn here() -> Origin {
+        Origin(FORKS.load(Ordering::Acquire))
+    }
+
+    /// The process of this creation, at a node of this name.
+    pub fn of(name: String, creation: u64) -> Origin {
+        let forks = FORKS.load(Ordering::Acquire);
+        let own = (0..=forks).rev().find(|n| CREATIONS[generation(*n)].load(Ordering::Acquire) == creation);
+        if let Some(own) = own.filter(|_| creation != 0) {
+            return Origin(own);
+        }
+        let mut others = OTHERS.lock().unwrap_or_else(|e| e.into_inner());
+        let known = others.iter().position(|(other, _)| *other == creation);
+        let place = known.unwrap_or_else(|| {
+            others.push((creation, name));
+            others.len() - 1
+        });
+        Origin(OTHER + place as u64)
+    }
+
+    /// The creation.
+    pub fn creation(self) -> u64 {
+        match self.other(|(creation, _)| *creation) {
+            Some(creation) => creation,
+            None => CREATIONS[generation(self.0)].load(Ordering::Acquire),
+        }
+    }
+
+    /// The name of another node.
+    pub fn foreign_name(self) -> Option<String> {
+        self.other(|(_, name)| name.clone())
+    }
+
+    /// The first number of a pid as it is written: 0 for this process.
+    pub fn number(self) -> u64 {
+        if self == Origin::here() {
+            return 0;
+        }
+        self.0.checked_sub(OTHER).map_or(self.0 + 1, |place| place + GENERATIONS as u64 + 1)
+    }
+
+    /// What pids of several origins are sorted by.
+    pub fn order(self) -> u64 {
+        self.0
+    }
+
+    fn other<T>(self, of: impl FnOnce(&(u64, String)) -> T) -> Option<T> {
+        let place = self.0.checked_sub(OTHER)?;
+        OTHERS.lock().unwrap_or_else(|e| e.into_inner()).get(place as usize).map(of)
+    }
+}

@@ -1,0 +1,250 @@
+"""Pids: the names of processes that have ended, and pids that leave their process."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import inviso
+import pytest
+from inviso import trace
+from trace_tools import good, until
+
+
+def test_an_ended_task_keeps_its_name() -> None:
+    pids: list[inviso.Pid] = []
+
+    async def child() -> None:
+        pids.append(inviso.self())
+
+    async def main() -> None:
+        first = asyncio.create_task(child(), name="first")
+        second = asyncio.create_task(child())
+        third = asyncio.create_task(child(), name="third")
+        third.set_name("renamed")
+        await asyncio.gather(first, second, third)
+        assert [p.name for p in pids][::2] == ["first", "renamed"]
+
+    asyncio.run(main())
+    gc.collect()
+    names = [p.name for p in pids]
+    assert [names[0], names[2]] == ["first", "renamed"]
+    assert names[1].startswith("Task-")
+    assert not any(p.is_alive() for p in pids)
+    assert {p.kind for p in pids} == {"task"}
+
+
+def test_a_name_that_is_set_when_all_is_done() -> None:
+    pids: list[inviso.Pid] = []
+
+    async def child() -> None:
+        pids.append(inviso.self())
+
+    async def main() -> None:
+        task = asyncio.create_task(child())
+        await task
+        task.set_name("at the end ✓")
+
+    asyncio.run(main())
+    gc.collect()
+    assert pids[0].name == "at the end ✓"
+
+
+def test_a_task_whose_end_was_told_has_its_name_at_once(session: trace.Session) -> None:
+    session.process("all", True, ["procs"])
+    pids: list[inviso.Pid] = []
+
+    async def child() -> None:
+        pids.append(inviso.self())
+
+    async def main() -> None:
+        task = asyncio.create_task(child(), name="told")
+        await task
+        assert not pids[0].is_alive()
+        assert pids[0].name == "told"
+
+    asyncio.run(main())
+    gc.collect()
+    assert pids[0].name == "told"
+
+
+def test_counters_of_ended_tasks_have_names(session: trace.Session) -> None:
+    def work() -> None:
+        pass
+
+    async def child() -> None:
+        work()
+
+    async def main() -> None:
+        await asyncio.gather(*[asyncio.create_task(child(), name=f"worker {n}") for n in range(50)])
+
+    session.process("all", True, ["call"])
+    session.function((__name__, work.__qualname__, 0), True, ["call_time"])
+    asyncio.run(main())
+    gc.collect()
+    rows = session.info((__name__, work.__qualname__, 0), "call_time")[1]
+    assert sorted(pid.name for pid, *_ in rows) == sorted(f"worker {n}" for n in range(50))
+
+
+def test_only_so_many_names_are_kept() -> None:
+    pids: list[inviso.Pid] = []
+
+    async def child() -> None:
+        pids.append(inviso.self())
+
+    async def main() -> None:
+        for n in range(5000):
+            await asyncio.create_task(child(), name=f"t{n}")
+
+    asyncio.run(main())
+    gc.collect()
+    assert pids[-1].name == "t4999"
+    assert pids[0].name == ""
+
+
+def test_an_ended_thread_keeps_the_name_that_it_was_given() -> None:
+    pid = inviso.spawn(lambda: None, name="given")
+    until(lambda: not pid.is_alive())
+    assert pid.name == "given"
+
+
+def test_a_task_written_in_python_has_no_part_in_it() -> None:
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(lambda loop, coro, **_: asyncio.tasks._PyTask(coro, loop=loop))  # type: ignore[attr-defined]
+        return await asyncio.create_task(child())
+
+    async def child() -> str:
+        return inviso.self().kind
+
+    assert asyncio.run(main()) in ("task", "thread")
+    gc.collect()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_pid_that_comes_back_is_the_same(protocol: int) -> None:
+    me = inviso.self()
+    again = pickle.loads(pickle.dumps(me, protocol))
+    assert again == me
+    assert hash(again) == hash(me)
+    assert again.is_local()
+    assert again.is_alive()
+    assert {me: 1}[again] == 1
+    assert copy.deepcopy([me]) == [me]
+    inviso.send(again, "hello")
+    assert inviso.receive() == "hello"
+
+
+def elsewhere(text: str) -> Any:
+    """What another process pickles."""
+    program = f"import pickle, sys, inviso\n{text}\nsys.stdout.buffer.write(pickle.dumps(value))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return pickle.loads(done.stdout)
+
+
+def test_a_pid_of_another_process_is_of_another_node(session: trace.Session) -> None:
+    one, two = elsewhere("inviso.set_node('one@there'); value = [inviso.self(), inviso.self()]")
+    (three,) = elsewhere("inviso.set_node('two@there'); value = [inviso.self()]")
+    me = inviso.self()
+    assert one == two
+    assert one != three
+    assert one != me
+    assert len({one, two, three, me}) == 3
+    assert sorted([three, me, one]) == sorted([me, one, three])
+    assert (one.node, three.node) == ("one@there", "two@there")
+    assert not one.is_local()
+    assert not one.is_alive()
+    assert one.name == ""
+    assert one.kind == "thread"
+    assert repr(one)[1] != "0"
+    assert repr(one) != repr(three)
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert pickle.loads(pickle.dumps(one)).node == "one@there"
+    for refused in (
+        lambda: session.process(one, True, ["call"]),
+        lambda: trace.session_create("x", one),
+        lambda: session.delivered(one),
+        lambda: inviso.send(one, 1),
+        lambda: inviso.peek(one),
+        lambda: inviso.register("n", one),
+    ):
+        with pytest.raises(inviso.BadArg, match="another node"):
+            refused()
+
+
+def test_a_pid_that_goes_there_and_back() -> None:
+    text = """
+import pickle, subprocess, sys, inviso
+program = "import pickle, sys, inviso; p = pickle.load(sys.stdin.buffer); inviso.self(); assert not p.is_local(); " \\
+    "pickle.dump(p, sys.stdout.buffer)"
+me = inviso.self()
+done = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(me), capture_output=True, check=True)
+back = pickle.loads(done.stdout)
+print(back == me, back.is_local(), back.is_alive())
+"""
+    assert good(text) == "True True True\n"
+
+
+def test_pids_after_a_fork() -> None:
+    text = """
+import os, pickle, sys, inviso
+parent = inviso.self()
+data = pickle.dumps(parent)
+def child():
+    ours, theirs = inviso.self(), pickle.loads(data)
+    assert theirs == parent and not theirs.is_local() and theirs != ours, (theirs, ours)
+    assert repr(theirs)[1] != "0" and repr(ours)[1] == "0"
+    return pickle.dumps((ours, parent))
+readers = []
+for _ in range(2):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, child())
+        os._exit(0)
+    os.close(write)
+    readers.append(read)
+answers = [pickle.loads(os.read(read, 10000)) for read in readers]
+for _ in readers: assert os.wait()[1] == 0
+(one, back), (two, again) = answers
+assert back == again == parent and back.is_local()
+assert len({one, two, parent}) == 3 and not one.is_local()
+print("ok")
+"""
+    assert good(text, flags=["-W", "ignore"]) == "ok\n"
+
+
+def test_a_foreign_pid_among_arguments_is_not_taken_for_one_of_ours(session: trace.Session) -> None:
+    (foreign,) = elsewhere("value = [inviso.self()]")
+
+    def traced(*pids: inviso.Pid) -> None:
+        """What is called."""
+
+    session.process(inviso.self(), True, ["call"])
+    session.function((__name__, traced.__qualname__, 1), True, ["local"])
+    traced(foreign, inviso.self())
+    taken, mine = session.drain()[0][3][2][0]
+    assert mine == inviso.self()
+    assert isinstance(taken, inviso.Opaque)
+
+
+@pytest.mark.parametrize("word", ["link", "monitor"])
+@pytest.mark.parametrize("value", [True, False, None])
+def test_names_that_spawn_keeps(word: str, value: Any) -> None:
+    def function(**_: Any) -> None:
+        raise AssertionError
+
+    async def coroutine(**_: Any) -> None:
+        raise AssertionError
+
+    before = threading.active_count()
+    for each in (function, coroutine):
+        with pytest.raises(inviso.BadArg, match=f"spawn/3, {word}: .*functools.partial"):
+            inviso.spawn(each, **{word: value})
+    assert threading.active_count() == before
