@@ -27,8 +27,6 @@ from subjects import ladder, trees
 from trace_tools import in_threads
 
 LONG = os.environ.get("INVISO_HYPOTHESIS") == "long"
-# Before 3.12 a frame that goes on after an exception is known by what it does next.
-HANDLERS_ARE_SEEN = sys.version_info >= (3, 12)
 TREES = "subjects.trees"
 
 
@@ -203,7 +201,7 @@ def told(walk: Walk, traced: set[str], return_to: bool) -> list[tuple[str, str]]
     where = ""
     left: int | None = None  # how deep the frame is that an exception has come to
     for what, name, depth, below in walk.log:
-        if left is not None and (what == "handled" if HANDLERS_ARE_SEEN else what in ("call", "return", "goes on")):
+        if left is not None and what == "handled":
             messages.append(("return_to", where))
             left = None
         if what == "call" and name in traced:
@@ -713,14 +711,14 @@ def takes(first: Any, second: Any) -> None:
 def test_arguments_arrive_as_they_were(first: Any, second: Any) -> None:
     expected = [snapshot(first), snapshot(second)]
     large = len(repr(expected).encode(errors="replace")) > 15_000  # there may be no room
-    for value, got in zip(expected, told_of(first, second, bytes=60_000), strict=True):
+    for value, got in zip(expected, told_of(first, second, total=60_000), strict=True):
         assert exact(got) == exact(value) or (large and got == inviso.Cut("bytes"))
 
 
 @examples(100)
 @given(values, values)
 def test_arguments_beyond_the_room_of_a_call_are_cut_as_a_whole(first: Any, second: Any) -> None:
-    got = told_of(first, second, bytes=256)
+    got = told_of(first, second, total=256)
     if got == inviso.Cut("arguments"):  # not even room to say of each that it is cut
         return
     for value, arrived in zip((first, second), got, strict=True):

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -20,7 +19,6 @@ HERE = Path(__file__).parent
 SUBJECTS = HERE / "subjects"
 ROOT = HERE.parent.parent
 LIMIT = 60
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 # A signal and no thread: a forked process could not join the thread, and fork warns where there are several.
 WATCHDOG = f"""
