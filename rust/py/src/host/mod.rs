@@ -90,8 +90,10 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     if let Some(host) = try_host() {
         return Ok(host);
     }
+    // nothing may come between the reading and the clock's own
+    let clock = Clock::starting_at(monotonic_ns.call0()?.extract()?);
     let host = Box::leak(Box::new(Host {
-        node: Node::waiting_by(Clock::starting_at(monotonic).with_cpu(crate::ffi::cpu::clock()), waiting::detached),
+        node: Node::waiting_by(clock.with_cpu(crate::ffi::cpu::clock()), waiting::detached),
         arming: Mutex::default(),
         loading: loading::Loading::default(),
         directory: directory::Directory::default(),
