@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from limits.build import CannotBuild, build
-from subjects import Subject
+from ..limits.build import CannotBuild, build
+from ..subjects import Subject
 
 from . import Happened, Missing, Tool, Wrong, want
 

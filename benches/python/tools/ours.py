@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import subjects
-from subjects import Subject, mfa_of
+from .. import subjects
+from ..subjects import Subject, mfa_of
 
 from . import Happened, Missing, Tool, Wrong, want
 
