@@ -117,20 +117,26 @@ def _calls() -> Subject:
     return Subject("calls", lambda: fib(25), lambda: fib(14), fib, sys.modules[__name__])
 
 
-_METHODS = 20
+METHODS = 20
+
+
+def meters(module: str) -> tuple[type, FunctionType]:
+    """A new class with twenty methods that do next to nothing, and a loop that calls each of them ``times`` times."""
+    lines = ["class Meter:", "    def __init__(self):", "        self.last = None"]
+    for n in range(METHODS):
+        lines += [f"    def put_{n}(self, value):", "        self.last = value", "        return value"]
+    lines += ["def loop(meter, times):", "    for value in range(times):"]
+    lines += [f"        meter.put_{n}(value)" for n in range(METHODS)]
+    names: dict[str, Any] = {"__name__": module}
+    exec(compile("\n".join(lines), __file__, "exec"), names)
+    return names["Meter"], names["loop"]
 
 
 def _methods() -> Subject:
-    """A loop over twenty methods that do next to nothing; the hot one is every twentieth call."""
-    lines = ["class Meter:", "    def __init__(self):", "        self.last = None"]
-    for n in range(_METHODS):
-        lines += [f"    def put_{n}(self, value):", "        self.last = value", "        return value"]
-    lines += ["def loop(meter, times):", "    for value in range(times):"]
-    lines += [f"        meter.put_{n}(value)" for n in range(_METHODS)]
-    names: dict[str, Any] = {"__name__": __name__}
-    exec(compile("\n".join(lines), __file__, "exec"), names)
-    meter, loop = names["Meter"](), names["loop"]
-    return Subject("methods", lambda: loop(meter, 12_000), lambda: loop(meter, 100), names["Meter"].put_7, names["Meter"])
+    """The loop over the methods; the hot one is every twentieth call."""
+    owner, loop = meters(__name__)
+    meter, hot = owner(), vars(owner)["put_7"]
+    return Subject("methods", lambda: loop(meter, 12_000), lambda: loop(meter, 100), hot, owner)
 
 
 _REST = """

@@ -140,7 +140,7 @@ def tools() -> list[Tool]:
     return [
         Limit("limits.count", "one addition at a call", events=((start, "count"),)),
         Limit("limits.time_unwind", "own time by two clock reads a call", events=time),
-        Limit("limits.six", "own time, by all six events of frames", events=time + suspends),
+        Limit("limits.six", "own time, by all six events of frames", ("documents", "tasks"), events=time + suspends),
         Limit("limits.memory", "own bytes, by allocators that count", events=memory, bytes=True),
         Limit("limits.pair_drained", "32 bytes into a ring at call and return, read by a thread", events=pair, drained=True),
         Limit("limits.call_argument", "32 bytes into a ring at a call, with an int", events=((start, "argument_start"),)),
