@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from .subjects import note
+from .subjects import Function, note
 from .tools import Wrong
 
 _FUNCTIONS = 10_000
@@ -40,7 +40,7 @@ def imports(times: int) -> dict[str, Any]:
     return {"ms": round(best * 1e3, 2), "third_party": sorted(name for name in others if not name.startswith("_"))}
 
 
-def _many(module: str) -> list[types.FunctionType]:
+def _many(module: str) -> list[Function]:
     """A module with many functions, which have been called."""
     lines = [f"def f{n}(a):\n    b = a + {n}\n    return b if b > 3 else a" for n in range(_FUNCTIONS)]
     made = types.ModuleType(module)
@@ -90,23 +90,23 @@ def arming(rounds: int) -> dict[str, Any]:
     return {"ms": {name: round(seconds * 1e3, 4) for name, seconds in best.items()}, "functions": matched}
 
 
-def _interpreters_own(functions: list[types.FunctionType], timed: Callable[[str, Callable[[], object]], object]) -> None:
+def _interpreters_own(functions: list[Function], timed: Callable[[str, Callable[[], object]], object]) -> None:
     """The limit: the interpreter's own part of it."""
-    tool, events = 4, sys.monitoring.events
-    sys.monitoring.use_tool_id(tool, "limit")
+    tool, monitoring = 4, sys.monitoring  # type: ignore[attr-defined, unused-ignore]
+    monitoring.use_tool_id(tool, "limit")
 
     def setting(wanted: int) -> Callable[[], None]:
         def work() -> None:
             for function in functions:
-                sys.monitoring.set_local_events(tool, function.__code__, wanted)
+                monitoring.set_local_events(tool, function.__code__, wanted)
 
         return work
 
     try:
-        timed(f"{_FUNCTIONS:,} functions, sys.monitoring alone: on", setting(events.PY_START))
+        timed(f"{_FUNCTIONS:,} functions, sys.monitoring alone: on", setting(monitoring.events.PY_START))
         timed(f"{_FUNCTIONS:,} functions, sys.monitoring alone: off", setting(0))
     finally:
-        sys.monitoring.free_tool_id(tool)
+        monitoring.free_tool_id(tool)
 
 
 def sessions(times: int) -> dict[str, Any]:

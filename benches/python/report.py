@@ -35,7 +35,7 @@ def page(result: dict[str, Any]) -> str:
         f"{' of a quick run: to see that it works, not to be quoted' if result['quick'] else ''}.",
         "",
     ]
-    lines += _costs(result) + _beside(result) + _threads(result["threads"]) + _once(result["once"])
+    lines += _costs(result) + _beside(result) + _threads(result["threads"], python["free_threaded"]) + _once(result["once"])
     for name, subject in result["subjects"].items():
         lines += [f"- {name}: `{tool}` went wrong: {why.splitlines()[0]}" for tool, why in subject["wrong"].items()]
     missing = {f"- `{tool}`: {why}" for subject in result["subjects"].values() for tool, why in subject["missing"].items()}
@@ -80,12 +80,16 @@ def _beside(result: dict[str, Any]) -> list[str]:
     return table(["what one adds over what the other adds", *subjects], rows)
 
 
-def _threads(threads: dict[str, Any]) -> list[str]:
+def _threads(threads: dict[str, Any], free: bool) -> list[str]:
     rows = (
         [name, f"{row['ns_1']}", f"{row['ns_2']}", f"{row['efficiency']:.2f}", f"{row['kept']:.2f}"]
         for name, row in threads.items()
     )
-    return table(["threads", "ns a call in one", "in each of two", "efficiency", "of the untraced one"], rows)
+    lines = table(["threads", "ns a call in one", "in each of two", "efficiency", "of the untraced one"], rows)
+    plain = [row["efficiency"] for name, row in threads.items() if name.startswith("none")]
+    if free and any(abs(efficiency - 1) > NOISE for efficiency in plain):
+        lines += ["Void, since two untraced threads already disturb each other: the machine has no two free cores.", ""]
+    return lines
 
 
 def _once(once: dict[str, Any]) -> list[str]:

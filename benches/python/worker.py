@@ -16,8 +16,7 @@ import sys
 import time
 from typing import Any
 
-from . import subjects
-from . import tools
+from . import subjects, tools
 
 _BUDGET = 0.06  # seconds: a short subject runs several times, and the best time counts
 _RUNS = 5

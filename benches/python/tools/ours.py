@@ -10,7 +10,6 @@ from typing import Any
 
 from .. import subjects
 from ..subjects import Subject, mfa_of
-
 from . import Happened, Missing, Tool, Wrong, want
 
 _EVERY = ("_", "_", "_")
@@ -216,12 +215,12 @@ def tools() -> list[Tool]:
         Counting("count_2", "the same in two sessions", _SMALL, versus=("count",), sessions=2),
         Counting("count_3", "the same in three sessions", _SMALL, versus=("count",), sessions=3),
         Counting(
-            "time", "call_time of all functions", versus=(timed, "limits.six", "cprofile", "yappi"), kind="call_time"
+            "time", "call_time of all functions", versus=(timed, "limits.time_six", "cprofile", "yappi"), kind="call_time"
         ),
         Counting("time_2", "the same in two sessions", _SMALL, versus=("time",), kind="call_time", sessions=2),
         Counting("time_3", "the same in three sessions", _SMALL, versus=("time",), kind="call_time", sessions=3),
         Counting(
-            "memory", "call_memory of all functions", versus=("limits.memory", "tracemalloc"), kind="call_memory"
+            "memory", "call_memory of all functions", versus=("limits.memory", "limits.memory_six", "tracemalloc"), kind="call_memory"
         ),
         Messages("messages", "call and return_to with arity, kept in the ring", versus=("limits.pair_drained", "viztracer")),
         Messages(

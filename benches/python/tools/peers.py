@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..subjects import Subject
-
 from . import Happened, Missing, Tool, Wrong, want
 
 _SMALL = "calls", "methods"
