@@ -86,7 +86,9 @@ def _words() -> argparse.Namespace:
         prog="benches.python", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     jobs = ["threads", *_ONCE]
-    parser.add_argument("--quick", action="store_true", help=f"two rounds of {' and '.join(_QUICK)}, and little of the rest")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"two rounds of {' and '.join(_QUICK)}, and little of the rest"
+    )
     parser.add_argument("--rounds", type=int, help="how many count (11; --quick: 2)")
     parser.add_argument("--subjects", type=_list(subjects.NAMES), help=f"out of {','.join(subjects.NAMES)}, or nothing")
     parser.add_argument("--tools", type=_list(tools.every()), help=f"out of {','.join(tools.every())}")

@@ -35,10 +35,14 @@ def page(result: dict[str, Any]) -> str:
         f"{' of a quick run: to see that it works, not to be quoted' if result['quick'] else ''}.",
         "",
     ]
-    lines += _costs(result) + _beside(result) + _threads(result["threads"], python["free_threaded"]) + _once(result["once"])
+    lines += (
+        _costs(result) + _beside(result) + _threads(result["threads"], python["free_threaded"]) + _once(result["once"])
+    )
     for name, subject in result["subjects"].items():
         lines += [f"- {name}: `{tool}` went wrong: {why.splitlines()[0]}" for tool, why in subject["wrong"].items()]
-    missing = {f"- `{tool}`: {why}" for subject in result["subjects"].values() for tool, why in subject["missing"].items()}
+    missing = {
+        f"- `{tool}`: {why}" for subject in result["subjects"].values() for tool, why in subject["missing"].items()
+    }
     lines += sorted(missing)
     lines += [f"- {name} failed: {why.splitlines()[-1]}" for name, why in result["failed"].items()]
     return "\n".join(lines).rstrip() + "\n"
@@ -95,7 +99,9 @@ def _threads(threads: dict[str, Any], free: bool) -> list[str]:
 def _once(once: dict[str, Any]) -> list[str]:
     rows = []
     if imports := once.get("imports"):
-        rows.append(["import", f"{imports['ms']} ms; third-party packages: {', '.join(imports['third_party']) or 'none'}"])
+        rows.append(
+            ["import", f"{imports['ms']} ms; third-party packages: {', '.join(imports['third_party']) or 'none'}"]
+        )
     if arming := once.get("arming"):
         for name, ms in arming["ms"].items():
             count = arming["functions"].get(name.rpartition(":")[0])

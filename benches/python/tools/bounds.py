@@ -149,6 +149,13 @@ def tools() -> list[Tool]:
         Limit("limits.time_six", "own time, by all six events of frames", suspending, events=time_six),
         Limit("limits.memory", "own bytes, by allocators that count", events=memory, bytes=True),
         Limit("limits.memory_six", "own bytes, by all six events of frames", suspending, events=memory_six, bytes=True),
-        Limit("limits.pair_drained", "32 bytes into a ring at call and return, read by a thread", events=pair, drained=True),
-        Limit("limits.call_argument", "32 bytes into a ring at a call, with an int", events=((start, "argument_start"),)),
+        Limit(
+            "limits.pair_drained",
+            "32 bytes into a ring at call and return, read by a thread",
+            events=pair,
+            drained=True,
+        ),
+        Limit(
+            "limits.call_argument", "32 bytes into a ring at a call, with an int", events=((start, "argument_start"),)
+        ),
     ]
