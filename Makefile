@@ -1,7 +1,7 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo test rust loom python notebook stress format help
+.PHONY: demo test rust loom python notebook stress bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -25,6 +25,11 @@ notebook:        ## run the notebooks
 stress:          ## ten minutes of threads that call while sessions come and go
 	@scripts/ready.sh $(PYTHON) .venv
 	@.venv/bin/python -m tests.python.stress --seconds 600
+
+bench:           ## what tracing costs, beside its limits and peers: make bench BENCH=--quick
+	@scripts/ready.sh $(PYTHON) .venv
+	-@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
+	@.venv/bin/python -m benches.python $(BENCH)
 
 format:          ## the crates' form
 	cargo fmt --all

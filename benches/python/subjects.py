@@ -13,10 +13,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any
 
 Mfa = tuple[str, str, int]
+Function = Any  # written in Python; type checkers know no name for it
 
 _SUSPENDS = 0x20 | 0x80 | 0x200  # generator, coroutine, async generator
 _STAR, _STARS = 0x04, 0x08
@@ -36,7 +37,7 @@ class Subject:
     name: str
     run: Callable[[], object]
     small: Callable[[], object]
-    hot: FunctionType
+    hot: Function
     owner: Any
 
 
@@ -62,7 +63,7 @@ def unrelated(value: object) -> object:
     return value
 
 
-def mfa_of(function: FunctionType) -> Mfa:
+def mfa_of(function: Function) -> Mfa:
     """A function's module, qualified name and number of declared parameters."""
     return function.__module__, function.__qualname__, _arity(function.__code__)
 
@@ -117,20 +118,26 @@ def _calls() -> Subject:
     return Subject("calls", lambda: fib(25), lambda: fib(14), fib, sys.modules[__name__])
 
 
-_METHODS = 20
+METHODS = 20
+
+
+def meters(module: str) -> tuple[type, Function]:
+    """A new class with twenty methods that do next to nothing, and a loop that calls each of them ``times`` times."""
+    lines = ["class Meter:", "    def __init__(self):", "        self.last = None"]
+    for n in range(METHODS):
+        lines += [f"    def put_{n}(self, value):", "        self.last = value", "        return value"]
+    lines += ["def loop(meter, times):", "    for value in range(times):"]
+    lines += [f"        meter.put_{n}(value)" for n in range(METHODS)]
+    names: dict[str, Any] = {"__name__": module}
+    exec(compile("\n".join(lines), __file__, "exec"), names)
+    return names["Meter"], names["loop"]
 
 
 def _methods() -> Subject:
-    """A loop over twenty methods that do next to nothing; the hot one is every twentieth call."""
-    lines = ["class Meter:", "    def __init__(self):", "        self.last = None"]
-    for n in range(_METHODS):
-        lines += [f"    def put_{n}(self, value):", "        self.last = value", "        return value"]
-    lines += ["def loop(meter, times):", "    for value in range(times):"]
-    lines += [f"        meter.put_{n}(value)" for n in range(_METHODS)]
-    names: dict[str, Any] = {"__name__": __name__}
-    exec(compile("\n".join(lines), __file__, "exec"), names)
-    meter, loop = names["Meter"](), names["loop"]
-    return Subject("methods", lambda: loop(meter, 12_000), lambda: loop(meter, 100), names["Meter"].put_7, names["Meter"])
+    """The loop over the methods; the hot one is every twentieth call."""
+    owner, loop = meters(__name__)
+    meter, hot = owner(), vars(owner)["put_7"]
+    return Subject("methods", lambda: loop(meter, 12_000), lambda: loop(meter, 100), hot, owner)
 
 
 _REST = """
@@ -189,8 +196,8 @@ block {n}
 def _documents() -> Subject:
     """mistune renders Markdown and docutils reStructuredText."""
     import mistune
-    from docutils.core import publish_string
-    from docutils.statemachine import StateMachine
+    from docutils.core import publish_string  # type: ignore[import-untyped]
+    from docutils.statemachine import StateMachine  # type: ignore[import-untyped]
 
     render = mistune.create_markdown(plugins=["strikethrough", "table", "url"])
     settings = {"_disable_config": True, "report_level": 5, "datestamp": None}

@@ -1,6 +1,6 @@
 """One process with one subject and one tool; it is told when to measure.
 
-    python worker.py SUBJECT TOOL
+    python -m benches.python.worker SUBJECT TOOL
 
 It reads lines from standard input: ``plain tool`` or ``tool plain`` measures the subject without and with the tool in that
 order, and answers the two times in seconds as a line of JSON; the end of input ends it. Its first line tells about the
@@ -16,8 +16,7 @@ import sys
 import time
 from typing import Any
 
-import subjects
-import tools
+from . import subjects, tools
 
 _BUDGET = 0.06  # seconds: a short subject runs several times, and the best time counts
 _RUNS = 5

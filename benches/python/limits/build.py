@@ -1,6 +1,6 @@
 """Builds ``limits.c`` for the interpreter that runs this file, when it isn't there yet.
 
-    python benches/python/limits/build.py       # prints the folder to put on sys.path
+python benches/python/limits/build.py       # prints the folder to put on sys.path
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def build() -> Path:
     # The interpreter's frames are described in headers that some installations leave out.
     internal = ["-DLIMITS_FRAMES", "-DPy_BUILD_CORE_MODULE", f"-I{include / 'internal'}"]
     for extra in (internal, []):
-        done = subprocess.run([*command, *extra, str(source), "-o", str(fresh), "-lpthread"], capture_output=True, text=True)
+        done = subprocess.run(
+            [*command, *extra, str(source), "-o", str(fresh), "-lpthread"], capture_output=True, text=True
+        )
         if done.returncode == 0:
             fresh.replace(target)
             return folder
@@ -55,7 +57,9 @@ def _compiler() -> list[str]:
         words = shlex.split(candidate)
         if shutil.which(words[0]):
             return words
-    raise CannotBuild(f"no C compiler: {named or 'cc'} is not found; install one (Debian: apt-get install gcc) or set CC")
+    raise CannotBuild(
+        f"no C compiler: {named or 'cc'} is not found; install one (Debian: apt-get install gcc) or set CC"
+    )
 
 
 if __name__ == "__main__":

@@ -278,13 +278,24 @@ CALLBACK(time_end)
     DONE;
 }
 
-CALLBACK(memory_start)
+static inline void memory_from(PyObject *code, int calls)
 {
-    struct open_call *call = opened(args[0]);
+    struct open_call *call = opened(code);
     if (call != NULL) {
-        call->cell->calls++;
+        call->cell->calls += calls;
         call->since = my_bytes;
     }
+}
+
+CALLBACK(memory_start)
+{
+    memory_from(args[0], 1);
+    DONE;
+}
+
+CALLBACK(memory_resume)
+{
+    memory_from(args[0], 0);
     DONE;
 }
 
@@ -481,6 +492,7 @@ static PyMethodDef methods[] = {
     EVENT(time_resume),
     EVENT(time_end),
     EVENT(memory_start),
+    EVENT(memory_resume),
     EVENT(memory_end),
     EVENT(pair_start),
     EVENT(pair_end),

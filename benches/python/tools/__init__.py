@@ -10,7 +10,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from subjects import Census, Mfa, Subject, mfa_of
+from ..subjects import Census, Mfa, Subject, mfa_of
 
 
 class Missing(Exception):
@@ -90,5 +90,5 @@ def every() -> dict[str, Tool]:
     """All tools by name, in the order of the tables."""
     tools: list[Tool] = [Tool()]
     for module in ("ours", "bounds", "peers"):
-        tools += importlib.import_module(f"tools.{module}").tools()
+        tools += importlib.import_module(f".{module}", __name__).tools()
     return {tool.name: tool for tool in tools}

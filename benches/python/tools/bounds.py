@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from limits.build import CannotBuild, build
-from subjects import Subject
-
+from ..limits.build import CannotBuild, build
+from ..subjects import Subject
 from . import Happened, Missing, Tool, Wrong, want
 
+_monitoring: Any = getattr(sys, "monitoring", None)  # from 3.12 on
 _TOOL_ID = 4  # of those that CPython gives no meaning
 _COUNTS = "calls", "methods", "documents", "tasks", "allocations"
 
@@ -39,15 +39,13 @@ class Limit(Tool):
     _seen: tuple[int, ...] = ()
 
     def ready(self, subject: Subject) -> None:
-        if not hasattr(sys, "monitoring"):
-            raise Missing("this Python has no sys.monitoring")
         self._limits = _extension()
         for _, callback in self.events:
             if not hasattr(self._limits, callback):
                 raise Missing("limits was built without the interpreter's internal headers")
 
     def start(self, subject: Subject) -> None:
-        monitoring, limits = sys.monitoring, self._limits
+        monitoring, limits = _monitoring, self._limits
         limits.forget()
         self._before = (*limits.seen(subject.hot.__code__), *limits.rings())
         if self.bytes:
@@ -63,7 +61,7 @@ class Limit(Tool):
         monitoring.set_events(_TOOL_ID, every)
 
     def stop(self, subject: Subject) -> None:
-        monitoring, limits = sys.monitoring, self._limits
+        monitoring, limits = _monitoring, self._limits
         monitoring.set_events(_TOOL_ID, 0)
         for name, _ in self.events:
             monitoring.register_callback(_TOOL_ID, getattr(monitoring.events, name), None)
@@ -111,8 +109,6 @@ class FrameLimit(Tool):
     _seen: int = 0
 
     def ready(self, subject: Subject) -> None:
-        if hasattr(sys, "monitoring"):
-            raise Missing("is for Python 3.11")
         self._limits = _extension()
         if not hasattr(self._limits, "frames"):
             raise Missing("limits was built without the interpreter's internal headers")
@@ -131,19 +127,35 @@ class FrameLimit(Tool):
 
 
 def tools() -> list[Tool]:
-    """The limits."""
+    """The limits of this Python."""
+    if _monitoring is None:
+        return [
+            FrameLimit("limits.eval_count", "one addition at a frame", kind="count"),
+            FrameLimit("limits.eval_time", "own time by two clock reads a frame", kind="time"),
+        ]
     start, end, unwind = "PY_START", "PY_RETURN", "PY_UNWIND"
+    suspending = "documents", "tasks"
     time = ((start, "time_start"), (end, "time_end"), (unwind, "time_end"))
-    suspends = (("PY_YIELD", "time_end"), ("PY_RESUME", "time_resume"), ("PY_THROW", "time_resume"))
+    time_six = (*time, ("PY_YIELD", "time_end"), ("PY_RESUME", "time_resume"), ("PY_THROW", "time_resume"))
     memory = ((start, "memory_start"), (end, "memory_end"))
+    memory_six = (
+        *memory, (unwind, "memory_end"),
+        ("PY_YIELD", "memory_end"), ("PY_RESUME", "memory_resume"), ("PY_THROW", "memory_resume"),
+    )  # fmt: skip
     pair = ((start, "pair_start"), (end, "pair_end"))
     return [
         Limit("limits.count", "one addition at a call", events=((start, "count"),)),
         Limit("limits.time_unwind", "own time by two clock reads a call", events=time),
-        Limit("limits.six", "own time, by all six events of frames", events=time + suspends),
+        Limit("limits.time_six", "own time, by all six events of frames", suspending, events=time_six),
         Limit("limits.memory", "own bytes, by allocators that count", events=memory, bytes=True),
-        Limit("limits.pair_drained", "32 bytes into a ring at call and return, read by a thread", events=pair, drained=True),
-        Limit("limits.call_argument", "32 bytes into a ring at a call, with an int", events=((start, "argument_start"),)),
-        FrameLimit("limits.eval_count", "one addition at a frame", kind="count"),
-        FrameLimit("limits.eval_time", "own time by two clock reads a frame", kind="time"),
+        Limit("limits.memory_six", "own bytes, by all six events of frames", suspending, events=memory_six, bytes=True),
+        Limit(
+            "limits.pair_drained",
+            "32 bytes into a ring at call and return, read by a thread",
+            events=pair,
+            drained=True,
+        ),
+        Limit(
+            "limits.call_argument", "32 bytes into a ring at a call, with an int", events=((start, "argument_start"),)
+        ),
     ]

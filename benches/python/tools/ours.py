@@ -8,9 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import subjects
-from subjects import Subject, mfa_of
-
+from .. import subjects
+from ..subjects import Subject, mfa_of
 from . import Happened, Missing, Tool, Wrong, want
 
 _EVERY = ("_", "_", "_")
@@ -98,7 +97,11 @@ class Counting(Tool):
         value = session.info(mfa, self.kind)[1]
         if self.kind == "call_count":
             return int(value)
-        if self.kind == "call_memory" and happened.subject.name == "allocations" and mfa == mfa_of(happened.subject.hot):
+        if (
+            self.kind == "call_memory"
+            and happened.subject.name == "allocations"
+            and mfa == mfa_of(happened.subject.hot)
+        ):
             words = sum(words for _, _, words in value)
             if words * 8 < 500 * happened.hot:
                 raise Wrong(f"{words} words for {happened.hot} calls that ask for more")
@@ -172,7 +175,9 @@ class Messages(Tool):
 
     def check(self, happened: Happened) -> None:
         calls = sum(happened.exact.values())
-        if self._taken["call"] + self._taken["return_to"] + self.told["lost"] < calls * (1 + ("return_to" in self.flags)):
+        if self._taken["call"] + self._taken["return_to"] + self.told["lost"] < calls * (
+            1 + ("return_to" in self.flags)
+        ):
             raise Wrong(f"{dict(self._taken)} and {self.told['lost']} lost are too few for {calls} calls")
         if happened.runs or self.told["lost"]:
             return
@@ -216,26 +221,44 @@ def tools() -> list[Tool]:
         Counting("count_2", "the same in two sessions", _SMALL, versus=("count",), sessions=2),
         Counting("count_3", "the same in three sessions", _SMALL, versus=("count",), sessions=3),
         Counting(
-            "time", "call_time of all functions", versus=(timed, "limits.six", "cprofile", "yappi"), kind="call_time"
+            "time",
+            "call_time of all functions",
+            versus=(timed, "limits.time_six", "cprofile", "yappi"),
+            kind="call_time",
         ),
         Counting("time_2", "the same in two sessions", _SMALL, versus=("time",), kind="call_time", sessions=2),
         Counting("time_3", "the same in three sessions", _SMALL, versus=("time",), kind="call_time", sessions=3),
         Counting(
-            "memory", "call_memory of all functions", versus=("limits.memory", "tracemalloc"), kind="call_memory"
+            "memory",
+            "call_memory of all functions",
+            versus=("limits.memory", "limits.memory_six", "tracemalloc"),
+            kind="call_memory",
         ),
-        Messages("messages", "call and return_to with arity, kept in the ring", versus=("limits.pair_drained", "viztracer")),
         Messages(
-            "messages_read", "the same, drained by a thread", _SMALL, versus=("limits.pair_drained", "viztracer"),
+            "messages", "call and return_to with arity, kept in the ring", versus=("limits.pair_drained", "viztracer")
+        ),
+        Messages(
+            "messages_read",
+            "the same, drained by a thread",
+            _SMALL,
+            versus=("limits.pair_drained", "viztracer"),
             reader="thread",
         ),
         Messages(
-            "messages_called", "the same, to a callable tracer", _SMALL, versus=("limits.pair_drained", "viztracer"),
+            "messages_called",
+            "the same, to a callable tracer",
+            _SMALL,
+            versus=("limits.pair_drained", "viztracer"),
             reader="callable",
         ),
         Messages(
-            "arguments", "call with the arguments, kept in the ring", versus=("limits.call_argument", "viztracer_args"),
+            "arguments",
+            "call with the arguments, kept in the ring",
+            versus=("limits.call_argument", "viztracer_args"),
             flags=("call",),
         ),
         Counting("one_count", "call_count of one function", ("methods", "documents"), True, ("wrapper",)),
-        Counting("one_time", "call_time of one function", ("methods", "documents"), True, ("tprof_pypi",), kind="call_time"),
+        Counting(
+            "one_time", "call_time of one function", ("methods", "documents"), True, ("tprof_pypi",), kind="call_time"
+        ),
     ]

@@ -12,8 +12,7 @@ import tracemalloc
 from dataclasses import dataclass, field
 from typing import Any
 
-from subjects import Subject
-
+from ..subjects import Subject
 from . import Happened, Missing, Tool, Wrong, want
 
 _SMALL = "calls", "methods"

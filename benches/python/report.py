@@ -1,0 +1,149 @@
+"""Tables in Markdown of what a run has measured.
+
+    python -m benches.python.report RESULT.json ... [--into docs/costs.md]
+
+prints the tables, or puts them between the page's two marks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .runner import NOISE, beside
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown; the lines of nothing where there are no rows."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [f"| {' | '.join(head)} |", f"| {' | '.join('---' for _ in head)} |", *lines, ""] if lines else []
+
+
+def page(result: dict[str, Any]) -> str:
+    """All tables of one interpreter's run."""
+    machine, python = result["machine"], result["python"]
+    lines = [
+        f"### CPython {python['version']}{', free-threaded' if python['free_threaded'] else ''}",
+        "",
+        f"{result['date']}; {machine['cpu']}, {machine['cores']} cores, {machine['system']}; built with "
+        f"`{python['flags'] or 'unknown flags'}`; the best of {result['rounds']} rounds"
+        f"{' of a quick run: to see that it works, not to be quoted' if result['quick'] else ''}.",
+        "",
+    ]
+    lines += (
+        _costs(result) + _beside(result) + _threads(result["threads"], python["free_threaded"]) + _once(result["once"])
+    )
+    for name, subject in result["subjects"].items():
+        lines += [f"- {name}: `{tool}` went wrong: {why.splitlines()[0]}" for tool, why in subject["wrong"].items()]
+    missing = {
+        f"- `{tool}`: {why}" for subject in result["subjects"].values() for tool, why in subject["missing"].items()
+    }
+    lines += sorted(missing)
+    lines += [f"- {name} failed: {why.splitlines()[-1]}" for name, why in result["failed"].items()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _costs(result: dict[str, Any]) -> list[str]:
+    subjects = result["subjects"]
+    head = ["", "", *(f"{name}{' **void**' if subject['void'] else ''}" for name, subject in subjects.items())]
+    rows = [["untraced, ns", "", *(f"{subject['base_ns']:g}" for subject in subjects.values())]]
+    for name, tool in result["tools"].items():
+        cells = [_cost(subject["tools"].get(name), tool["one"]) for subject in subjects.values()]
+        if any(cell != "–" for cell in cells):
+            rows.append([f"`{name}`", tool["about"], *cells])
+    lines = table(head, rows if subjects else [])
+    if any(figures["shaky"] for subject in subjects.values() for figures in subject["tools"].values()):
+        lines += [f"~: the process is off that of `none` by more than {NOISE} even untraced.", ""]
+    void = [name for name, subject in subjects.items() if subject["void"]]
+    if void:
+        lines += [f"Void, since nothing against nothing is off 1 by more than {NOISE}: {', '.join(void)}.", ""]
+    return lines
+
+
+def _cost(figures: dict[str, Any] | None, one: bool) -> str:
+    if figures is None:
+        return "–"
+    ns = figures["ns_hot" if one else "ns"]
+    return f"{'~' if figures['shaky'] else ''}{ns:.1f} (x{figures['ratio']:.2f})"
+
+
+def _beside(result: dict[str, Any]) -> list[str]:
+    subjects = result["subjects"]
+    rows = []
+    for name, tool in result["tools"].items():
+        for other in tool["versus"]:
+            ratios = [beside(subject, name, other) for subject in subjects.values()]
+            if any(ratio is not None for ratio in ratios):
+                cells = ("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
+                rows.append([f"`{name}` ÷ `{other}`", *cells])
+    return table(["what one adds over what the other adds", *subjects], rows)
+
+
+def _threads(threads: dict[str, Any], free: bool) -> list[str]:
+    rows = (
+        [name, f"{row['ns_1']}", f"{row['ns_2']}", f"{row['efficiency']:.2f}", f"{row['kept']:.2f}"]
+        for name, row in threads.items()
+    )
+    lines = table(["threads", "ns a call in one", "in each of two", "efficiency", "of the untraced one"], rows)
+    plain = [row["efficiency"] for name, row in threads.items() if name.startswith("none")]
+    if free and any(abs(efficiency - 1) > NOISE for efficiency in plain):
+        lines += ["Void, since two untraced threads already disturb each other: the machine has no two free cores.", ""]
+    return lines
+
+
+def _once(once: dict[str, Any]) -> list[str]:
+    rows = []
+    if imports := once.get("imports"):
+        rows.append(
+            ["import", f"{imports['ms']} ms; third-party packages: {', '.join(imports['third_party']) or 'none'}"]
+        )
+    if arming := once.get("arming"):
+        for name, ms in arming["ms"].items():
+            count = arming["functions"].get(name.rpartition(":")[0])
+            rows.append([f"arming {name}", f"{ms:.3g} ms" + (f" ({count:,} functions)" if count and count > 1 else "")])
+    for name, what in ("sessions", "sessions made and destroyed"), ("tasks", "short tasks under call_time"):
+        if grown := once.get(name):
+            rows.append([
+                f"{grown['times']:,} {what}",
+                f"{grown['us']} µs each; the process grows by {grown['first_tenth_kib']:,} KiB in the first tenth, "
+                f"by {grown['rest_kib']:,} KiB in the rest",
+            ])  # fmt: skip
+    return table(["once", ""], rows)
+
+
+def put_into(path: Path, results: list[dict[str, Any]]) -> None:
+    """Replaces what is between the page's marks.
+
+    Raises:
+        ValueError: a quick run among the results, or a page without marks.
+    """
+    if any(result["quick"] for result in results):
+        raise ValueError("a quick run is not for the page: run without --quick")
+    before, begin, rest = path.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"{path} has no place for figures: {BEGIN} and {END}, each on a line of its own")
+    results = sorted(results, key=lambda result: [int(n) for n in result["python"]["numbers"]])
+    path.write_text(f"{before}{BEGIN}\n{chr(10).join(page(result) for result in results)}{END}{after}")
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="benches.python.report", description=__doc__)
+    parser.add_argument("results", nargs="+", type=Path)
+    parser.add_argument("--into", type=Path)
+    words = parser.parse_args()
+    results = [json.loads(path.read_text()) for path in words.results]
+    if words.into:
+        put_into(words.into, results)
+    else:
+        print("\n".join(page(result) for result in results))
+
+
+if __name__ == "__main__":
+    main()

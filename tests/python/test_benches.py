@@ -1,0 +1,86 @@
+"""The benchmark's runner works: one tiny interleaved run, its JSON and its tables. Times are not looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import inviso
+import pytest
+
+from benches.python import report
+from benches.python.limits.build import CannotBuild, build
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIMIT = "limits.count" if hasattr(sys, "monitoring") else "limits.eval_count"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    try:
+        build()
+    except CannotBuild as error:
+        pytest.skip(str(error))
+    out = tmp_path_factory.mktemp("costs")
+    words = [
+        "--quick",
+        "--rounds",
+        "1",
+        "--subjects",
+        "calls",
+        "--tools",
+        f"count,{LIMIT}",
+        "--once",
+        "",
+        "--out",
+        str(out),
+    ]
+    place = os.pathsep.join([str(pathlib.Path(inviso.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "benches.python", *words], cwd=ROOT, env={**os.environ, "PYTHONPATH": place},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    found = list(out.glob("quick-*.json"))
+    assert len(found) == 1, done.stderr  # the exit status says whether the machine was quiet, too
+    assert done.stdout.rstrip() == report.page(json.loads(found[0].read_text())).rstrip()
+    return json.loads(found[0].read_text())  # type: ignore[no-any-return]
+
+
+def test_the_result_says_where_it_comes_from(result: dict) -> None:  # type: ignore[type-arg]
+    assert result["quick"] is True
+    assert result["rounds"] == 1
+    assert result["machine"]["cpu"]
+    assert result["machine"]["cores"] >= 1
+    assert result["python"]["numbers"] == list(sys.version_info[:3])
+    assert result["failed"] == {}
+
+
+def test_each_tool_has_figures(result: dict) -> None:  # type: ignore[type-arg]
+    subject = result["subjects"]["calls"]
+    assert subject["wrong"] == subject["missing"] == {}
+    assert subject["calls"] == subject["hot"] + 1
+    assert isinstance(subject["void"], bool)
+    assert list(subject["tools"]) == ["none", "count", LIMIT]
+    for figures in subject["tools"].values():
+        assert {"ratio", "ns", "ns_hot", "shaky", "told", "rounds"} == set(figures)
+        assert [set(times) for times in figures["rounds"]] == [{"plain", "tool"}]
+        assert all(seconds > 0 for times in figures["rounds"] for seconds in times.values())
+
+
+def test_a_quick_run_is_kept_off_the_page(result: dict, tmp_path: pathlib.Path) -> None:  # type: ignore[type-arg]
+    page = tmp_path / "costs.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    with pytest.raises(ValueError, match="quick"):
+        report.put_into(page, [result])
+    report.put_into(page, [{**result, "quick": False}])
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    assert f"`count` ÷ `{LIMIT}`" in text or "| `count` |" in text
+
+
+def test_the_page_has_a_place_for_figures() -> None:
+    page = (ROOT / "docs" / "costs.md").read_text()
+    assert page.count(report.BEGIN) == page.count(report.END) == 1
