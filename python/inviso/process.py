@@ -236,7 +236,7 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
         slice_ = 0.02 if left is None else min(left, 0.02)
         try:
             await asyncio.wait_for(arrived.wait(), slice_)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             continue
 
 

@@ -22,7 +22,7 @@ def other(n: int) -> int:
     return counted(n)
 
 
-def generated(n: int):  # noqa: ANN201
+def generated(n: int):
     yield from range(n)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import signal
 
-
 import pytest
 from trace_tools import child, good
 

@@ -40,7 +40,7 @@ def again(x):
 first_again = again
 
 
-def again(x):  # noqa: F811
+def again(x):
     return x + 1
 
 
@@ -153,7 +153,7 @@ def wrapped(x):
     return x
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def cached(x):
     return x
 
