@@ -7,6 +7,7 @@ All of it takes about ten minutes; --quick a minute, to see that it works. Peers
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -143,10 +144,8 @@ def _python() -> dict[str, Any]:
 def _packages() -> dict[str, str]:
     found = {}
     for name in _PEERS:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            pass
     return found
 
 

@@ -1,8 +1,8 @@
 """Starts the workers, has them measure in turn, and makes figures of their answers.
 
-All tools of a subject are measured in one interleaved run: each has a process of its own, and in each round each of them
-times the subject without and with its tool, the order swapped every other round. So a noisy second hurts one round of a
-few tools, and the best of the rounds is what a quiet machine would show.
+All tools of a subject are measured in one interleaved run: each has a process of its own, and in each round each of
+them times the subject without and with its tool, the order swapped every other round. So a noisy second hurts one
+round of a few tools, and the best of the rounds is what a quiet machine would show.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Worker:
         self.wrong: str | None = None
         self.rounds: list[dict[str, float]] = []
         self.told: dict[str, Any] = {}
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed by `end`
         self._process = subprocess.Popen(
             python("worker", subject, tool), cwd=ROOT, env=surroundings(), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
@@ -111,9 +111,10 @@ def interleaved(subject: str, names: Iterable[str], rounds: int, say: Callable[[
         say: told what is under way.
 
     Returns:
-        ``calls`` (Python calls in a run), ``hot`` (those of the hot function), ``base_ns`` (untraced, for a call), ``void``
-        (whether nothing against nothing was off 1 by more than ``NOISE``), ``tools`` (figures of each by name, see
-        :func:`figures`), ``missing`` and ``wrong`` (why there are none).
+        ``calls`` (Python calls in a run), ``c_calls``, ``functions`` (distinct ones), ``hot`` (calls of the hot
+        function), ``base_ns`` (untraced, for a call), ``void`` (whether nothing against nothing was off 1 by more than
+        ``NOISE``), ``tools`` (figures of each by name, see :func:`figures`), ``missing`` and ``wrong`` (why there are
+        none).
     """
     workers = []
     try:
@@ -137,9 +138,9 @@ def interleaved(subject: str, names: Iterable[str], rounds: int, say: Callable[[
 def figures(workers: list[Worker]) -> dict[str, Any]:
     """What the rounds of a subject's workers come to; the first worker is that of ``none``.
 
-    A tool's figures: ``ratio`` (its quiet time over that of ``none``), ``ns`` (what it adds to a Python call), ``ns_hot``
-    (to a call of the hot function), ``shaky`` (its process is faster or slower than that of ``none`` by more than ``NOISE``
-    even without the tool), ``told``, and ``rounds`` (seconds, as measured).
+    A tool's figures: ``ratio`` (its quiet time over that of ``none``), ``ns`` (what it adds to a Python call),
+    ``ns_hot`` (to a call of the hot function), ``shaky`` (its process is faster or slower than that of ``none`` by more
+    than ``NOISE`` even without the tool), ``told``, and ``rounds`` (seconds, as measured).
     """
     none = workers[0]
     if not none.rounds:

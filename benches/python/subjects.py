@@ -144,7 +144,8 @@ _REST = """
 Section {n}
 ===========
 
-Here is *one* word and **another**, ``code``, a `link {n} <https://example.org/{n}>`__, a note [#n{n}]_, and a target_{n}.
+Here is *one* word and **another**, ``code``, a `link {n} <https://example.org/{n}>`__, a note [#n{n}]_,
+and a target_{n}.
 
 .. _target_{n}: https://example.org/t/{n}
 

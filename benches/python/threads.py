@@ -2,8 +2,9 @@
 
     python -m benches.python.threads ROUNDS
 
-The last line is JSON: ``{"count, own functions": {"ns_1": .., "ns_2": .., "efficiency": .., "kept": ..}}``. The efficiency is
-the time of one thread over the time of two at once: 1 where they don't disturb each other, 0.5 where they take turns.
+The last line is JSON: ``{"count, own functions": {"ns_1": .., "ns_2": .., "efficiency": .., "kept": ..}}``. The
+efficiency is the time of one thread over the time of two at once: 1 where they don't disturb each other, 0.5 where they
+take turns.
 ``kept`` is the efficiency over that of the untraced program.
 """
 

@@ -2,9 +2,9 @@
 
     python -m benches.python.worker SUBJECT TOOL
 
-It reads lines from standard input: ``plain tool`` or ``tool plain`` measures the subject without and with the tool in that
-order, and answers the two times in seconds as a line of JSON; the end of input ends it. Its first line tells about the
-subject, or why there is nothing to measure.
+It reads lines from standard input: ``plain tool`` or ``tool plain`` measures the subject without and with the tool in
+that order, and answers the two times in seconds as a line of JSON; the end of input ends it. Its first line tells about
+the subject, or why there is nothing to measure.
 """
 
 from __future__ import annotations

@@ -287,7 +287,8 @@ def session_create(
         if not tracer.is_local():
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
     elif tracer is not None and not callable(tracer):
-        raise BadArg(where, "tracer", f"{tracer!r} is not a tracer; pass a Pid, a callable, or None for the session itself")
+        why = f"{tracer!r} is not a tracer; pass a Pid, a callable, or None for the session itself"
+        raise BadArg(where, "tracer", why)
     worker = _Worker(name, tracer) if tracer is not None and not isinstance(tracer, Pid) else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
     try:
@@ -331,7 +332,8 @@ def session_info(what: Pid | Mfa | str) -> list[Session] | None:
     """Which sessions affect something, as weak handles; None if it doesn't exist (trace.md, ``session_info/1``).
 
     Args:
-        what: ``"all"``, a Pid, an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``, ``"on_load"``.
+        what: ``"all"``, a Pid, an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``,
+            ``"on_load"``.
 
     Raises:
         BadArg: ``what`` is none of these.
@@ -373,8 +375,8 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
         flags: out of call, return_to, arity, silent, procs, set_on_spawn, set_on_first_spawn, timestamp,
             monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Others of trace.md are remembered, but
             this version sends no messages for them and warns (:class:`inviso.NotYet`). cpu_timestamp is no process's:
-            with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all sessions, while any
-            session has it on.
+            with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all sessions, while
+            any session has it on.
 
     Returns:
         How many processes matched; 0 for ``"new"``.
@@ -427,9 +429,9 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     Args:
         mfa: ``(module, qualified name, arity)``, with ``"_"`` as the arity, as the last two or as all three; or
             ``"on_load"`` for functions that come into being later. Functions written in C are taken by module, name and
-            ``"_"`` only, and seen where Python code calls them (3.12 and later).
-        match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or ``[]``, the
-            same as True. Other match specifications are not supported yet.
+            ``"_"`` only, and seen where Python code calls them.
+        match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or ``[]``,
+            the same as True. Other match specifications are not supported yet.
         flags: ``global`` (alone; also what no flag means), ``local``, ``meta``, ``call_count``, ``call_time``,
             ``call_memory``, ``call_latency``.
 
@@ -522,7 +524,8 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
             return _on_load_info(session, item, native.on_load_kinds())
         if what in ("send", "receive", "system"):
             raise BadArg(where, "what", f"{what!r} is not supported yet; pass a Pid, an MFA or 'on_load'")
-        raise BadArg(where, "what", f"{what!r} is nothing to ask about; pass a Pid, an MFA, 'new', 'on_load' or 'session'")
+        why = f"{what!r} is nothing to ask about; pass a Pid, an MFA, 'new', 'on_load' or 'session'"
+        raise BadArg(where, "what", why)
     mfa = _mfa(where, "item", what, wildcards=False)  # OTP blames the item
     _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
     kinds = native.kinds_of(mfa)
@@ -593,7 +596,8 @@ class _Worker:
         if self._thread is not None:
             return
         ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(ready,), name=f"inviso tracer {self._name}", daemon=True)
+        name = f"inviso tracer {self._name}"
+        self._thread = threading.Thread(target=self._run, args=(ready,), name=name, daemon=True)
         self._thread.start()
         ready.wait()
 
@@ -711,7 +715,8 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
     if any(wild) and not wildcards:
         raise BadArg(where, argument, f"{mfa!r} has wildcards; name one function, with its arity")
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
-        raise BadArg(where, argument, f"{mfa!r} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')")
+        why = f"{mfa!r} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
+        raise BadArg(where, argument, why)
     return (None if wild[0] else module, None if wild[1] else name, None if wild[2] else arity)
 
 
@@ -845,7 +850,7 @@ def _latency(buckets: list[tuple[int, int]]) -> dict[str, Any]:
 
 
 class _Restart:
-    """Starts the tracers' threads again once ``fork`` has returned: until then it counts threads, to warn about them."""
+    """Starts the tracers' threads again once ``fork`` has returned: until then it counts threads, to warn of them."""
 
     def __init__(self) -> None:
         self._caller: FrameType | None = None

@@ -114,8 +114,8 @@ class Messages(Tool):
 
     Attributes:
         flags: of all processes.
-        reader: who takes the messages while the subject runs: nobody (the ring keeps the newest), a thread that drains, or
-            a callable tracer.
+        reader: who takes the messages while the subject runs: nobody (the ring keeps the newest), a thread that drains,
+            or a callable tracer.
     """
 
     flags: tuple[str, ...] = ("call", "return_to", "arity")
