@@ -31,6 +31,12 @@ impl Names {
         number
     }
 
+    /// The number of a name that was traced before.
+    #[must_use]
+    pub fn known(&self, name: &Mfa) -> Option<u32> {
+        self.0.read().unwrap().numbers.get(name).copied()
+    }
+
     /// The name of a number.
     #[must_use]
     pub fn name(&self, number: u32) -> Option<Arc<Mfa>> {

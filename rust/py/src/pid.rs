@@ -78,7 +78,10 @@ impl Pid {
         if let Some(name) = given {
             return Ok(name);
         }
-        let Some(object) = host.directory.object(py, &tracee)? else { return Ok(String::new()) };
+        let Some(object) = host.directory.object(py, &tracee)? else {
+            // a thread that is about to end
+            return Ok(directory::process(&tracee).last_name.get().cloned().unwrap_or_default());
+        };
         match tracee.kind {
             Kind::Task => object.call_method0("get_name")?.extract(),
             _ => object.getattr("name")?.extract(),

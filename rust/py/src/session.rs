@@ -17,7 +17,7 @@ use inviso_core::{
     drain,
     flags::Flags,
     node::Who,
-    plan::{kinds, Entry},
+    plan::{self, kinds, Entry},
     ring::Overflow,
     session::{Capture, Options, Session as Core, Stamps, Takes},
 };
@@ -146,30 +146,35 @@ impl Session {
     /// The entries of every code object of this name; `None` if there is none.
     fn entries(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Option<Vec<(u32, Entry)>>> {
         let mut pattern = Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 };
+        // what is set on a name is at hand: all that is loaded has to be looked through only if nothing is
+        let set = self.set_on(host, &pattern);
+        if !set.is_empty() {
+            return Ok(Some(set));
+        }
         let mut found = codes::find(py, &pattern)?;
         if found.is_empty() {
             // the arity of a function written in C is not known for sure: any will do
             pattern.arity = None;
             found.extend(host::foreign::find(py, &pattern)?);
         }
-        let mut keys: Vec<usize> = found.iter().map(|f| f.key).collect();
-        // code that is gone but for us still has its counters
-        if let Some(first) = found.first() {
-            host.node.read(|s| {
-                for (k, plan) in s.plans() {
-                    if plan.entry(self.core.id).is_some()
-                        && host.node.name(plan.name).is_some_and(|n| n == first.name)
-                        && !keys.contains(&k)
-                    {
-                        keys.push(k);
-                    }
-                }
-            });
-        }
-        if keys.is_empty() {
+        if found.is_empty() {
             return Ok(None);
         }
-        Ok(Some(keys.into_iter().filter_map(|k| host.node.entry(&self.core, k)).collect()))
+        Ok(Some(found.iter().filter_map(|f| host.node.entry(&self.core, f.key)).collect()))
+    }
+
+    /// What the session has set on code objects of this name, gone but for us or not.
+    fn set_on(&self, host: &Host, pattern: &Pattern) -> Vec<(u32, Entry)> {
+        let Pattern { module: Some(module), function: Some(function), arity: Some(arity) } = pattern else {
+            return Vec::new();
+        };
+        let arity = u32::try_from(*arity).unwrap_or(u32::MAX);
+        let name = plan::Mfa { module: module.as_str().into(), function: function.as_str().into(), arity };
+        let Some(number) = host.node.names.known(&name) else { return Vec::new() };
+        host.node.read(|snapshot| {
+            let named = snapshot.plans().filter(|(_, plan)| plan.name == number);
+            named.filter_map(|(_, plan)| Some((plan.slot, plan.entry(self.core.id)?.clone()))).collect()
+        })
     }
 
     /// Sums of one measure by process over several code objects: `(pid, count, amount)` by pid.
