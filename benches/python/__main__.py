@@ -129,7 +129,7 @@ def _machine() -> dict[str, Any]:
         pass
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = os.getloadavg()[0]
-    return {"cpu": cpu, "cores": cores, "system": f"{platform.system()} {platform.release()}", "load": round(load, 2)}
+    return {"cpu": cpu, "cores": cores, "system": f"{platform.system()} {".".join(platform.release().split(".")[:2])}", "load": round(load, 2)}
 
 
 def _python() -> dict[str, Any]:
