@@ -321,6 +321,7 @@ with trace.session_create("again"): print("again")
 
 def test_a_session_made_and_destroyed_often_costs_no_memory() -> None:
     text = """
+import sys
 import inviso
 from inviso import trace
 def f(): pass
@@ -335,7 +336,9 @@ turn(200)
 before = used()
 turn(800)
 grown = used() - before
-assert grown < 1 << 20, grown
+# without a GIL the interpreter's own allocator takes some pages more before it levels off
+most = 1 << 20 if getattr(sys, "_is_gil_enabled", lambda: True)() else 8 << 20
+assert grown < most, grown
 print("ok")
 """
     assert good(text) == "ok\n"
