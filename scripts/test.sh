@@ -26,6 +26,7 @@ loom() {
 python() { # interpreter, virtual environment
     scripts/ready.sh "$1" "$2"
     echo "== tests under $("$2/bin/python" -VV)"
+    "$2/bin/python" -m compileall -q -f benches python scripts tests # a syntax that is too new for it
     "$2/bin/python" -m pytest
     "$2/bin/python" -m tests.conformance --covered tests/data/gold/trace_events.jsonl tests/data/gold/match_spec_calls.jsonl
 }

@@ -129,7 +129,8 @@ def _machine() -> dict[str, Any]:
         pass
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = os.getloadavg()[0]
-    return {"cpu": cpu, "cores": cores, "system": f"{platform.system()} {".".join(platform.release().split(".")[:2])}", "load": round(load, 2)}
+    release = ".".join(platform.release().split(".")[:2])
+    return {"cpu": cpu, "cores": cores, "system": f"{platform.system()} {release}", "load": round(load, 2)}
 
 
 def _python() -> dict[str, Any]:
