@@ -3,13 +3,17 @@
 //! There is one per interpreter. Ours calls on whatever was there before (the interpreter's own, or another tool's), and is
 //! never unloaded: frames that were entered through it end through it, also after [`remove`].
 //!
+//! Another tool may put its function in front of ours meanwhile, and may or may not call on to it. Ours then stays where it
+//! is, at rest. Before it is put in once more it is found out whether a frame still comes to it: if so, it would call itself
+//! from in front, without end.
+//!
 //! While one is in, each Python call takes C stack, which it doesn't on an untouched 3.11: some 420 bytes and the
 //! function's own frame, so that the rest of the function should be in cold helpers. See [`super::stack`] for where the
 //! stack ends.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pyo3::ffi::{self, _PyFrameEvalFunction as EvalFunction, _PyInterpreterFrame, PyObject, PyThreadState};
 use pyo3::prelude::*;
@@ -23,46 +27,80 @@ extern "C" {
 /// The function that ours calls on; null while there has been none.
 static PREDECESSOR: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Puts `function` in, in front of what is there. Installing it twice changes nothing.
+/// Whether frames are looked at; else ours is out, or another tool's function keeps it in.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Whether a frame came to our function while it was at rest.
+static REACHED: AtomicBool = AtomicBool::new(false);
+
+/// From now on every frame that begins comes to `function`. Asking twice changes nothing.
 ///
 /// # Safety
 /// `function` is never unloaded, and answers every frame by [`call_on`] or as it would. There is one such function in this
 /// process. The frames that already run are not seen; what they call from now on is.
-pub unsafe fn install(_py: Python<'_>, function: EvalFunction) {
+///
+/// # Errors
+/// What evaluating nothing gave: no memory.
+pub unsafe fn install(py: Python<'_>, function: EvalFunction) -> PyResult<()> {
+    if ACTIVE.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     // SAFETY: attached, so the interpreter is there and nobody else changes its function meanwhile. The predecessor is
     // stored before a frame can reach `function`.
     unsafe {
         let interpreter = ffi::PyInterpreterState_Get();
         let there = ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter);
-        if there as usize == function as usize {
-            return;
+        if there as usize != function as usize && !is_reached(py)? {
+            let there = ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter);
+            PREDECESSOR.store(there as *mut c_void, Ordering::Release);
+            ffi::_PyInterpreterState_SetEvalFrameFunc(interpreter, Some(function));
         }
-        PREDECESSOR.store(there as *mut c_void, Ordering::Release);
-        ffi::_PyInterpreterState_SetEvalFrameFunc(interpreter, Some(function));
     }
+    ACTIVE.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
-/// Takes `function` out again, if it is on top; false if another tool put its own in front, which then stays, and so does
-/// ours beneath it: it should call on.
+/// From now on no frame is looked at. `function` goes out, if no other tool put its own in front.
 ///
 /// # Safety
 /// `function` is the one that was installed.
-pub unsafe fn remove(_py: Python<'_>, function: EvalFunction) -> bool {
-    // SAFETY: attached; the predecessor is a function of this type, stored by `install`.
+pub unsafe fn remove(_py: Python<'_>, function: EvalFunction) {
+    ACTIVE.store(false, Ordering::Relaxed);
+    // SAFETY: attached, so the interpreter is there; the predecessor is a function of this type, stored by `install`.
     unsafe {
-        if !is_installed(_py, function) {
-            return false;
+        let interpreter = ffi::PyInterpreterState_Get();
+        if ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter) as usize == function as usize {
+            ffi::_PyInterpreterState_SetEvalFrameFunc(interpreter, Some(predecessor()));
         }
-        ffi::_PyInterpreterState_SetEvalFrameFunc(ffi::PyInterpreterState_Get(), Some(predecessor()));
     }
-    true
 }
 
-/// Whether `function` is on top.
-pub fn is_installed(_py: Python<'_>, function: EvalFunction) -> bool {
-    // SAFETY: attached, so the interpreter is there.
-    let there = unsafe { ffi::_PyInterpreterState_GetEvalFrameFunc(ffi::PyInterpreterState_Get()) };
-    there as usize == function as usize
+/// Whether frames come to our function, which is at rest, through somebody else's.
+fn is_reached(py: Python<'_>) -> PyResult<bool> {
+    if PREDECESSOR.load(Ordering::Acquire).is_null() {
+        return Ok(false); // it was never in
+    }
+    REACHED.store(false, Ordering::Relaxed);
+    py.run(c"None", None, None)?;
+    Ok(REACHED.load(Ordering::Relaxed))
+}
+
+/// Whether our function is to look at the frame that it was given.
+#[inline(always)]
+pub fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}
+
+/// Evaluates a frame that nobody looks at.
+///
+/// # Safety
+/// As [`call_on`].
+#[cold]
+#[inline(never)]
+pub unsafe fn pass(tstate: *mut PyThreadState, frame: *mut _PyInterpreterFrame, throwflag: c_int) -> *mut PyObject {
+    REACHED.store(true, Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe { call_on(tstate, frame, throwflag) }
 }
 
 /// A frame evaluation function through which a thread may be unwound.

@@ -338,9 +338,9 @@ impl Armed {
             } else {
                 crate::ffi::profile::end(py);
             }
-            if wanted && !crate::ffi::eval::is_installed(py, super::callbacks::evaluate()) {
-                crate::ffi::eval::install(py, super::callbacks::evaluate());
-            } else if !wanted && crate::ffi::eval::is_installed(py, super::callbacks::evaluate()) {
+            if wanted {
+                crate::ffi::eval::install(py, super::callbacks::evaluate())?;
+            } else if crate::ffi::eval::is_active() {
                 crate::ffi::eval::remove(py, super::callbacks::evaluate());
             }
         }

@@ -183,6 +183,9 @@ mod frames {
         // SAFETY: the interpreter passes a frame that is about to run; it stays at its place until it has been cleared
         // by the caller of this function.
         unsafe {
+            if !eval::is_active() {
+                return eval::pass(tstate, raw, throwflag);
+            }
             let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
             let result = match mode.place {
                 Place::Here => eval::call_on(tstate, raw, throwflag),
