@@ -19,6 +19,9 @@ pub struct Here {
     /// How far its C stack may grow.
     #[cfg(not(Py_3_12))]
     pub stack: crate::ffi::stack::Stack,
+    /// Which code is not new.
+    #[cfg(not(Py_3_12))]
+    pub met: super::loading::Met,
     /// How the thread's own process will have ended, once that is known.
     pub reason: Option<Vec<u8>>,
     /// Whether its end has been told.
@@ -102,6 +105,8 @@ fn create() -> Option<&'static mut Here> {
         running,
         #[cfg(not(Py_3_12))]
         stack: crate::ffi::stack::Stack::of_this_thread(),
+        #[cfg(not(Py_3_12))]
+        met: super::loading::Met::default(),
         reason: None,
         told_exit: false,
     };

@@ -8,6 +8,8 @@ use crate::{capture, ffi::frame};
 use inviso_core::{control::Target, plan::Mfa};
 use pyo3::{ffi, prelude::*};
 use rustc_hash::{FxHashMap, FxHashSet};
+#[cfg(not(Py_3_12))]
+use std::sync::atomic::AtomicU32;
 use std::sync::{
     atomic::{AtomicBool, Ordering},
     Mutex, MutexGuard,
@@ -19,6 +21,44 @@ static ON: AtomicBool = AtomicBool::new(false);
 #[inline(always)]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
+}
+
+/// How often new code has begun to be noticed: code that a thread has met is known as long as that stays the same.
+#[cfg(not(Py_3_12))]
+static TIMES: AtomicU32 = AtomicU32::new(0);
+
+/// Code that a thread has met lately, each at the one place that its address gives (3.11).
+#[cfg(not(Py_3_12))]
+#[derive(Default)]
+pub struct Met {
+    times: u32,
+    codes: Vec<usize>,
+}
+
+#[cfg(not(Py_3_12))]
+impl Met {
+    /// A power of two.
+    const PLACES: usize = 1024;
+
+    #[inline(always)]
+    fn place(code: usize) -> usize {
+        (code >> 4 ^ code >> 14) & (Self::PLACES - 1)
+    }
+
+    #[inline(always)]
+    fn has(&self, code: usize) -> bool {
+        self.codes.get(Self::place(code)) == Some(&code) && self.times == TIMES.load(Ordering::Relaxed)
+    }
+
+    fn add(&mut self, code: usize) {
+        let times = TIMES.load(Ordering::Relaxed);
+        if self.times != times {
+            self.times = times;
+            self.codes.clear();
+            self.codes.resize(Self::PLACES, 0);
+        }
+        self.codes[Self::place(code)] = code;
+    }
 }
 
 std::thread_local! {
@@ -89,6 +129,8 @@ impl Loading {
             };
             self.known().watchers = Some(watchers);
         }
+        #[cfg(not(Py_3_12))]
+        TIMES.fetch_add(1, Ordering::Relaxed);
         ON.store(true, Ordering::Release);
         let all = codes::find(py, &codes::Pattern { module: None, function: None, arity: None })?;
         let mut known = self.known();
@@ -245,11 +287,20 @@ unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject
 pub fn first_seen(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
     if is_on() {
         // SAFETY: the frame is about to run.
-        let code = unsafe { frame.code() };
-        if here.host.loading.is_new(code as usize) {
-            offer_frame(here, frame);
+        let code = unsafe { frame.code() } as usize;
+        if !here.met.has(code) {
+            meet(here, frame, code);
         }
     }
+}
+
+#[cfg(not(Py_3_12))]
+#[inline(never)]
+fn meet(here: &mut super::here::Here, frame: crate::ffi::frame::Frame, code: usize) {
+    if here.host.loading.is_new(code) {
+        offer_frame(here, frame);
+    }
+    here.met.add(code);
 }
 
 #[cfg(not(Py_3_12))]
