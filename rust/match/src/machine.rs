@@ -373,6 +373,7 @@ where
         match (look_a, look_b) {
             (Look::Int(a), Look::Int(b)) => return Ok(a.cmp(&b)),
             (Look::Atom(a), Look::Atom(b)) => return Ok(a.cmp(b)),
+            (Look::List(0), Look::List(0)) => return Ok(Equal),
             (Look::Binary(a), Look::Binary(b)) => return Ok(a.compare(b)),
             _ => {}
         }
