@@ -33,18 +33,18 @@ pub(crate) enum Src {
 /// An instruction. A test that is not met goes on to the next clause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
-    /// A clause begins; the next one is there.
-    Clause { next: u32 },
-    /// Exactly so many arguments.
-    Count(u32),
-    /// At least so many arguments.
-    AtLeast(u32),
+    /// A clause begins, for so many arguments; the next one is there.
+    Clause { next: u32, least: u32, most: u32 },
     /// An argument matches a pattern.
     Match { arg: u32, pattern: u32 },
     /// An argument is this integer.
     IsInt { arg: u32, value: i64 },
     /// An argument is this atom.
     IsAtom { arg: u32, konst: u32 },
+    /// A comparison of an argument with an integer as a guard.
+    ArgInt { with: Comparison, arg: u32, value: i32 },
+    /// A type test of an argument as a guard.
+    ArgType { of: Type, arg: u32 },
     /// A type test as a guard.
     TestType { of: Type, src: Src },
     /// A comparison with an integer as a guard.
@@ -243,7 +243,7 @@ impl Compiler {
         self.next = 0;
         self.variables = clause.variables.iter().map(|variable| (*variable, None)).collect();
         let start = self.ops.len();
-        self.ops.push(Op::Clause { next: 0 });
+        self.ops.push(Op::Fail);
         self.head(&clause.head);
         for guard in &clause.guards {
             self.test(guard);
@@ -263,8 +263,12 @@ impl Compiler {
         }
         self.ops.push(Op::Done);
         self.most = self.most.max(self.next);
-        let next = self.here();
-        self.ops[start] = Op::Clause { next };
+        let (least, most) = match &clause.head {
+            Head::Arguments(patterns, Rest::None) => (patterns.len() as u32, patterns.len() as u32),
+            Head::Arguments(patterns, _) => (patterns.len() as u32, u32::MAX),
+            Head::Subject(_) => (0, u32::MAX),
+        };
+        self.ops[start] = Op::Clause { next: self.here(), least, most };
     }
 
     fn here(&self) -> u32 {
@@ -288,11 +292,6 @@ impl Compiler {
             Head::Arguments(patterns, rest) => {
                 self.whole = Some(Src::Args(0));
                 let n = patterns.len() as u32;
-                match rest {
-                    Rest::None => self.ops.push(Op::Count(n)),
-                    _ if n > 0 => self.ops.push(Op::AtLeast(n)),
-                    _ => {}
-                }
                 self.uses.arguments |= n > 0 || *rest == Rest::None;
                 for (at, pattern) in patterns.iter().enumerate() {
                     self.argument(at as u32, pattern);
@@ -418,12 +417,17 @@ impl Compiler {
             Expr::Const(_) | Expr::Tuple(_) | Expr::List(..) | Expr::Map(_) | Expr::Bindings => self.ops.push(Op::Fail),
             Expr::Call(Function::Is(of), parts) => {
                 let src = self.value(&parts[0]);
-                self.ops.push(Op::TestType { of: *of, src });
+                self.ops.push(match src {
+                    Src::Arg(arg) => Op::ArgType { of: *of, arg },
+                    src => Op::TestType { of: *of, src },
+                });
             }
             Expr::Call(Function::Compare(with), parts) => {
                 let b = self.value(&parts[1]);
                 let a = self.value(&parts[0]);
                 self.ops.push(match (a, b) {
+                    (Src::Arg(arg), Src::Int(value)) => Op::ArgInt { with: *with, arg, value },
+                    (Src::Int(value), Src::Arg(arg)) => Op::ArgInt { with: turned(*with), arg, value },
                     (src, Src::Int(value)) => Op::TestInt { with: *with, src, value },
                     (Src::Int(value), src) => Op::TestInt { with: turned(*with), src, value },
                     (a, b) => Op::TestCompare { with: *with, a, b },

@@ -75,21 +75,26 @@ pub(crate) fn unary(with: Unary, a: Number) -> Option<Number> {
     }
 }
 
+/// Arithmetic of two small integers, if what comes of it is one too.
+#[inline]
+pub(crate) fn small(with: Binary, a: i64, b: i64) -> Option<i64> {
+    match with {
+        Binary::Add => a.checked_add(b),
+        Binary::Subtract => a.checked_sub(b),
+        Binary::Multiply => a.checked_mul(b),
+        Binary::Div => a.checked_div(b),
+        Binary::Rem => a.checked_rem(b),
+        Binary::Band => Some(a & b),
+        Binary::Bor => Some(a | b),
+        Binary::Bxor => Some(a ^ b),
+        Binary::Divide | Binary::Bsl | Binary::Bsr => None,
+    }
+}
+
 /// Arithmetic of two numbers.
 pub(crate) fn binary(with: Binary, a: Number, b: Number) -> Option<Number> {
     if let (&Int(a), &Int(b)) = (&a, &b) {
-        let quick = match with {
-            Binary::Add => a.checked_add(b),
-            Binary::Subtract => a.checked_sub(b),
-            Binary::Multiply => a.checked_mul(b),
-            Binary::Div => a.checked_div(b),
-            Binary::Rem => a.checked_rem(b),
-            Binary::Band => Some(a & b),
-            Binary::Bor => Some(a | b),
-            Binary::Bxor => Some(a ^ b),
-            Binary::Divide | Binary::Bsl | Binary::Bsr => None,
-        };
-        if let Some(n) = quick {
+        if let Some(n) = small(with, a, b) {
             return Some(Int(n));
         }
     }

@@ -5,9 +5,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    ast::{Function, Type},
+    ast::{Comparison, Function, Type},
     compile::{Op, Pat, Program, Src},
     host::Host,
+    lint::Context,
     machine::{binary, holds, Exception, Machine, Mode, Val},
     numbers,
     value::Value,
@@ -48,24 +49,82 @@ pub enum Message<'p, V> {
 
 impl Program {
     /// Runs the program.
+    ///
+    /// What only looks at arguments runs here; a machine with registers is made where the first instruction needs one.
     #[inline]
     pub fn run<'p, 'a, H: Host<'a>>(&'p self, host: &mut H) -> Outcome<'p, H::View> {
+        let count = host.count().min(u32::MAX as usize - 1) as u32;
+        let (mut at, mut next) = (0, 0);
+        while let Some(op) = self.ops.get(at) {
+            let met = match *op {
+                Op::Clause { next: other, least, most } => {
+                    next = other as usize;
+                    least <= count && count <= most
+                }
+                Op::IsInt { .. } | Op::IsAtom { .. } | Op::ArgInt { .. } | Op::ArgType { .. } => self.quick(op, host),
+                Op::Fail => false,
+                Op::NoMatch => return Outcome::NoMatch,
+                Op::Done => return plain(),
+                _ => return self.run_from(host, at, next),
+            };
+            at = if met { at + 1 } else { next };
+        }
+        Outcome::NoMatch
+    }
+
+    /// A test that needs nothing but an argument.
+    #[inline(always)]
+    fn quick<'a, H: Host<'a>>(&self, op: &Op, host: &mut H) -> bool {
+        match *op {
+            Op::IsInt { arg, value } => match host.argument(arg as usize) {
+                Some(view) => matches!(view.look(), Look::Int(n) if n == value),
+                None => false,
+            },
+            Op::IsAtom { arg, konst } => match host.argument(arg as usize) {
+                Some(view) => match (view.look(), self.constants.get(konst as usize)) {
+                    (Look::Atom(name), Some(Term::Atom(wanted))) => *name == **wanted,
+                    _ => false,
+                },
+                None => false,
+            },
+            Op::ArgInt { with, arg, value } => match host.argument(arg as usize) {
+                Some(view) => match view.look() {
+                    Look::Int(n) => holds(with, n.cmp(&i64::from(value))),
+                    _ => self.compare_with(host, with, view, value),
+                },
+                None => false,
+            },
+            Op::ArgType { of, arg } => match host.argument(arg as usize) {
+                Some(view) => is_type(of, view.look()),
+                None => false,
+            },
+            _ => false,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn compare_with<'a, H: Host<'a>>(&self, host: &mut H, with: Comparison, view: H::View, value: i32) -> bool {
+        let machine = Machine::new(self, host, []);
+        machine.compare(with, Val::View(view), Val::Int(i64::from(value))).unwrap_or(false)
+    }
+
+    #[inline(never)]
+    fn run_from<'p, 'a, H: Host<'a>>(&'p self, host: &mut H, at: usize, next: usize) -> Outcome<'p, H::View> {
         match self.registers {
-            0 => Machine::new(self, host, []).run(),
-            1..=4 => Machine::new(self, host, [Val::Int(0); 4]).run(),
-            5..=16 => self.run_in(host, [Val::Int(0); 16]),
-            17..=64 => self.run_in(host, [Val::Int(0); 64]),
-            n => self.run_in(host, vec![Val::Int(0); n as usize]),
+            0..=8 => Machine::new(self, host, [Val::Int(0); 8]).run(at, next),
+            9..=64 => self.run_in(host, [Val::Int(0); 64], at, next),
+            n => self.run_in(host, vec![Val::Int(0); n as usize], at, next),
         }
     }
 
     #[inline(never)]
-    fn run_in<'p, 'a, H, R>(&'p self, host: &mut H, registers: R) -> Outcome<'p, H::View>
+    fn run_in<'p, 'a, H, R>(&'p self, host: &mut H, registers: R, at: usize, next: usize) -> Outcome<'p, H::View>
     where
         H: Host<'a>,
         R: AsRef<[Val<'p, H::View>]> + AsMut<[Val<'p, H::View>]>,
     {
-        Machine::new(self, host, registers).run()
+        Machine::new(self, host, registers).run(at, next)
     }
 }
 
@@ -85,30 +144,21 @@ where
     R: AsRef<[Val<'p, H::View>]> + AsMut<[Val<'p, H::View>]>,
 {
     #[inline(always)]
-    fn run(&mut self) -> Outcome<'p, H::View> {
+    fn run(&mut self, mut at: usize, mut next: usize) -> Outcome<'p, H::View> {
         let ops: &'p [Op] = &self.program.ops;
+        let count = self.host.count().min(u32::MAX as usize - 1) as u32;
         let mut said = Said { return_trace: false, exception_trace: false, message: None };
-        let (mut at, mut next, mut in_body) = (0, 0, false);
+        let mut in_body = false;
         while let Some(op) = ops.get(at) {
             at += 1;
             let met = match *op {
-                Op::Clause { next: other } => {
+                Op::Clause { next: other, least, most } => {
                     next = other as usize;
-                    true
+                    least <= count && count <= most
                 }
-                Op::Count(n) => self.host.count() == n as usize,
-                Op::AtLeast(n) => self.host.count() >= n as usize,
-                Op::IsInt { arg, value } => match self.host.argument(arg as usize) {
-                    Some(view) => matches!(view.look(), Look::Int(n) if n == value),
-                    None => false,
-                },
-                Op::IsAtom { arg, konst } => match self.host.argument(arg as usize) {
-                    Some(view) => match (view.look(), self.program.constants.get(konst as usize)) {
-                        (Look::Atom(name), Some(Term::Atom(wanted))) => *name == **wanted,
-                        _ => false,
-                    },
-                    None => false,
-                },
+                Op::IsInt { .. } | Op::IsAtom { .. } | Op::ArgInt { .. } | Op::ArgType { .. } => {
+                    self.program.quick(op, self.host)
+                }
                 Op::TestInt { with, src, value } => match self.load(src) {
                     Ok(val) => match self.look(val) {
                         Look::Int(n) => holds(with, n.cmp(&i64::from(value))),
@@ -160,7 +210,7 @@ where
     }
 
     #[inline(never)]
-    fn test_compare(&mut self, with: crate::ast::Comparison, a: Src, b: Src) -> bool {
+    fn test_compare(&mut self, with: Comparison, a: Src, b: Src) -> bool {
         match (self.load(a), self.load(b)) {
             (Ok(a), Ok(b)) => self.compare(with, a, b).unwrap_or(false),
             _ => false,
@@ -172,7 +222,7 @@ where
         let Said { return_trace, exception_trace, message } = said;
         let message = match message {
             None => Message::Plain,
-            Some(val) if self.program.context() == crate::lint::Context::Table => Message::Value(self.value(val)),
+            Some(val) if self.program.context() == Context::Table => Message::Value(self.value(val)),
             Some(val) => match self.look(val) {
                 Look::Atom("true") => Message::Plain,
                 Look::Atom("false") => Message::Suppressed,
@@ -332,6 +382,11 @@ where
             }
             Function::Binary(with) => {
                 let (a, b) = (self.operand(at)?, self.operand(at + 1)?);
+                if let (Look::Int(a), Look::Int(b)) = (self.look(a), self.look(b)) {
+                    if let Some(n) = numbers::small(with, a, b) {
+                        return Ok(Val::Int(n));
+                    }
+                }
                 let number = numbers::binary(with, self.as_number(a)?, self.as_number(b)?).ok_or(Exception)?;
                 self.number(number)
             }
@@ -601,6 +656,10 @@ impl numbers::Number {
             numbers::Number::Float(_) => None,
         }
     }
+}
+
+fn plain<V>() -> Outcome<'static, V> {
+    Outcome::Match { return_trace: false, exception_trace: false, message: Message::Plain }
 }
 
 #[inline(always)]
