@@ -1,0 +1,57 @@
+//! Match specifications: which events are wanted, and what their messages carry.
+//!
+//! A specification is a list of clauses `(head, guards, body)`. It is checked and compiled once; then it runs over live
+//! values, which it looks at through a [`view::View`], at a [`host::Host`]. What doesn't match allocates nothing.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`view`], [`host`] | what a program looks at, and where it runs: the two things that its user provides |
+//! | [`lint`] | which functions there are, where they may stand, and what a problem is |
+//! | [`parse`], [`ast`] | terms to clauses |
+//! | [`compile`] | clauses to a [`Program`] |
+//! | [`vm`], [`value`] | running it, and what comes of that |
+//! | [`test`] | running it over terms, as `match_spec_test` does |
+//!
+//! ```
+//! use inviso_match::{test::{test, Mode}, Context, Program};
+//! use inviso_term::term::Term;
+//!
+//! // [(["$1", "_"], [(">", "$1", 10)], [("message", "$1")])]
+//! let str = Term::str;
+//! let head = Term::List(vec![str("$1"), str("_")]);
+//! let guards = Term::List(vec![Term::Tuple(vec![str(">"), str("$1"), Term::from(10)])]);
+//! let body = Term::List(vec![Term::Tuple(vec![str("message"), str("$1")])]);
+//! let spec = Term::List(vec![Term::Tuple(vec![head, guards, body])]);
+//!
+//! let program = Program::compile(&spec, Context::Call).unwrap();
+//! assert!(program.uses().message && !program.uses().return_trace);
+//!
+//! let arguments = |n| Term::List(vec![Term::from(n), str("x")]);
+//! assert_eq!(test(&arguments(11), &spec, Mode::Trace).unwrap().result, Term::from(11));
+//! assert_eq!(test(&arguments(10), &spec, Mode::Trace).unwrap().result, Term::atom("false"));
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod ast;
+pub mod compile;
+pub mod host;
+pub mod lint;
+mod machine;
+mod numbers;
+pub mod parse;
+#[cfg(any(test, feature = "reference"))]
+pub mod reference;
+pub mod terms;
+pub mod test;
+mod text;
+pub mod value;
+pub mod view;
+pub mod vm;
+
+pub use compile::{Program, Uses};
+pub use host::Host;
+pub use lint::{Class, Context, Place, Problem, Severity};
+pub use value::Value;
+pub use view::View;
+pub use vm::{Message, Outcome};

@@ -1,0 +1,321 @@
+//! Which functions there are, with how many arguments, and where each may stand.
+#![forbid(unsafe_code)]
+
+use crate::ast::{Binary, Comparison, Function, Type, Unary};
+use std::fmt;
+
+/// Where a program runs, which decides what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Context {
+    /// At a call, with the call's arguments.
+    Call,
+    /// At a send, with `[Receiver, Message]`.
+    Send,
+    /// At a receive, with `[Node, Sender, Message]`.
+    Receive,
+    /// On any term, to compute another: what `match_spec_test` calls `table`.
+    Table,
+}
+
+/// How bad a [`Problem`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// The specification is refused.
+    Error,
+    /// It is taken, but is hardly what was meant.
+    Warning,
+}
+
+/// What kind of problem it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// A clause of a table program computes nothing.
+    EmptyBody,
+    /// A function of tracing in a table program.
+    WrongDialect,
+    /// A variable that the head doesn't have.
+    UnboundVariable,
+    /// An action among the guards.
+    NotInGuard,
+    /// Too many or too few arguments of something that has a fixed number.
+    WrongArity,
+    /// No function of this name and number of arguments.
+    NoSuchFunction,
+    /// Something else where a list must be.
+    NotAList,
+    /// A list with a tail where a proper one must be.
+    NotAProperList,
+    /// A clause that is no tuple of three.
+    NotAClause,
+    /// A tuple that is neither a call nor doubled.
+    NotACallNorATuple,
+    /// A variable as a key of a map in a head.
+    VariableInMapKey,
+    /// `'_'` as a key of a map in a head.
+    WildcardInMapKey,
+    /// A head that this kind of program can't have.
+    BadHead,
+    /// A function that is not for this kind of event.
+    WrongContext,
+    /// An argument that must be something else, and known beforehand.
+    BadArgument,
+    /// Nested too deeply, or too large.
+    SystemLimit,
+}
+
+impl Class {
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::EmptyBody => "empty_body",
+            Class::WrongDialect => "wrong_dialect",
+            Class::UnboundVariable => "unbound_variable",
+            Class::NotInGuard => "not_in_guard",
+            Class::WrongArity => "wrong_arity",
+            Class::NoSuchFunction => "no_such_function",
+            Class::NotAList => "not_a_list",
+            Class::NotAProperList => "not_a_proper_list",
+            Class::NotAClause => "not_a_clause",
+            Class::NotACallNorATuple => "not_a_call_nor_a_tuple",
+            Class::VariableInMapKey => "variable_in_map_key",
+            Class::WildcardInMapKey => "wildcard_in_map_key",
+            Class::BadHead => "bad_head",
+            Class::WrongContext => "wrong_context",
+            Class::BadArgument => "bad_argument",
+            Class::SystemLimit => "system_limit",
+        }
+    }
+}
+
+/// A part of a clause. Guards and expressions of the body are numbered from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The whole of it.
+    Clause,
+    /// What is matched first.
+    Head,
+    /// A guard; 0 for all of them.
+    Guard(usize),
+    /// An expression of the body; 0 for all of them.
+    Body(usize),
+}
+
+/// What is wrong with a specification, and how to mend it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{text}", Position(*clause, *place))]
+pub struct Problem {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What kind of problem it is.
+    pub class: Class,
+    /// What is wrong and what would be right.
+    pub text: String,
+    /// The clause, from 1; `None` where it is about the specification as a whole.
+    pub clause: Option<usize>,
+    /// The part of the clause.
+    pub place: Place,
+}
+
+struct Position(Option<usize>, Place);
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(clause) = self.0 else { return Ok(()) };
+        write!(f, "clause {clause}")?;
+        match self.1 {
+            Place::Clause => {}
+            Place::Head => f.write_str(", head")?,
+            Place::Guard(0) => f.write_str(", guards")?,
+            Place::Guard(n) => write!(f, ", guard {n}")?,
+            Place::Body(0) => f.write_str(", body")?,
+            Place::Body(n) => write!(f, ", body {n}")?,
+        }
+        f.write_str(": ")
+    }
+}
+
+/// Which events a function is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Events {
+    All,
+    CallsAndSends,
+    Calls,
+}
+
+/// The function that `name` with so many arguments is, if it may stand here.
+///
+/// # Errors
+/// The class of problem and what to say about it.
+pub(crate) fn function(
+    name: &str, arity: usize, context: Context, is_guard: bool,
+) -> Result<Function, (Class, String)> {
+    if let Some((function, arities, events, in_guard)) = special(name) {
+        if let Some(events) = events {
+            placed(name, events, in_guard, context, is_guard)?;
+        }
+        if !arities.contains(&arity) {
+            let most = arities.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
+            return Err((Class::WrongArity, format!("'{name}' takes {most} arguments, not {arity}; write so many")));
+        }
+        return Ok(function);
+    }
+    if let Some(function) = strict(name) {
+        if arity == 0 {
+            return Err((Class::WrongArity, format!("'{name}' needs at least one argument; give it what it joins")));
+        }
+        return Ok(function);
+    }
+    let function = plain(name, arity).ok_or_else(|| {
+        let others: Vec<_> = (0..4).filter(|n| plain(name, *n).is_some()).map(|n| n.to_string()).collect();
+        let mend = match &others[..] {
+            [] => "for a tuple as a value write it doubled, {{...}} or ((...),), or as a const".to_string(),
+            some => format!("'{name}' takes {}", some.join(" or ")),
+        };
+        (Class::NoSuchFunction, format!("there is no function '{name}' of {arity} arguments; {mend}"))
+    })?;
+    let allowed = match function {
+        Function::SetTcw => context != Context::Table && !is_guard,
+        Function::GetTcw => context != Context::Table,
+        _ => true,
+    };
+    if !allowed {
+        return Err((Class::WrongContext, format!("'{name}' can't be called here; it belongs in a body of tracing")));
+    }
+    Ok(function)
+}
+
+fn placed(name: &str, events: Events, in_guard: bool, context: Context, is_guard: bool) -> Result<(), (Class, String)> {
+    let right = match (events, context) {
+        (_, Context::Table) => {
+            return Err((Class::WrongDialect, format!("'{name}' is for tracing only; a table program can't use it")));
+        }
+        (Events::All, _) | (_, Context::Call) => true,
+        (Events::CallsAndSends, context) => context == Context::Send,
+        (Events::Calls, _) => false,
+    };
+    if !right {
+        let event = if context == Context::Send { "send" } else { "receive" };
+        return Err((Class::WrongContext, format!("'{name}' can't be used for '{event}' events; leave it out")));
+    }
+    if is_guard && !in_guard {
+        return Err((Class::NotInGuard, format!("'{name}' has an effect and can't be a guard; move it to the body")));
+    }
+    Ok(())
+}
+
+type Special = (Function, &'static [usize], Option<Events>, bool);
+
+/// What has rules of its own: the numbers of arguments, the events it is for (none: any program), and whether it may be
+/// a guard.
+fn special(name: &str) -> Option<Special> {
+    use Events::{All, Calls, CallsAndSends as Sends};
+    use Function as F;
+    let (function, arities, events, in_guard): (F, &[usize], _, _) = match name {
+        "self" => (F::Me, &[0], None, true),
+        "is_instance" => (F::IsInstance, &[2], None, true),
+        "attr" => (F::Attr, &[2], None, true),
+        "arg" => (F::Arg, &[1], None, true),
+        "message" => (F::Message, &[1], Some(All), false),
+        "return_trace" => (F::ReturnTrace, &[0], Some(All), false),
+        "exception_trace" => (F::ExceptionTrace, &[0], Some(All), false),
+        "display" => (F::Display, &[1], Some(All), false),
+        "caller" => (F::Caller, &[0], Some(Calls), false),
+        "caller_line" => (F::CallerLine, &[0], Some(Calls), false),
+        "current_stacktrace" => (F::Stacktrace, &[0, 1], Some(Calls), false),
+        "process_dump" => (F::ProcessDump, &[0], Some(Sends), false),
+        "is_seq_trace" => (F::IsSeqTrace, &[0], Some(Sends), true),
+        "get_seq_token" => (F::GetSeqToken, &[0], Some(Sends), false),
+        "set_seq_token" => (F::SetSeqToken, &[2], Some(Sends), false),
+        "silent" => (F::Silent, &[1], Some(Sends), false),
+        "enable_trace" => (F::EnableTrace, &[1, 2], Some(Sends), false),
+        "disable_trace" => (F::DisableTrace, &[1, 2], Some(Sends), false),
+        "trace" => (F::Trace, &[2, 3], Some(Sends), false),
+        _ => return None,
+    };
+    Some((function, arities, events, in_guard))
+}
+
+/// What takes any number of arguments but none.
+fn strict(name: &str) -> Option<Function> {
+    Some(match name {
+        "and" => Function::And,
+        "or" => Function::Or,
+        "andalso" | "andthen" => Function::AndAlso,
+        "orelse" => Function::OrElse,
+        _ => return None,
+    })
+}
+
+/// Functions by name and number of arguments.
+fn plain(name: &str, arity: usize) -> Option<Function> {
+    use Function as F;
+    Some(match (name, arity) {
+        ("is_atom", 1) => F::Is(Type::Atom),
+        ("is_boolean", 1) => F::Is(Type::Boolean),
+        ("is_float", 1) => F::Is(Type::Float),
+        ("is_integer", 1) => F::Is(Type::Integer),
+        ("is_list", 1) => F::Is(Type::List),
+        ("is_number", 1) => F::Is(Type::Number),
+        ("is_pid", 1) => F::Is(Type::Pid),
+        ("is_port", 1) => F::Is(Type::Port),
+        ("is_reference", 1) => F::Is(Type::Reference),
+        ("is_tuple", 1) => F::Is(Type::Tuple),
+        ("is_map", 1) => F::Is(Type::Map),
+        ("is_binary", 1) => F::Is(Type::Binary),
+        ("is_bitstring", 1) => F::Is(Type::Bitstring),
+        ("is_function", 1) => F::Is(Type::Function),
+        ("is_function", 2) => F::IsFunction2,
+        ("is_integer", 3) => F::IsInteger3,
+        ("is_record", 3) => F::IsRecord,
+        ("<", 2) => F::Compare(Comparison::Less),
+        ("=<", 2) => F::Compare(Comparison::LessOrEqual),
+        (">", 2) => F::Compare(Comparison::Greater),
+        (">=", 2) => F::Compare(Comparison::GreaterOrEqual),
+        ("==", 2) => F::Compare(Comparison::Equal),
+        ("/=", 2) => F::Compare(Comparison::NotEqual),
+        ("=:=", 2) => F::Compare(Comparison::Same),
+        ("=/=", 2) => F::Compare(Comparison::NotSame),
+        ("+", 1) => F::Unary(Unary::Plus),
+        ("-", 1) => F::Unary(Unary::Minus),
+        ("bnot", 1) => F::Unary(Unary::Bnot),
+        ("abs", 1) => F::Unary(Unary::Abs),
+        ("round", 1) => F::Unary(Unary::Round),
+        ("trunc", 1) => F::Unary(Unary::Trunc),
+        ("floor", 1) => F::Unary(Unary::Floor),
+        ("ceil", 1) => F::Unary(Unary::Ceil),
+        ("float", 1) => F::Unary(Unary::Float),
+        ("+", 2) => F::Binary(Binary::Add),
+        ("-", 2) => F::Binary(Binary::Subtract),
+        ("*", 2) => F::Binary(Binary::Multiply),
+        ("/", 2) => F::Binary(Binary::Divide),
+        ("div", 2) => F::Binary(Binary::Div),
+        ("rem", 2) => F::Binary(Binary::Rem),
+        ("band", 2) => F::Binary(Binary::Band),
+        ("bor", 2) => F::Binary(Binary::Bor),
+        ("bxor", 2) => F::Binary(Binary::Bxor),
+        ("bsl", 2) => F::Binary(Binary::Bsl),
+        ("bsr", 2) => F::Binary(Binary::Bsr),
+        ("min", 2) => F::Min,
+        ("max", 2) => F::Max,
+        ("not", 1) => F::Not,
+        ("xor", 2) => F::Xor,
+        ("element", 2) => F::Element,
+        ("hd", 1) => F::Hd,
+        ("tl", 1) => F::Tl,
+        ("length", 1) => F::Length,
+        ("size", 1) => F::Size,
+        ("byte_size", 1) => F::ByteSize,
+        ("bit_size", 1) => F::BitSize,
+        ("tuple_size", 1) => F::TupleSize,
+        ("map_size", 1) => F::MapSize,
+        ("map_get", 2) => F::MapGet,
+        ("is_map_key", 2) => F::IsMapKey,
+        ("binary_part", 2 | 3) => F::BinaryPart,
+        ("node", 0) => F::Node,
+        ("node", 1) => F::NodeOf,
+        ("get_tcw", 0) => F::GetTcw,
+        ("set_tcw" | "set_tcw_fake", 1) => F::SetTcw,
+        _ => return None,
+    })
+}

@@ -1,0 +1,666 @@
+//! The values of a running program: what they are, what is in them, how they compare.
+#![forbid(unsafe_code)]
+
+use crate::{
+    ast::Comparison,
+    compile::{Program, Src},
+    host::Host,
+    numbers::{self, Number},
+    terms,
+    value::Value,
+    view::{Binary, Look, View},
+};
+use inviso_term::{order, term::Term};
+use std::{
+    cell::Cell,
+    cmp::Ordering::{self, Equal},
+    marker::PhantomData,
+};
+
+/// Values in values, at most, when two are compared or one is matched. A live object may hold itself.
+const MAX_DEPTH: u32 = 512;
+
+/// Values that a run looks at, at most, when it compares and searches.
+const MAX_WORK: u32 = 1 << 20;
+
+/// Maps and sets of more members are sorted in memory of their own to be compared.
+const FEW: usize = 16;
+
+/// Something could not be computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exception;
+
+/// A value of a running program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Val<'p, V> {
+    Int(i64),
+    Float(f64),
+    Atom(&'static str),
+    Const(&'p Term),
+    /// What remains of a constant list without so many elements.
+    ConstRest(&'p Term, u32),
+    View(V),
+    /// What remains of a list without so many elements.
+    Rest(V, u32),
+    /// The arguments from this one on.
+    Args(u32),
+    /// Cells from there, so many.
+    Tuple(u32, u32),
+    List(u32, u32),
+    /// At least one, and then the tail.
+    Cons(u32, u32),
+    /// Pairs of cells.
+    Map(u32, u32),
+    /// A term that was computed and has no parts.
+    Own(u32),
+    /// Bytes of the binary in a cell.
+    Part {
+        cell: u32,
+        at: u32,
+        len: u32,
+    },
+}
+
+/// Terms that were computed. Most programs compute none, few more than two.
+#[derive(Default)]
+struct Own {
+    first: [Option<Term>; 2],
+    more: Vec<Term>,
+}
+
+impl Own {
+    fn push(&mut self, term: Term) -> u32 {
+        for (n, place) in self.first.iter_mut().enumerate() {
+            if place.is_none() {
+                *place = Some(term);
+                return n as u32;
+            }
+        }
+        self.more.push(term);
+        (self.more.len() + 1) as u32
+    }
+
+    fn get(&self, at: u32) -> Option<&Term> {
+        match at {
+            0 | 1 => self.first[at as usize].as_ref(),
+            at => self.more.get(at as usize - 2),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Loose,
+    Exact,
+}
+
+/// A program that runs.
+pub(crate) struct Machine<'p, 'a, 'h, H: Host<'a>, R> {
+    pub(crate) program: &'p Program,
+    pub(crate) host: &'h mut H,
+    pub(crate) registers: R,
+    /// Cells beyond the registers: parts of terms that the host gave.
+    more: Vec<Val<'p, H::View>>,
+    own: Own,
+    work: Cell<u32>,
+    marker: PhantomData<&'a ()>,
+}
+
+type Made<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
+
+impl<'p, 'a, 'h, H, R> Machine<'p, 'a, 'h, H, R>
+where
+    H: Host<'a>,
+    R: AsRef<[Val<'p, H::View>]> + AsMut<[Val<'p, H::View>]>,
+{
+    #[inline(always)]
+    pub(crate) fn new(program: &'p Program, host: &'h mut H, registers: R) -> Self {
+        let own = Own::default();
+        Machine { program, host, registers, more: Vec::new(), own, work: Cell::new(0), marker: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&mut self, register: u32, val: Made<'p, 'a, H>) {
+        if let Some(place) = self.registers.as_mut().get_mut(register as usize) {
+            *place = val;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(&self, src: Src) -> Result<Made<'p, 'a, H>, Exception> {
+        Ok(match src {
+            Src::Arg(n) => Val::View(self.host.argument(n as usize).ok_or(Exception)?),
+            Src::Int(n) => Val::Int(i64::from(n)),
+            Src::Reg(n) => self.cell(n),
+            Src::Const(n) => self.constant(n),
+            Src::Args(n) => Val::Args(n),
+        })
+    }
+
+    pub(crate) fn constant(&self, n: u32) -> Made<'p, 'a, H> {
+        let program: &'p Program = self.program;
+        program.constants.get(n as usize).map_or(Val::Int(0), Val::Const)
+    }
+
+    pub(crate) fn cell(&self, n: u32) -> Made<'p, 'a, H> {
+        let registers = self.registers.as_ref();
+        match registers.get(n as usize) {
+            Some(val) => *val,
+            None => self.more.get(n as usize - registers.len()).copied().unwrap_or(Val::Int(0)),
+        }
+    }
+
+    /// Counts what was looked at; too much of it is an exception.
+    pub(crate) fn step(&self) -> Result<(), Exception> {
+        let work = self.work.get() + 1;
+        self.work.set(work.min(MAX_WORK));
+        if work < MAX_WORK {
+            Ok(())
+        } else {
+            Err(Exception)
+        }
+    }
+
+    /// A term of the host's or a computed one, so that its parts can be values.
+    pub(crate) fn keep(&mut self, term: Term) -> Made<'p, 'a, H> {
+        match term {
+            Term::Int(n) => match i64::try_from(&n) {
+                Ok(n) => Val::Int(n),
+                Err(_) => Val::Own(self.own.push(Term::Int(n))),
+            },
+            Term::Float(f) => Val::Float(f),
+            Term::Tuple(parts) => {
+                let (at, len) = self.keep_all(parts);
+                Val::Tuple(at, len)
+            }
+            Term::List(parts) => {
+                let (at, len) = self.keep_all(parts);
+                Val::List(at, len)
+            }
+            Term::ImproperList(mut parts, tail) => {
+                if parts.is_empty() {
+                    return self.keep(*tail);
+                }
+                parts.push(*tail);
+                let (at, len) = self.keep_all(parts);
+                Val::Cons(at, len - 1)
+            }
+            Term::Map(pairs) => {
+                let parts = pairs.into_iter().flat_map(|(key, value)| [key, value]).collect();
+                let (at, len) = self.keep_all(parts);
+                Val::Map(at, len / 2)
+            }
+            leaf => Val::Own(self.own.push(leaf)),
+        }
+    }
+
+    fn keep_all(&mut self, parts: Vec<Term>) -> (u32, u32) {
+        let kept: Vec<_> = parts.into_iter().map(|part| self.keep(part)).collect();
+        let at = self.registers.as_ref().len() + self.more.len();
+        self.more.extend_from_slice(&kept);
+        (at as u32, kept.len() as u32)
+    }
+
+    pub(crate) fn number(&mut self, number: Number) -> Made<'p, 'a, H> {
+        match number {
+            Number::Int(n) => Val::Int(n),
+            Number::Float(f) => Val::Float(f),
+            Number::Big(n) => Val::Own(self.own.push(Term::Int(n))),
+        }
+    }
+
+    pub(crate) fn look(&self, val: Made<'p, 'a, H>) -> Look<'_> {
+        match val {
+            Val::View(view) => view.look(),
+            Val::Int(n) => Look::Int(n),
+            Val::Float(f) => Look::Float(f),
+            Val::Atom(name) => Look::Atom(name),
+            Val::Const(term) => terms::look(term),
+            Val::ConstRest(term, n) => without(terms::look(term), n),
+            Val::Rest(view, n) => without(view.look(), n),
+            Val::Args(n) => Look::List(self.host.count().saturating_sub(n as usize)),
+            Val::Tuple(_, len) => Look::Tuple(len as usize),
+            Val::List(_, len) => Look::List(len as usize),
+            Val::Cons(at, len) => terms::longer(len as usize, self.look(self.cell(at + len))),
+            Val::Map(_, len) => Look::Map(len as usize),
+            Val::Own(n) => self.own.get(n).map_or(Look::Other, terms::look),
+            Val::Part { cell, at, len } => match self.look(self.cell(cell)) {
+                Look::Binary(binary) => {
+                    let bytes = binary.plain().unwrap_or_default();
+                    Look::Binary(Binary::Bytes(bytes.get(at as usize..(at + len) as usize).unwrap_or_default()))
+                }
+                _ => Look::Other,
+            },
+        }
+    }
+
+    pub(crate) fn element(&self, val: Made<'p, 'a, H>, n: usize) -> Option<Made<'p, 'a, H>> {
+        match val {
+            Val::View(view) => view.element(n).map(Val::View),
+            Val::Rest(view, from) => view.element(n + from as usize).map(Val::View),
+            Val::Const(term) => terms::element(term, n).map(Val::Const),
+            Val::ConstRest(term, from) => terms::element(term, n + from as usize).map(Val::Const),
+            Val::Args(from) => self.host.argument(n + from as usize).map(Val::View),
+            Val::Tuple(at, len) | Val::List(at, len) if n < len as usize => Some(self.cell(at + n as u32)),
+            Val::Cons(at, len) => match n.checked_sub(len as usize) {
+                None => Some(self.cell(at + n as u32)),
+                Some(n) => self.element(self.cell(at + len), n),
+            },
+            _ => None,
+        }
+    }
+
+    /// The tail of a list that is not proper.
+    pub(crate) fn tail(&self, val: Made<'p, 'a, H>) -> Option<Made<'p, 'a, H>> {
+        match val {
+            Val::View(view) | Val::Rest(view, _) => view.tail().map(Val::View),
+            Val::Const(term) | Val::ConstRest(term, _) => terms::tail(term).map(Val::Const),
+            Val::Cons(at, len) => {
+                let end = self.cell(at + len);
+                match self.look(end) {
+                    Look::Improper(_) => self.tail(end),
+                    _ => Some(end),
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// A list of more than `n` elements, or of `n` and a tail, without them; `look` is what it is.
+    pub(crate) fn rest(&self, val: Made<'p, 'a, H>, look: Look<'_>, n: usize) -> Option<Made<'p, 'a, H>> {
+        match look {
+            Look::List(len) if n == len => return Some(Val::List(0, 0)),
+            Look::Improper(len) if n == len => return self.tail(val),
+            Look::List(len) | Look::Improper(len) if n < len => {}
+            _ => return None,
+        }
+        let more = u32::try_from(n).ok()?;
+        Some(match val {
+            Val::View(view) => Val::Rest(view, more),
+            Val::Rest(view, from) => Val::Rest(view, from + more),
+            Val::Const(term) => Val::ConstRest(term, more),
+            Val::ConstRest(term, from) => Val::ConstRest(term, from + more),
+            Val::Args(from) => Val::Args(from + more),
+            Val::List(at, len) => Val::List(at + more, len - more),
+            Val::Cons(at, len) if more < len => Val::Cons(at + more, len - more),
+            Val::Cons(at, len) => {
+                let end = self.cell(at + len);
+                return self.rest(end, self.look(end), n - len as usize);
+            }
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn pair(&self, val: Made<'p, 'a, H>, at: &mut usize) -> Option<(Made<'p, 'a, H>, Made<'p, 'a, H>)> {
+        match val {
+            Val::View(view) => view.pair(at).map(|(key, value)| (Val::View(key), Val::View(value))),
+            Val::Const(Term::Map(pairs)) => {
+                let (key, value) = pairs.get(*at)?;
+                *at += 1;
+                Some((Val::Const(key), Val::Const(value)))
+            }
+            Val::Map(from, len) => {
+                let n = u32::try_from(*at).ok().filter(|n| *n < len)?;
+                *at += 1;
+                Some((self.cell(from + n * 2), self.cell(from + n * 2 + 1)))
+            }
+            _ => None,
+        }
+    }
+
+    fn member(&self, val: Made<'p, 'a, H>, at: &mut usize) -> Option<Made<'p, 'a, H>> {
+        match val {
+            Val::View(view) => view.member(at).map(Val::View),
+            Val::Const(Term::Set(members)) => {
+                let member = members.get(*at)?;
+                *at += 1;
+                Some(Val::Const(member))
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of a key that is exactly this one.
+    pub(crate) fn find(
+        &self, map: Made<'p, 'a, H>, key: Made<'p, 'a, H>, depth: u32,
+    ) -> Result<Option<Made<'p, 'a, H>>, Exception> {
+        let mut at = 0;
+        while let Some((known, value)) = self.pair(map, &mut at) {
+            if self.order(known, key, Mode::Exact, depth + 1)?.is_eq() {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The number that a value is.
+    pub(crate) fn as_number(&self, val: Made<'p, 'a, H>) -> Result<Number, Exception> {
+        self.numeric(val, self.look(val)).ok_or(Exception)
+    }
+
+    fn numeric(&self, val: Made<'p, 'a, H>, look: Look<'_>) -> Option<Number> {
+        match (look, val) {
+            (Look::Int(n), _) => Some(Number::Int(n)),
+            (Look::Float(f), _) => Some(Number::Float(f)),
+            (Look::Big, Val::View(view)) => Some(Number::Big(view.big())),
+            (Look::Big, Val::Const(Term::Int(n))) => Some(Number::Big(n.clone())),
+            (Look::Big, Val::Own(n)) => match self.own.get(n) {
+                Some(Term::Int(n)) => Some(Number::Big(n.clone())),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    pub(crate) fn compare(&self, with: Comparison, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>) -> Result<bool, Exception> {
+        let mode = match with {
+            Comparison::Same | Comparison::NotSame => Mode::Exact,
+            _ => Mode::Loose,
+        };
+        Ok(holds(with, self.order(a, b, mode, 0)?))
+    }
+
+    pub(crate) fn same(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, depth: u32) -> Result<bool, Exception> {
+        Ok(self.order(a, b, Mode::Exact, depth)?.is_eq())
+    }
+
+    /// Erlang's order of any two values. What is nested too deeply, or too large, has none.
+    pub(crate) fn order(
+        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode, depth: u32,
+    ) -> Result<Ordering, Exception> {
+        self.step()?;
+        let (look_a, look_b) = (self.look(a), self.look(b));
+        match (look_a, look_b) {
+            (Look::Int(a), Look::Int(b)) => return Ok(a.cmp(&b)),
+            (Look::Atom(a), Look::Atom(b)) => return Ok(a.cmp(b)),
+            (Look::List(0), Look::List(0)) => return Ok(Equal),
+            (Look::Binary(a), Look::Binary(b)) => return Ok(a.compare(b)),
+            _ => {}
+        }
+        let (rank_a, rank_b) = (rank(look_a), rank(look_b));
+        if rank_a != rank_b {
+            return Ok(rank_a.cmp(&rank_b));
+        }
+        if let (Some(a), Some(b)) = (self.numeric(a, look_a), self.numeric(b, look_b)) {
+            return Ok(if mode == Mode::Exact { numbers::exact(&a, &b) } else { numbers::loose(&a, &b) });
+        }
+        if let (Val::View(a), Val::View(b)) = (a, b) {
+            if a.is(b) {
+                return Ok(Equal);
+            }
+        }
+        if depth >= MAX_DEPTH {
+            return Err(Exception);
+        }
+        match (look_a, look_b) {
+            (Look::Tuple(m), Look::Tuple(n)) if m == n => self.elements(a, b, m, mode, depth),
+            (Look::Tuple(m), Look::Tuple(n)) => Ok(m.cmp(&n)),
+            (Look::Map(m), Look::Map(n)) if m == n => self.maps(a, b, m, mode, depth),
+            (Look::Map(m), Look::Map(n)) => Ok(m.cmp(&n)),
+            (Look::Set(m), Look::Set(n)) if m == n => self.sets(a, b, m, depth),
+            (Look::Set(m), Look::Set(n)) => Ok(m.cmp(&n)),
+            (Look::List(m) | Look::Improper(m), Look::List(n) | Look::Improper(n)) => {
+                let common = m.min(n);
+                let first = self.elements(a, b, common, mode, depth)?;
+                if first.is_ne() {
+                    return Ok(first);
+                }
+                match (self.rest(a, look_a, common), self.rest(b, look_b, common)) {
+                    (Some(a), Some(b)) => self.ends(a, b, mode, depth),
+                    _ => Err(Exception),
+                }
+            }
+            _ => {
+                let (a, b) = (self.copy(a), self.copy(b));
+                Ok(if mode == Mode::Exact { order::exact(&a, &b) } else { order::loose(&a, &b) })
+            }
+        }
+    }
+
+    /// What is left of two lists, one of which has no elements left.
+    fn ends(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode, depth: u32) -> Result<Ordering, Exception> {
+        let (look_a, look_b) = (self.look(a), self.look(b));
+        let is_list = |look| matches!(look, Look::List(1..) | Look::Improper(_));
+        if is_list(look_a) || is_list(look_b) {
+            // a list is no tail: by what kind of term they are
+            return Ok(rank(look_a).cmp(&rank(look_b)));
+        }
+        self.order(a, b, mode, depth + 1)
+    }
+
+    fn elements(
+        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
+    ) -> Result<Ordering, Exception> {
+        for n in 0..n {
+            let (Some(a), Some(b)) = (self.element(a, n), self.element(b, n)) else { return Err(Exception) };
+            let different = self.order(a, b, mode, depth + 1)?;
+            if different.is_ne() {
+                return Ok(different);
+            }
+        }
+        Ok(Equal)
+    }
+
+    /// Of maps of one size: by keys in key order, then by values in that order.
+    fn maps(
+        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
+    ) -> Result<Ordering, Exception> {
+        let depth = depth + 1;
+        let mut first = Equal;
+        let mut each = |machine: &Self, (ka, va): Pair<'p, H::View>, (kb, vb): Pair<'p, H::View>| {
+            let keys = machine.order(ka, kb, Mode::Exact, depth)?;
+            if keys.is_eq() && first.is_eq() {
+                first = machine.order(va, vb, mode, depth)?;
+            }
+            Ok(keys)
+        };
+        let keys = self.in_order(n, |at| self.pair(a, at), |at| self.pair(b, at), &mut each, depth)?;
+        Ok(keys.then(first))
+    }
+
+    fn sets(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, depth: u32) -> Result<Ordering, Exception> {
+        let depth = depth + 1;
+        let mut each = |machine: &Self, (a, _): Pair<'p, H::View>, (b, _): Pair<'p, H::View>| {
+            machine.order(a, b, Mode::Exact, depth)
+        };
+        let member = |val, at: &mut usize| self.member(val, at).map(|member| (member, Val::Int(0)));
+        self.in_order(n, |at| member(a, at), |at| member(b, at), &mut each, depth)
+    }
+
+    /// Compares two collections of `n` in the order of their keys, up to the first difference.
+    fn in_order<A, B, F>(&self, n: usize, a: A, b: B, each: &mut F, depth: u32) -> Result<Ordering, Exception>
+    where
+        A: Fn(&mut usize) -> Option<Pair<'p, H::View>>,
+        B: Fn(&mut usize) -> Option<Pair<'p, H::View>>,
+        F: FnMut(&Self, Pair<'p, H::View>, Pair<'p, H::View>) -> Result<Ordering, Exception>,
+    {
+        if n > FEW {
+            let (a, b) = (self.sorted(a, depth)?, self.sorted(b, depth)?);
+            for (a, b) in a.into_iter().zip(b) {
+                let different = each(self, a, b)?;
+                if different.is_ne() {
+                    return Ok(different);
+                }
+            }
+            return Ok(Equal);
+        }
+        let (mut last_a, mut last_b) = (None, None);
+        for _ in 0..n {
+            let (Some(next_a), Some(next_b)) = (self.after(last_a, &a, depth)?, self.after(last_b, &b, depth)?) else {
+                return Err(Exception);
+            };
+            let different = each(self, next_a, next_b)?;
+            if different.is_ne() {
+                return Ok(different);
+            }
+            (last_a, last_b) = (Some(next_a.0), Some(next_b.0));
+        }
+        Ok(Equal)
+    }
+
+    /// The pair with the smallest key after this one.
+    fn after(
+        &self, last: Option<Made<'p, 'a, H>>, pairs: &impl Fn(&mut usize) -> Option<Pair<'p, H::View>>, depth: u32,
+    ) -> Result<Option<Pair<'p, H::View>>, Exception> {
+        let (mut at, mut best): (_, Option<Pair<'p, H::View>>) = (0, None);
+        while let Some(pair) = pairs(&mut at) {
+            let is_later = match last {
+                Some(last) => self.order(pair.0, last, Mode::Exact, depth)?.is_gt(),
+                None => true,
+            };
+            let is_better = match best {
+                Some(best) if is_later => self.order(pair.0, best.0, Mode::Exact, depth)?.is_lt(),
+                _ => is_later,
+            };
+            if is_better {
+                best = Some(pair);
+            }
+        }
+        Ok(best)
+    }
+
+    #[cold]
+    fn sorted(
+        &self, pairs: impl Fn(&mut usize) -> Option<Pair<'p, H::View>>, depth: u32,
+    ) -> Result<Vec<Pair<'p, H::View>>, Exception> {
+        let (mut all, mut at) = (Vec::new(), 0);
+        while let Some(pair) = pairs(&mut at) {
+            self.step()?;
+            all.push(pair);
+        }
+        let mut failed = false;
+        all.sort_by(|a, b| {
+            self.order(a.0, b.0, Mode::Exact, depth).unwrap_or_else(|Exception| {
+                failed = true;
+                Equal
+            })
+        });
+        if failed {
+            return Err(Exception);
+        }
+        Ok(all)
+    }
+
+    /// A copy of a value that has no parts.
+    fn copy(&self, val: Made<'p, 'a, H>) -> Term {
+        match val {
+            Val::View(view) => view.to_term(),
+            Val::Const(term) => term.clone(),
+            Val::Own(n) => self.own.get(n).cloned().unwrap_or(Term::List(Vec::new())),
+            _ => Term::List(Vec::new()),
+        }
+    }
+
+    /// The node of a process, port or reference.
+    pub(crate) fn node_of(&self, val: Made<'p, 'a, H>) -> Result<Term, Exception> {
+        if !matches!(self.look(val), Look::Pid | Look::Port | Look::Ref) {
+            return Err(Exception);
+        }
+        match self.copy(val) {
+            Term::Pid(of) | Term::Port(of) | Term::Ref(of) => Ok(Term::Atom(of.node)),
+            _ => Err(Exception),
+        }
+    }
+
+    pub(crate) fn term(&self, val: Made<'p, 'a, H>) -> Term {
+        self.value(val).to_term()
+    }
+
+    /// What is handed out.
+    pub(crate) fn value(&self, val: Made<'p, 'a, H>) -> Value<'p, H::View> {
+        let list = |look| match look {
+            Look::List(n) => Value::List(self.values(val, n)),
+            Look::Improper(n) => {
+                let tail = self.tail(val).map_or(Value::List(Vec::new()), |tail| self.value(tail));
+                Value::ImproperList(self.values(val, n), Box::new(tail))
+            }
+            _ => Value::List(Vec::new()),
+        };
+        match val {
+            Val::View(view) => Value::View(view),
+            Val::Const(term) => Value::Const(term),
+            Val::Int(n) => Value::Term(Term::from(n)),
+            Val::Float(f) => Value::Term(Term::Float(f)),
+            Val::Atom(name) => Value::Term(Term::atom(name)),
+            Val::Own(_) => Value::Term(self.copy(val)),
+            Val::Tuple(_, n) => Value::Tuple(self.values(val, n as usize)),
+            Val::Rest(..) | Val::ConstRest(..) | Val::Args(_) | Val::List(..) | Val::Cons(..) => list(self.look(val)),
+            Val::Map(..) => {
+                let mut at = 0;
+                let pairs = std::iter::from_fn(|| self.pair(val, &mut at));
+                Value::Map(pairs.map(|(key, value)| (self.value(key), self.value(value))).collect())
+            }
+            Val::Part { cell, .. } => {
+                let Look::Binary(Binary::Bytes(bytes)) = self.look(val) else { return Value::List(Vec::new()) };
+                Value::Term(binary(bytes.to_vec(), self.is_text(self.cell(cell))))
+            }
+        }
+    }
+
+    fn values(&self, val: Made<'p, 'a, H>, n: usize) -> Vec<Value<'p, H::View>> {
+        (0..n).map_while(|n| self.element(val, n)).map(|part| self.value(part)).collect()
+    }
+
+    /// Whether a binary is text, and a part of it too.
+    pub(crate) fn is_text(&self, val: Made<'p, 'a, H>) -> bool {
+        match val {
+            Val::View(view) => matches!(view.to_term(), Term::Str(_)),
+            Val::Const(term) => matches!(term, Term::Str(_)),
+            Val::Own(n) => matches!(self.own.get(n), Some(Term::Str(_))),
+            Val::Part { cell, .. } => self.is_text(self.cell(cell)),
+            _ => false,
+        }
+    }
+}
+
+type Pair<'p, V> = (Val<'p, V>, Val<'p, V>);
+
+/// Bytes, as text if they were a part of some and still are.
+pub(crate) fn binary(bytes: Vec<u8>, is_text: bool) -> Term {
+    if !is_text {
+        return Term::Bytes(bytes.into());
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Term::Str(text.into()),
+        Err(error) => Term::Bytes(error.into_bytes().into()),
+    }
+}
+
+fn without(look: Look<'_>, n: u32) -> Look<'_> {
+    let n = n as usize;
+    match look {
+        Look::List(len) => Look::List(len.saturating_sub(n)),
+        Look::Improper(len) => Look::Improper(len.saturating_sub(n)),
+        other => other,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn holds(with: Comparison, order: Ordering) -> bool {
+    match with {
+        Comparison::Less => order.is_lt(),
+        Comparison::LessOrEqual => order.is_le(),
+        Comparison::Greater => order.is_gt(),
+        Comparison::GreaterOrEqual => order.is_ge(),
+        Comparison::Equal | Comparison::Same => order.is_eq(),
+        Comparison::NotEqual | Comparison::NotSame => order.is_ne(),
+    }
+}
+
+fn rank(look: Look<'_>) -> u8 {
+    match look {
+        Look::Int(_) | Look::Big | Look::Float(_) => 0,
+        Look::Atom(_) => 1,
+        Look::Ref => 2,
+        Look::Fun(_) => 3,
+        Look::Port => 4,
+        Look::Pid => 5,
+        Look::Tuple(_) => 6,
+        Look::Map(_) => 7,
+        Look::List(0) => 8,
+        Look::List(_) | Look::Improper(_) => 9,
+        Look::Binary(_) => 10,
+        Look::Set(_) => 11,
+        Look::Other => 12,
+    }
+}
