@@ -3,6 +3,7 @@
 Start here:
 
 * :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
+* :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
 * :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
 
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from ._native import Pid
 from .errors import BadArg, NotYet, SystemLimit
-from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Ref
+from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import process, tprof, trace
+    from . import match_spec, process, tprof, trace
+    from .match_spec import Prefix, match_spec_test
     from .process import (
         areceive,
         node,
@@ -52,10 +54,14 @@ __all__ = [
     "NotYet",
     "Opaque",
     "Pid",
+    "Port",
+    "Prefix",
     "Ref",
     "Session",
     "SystemLimit",
     "areceive",
+    "match_spec",
+    "match_spec_test",
     "node",
     "peek",
     "pid",
@@ -74,17 +80,16 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"process", "tprof", "trace"})
+_MODULES = frozenset({"match_spec", "process", "tprof", "trace"})
+_OF = {"Session": "trace", "Prefix": "match_spec", "match_spec_test": "match_spec"}
 
 
 def __getattr__(name: str) -> Any:
     # An import costs what is used: modules come in at their first mention.
     if name in _MODULES:
         return importlib.import_module(f".{name}", __name__)
-    if name == "Session":
-        return importlib.import_module(".trace", __name__).Session
     if name in __all__:
-        return getattr(importlib.import_module(".process", __name__), name)
+        return getattr(importlib.import_module("." + _OF.get(name, "process"), __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

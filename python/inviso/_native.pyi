@@ -5,6 +5,7 @@ from typing import Any, final
 
 __all__ = [
     "LimitReached",
+    "MatchProgram",
     "Pid",
     "ProcessDead",
     "Session",
@@ -13,15 +14,19 @@ __all__ = [
     "announce_thread",
     "become",
     "call_soon",
+    "control_word",
     "enter_process",
     "function_exists",
     "has_cpu_clock",
+    "match_compile",
+    "match_spec_test",
     "mailbox_peek",
     "mailbox_put",
     "mailbox_receive",
     "mailbox_wait",
     "new_process",
     "node_name",
+    "note_name",
     "object_of",
     "pid_of",
     "pid_of_node",
@@ -30,11 +35,27 @@ __all__ = [
     "self_pid",
     "session_create",
     "sessions",
+    "set_control_word",
     "set_node_name",
     "set_process_name",
 ]
 
 _Mfa = tuple[str | None, str | None, int | None]
+
+@final
+class MatchProgram:
+    @property
+    def spec(self) -> list[Any]: ...
+    @property
+    def switches(self) -> bool: ...
+
+def match_compile(spec: Any, context: str) -> tuple[MatchProgram | None, list[tuple[str, str, str]]]: ...
+def match_spec_test(
+    subject: Any, spec: Any, table: bool
+) -> tuple[Any, list[str], list[tuple[str, str, str]]]: ...
+def control_word() -> int: ...
+def set_control_word(value: int) -> int: ...
+def note_name(name: str, pid: Pid | None) -> None: ...
 
 class SessionDead(LookupError): ...
 class ProcessDead(LookupError): ...
@@ -81,8 +102,11 @@ class Session:
     def weak(self) -> Session: ...
     def is_alive(self) -> bool: ...
     def destroy(self) -> bool: ...
-    def function(self, mfa: _Mfa, kinds: int, how: str) -> int: ...
-    def on_load(self, kinds: int, how: str, only: list[_Mfa] | None = None) -> None: ...
+    def function(self, mfa: _Mfa, kinds: int, how: str, program: MatchProgram | None = None) -> int: ...
+    def on_load(
+        self, kinds: int, how: str, only: list[_Mfa] | None = None, program: MatchProgram | None = None
+    ) -> None: ...
+    def spec_of(self, mfa: _Mfa | None, meta: bool) -> list[Any] | None: ...
     def on_load_kinds(self) -> int: ...
     def process(self, who: Pid | str, how: bool, flags: int) -> int: ...
     def flags_of(self, pid: Pid) -> int | None: ...

@@ -276,6 +276,7 @@ def register(name: str, pid: Pid) -> bool:
         if pid in _names.values():
             raise BadArg("register/2", "pid", f"{pid!r} has a name already; unregister it first")
         _names[name] = pid
+        _native.note_name(name, pid)
     return True
 
 
@@ -293,6 +294,7 @@ def unregister(name: str) -> bool:
         _forget_dead()
         if not isinstance(name, str) or _names.pop(name, None) is None:
             raise BadArg("unregister/1", "name", f"no process is registered as {name!r}; registered() lists the names")
+        _native.note_name(name, None)
     return True
 
 

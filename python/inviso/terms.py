@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, final
 
-__all__ = ["Atom", "BitString", "Cut", "ImproperList", "Map", "Opaque", "Ref"]
+__all__ = ["Atom", "BitString", "Cut", "ImproperList", "Map", "Opaque", "Port", "Ref"]
 
 
 @final
@@ -38,20 +38,65 @@ _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "undefined":
 
 
 class Ref:
-    """A reference: equal to itself only.
+    """A reference: equal to itself only, and to what is left of it in a message.
 
     >>> Ref() == Ref()
     False
     """
 
     __slots__ = ("_number",)
-    _numbers = itertools.count(1)
+    _numbers: ClassVar[Iterator[int]] = itertools.count(1)
 
     def __init__(self) -> None:
         self._number = next(Ref._numbers)
 
+    @staticmethod
+    def _of(number: int) -> Ref:
+        reference = Ref.__new__(Ref)
+        reference._number = number
+        return reference
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Ref) and self._number == other._number
+
+    def __hash__(self) -> int:
+        return hash(("ref", self._number))
+
     def __repr__(self) -> str:
         return f"#Ref<0.{self._number}>"
+
+
+@final
+class Port:
+    """A link to the outside world, by its number: equal to what is left of it in a message, and ordered.
+
+    >>> Port()
+    #Port<0.1>
+    """
+
+    __slots__ = ("_number",)
+    _numbers: ClassVar[Iterator[int]] = itertools.count(1)
+
+    def __init__(self) -> None:
+        self._number = next(Port._numbers)
+
+    @staticmethod
+    def _of(number: int) -> Port:
+        port = Port.__new__(Port)
+        port._number = number
+        return port
+
+    def __repr__(self) -> str:
+        return f"#Port<0.{self._number}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Port) and self._number == other._number
+
+    def __lt__(self, other: Port) -> bool:
+        return self._number < other._number if isinstance(other, Port) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(("port", self._number))
 
 
 class Opaque:

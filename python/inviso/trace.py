@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _native
 from ._native import Pid
 from .errors import BadArg, NotYet, SystemLimit, check_timeout
+from .match_spec import compiled
 from .terms import Atom, Ref
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Delivered",
     "Session",
+    "control_word",
     "delivered",
     "function",
     "info",
@@ -430,8 +432,9 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         mfa: ``(module, qualified name, arity)``, with ``"_"`` as the arity, as the last two or as all three; or
             ``"on_load"`` for functions that come into being later. Functions written in C are taken by module, name and
             ``"_"`` only, and seen where Python code calls them.
-        match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or ``[]``,
-            the same as True. Other match specifications are not supported yet.
+        match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or a match
+            specification (:mod:`inviso.match_spec`), which decides about each message; ``[]`` is the same as True.
+            It needs ``global``, ``local`` or ``meta`` among the flags: counters count every call.
         flags: ``global`` (alone; also what no flag means), ``local``, ``meta``, ``call_count``, ``call_time``,
             ``call_memory``, ``call_latency``.
 
@@ -447,6 +450,14 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     ...     info(session, ("json.decoder", "JSONDecoder.decode", 3), "call_count")
     1
     ('call_count', 1)
+
+    >>> spec = [(["_", "$1", "_"], [("==", "$1", "2")], [])]
+    >>> with session_create("few") as session:
+    ...     _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), spec, ["local"])
+    ...     _ = session.process(inviso.self(), True, ["call"])
+    ...     _ = json.loads("1"), json.loads("2")
+    ...     [message[3][2][1] for message in session.drain()]
+    ['2']
     """
     where = "function/4"
     native = _session(where, session)
@@ -454,7 +465,7 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     if isinstance(mfa, str) and mfa in ("send", "receive"):
         raise BadArg(where, "mfa", f"patterns of {mfa!r} are not supported yet; pass an MFA or 'on_load'")
     target = None if on_load else _mfa(where, "mfa", mfa, wildcards=True)
-    how = _how(where, match_spec)
+    how, program = _how(where, match_spec)
     names = _list(where, "flags", flags)
     kinds = 0
     for name in names:
@@ -465,11 +476,14 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     if kinds & _GLOBAL and kinds != _GLOBAL:
         other = next(name for name in names if name != "global")
         raise BadArg(where, "flags", f"'global' can't be combined with {other!r}; drop one of them")
+    if program is not None and not kinds & (_GLOBAL | _LOCAL | _META):
+        why = "counters count every call, whatever it looks like; pass True, or 'local' or 'meta' among the flags"
+        raise BadArg(where, "match_spec", why)
     try:
         if target is None:
-            native.on_load(kinds, how)
+            native.on_load(kinds, how, None, program)
             return 0
-        return native.function(target, kinds, how)
+        return native.function(target, kinds, how, program)
     except _native.SessionDead:
         raise _dead(where) from None
 
@@ -720,15 +734,35 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
     return (None if wild[0] else module, None if wild[1] else name, None if wild[2] else arity)
 
 
-def _how(where: str, spec: Any) -> str:
+def control_word(value: int | None = None) -> int:
+    """The node's trace control word, which match specifications read and set (trace.md, ``get_tcw``, ``set_tcw``).
+
+    Args:
+        value: the new word, 32 bits; None leaves it as it is.
+
+    Returns:
+        What it is, or was before it was set.
+
+    Raises:
+        BadArg: ``value`` is no int of 32 bits.
+
+    >>> control_word(7), control_word(0)
+    (0, 7)
+    """
+    if value is None:
+        return _native.control_word()
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
+        raise BadArg("control_word/1", "value", f"{value!r} is no int of 32 bits; pass one from 0 to 4294967295")
+    return _native.set_control_word(value)
+
+
+def _how(where: str, spec: Any) -> tuple[str, _native.MatchProgram | None]:
     if isinstance(spec, bool):
-        return "on" if spec else "off"
+        return "on" if spec else "off", None
     if isinstance(spec, str) and spec in ("pause", "restart"):
-        return spec
+        return spec, None
     if isinstance(spec, list):
-        if not spec:
-            return "on"
-        raise BadArg(where, "match_spec", "match specifications are not supported yet; pass True, False or []")
+        return "on", compiled(where, spec, "call") if spec else None
     raise BadArg(where, "match_spec", f"{spec!r} is no match specification; pass True, False, 'pause', 'restart' or []")
 
 
@@ -792,7 +826,7 @@ def _on_load_info(session: Session, item: str, kinds: int) -> tuple[Any, Any]:
     def value(item: str) -> Any:
         if item in ("call_count", "call_time", "call_memory", "call_latency"):
             return bool(kinds & _KINDS[item])
-        return _setting(session, item, kinds)
+        return _setting(session, None, item, kinds)
 
     if item != "all":
         return (Atom(item), value(item))
@@ -801,21 +835,22 @@ def _on_load_info(session: Session, item: str, kinds: int) -> tuple[Any, Any]:
     return (Atom(item), [(Atom(i), value(i)) for i in _ITEMS if i not in ("call_memory", "call_time")])
 
 
-def _setting(session: Session, item: str, kinds: int) -> Any:
+def _setting(session: Session, mfa: Any, item: str, kinds: int) -> Any:
+    """``mfa`` is None for on_load."""
     traced = kinds & (_LOCAL | _GLOBAL)
     if item == "traced":
         return Atom("global" if traced & _GLOBAL else "local") if traced else False
     if item == "match_spec":
-        return [] if traced else False
+        return session._native.spec_of(mfa, False) or [] if traced else False
     if item == "meta":
         return _tracer(session) if kinds & _META else False
-    return [] if kinds & _META else False
+    return session._native.spec_of(mfa, True) or [] if kinds & _META else False
 
 
 def _value(session: Session, mfa: Any, item: str, kinds: int) -> Any:
     native = session._native
     if item not in _KINDS or not item.startswith("call_"):
-        return _setting(session, item, kinds)
+        return _setting(session, mfa, item, kinds)
     if not kinds & _KINDS[item]:
         return False
     if item == "call_count":

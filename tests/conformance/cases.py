@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .specs import KEYS as SPEC_KEYS
+from .specs import SpecCase
 from .terms import Term
 
 __all__ = ["Case", "Malformed", "read"]
@@ -108,9 +110,9 @@ class Case:
         return messages
 
 
-def read(path: Path) -> list[Case]:
+def read(path: Path) -> list[Case | SpecCase]:
     """All cases of a file; ``Malformed`` names the file and the line."""
-    cases = []
+    cases: list[Case | SpecCase] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -124,9 +126,11 @@ def read(path: Path) -> list[Case]:
     return cases
 
 
-def case(data: Any) -> Case:
+def case(data: Any) -> Case | SpecCase:
     """A case out of its JSON."""
     require(isinstance(data, dict), "not an object")
+    if "spec" in data:
+        return spec_case(data)
     require(set(data) >= KEYS, f"a scenario has the keys {sorted(KEYS)}, this has {sorted(data)}")
     require(isinstance(data["id"], str), "'id' is not a string")
     for key in KEYS - {"id"}:
@@ -144,6 +148,21 @@ def case(data: Any) -> Case:
         require(isinstance(to, str), f"a trace entry to {to!r}")
         check_term(entry["msg"])
     return made
+
+
+def spec_case(data: dict[str, Any]) -> SpecCase:
+    """A case of a match specification out of its JSON."""
+    require(set(data) >= SPEC_KEYS, f"a specification's case has the keys {sorted(SPEC_KEYS)}, this has {sorted(data)}")
+    require(isinstance(data["id"], str), "'id' is not a string")
+    require(data["mode"] in ("trace", "table"), f"'mode' is {data['mode']!r}")
+    check_term(data["spec"])
+    check_term(data["subject"])
+    result = data["result"]
+    forms = ({"ok", "flags", "warnings"}, {"error"}, {"exception"})
+    require(isinstance(result, dict) and set(result) in forms, f"no result: {result!r}")
+    if "ok" in result:
+        check_term(result["ok"])
+    return SpecCase(*(data[key] for key in ("id", "mode", "spec", "subject", "result")))
 
 
 def check_step(index: int, step: Any) -> None:

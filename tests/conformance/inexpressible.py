@@ -16,6 +16,7 @@ from typing import Any
 
 from .cases import Case
 from .fixtures import PYTHON_NAMES, load
+from .specs import SpecCase
 from .terms import Term, is_atom
 
 __all__ = ["calls_from_other_modules", "reason"]
@@ -71,8 +72,10 @@ class Pattern:
         return self.module in ("fx", "_") and self.function in (function, "_")
 
 
-def reason(case: Case) -> str | None:
+def reason(case: Case | SpecCase) -> str | None:
     """Why Python can't express a case; None if it can."""
+    if isinstance(case, SpecCase):
+        return None
     return foreign(case) or hidden_frames(case)
 
 

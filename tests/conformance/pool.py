@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import IO
 
 from .cases import Case
+from .specs import SpecCase
 
 __all__ = ["Pool"]
 
@@ -41,7 +42,7 @@ class Pool:
         self._errors: IO[str] | None = None
         self._left = 0
 
-    def run(self, case: Case) -> str | None:
+    def run(self, case: Case | SpecCase) -> str | None:
         """Executes a case; its first difference, crash or hang in words, or None."""
         process = self._interpreter()
         assert process.stdin is not None

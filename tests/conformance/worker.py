@@ -7,8 +7,8 @@ import json
 import os
 import sys
 
+from . import scenario, specs
 from .cases import Case
-from .scenario import run
 
 __all__ = ["serve"]
 
@@ -19,7 +19,11 @@ def serve() -> None:
     os.dup2(2, 1)
     gc.disable()
     for line in sys.stdin:
-        difference, healthy = run(Case(**json.loads(line)))
+        data = json.loads(line)
+        if "spec" in data:
+            difference, healthy = specs.run(specs.SpecCase(**data)), True
+        else:
+            difference, healthy = scenario.run(Case(**data))
         results.write(json.dumps({"difference": difference, "healthy": healthy}) + "\n")
         results.flush()
         if not healthy:

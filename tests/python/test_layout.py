@@ -16,8 +16,9 @@ PACKAGE = ROOT / "python" / "inviso"
 BELOW = {
     "errors": set(),
     "terms": set(),
+    "match_spec": {"_native", "errors", "terms"},
     "process": {"_native", "errors"},
-    "trace": {"_native", "errors", "terms"},
+    "trace": {"_native", "errors", "match_spec", "terms"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "_progress": set(),
     "_run": set(),
@@ -28,8 +29,8 @@ BELOW = {
 CRATES = {
     "term": set(),
     "match": {"inviso-term"},
-    "core": {"inviso-term"},
-    "py": {"inviso-core", "inviso-term"},
+    "core": {"inviso-match", "inviso-term"},
+    "py": {"inviso-core", "inviso-match", "inviso-term"},
 }
 
 

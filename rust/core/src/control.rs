@@ -29,14 +29,17 @@ use crate::{
     slots::Snapshot,
     tracee::MAX_SESSIONS,
 };
+use inviso_match::Program;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What is done to the kinds that a call of `function/4` names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Op {
-    /// `true`, or a match spec: on; counters start from zero.
+    /// `true`: on; counters start from zero.
     On,
+    /// A match spec: as `On`, and messages are sent as it decides.
+    Match(Arc<Program>),
     /// `false`: off, if it is of that kind.
     Off,
     /// Counters stand still.
@@ -63,6 +66,14 @@ pub trait Arm {
     /// These functions need exactly these events from now on (see [`crate::plan::events`]); 0 for none. `all` is what
     /// the whole node needs.
     fn arm(&self, functions: &[(usize, u8)], all: u8);
+}
+
+fn same(a: &Option<Arc<Program>>, b: &Option<Arc<Program>>) -> bool {
+    match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        _ => false,
+    }
 }
 
 /// State behind the control lock.
@@ -188,7 +199,7 @@ impl Node {
             let plan = snapshot.find(target.key);
             let old = plan.and_then(|p| p.entry(session.id));
             let mut entry = old.cloned().unwrap_or_else(|| Entry::new(session));
-            let change = self.apply(&mut control, &mut entry, kinds, op, &mut left);
+            let change = self.apply(&mut control, &mut entry, kinds, &op, &mut left);
             if !change {
                 continue;
             }
@@ -217,7 +228,7 @@ impl Node {
         }
         let mut left = Leftovers::default();
         let mut entry = session.on_load().unwrap_or_else(|| Entry::new(session));
-        self.apply(&mut control, &mut entry, kinds, op, &mut left);
+        self.apply(&mut control, &mut entry, kinds, &op, &mut left);
         let mut threads = self.threads.lock().unwrap();
         left.counters.into_iter().for_each(|c| threads.pool.give(c));
         session.set_on_load(Some(entry));
@@ -245,7 +256,11 @@ impl Node {
                 let taken = pattern.has & !kinds::GLOBAL != 0 || target.exported;
                 if taken && wants(session.id, &target.name) && !entries.iter().any(|e| e.session.id == session.id) {
                     let mut entry = Entry::new(session);
-                    self.apply(&mut control, &mut entry, pattern.has, Op::On, &mut left);
+                    let op = |spec: &Option<Arc<Program>>| spec.clone().map_or(Op::On, Op::Match);
+                    let (messages, rest) = (kinds::LOCAL | kinds::GLOBAL, kinds::COUNTERS);
+                    self.apply(&mut control, &mut entry, pattern.has & messages, &op(&pattern.spec), &mut left);
+                    self.apply(&mut control, &mut entry, pattern.has & kinds::META, &op(&pattern.meta_spec), &mut left);
+                    self.apply(&mut control, &mut entry, pattern.has & rest, &Op::On, &mut left);
                     entries.push(entry);
                 }
             }
@@ -297,8 +312,9 @@ impl Node {
 
     /// One entry's change of kinds; `false` if there is nothing to change. Rules: trace.md `function/4`; gold README
     /// 23, 25, 26.
-    fn apply(&self, control: &mut Control, entry: &mut Entry, kinds: u16, op: Op, left: &mut Leftovers) -> bool {
+    fn apply(&self, control: &mut Control, entry: &mut Entry, kinds: u16, op: &Op, left: &mut Leftovers) -> bool {
         let before = (entry.has, entry.run);
+        let specs = [entry.spec.clone(), entry.meta_spec.clone()];
         let mut renewed = false;
         for kind in [kinds::COUNT, kinds::TIME, kinds::MEMORY, kinds::LATENCY, kinds::LOCAL, kinds::GLOBAL, kinds::META]
         {
@@ -320,28 +336,43 @@ impl Node {
                         self.renew(control, entry, kind);
                         renewed = true;
                     }
+                    let spec = if let Op::Match(spec) = op { Some(spec.clone()) } else { None };
+                    match kind {
+                        kinds::META => entry.meta_spec = spec,
+                        kinds::LOCAL | kinds::GLOBAL => entry.spec = spec,
+                        _ => {}
+                    }
                     entry.has |= kind;
                     entry.run |= kind;
                 }
             }
         }
+        let other_spec = !same(&specs[0], &entry.spec) || !same(&specs[1], &entry.meta_spec);
         let (restarted, paused) = (renewed, before.1 & !entry.run != 0);
         #[allow(clippy::nonminimal_bool)] // a mutant's test is a constant
         if restarted && !mutant!("restart_unsettled") || paused && !mutant!("pause_unsettled") {
             left.changed_running = true;
         }
-        renewed || before != (entry.has, entry.run)
+        if other_spec && before.1 & kinds::MESSAGES != 0 {
+            left.changed_running = true;
+        }
+        renewed || other_spec || before != (entry.has, entry.run)
     }
 
     fn remove(&self, entry: &mut Entry, kind: u16, left: &mut Leftovers) {
         if entry.has & kind & kinds::COUNT != 0 {
             left.counters.push(entry.count);
         }
-        if kind == kinds::LATENCY {
-            entry.latency = None;
+        match kind {
+            kinds::LATENCY => entry.latency = None,
+            kinds::META => entry.meta_spec = None,
+            _ => {}
         }
         entry.has &= !kind;
         entry.run &= !kind;
+        if entry.has & (kinds::LOCAL | kinds::GLOBAL) == 0 {
+            entry.spec = None;
+        }
     }
 
     fn renew(&self, control: &mut Control, entry: &mut Entry, kind: u16) {

@@ -20,7 +20,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    event::stamp,
+    emit::stamp,
     mutants::{mutant, unless},
     ring::{Busy, RecordRef, Ring},
     session::Session,
@@ -85,6 +85,8 @@ pub struct Event {
     pub unique: u64,
     /// Terms, in the external term format.
     pub payload: Vec<u8>,
+    /// What a match spec adds to the message, a term; or nothing.
+    pub extra: Vec<u8>,
 }
 
 /// A number that stands before the payload, if there is one, and the rest.
@@ -95,10 +97,21 @@ fn number(payload: &[u8], is_there: bool) -> (Option<u64>, &[u8]) {
     }
 }
 
+/// The payload, and the term that stands behind it, if there is one.
+fn extra(payload: &[u8], is_there: bool) -> (&[u8], &[u8]) {
+    match payload.split_last_chunk() {
+        Some((rest, length)) if is_there => {
+            rest.split_at(rest.len().saturating_sub(u32::from_ne_bytes(*length) as usize))
+        }
+        _ => (payload, &[]),
+    }
+}
+
 fn record(header: [u64; 4], payload: &[u8]) -> Record {
     let stamps = (header[0] >> 40) as u8;
     let (carried, payload) = number(payload, stamps & stamp::CARRIED != 0);
     let (unique, payload) = number(payload, stamps & stamp::MASK == stamp::STRICT);
+    let (payload, extra) = extra(payload, stamps & stamp::EXTRA != 0);
     let event = Event {
         kind: (header[0] >> 32) as u8,
         stamps,
@@ -108,6 +121,7 @@ fn record(header: [u64; 4], payload: &[u8]) -> Record {
         carried: carried.unwrap_or_default(),
         unique: unique.unwrap_or_default(),
         payload: payload.to_vec(),
+        extra: extra.to_vec(),
     };
     Record { ticks: header[1], what: What::Event(event) }
 }

@@ -7,26 +7,34 @@
 
 use crate::{
     cells::{CellRef, Measure, NONE},
+    emit::{emit, stamp},
     flags::Flags,
     kept::Begun,
-    late,
+    late, matching,
     memory::{Action, Known, Measured, Told},
     node::Node,
     plan::{kinds, Entry, Plan},
-    session::{Capture, Session, Stamps, Takes},
+    session::{Capture, Session, Takes},
     slots::Snapshot,
     sync::Ordering::Relaxed,
     thread::{wants, Frame, Rings, Thread, Timer},
     tracee::Tracee,
 };
+use inviso_match::{Message, Program, View};
 use inviso_term::{
     etf::{Encoder, Full},
     record::Kind,
+    term::{Identifier, Term},
 };
 use std::sync::Arc;
 
 /// A call that is running, as its host sees it. Each method is asked only when it is needed.
 pub trait Activation {
+    /// A value, as a match spec looks at it.
+    type View<'a>: View<'a>
+    where
+        Self: 'a;
+
     /// What tells this call from every other that has not ended; the same at entry, suspension, resume and end.
     fn address(&self) -> usize;
     /// Whether the call can be suspended and resumed.
@@ -44,6 +52,48 @@ pub trait Activation {
     fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
     /// Writes the arguments for a session that does not take [`Takes::Values`]. Outside the section: any code may run.
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
+    /// Number of arguments.
+    fn count(&self) -> usize;
+    /// The argument at `n`, in the order of the signature; `None` if it isn't there or isn't known.
+    fn argument(&self, n: usize) -> Option<Self::View<'_>>;
+    /// The argument of the parameter called `name`; `None` if there is none, or if names aren't known.
+    fn named(&self, _name: &str) -> Option<Self::View<'_>> {
+        None
+    }
+    /// Writes a snapshot of a value.
+    ///
+    /// # Errors
+    /// [`Full`].
+    fn write(&self, view: Self::View<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
+    /// Writes the value that the call returns, or the class and value of the exception that leaves it. At its end only.
+    ///
+    /// # Errors
+    /// [`Full`].
+    fn result(&self, out: &mut Encoder<'_>, _capture: &Capture) -> Result<(), Full> {
+        out.cut("result")
+    }
+    /// As [`Activation::arguments_late`], for the value that the call returns.
+    fn result_late(&self, _out: &mut Vec<u8>, _session: &Session, _scheduler: u16) {}
+    /// Whether the call is a suspended one that is being closed, and not left by an exception of its own.
+    fn is_closing(&self) -> bool {
+        false
+    }
+    /// The caller, `{M, F, A}` or with its line `{M, F, A, {File, Line}}`; `undefined` if there is none.
+    fn caller_term(&self, _line: bool) -> Term {
+        Term::atom("undefined")
+    }
+    /// The calls that wait for this one, innermost first and `depth` at most: `[{M, F, A, [{file, File}, {line, Line}]}]`.
+    fn stacktrace(&self, _depth: usize) -> Term {
+        Term::List(Vec::new())
+    }
+    /// A description of the process that runs, for people: a binary.
+    fn describe(&self, thread: &Thread) -> Term {
+        Term::str(&format!("=proc:{}\n", Term::Pid(Identifier::own(thread.current.pid))))
+    }
+    /// The node's name.
+    fn node_name(&self) -> Term {
+        Term::atom("nonode@nohost")
+    }
     /// Writes the name `(module, function, arity)` of this call's own function; `false` if it has none.
     fn name(&self, out: &mut Encoder<'_>) -> bool;
     /// The caller's address and its function; zeroes if there is no caller.
@@ -194,7 +244,7 @@ fn start_planned<A: Activation>(
     if let Some((plan, entry, kinds)) = planned(thread, snapshot, place, n) {
         start(node, thread, snapshot, plan, entry, kinds, call, at, now);
         // the process's flags may have become such that this is simple, or simple in another way
-        if entry.run & kinds & !kinds::COUNT == kinds::LOCAL {
+        if entry.run & kinds & !kinds::COUNT == kinds::LOCAL && entry.spec.is_none() {
             if let Some(told) = Told::of(node, thread, plan, entry, call.is_generator()) {
                 thread.memory.at(place).replace(n, Action::Tell(told));
             }
@@ -248,7 +298,7 @@ fn start<A: Activation>(
         wants |= message(node, thread, plan, entry, flags, call, now);
     }
     if run & kinds::META != 0 {
-        meta(node, thread, plan, entry, call, now);
+        wants |= meta(node, thread, plan, entry, call, now);
     }
     if flags.has(Flags::CALL) {
         measure::<A, true>(thread, snapshot, plan, entry, run, call, at, now);
@@ -259,7 +309,7 @@ fn start<A: Activation>(
     if call.is_generator() {
         if wants != 0 {
             node.kept.keep(at, entry.id, Begun { wants, start: now });
-        } else if which & (kinds::LOCAL | kinds::LATENCY) != 0 && !node.kept.is_empty() {
+        } else if which & (kinds::MESSAGES | kinds::LATENCY) != 0 && !node.kept.is_empty() {
             // of a call whose end was not seen
             node.kept.take(at, entry.id);
         }
@@ -290,6 +340,9 @@ pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exi
         return;
     }
     leave(node, thread, code, exit, call);
+    if !thread.late.is_empty() {
+        late::take(node, thread, call);
+    }
 }
 
 #[inline(always)]
@@ -332,7 +385,7 @@ fn finish_kept<A: Activation>(
     let Some(plan) = snapshot.find(code) else { return };
     let now = if now == 0 { node.clock.ticks() } else { now };
     let at = call.address();
-    for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::LOCAL) != 0) {
+    for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
         if let Some(begun) = node.kept.take(at, entry.id) {
             let frame = Frame::new(at, entry.id, entry.index, begun.wants, begun.start);
             let told = frame.wants == wants::RETURN_TO && exit == Exit::Return;
@@ -370,7 +423,7 @@ fn charge<A: Activation>(thread: &mut Thread, frame: &Frame, call: &A, now: u64)
     Thread::timer(&mut thread.timers, frame.index, frame.id).of(frame.wants).switch(frame.before, amount);
 }
 
-/// Latency and return_to at the end of a call.
+/// Latency, return_from, exception_from and return_to at the end of a call.
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
 fn finish<A: Activation>(
@@ -383,12 +436,15 @@ fn finish<A: Activation>(
             latency.record(node.clock.nanos(now - frame.start));
         }
     }
+    if frame.wants & wants::RESULTS != 0 && !(exit == Exit::Unwind && call.is_closing()) {
+        result(node, thread, snapshot, code, session, frame, exit, call, now);
+    }
     if frame.wants & wants::RETURN_TO == 0 {
         return;
     }
     call.identify(thread);
     let flags = thread.current.flags(frame.index);
-    if !flags.has(Flags::CALL) || !flags.has(Flags::RETURN_TO) {
+    if !flags.has(Flags::RETURN_TO) {
         return;
     }
     if exit == Exit::Return {
@@ -398,7 +454,7 @@ fn finish<A: Activation>(
         }
         // a function that is traced itself has its name at hand
         if let Some(plan) = snapshot.find(code) {
-            return emit(node, thread, session, flags, Kind::ReturnTo, u64::from(plan.name), &[], now);
+            return emit(node, thread, session, flags, 0, Kind::ReturnTo, u64::from(plan.name), &[], now);
         }
     }
     let mut scratch = std::mem::take(&mut thread.scratch);
@@ -414,9 +470,36 @@ fn finish<A: Activation>(
         pending.name.clear();
         pending.name.extend_from_slice(out.written());
     } else if caller != 0 {
-        emit(node, thread, session, flags, Kind::ReturnTo, 0, out.written(), now);
+        emit(node, thread, session, flags, 0, Kind::ReturnTo, 0, out.written(), now);
     }
     thread.scratch = scratch;
+}
+
+/// return_from or exception_from, of the call's trace and of its meta trace.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn result<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, session: &Arc<Session>, frame: &Frame,
+    exit: Exit, call: &A, now: u64,
+) {
+    let Some(plan) = snapshot.find(code) else { return };
+    call.identify(thread);
+    let flags = thread.current.flags(frame.index);
+    let (kind, asked, meta) = match exit {
+        Exit::Unwind => (Kind::ExceptionFrom, wants::EXCEPTION_FROM, wants::META_EXCEPTION),
+        _ => (Kind::ReturnFrom, wants::RETURN_FROM, wants::META_RETURN),
+    };
+    for (wanted, flags) in [(asked, flags), (meta, META)] {
+        if frame.wants & wanted == 0 || wanted == asked && !flags.has(Flags::CALL) {
+            continue;
+        }
+        if kind == Kind::ReturnFrom && session.options.capture.takes != Takes::Values {
+            late::leave(node, thread, session, flags, kind, plan.name, &[], now);
+        } else {
+            let write = |out: &mut Encoder<'_>, capture: &Capture| call.result(out, capture);
+            with_values(node, thread, session, flags, kind, plan.name, &[], now, write);
+        }
+    }
 }
 
 /// A suspended call goes on: its time is its own again, and no call is counted.
@@ -574,7 +657,7 @@ fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot,
             let flags = thread.current.flags(index);
             if let Some(session) = snapshot.session(index, id) {
                 if flags.has(Flags::CALL) && flags.has(Flags::RETURN_TO) {
-                    emit(node, thread, session, flags, Kind::ReturnTo, 0, &pending.name, now);
+                    emit(node, thread, session, flags, 0, Kind::ReturnTo, 0, &pending.name, now);
                 }
             }
         }
@@ -590,20 +673,23 @@ fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot,
 fn message<A: Activation>(
     node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, flags: Flags, call: &A, now: u64,
 ) -> u16 {
-    if flags.has(Flags::SILENT) || entry.session.tracer.load(Relaxed) == thread.current.pid {
-        return 0;
-    }
-    if entry.run & (kinds::LOCAL | kinds::GLOBAL) == 0 {
+    if entry.run & (kinds::LOCAL | kinds::GLOBAL) == 0 || entry.session.tracer.load(Relaxed) == thread.current.pid {
         return 0;
     }
     if entry.run & kinds::LOCAL == 0 && !call.is_global() {
         return 0;
     }
-    if flags.has(Flags::ARITY) {
-        emit(node, thread, &entry.session, flags, Kind::CallArity, u64::from(plan.name), &[], now);
-    } else {
-        with_arguments(node, thread, &entry.session, flags, plan.name, call, now);
+    match &entry.spec {
+        Some(program) => matched(node, thread, plan, entry, program, call, now),
+        None if flags.has(Flags::SILENT) => 0,
+        None => {
+            call_message(node, thread, &entry.session, flags, plan.name, &[], call, now);
+            return_to(entry, flags)
+        }
     }
+}
+
+fn return_to(entry: &Entry, flags: Flags) -> u16 {
     if entry.run & kinds::LOCAL != 0 && flags.has(Flags::RETURN_TO) {
         wants::RETURN_TO
     } else {
@@ -611,139 +697,129 @@ fn message<A: Activation>(
     }
 }
 
-/// A meta trace message: flags are fixed to call and timestamp (trace.md, `function/4`, meta).
-#[inline(never)]
-fn meta<A: Activation>(node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, call: &A, now: u64) {
-    if entry.session.tracer.load(Relaxed) != thread.current.pid {
-        with_arguments(node, thread, &entry.session, Flags::TIMESTAMP, plan.name, call, now);
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn call_message<A: Activation>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, extra: &[u8], call: &A, now: u64,
+) {
+    if !flags.has(Flags::ARITY) {
+        with_arguments(node, thread, session, flags, name, extra, call, now);
+    } else if extra.is_empty() {
+        emit(node, thread, session, flags, 0, Kind::CallArity, u64::from(name), &[], now);
+    } else {
+        let mut payload = Vec::with_capacity(extra.len() + 4);
+        let more = stamp::with_extra(&mut payload, extra);
+        emit(node, thread, session, flags, more, Kind::CallArity, u64::from(name), &payload, now);
     }
 }
 
+/// A call that a match spec decides about. What it switches counts for this very message; what it asks for at the call's end
+/// comes also where it keeps the message back, but not in silence (trace.md, `function/4`; gold README 4, 17, 18).
 #[inline(never)]
-fn with_arguments<A: Activation>(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, call: &A, now: u64,
+fn matched<A: Activation>(
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, program: &Program, call: &A, now: u64,
+) -> u16 {
+    let Some(decision) = matching::run(node, thread, &entry.session, program, call) else { return 0 };
+    let flags = thread.current.flags(entry.index);
+    if flags.has(Flags::SILENT) {
+        return 0;
+    }
+    let mut wants = 0;
+    if decision.returns {
+        wants |= wants::RETURN_FROM;
+    }
+    if decision.raises {
+        wants |= wants::EXCEPTION_FROM;
+    }
+    match &decision.message {
+        Message::Suppressed => return wants,
+        Message::Plain => call_message(node, thread, &entry.session, flags, plan.name, &[], call, now),
+        message @ Message::Value(_) => with_extra(thread, &entry.session, message, call, |thread, extra| {
+            call_message(node, thread, &entry.session, flags, plan.name, extra, call, now);
+        }),
+    }
+    wants | return_to(entry, flags)
+}
+
+/// Makes the term that a match spec adds to a message.
+fn with_extra<'a, A: Activation>(
+    thread: &mut Thread, session: &Session, message: &Message<'_, A::View<'a>>, call: &'a A,
+    with: impl FnOnce(&mut Thread, &[u8]),
 ) {
     let capture = &session.options.capture;
-    if capture.takes != Takes::Values {
-        return late::leave(node, thread, session, flags, name, now);
+    let mut scratch = std::mem::take(&mut thread.extra);
+    scratch.resize(scratch.len().max(capture.total), 0);
+    let mut out = Encoder::new(&mut scratch);
+    matching::write_message::<A>(message, call, capture, &mut out);
+    with(thread, out.written());
+    thread.extra = scratch;
+}
+
+/// A meta trace message: flags are fixed to call and timestamp (trace.md, `function/4`, meta). Answers what the call's end is
+/// wanted for.
+#[inline(never)]
+fn meta<A: Activation>(node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, call: &A, now: u64) -> u16 {
+    if entry.session.tracer.load(Relaxed) == thread.current.pid {
+        return 0;
     }
+    let session = &entry.session;
+    let Some(program) = &entry.meta_spec else {
+        with_arguments(node, thread, session, META, plan.name, &[], call, now);
+        return 0;
+    };
+    let Some(decision) = matching::run(node, thread, session, program, call) else { return 0 };
+    match &decision.message {
+        Message::Suppressed => {}
+        Message::Plain => with_arguments(node, thread, session, META, plan.name, &[], call, now),
+        message @ Message::Value(_) => with_extra(thread, session, message, call, |thread, extra| {
+            with_arguments(node, thread, session, META, plan.name, extra, call, now);
+        }),
+    }
+    let result = if decision.returns { wants::META_RETURN } else { 0 };
+    result | if decision.raises { wants::META_EXCEPTION } else { 0 }
+}
+
+/// The flags of meta tracing's messages.
+const META: Flags = Flags::TIMESTAMP;
+
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn with_arguments<A: Activation>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, extra: &[u8], call: &A, now: u64,
+) {
+    if session.options.capture.takes != Takes::Values {
+        return late::leave(node, thread, session, flags, Kind::Call, name, extra, now);
+    }
+    with_values(node, thread, session, flags, Kind::Call, name, extra, now, |out, capture| {
+        call.arguments(out, capture)
+    });
+}
+
+/// A record whose payload is what `write` writes.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn with_values(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, name: u32, extra: &[u8],
+    now: u64, write: impl FnOnce(&mut Encoder<'_>, &Capture) -> Result<(), Full>,
+) {
+    let capture = &session.options.capture;
     let mut scratch = std::mem::take(&mut thread.scratch);
     if scratch.len() < capture.total {
         scratch.resize(capture.total.max(SCRATCH), 0);
     }
     let mut out = Encoder::new(&mut scratch[..capture.total]);
-    if call.arguments(&mut out, capture).is_err() {
+    if write(&mut out, capture).is_err() {
         out.truncate(0);
         let _ = out.cut("arguments");
     }
-    emit(node, thread, session, flags, Kind::Call, u64::from(name), out.written(), now);
-    thread.scratch = scratch;
-}
-
-/// Which stamp a record's message gets; the strongest of those that are set.
-pub mod stamp {
-    /// None: the message begins with `trace`.
-    pub const NONE: u8 = 0;
-    /// `(megasecs, secs, microsecs)`.
-    pub const TIMESTAMP: u8 = 1;
-    /// `(nanoseconds, unique)`; the unique number is the payload's first 8 bytes, after those of [`CARRIED`].
-    pub const STRICT: u8 = 2;
-    /// Nanoseconds.
-    pub const MONOTONIC: u8 = 3;
-    /// The stamp's bits.
-    pub const MASK: u8 = 3;
-    /// The scheduler's number comes before the stamp.
-    pub const SCHEDULER: u8 = 4;
-    /// The stamp's nanoseconds are the payload's first 8 bytes.
-    pub const CARRIED: u8 = 8;
-}
-
-/// Writes a record into this scheduler's ring of the session.
-#[allow(clippy::too_many_arguments)]
-#[inline(always)]
-pub(crate) fn emit(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, what: u64, payload: &[u8],
-    now: u64,
-) {
-    let (stamps, carried) = (stamps(flags), carried(node, session, flags));
-    let (Some(stamps), None) = (stamps, carried) else {
-        return emit_numbered(node, thread, session, flags, carried, kind, what, payload, now);
-    };
-    let header = header(thread, kind, stamps, what, payload.len(), now);
-    let _counted_by_the_ring = thread.push(session, header, payload);
-}
-
-/// A record with numbers before its payload: see [`stamp::CARRIED`] and [`stamp::STRICT`].
-#[allow(clippy::too_many_arguments)]
-#[inline(never)]
-pub(crate) fn emit_numbered(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, carried: Option<u64>, kind: Kind,
-    what: u64, payload: &[u8], now: u64,
-) {
-    let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
-    let mut stamps = stamps(flags).unwrap_or(stamp::STRICT | scheduler);
-    let mut long = Vec::with_capacity(16 + payload.len());
-    if let Some(carried) = carried {
-        stamps |= stamp::CARRIED;
-        long.extend_from_slice(&carried.to_ne_bytes());
-    }
-    if stamps & stamp::MASK == stamp::STRICT {
-        long.extend_from_slice(&node.unique().to_ne_bytes());
-    }
-    long.extend_from_slice(payload);
-    let header = header(thread, kind, stamps, what, long.len(), now);
-    let _counted_by_the_ring = thread.push(session, header, &long);
-}
-
-/// The stamp of an event that happens now, where it is not made of ticks later.
-#[inline(always)]
-pub(crate) fn carried(node: &Node, session: &Session, flags: Flags) -> Option<u64> {
-    if !flags.has(Flags::STAMPS) || !node.stamps_cpu_time() && session.options.clock == Stamps::Ticks {
-        return None;
-    }
-    read_clock(node, session, flags)
-}
-
-/// Rule: trace.md, `process/4`, cpu_timestamp: it is what `timestamp` means, and nothing under the monotonic flags.
-#[cold]
-#[inline(never)]
-fn read_clock(node: &Node, session: &Session, flags: Flags) -> Option<u64> {
-    let wall = flags.has(Flags::TIMESTAMP);
-    if wall && node.stamps_cpu_time() && !flags.has(Flags::MONOTONIC_TIMESTAMP | Flags::STRICT_MONOTONIC_TIMESTAMP) {
-        if let Some(cpu) = node.clock.cpu() {
-            return Some(cpu);
-        }
-    }
-    match session.options.clock {
-        Stamps::Ticks => None,
-        Stamps::System if wall => Some(node.clock.system_wall()),
-        Stamps::System => Some(node.clock.system_monotonic()),
-    }
-}
-
-#[inline(always)]
-fn header(thread: &Thread, kind: Kind, stamps: u8, what: u64, payload: usize, now: u64) -> [u64; 4] {
-    [first_word(thread, kind, stamps, payload), now, thread.current.pid, what]
-}
-
-#[inline(always)]
-pub(crate) fn first_word(thread: &Thread, kind: Kind, stamps: u8, payload: usize) -> u64 {
-    (32 + payload as u64) | (kind as u64) << 32 | u64::from(stamps) << 40 | u64::from(thread.shared.number) << 48
-}
-
-/// The stamp of a process's records; `None` for [`stamp::STRICT`], which needs a payload.
-#[inline(always)]
-pub(crate) fn stamps(flags: Flags) -> Option<u8> {
-    let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
-    if !flags.has(Flags::STAMPS) {
-        Some(scheduler)
-    } else if flags.has(Flags::TIMESTAMP) {
-        Some(scheduler | stamp::TIMESTAMP)
-    } else if flags.has(Flags::STRICT_MONOTONIC_TIMESTAMP) {
-        None
+    if extra.is_empty() {
+        emit(node, thread, session, flags, 0, kind, u64::from(name), out.written(), now);
     } else {
-        Some(scheduler | stamp::MONOTONIC)
+        let mut payload = out.written().to_vec();
+        let more = stamp::with_extra(&mut payload, extra);
+        emit(node, thread, session, flags, more, kind, u64::from(name), &payload, now);
     }
+    thread.scratch = scratch;
 }
 
 /// Frames with the address of a call that begins belong to calls whose end was not seen.
@@ -795,7 +871,7 @@ impl Node {
         for session in sessions {
             let flags = thread.current.flags(session.index);
             if flags.has(Flags::PROCS) && session.tracer.load(Relaxed) != thread.current.pid {
-                emit(self, thread, session, flags, kind, what, payload, now);
+                emit(self, thread, session, flags, 0, kind, what, payload, now);
             }
         }
     }

@@ -6,7 +6,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    event::{carried, emit_numbered, Activation},
+    emit::{carried, emit_numbered, stamp},
+    event::Activation,
     flags::Flags,
     node::Node,
     session::Session,
@@ -15,12 +16,15 @@ use crate::{
 use inviso_term::record::Kind;
 use std::sync::Arc;
 
-/// A call message without its arguments.
+/// A call's message without its arguments, or without the value that it returned.
 pub(crate) struct Late {
     session: Arc<Session>,
     flags: Flags,
+    kind: Kind,
     name: u32,
     now: u64,
+    /// What a match spec adds to the message, as a term.
+    extra: Vec<u8>,
     /// See [`carried`]: what the arguments take is not in the stamp.
     carried: Option<u64>,
 }
@@ -28,9 +32,14 @@ pub(crate) struct Late {
 /// Puts a call down.
 #[cold]
 #[inline(never)]
-pub(crate) fn leave(node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, now: u64) {
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn leave(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, name: u32, extra: &[u8],
+    now: u64,
+) {
     let carried = carried(node, session, flags);
-    thread.late.push(Late { session: session.clone(), flags, name, now, carried });
+    let extra = extra.to_vec();
+    thread.late.push(Late { session: session.clone(), flags, kind, name, now, extra, carried });
 }
 
 /// Makes the messages of the calls that were put down. Not inside a section.
@@ -41,9 +50,13 @@ pub(crate) fn take<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
     for late in std::mem::take(&mut thread.late) {
         let was = std::mem::replace(&mut thread.busy, true);
         payload.clear();
-        call.arguments_late(&mut payload, &late.session, thread.shared.number);
+        match late.kind {
+            Kind::Call => call.arguments_late(&mut payload, &late.session, thread.shared.number),
+            _ => call.result_late(&mut payload, &late.session, thread.shared.number),
+        }
         thread.busy = was;
-        let Late { session, flags, name, now, carried } = late;
-        emit_numbered(node, thread, &session, flags, carried, Kind::Call, u64::from(name), &payload, now);
+        let Late { session, flags, kind, name, now, extra, carried } = late;
+        let more = stamp::with_extra(&mut payload, &extra);
+        emit_numbered(node, thread, &session, flags, more, carried, kind, u64::from(name), &payload, now);
     }
 }

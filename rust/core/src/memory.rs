@@ -6,7 +6,7 @@
 
 use crate::{
     cells::{key, CellRef, Measure},
-    event::{carried, first_word, stamps},
+    emit::{carried, first_word, stamps},
     flags::Flags,
     node::Node,
     plan::{kinds, Entry, Plan},
@@ -152,7 +152,7 @@ impl Known {
         let mut actions = Vec::new();
         for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
             let tells = entry.run & kinds::LOCAL != 0;
-            let told = if tells { Told::of(node, thread, plan, entry, pauses) } else { None };
+            let told = if tells && entry.spec.is_none() { Told::of(node, thread, plan, entry, pauses) } else { None };
             let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
             if entry.run & !simple != 0 || tells && told.is_none() {
                 actions.push(Action::Planned(entry.id));

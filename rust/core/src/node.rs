@@ -17,7 +17,10 @@ use crate::{
     section::{self, Section},
     session::Session,
     slots::Snapshot,
-    sync::{AtomicU32, AtomicU64, Mutex, Ordering::Relaxed},
+    sync::{
+        AtomicU32, AtomicU64, Mutex,
+        Ordering::{AcqRel, Relaxed},
+    },
     thread::{Shared, Thread},
     tracee::{Kind, Tracee},
 };
@@ -58,6 +61,8 @@ pub struct Node {
     next_unique: AtomicU64,
     /// Sessions that ask for stamps in CPU time.
     cpu_stamps: AtomicU32,
+    control_word: AtomicU32,
+    registered: Mutex<FxHashMap<Box<str>, u64>>,
 }
 
 impl Node {
@@ -88,6 +93,8 @@ impl Node {
             next_pid: AtomicU64::new(FIRST_PID),
             next_unique: AtomicU64::new(1),
             cpu_stamps: AtomicU32::new(0),
+            control_word: AtomicU32::new(0),
+            registered: Mutex::new(FxHashMap::default()),
         })
     }
 
@@ -198,6 +205,33 @@ impl Node {
     #[must_use]
     pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
         self.tracees.lock().unwrap().get(&pid).cloned()
+    }
+
+    /// The living process that is registered under a name.
+    #[must_use]
+    pub fn whereis(&self, name: &str) -> Option<Arc<Tracee>> {
+        let pid = *self.registered.lock().unwrap().get(name)?;
+        self.tracee(pid)
+    }
+
+    /// Notes the name of a process, or that nobody has it any more.
+    pub fn note_name(&self, name: &str, pid: Option<u64>) {
+        let mut registered = self.registered.lock().unwrap();
+        match pid {
+            Some(pid) => registered.insert(name.into(), pid),
+            None => registered.remove(name),
+        };
+    }
+
+    /// The trace control word (trace.md: `get_tcw`).
+    #[must_use]
+    pub fn control_word(&self) -> u32 {
+        self.control_word.load(Relaxed)
+    }
+
+    /// Sets the trace control word; answers what it was.
+    pub fn set_control_word(&self, word: u32) -> u32 {
+        self.control_word.swap(word, AcqRel)
     }
 
     /// All living processes, in the order of their pids.

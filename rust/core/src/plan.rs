@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{latency::Latency, session::Session};
+use inviso_match::Program;
 use std::sync::Arc;
 
 /// What a session does with a function; also which of it is running.
@@ -76,6 +77,10 @@ pub struct Entry {
     pub memory: u32,
     /// call_latency's histogram.
     pub latency: Option<Arc<Latency>>,
+    /// What decides about local and global messages; `None` sends them all.
+    pub spec: Option<Arc<Program>>,
+    /// What decides about meta messages; `None` sends them all.
+    pub meta_spec: Option<Arc<Program>>,
     /// The session.
     pub session: Arc<Session>,
 }
@@ -93,6 +98,8 @@ impl Entry {
             time: 0,
             memory: 0,
             latency: None,
+            spec: None,
+            meta_spec: None,
             session: session.clone(),
         }
     }
@@ -109,6 +116,13 @@ impl Entry {
         }
         if self.has & kinds::LOCAL != 0 && self.session.wants_return_to() {
             events |= events::END | events::HANDLED;
+        }
+        if [&self.spec, &self.meta_spec]
+            .into_iter()
+            .flatten()
+            .any(|spec| spec.uses().return_trace || spec.uses().exception_trace)
+        {
+            events |= events::END;
         }
         events
     }

@@ -29,9 +29,13 @@ use crate::{
     thread::Thread,
     tracee::Kind,
 };
-use inviso_term::etf::{Encoder, Full};
+use inviso_match::terms::TermView;
+use inviso_term::{
+    etf::{self, Encoder, Full},
+    term::Term,
+};
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     sync::Arc,
 };
 
@@ -82,9 +86,43 @@ struct At<'a, F> {
     at: usize,
     name: &'a Mfa,
     arguments: &'a F,
+    /// The arguments, once a match spec has looked at them.
+    seen: OnceCell<Vec<Term>>,
+}
+
+impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> At<'a, F> {
+    fn new(at: usize, name: &'a Mfa, arguments: &'a F) -> Self {
+        At { at, name, arguments, seen: OnceCell::new() }
+    }
+
+    fn terms(&self) -> &[Term] {
+        self.seen.get_or_init(|| {
+            let mut room = vec![0; 1 << 16];
+            let mut out = Encoder::new(&mut room);
+            let written = out.list(self.name.arity as usize).and_then(|()| (self.arguments)(&mut out));
+            match written.and_then(|()| out.nil()).ok().and_then(|()| etf::decode(out.written()).ok()) {
+                Some(Term::List(arguments)) => arguments,
+                _ => Vec::new(),
+            }
+        })
+    }
 }
 
 impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
+    type View<'v>
+        = TermView<'v>
+    where
+        Self: 'v;
+
+    fn count(&self) -> usize {
+        self.name.arity as usize
+    }
+    fn argument(&self, n: usize) -> Option<TermView<'_>> {
+        self.terms().get(n).map(TermView)
+    }
+    fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
+        out.term(view.0)
+    }
     fn address(&self) -> usize {
         self.at
     }
@@ -163,7 +201,7 @@ fn enter(state: &State, arguments: impl Fn(&mut Encoder<'_>) -> Result<(), Full>
     let mut at = 0;
     here(&state.node, |thread, depth| {
         let mark = *depth + 1;
-        let call = At { at: mark, name: &state.name, arguments: &arguments };
+        let call = At::new(mark, &state.name, &arguments);
         event::on_call(&state.node, thread, state.key, &call);
         if state.armed.load(Relaxed) & events::END != 0 {
             *depth = mark;
@@ -185,7 +223,8 @@ impl Drop for Call<'_> {
 fn leave(state: &State, at: usize) {
     let exit = if std::thread::panicking() { Exit::Unwind } else { Exit::Return };
     here(&state.node, |thread, depth| {
-        let call = At { at, name: &state.name, arguments: &|_: &mut Encoder<'_>| Ok(()) };
+        let nothing = |_: &mut Encoder<'_>| Ok(());
+        let call = At::new(at, &state.name, &nothing);
         event::on_exit(&state.node, thread, state.key, exit, &call);
         *depth = at - 1;
     });

@@ -41,10 +41,20 @@ pub mod wants {
     pub const LATENCY: u16 = 4;
     /// return_to: the call's message was sent.
     pub const RETURN_TO: u16 = 8;
+    /// return_from: its match spec asked for it.
+    pub const RETURN_FROM: u16 = 16;
+    /// exception_from: its match spec asked for it.
+    pub const EXCEPTION_FROM: u16 = 32;
+    /// return_from of a meta trace.
+    pub const META_RETURN: u16 = 64;
+    /// exception_from of a meta trace.
+    pub const META_EXCEPTION: u16 = 128;
+    /// Messages about how the call ends.
+    pub const RESULTS: u16 = RETURN_FROM | EXCEPTION_FROM | META_RETURN | META_EXCEPTION;
     /// What is charged while the call runs.
     pub const MEASURED: u16 = TIME | MEMORY;
     /// What concerns the whole call, suspended or not.
-    pub const KEPT: u16 = LATENCY | RETURN_TO;
+    pub const KEPT: u16 = LATENCY | RETURN_TO | RESULTS;
 }
 
 /// One traced call that has not ended, for one session and one of: time, memory, the rest.
@@ -153,6 +163,8 @@ pub struct Thread {
     pub(crate) pending: Pending,
     pub(crate) memory: Memory,
     pub(crate) scratch: Vec<u8>,
+    /// Room for what a match spec adds to a message.
+    pub(crate) extra: Vec<u8>,
     /// Calls whose arguments are still to be taken.
     pub(crate) late: Vec<crate::late::Late>,
     pub(crate) rings: Rings,
@@ -171,6 +183,7 @@ impl Thread {
             pending: Pending::default(),
             memory: Memory::default(),
             scratch: Vec::new(),
+            extra: Vec::new(),
             late: Vec::new(),
             rings: Rings::default(),
             waits,

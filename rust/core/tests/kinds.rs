@@ -12,6 +12,7 @@ use inviso_core::{
     thread::Thread,
     tracee::Kind,
 };
+use inviso_match::terms::TermView;
 use inviso_term::etf::{Encoder, Full};
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
@@ -27,6 +28,17 @@ struct Call {
 }
 
 impl Activation for Call {
+    type View<'v> = TermView<'v>;
+
+    fn count(&self) -> usize {
+        0
+    }
+    fn argument(&self, _: usize) -> Option<TermView<'_>> {
+        None
+    }
+    fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
+        out.term(view.0)
+    }
     fn address(&self) -> usize {
         1
     }
@@ -196,10 +208,10 @@ proptest! {
                         }
                         matched += 1;
                         for kind in KINDS.into_iter().filter(|kind| kinds & kind != 0) {
-                            change(&mut model[*session][*n], kind, *op);
+                            change(&mut model[*session][*n], kind, op.clone());
                         }
                     }
-                    prop_assert_eq!(node.function(&sessions[*session], &targets, *kinds, *op, &Nobody), Ok(matched));
+                    prop_assert_eq!(node.function(&sessions[*session], &targets, *kinds, op.clone(), &Nobody), Ok(matched));
                 }
                 Step::Call { function, from_outside } => {
                     let call = Call { from_outside: *from_outside };

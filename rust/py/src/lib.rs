@@ -6,12 +6,14 @@ mod errors;
 mod ffi;
 mod host;
 mod mailbox;
+mod match_spec;
 mod messages;
 mod origin;
 mod pid;
 mod processes;
 mod session;
 mod terms;
+mod view;
 
 /// The native half of inviso. Its names are private to the package.
 #[pyo3::pymodule(gil_used = false)]
@@ -19,12 +21,14 @@ mod _native {
     #[pymodule_export]
     use super::errors::{LimitReached, ProcessDead, SessionDead};
     #[pymodule_export]
+    use super::match_spec::{match_compile, match_spec_test, MatchProgram};
+    #[pymodule_export]
     use super::pid::{pid_of_node, Pid};
     #[pymodule_export]
     use super::processes::{
-        after_fork_in_child, announce_thread, become_process, call_soon, enter_process, mailbox_peek, mailbox_put,
-        mailbox_receive, mailbox_wait, new_process, node_name, object_of, pid_of, processes, resign, self_pid,
-        set_node_name, set_process_name,
+        after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, mailbox_peek,
+        mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name, note_name, object_of, pid_of, processes,
+        resign, self_pid, set_control_word, set_node_name, set_process_name,
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};

@@ -8,7 +8,7 @@ use crate::{
 };
 use inviso_core::{
     drain::{Event, Record, What},
-    event::stamp,
+    emit::stamp,
     node::Node,
     session::Takes,
 };
@@ -29,6 +29,8 @@ pub struct Words {
     spawn: Py<PyAny>,
     spawned: Py<PyAny>,
     exit: Py<PyAny>,
+    return_from: Py<PyAny>,
+    exception_from: Py<PyAny>,
     drop: Py<PyAny>,
     names: Mutex<HashMap<u32, Name>>,
 }
@@ -52,6 +54,8 @@ impl Words {
                 spawn: word("spawn")?,
                 spawned: word("spawned")?,
                 exit: word("exit")?,
+                return_from: word("return_from")?,
+                exception_from: word("exception_from")?,
                 drop: word("drop")?,
                 atom: atom.clone().unbind(),
                 names: Mutex::default(),
@@ -138,7 +142,26 @@ fn what(
             parts.extend([words.spawned.clone_ref(py), Py::new(py, Pid::new(event.what))?.into_any(), payload()?]);
         }
         Some(Kind::Exit) => parts.extend([words.exit.clone_ref(py), payload()?]),
+        Some(Kind::ReturnFrom) => {
+            let name = words.name(py, node, event.what as u32)?.into_pyobject(py)?.into_any().unbind();
+            let value = match objects(event, outlet) {
+                Some(number) => match outlet.objects.take(event.scheduler, number, stale) {
+                    Some(value) => value.one(py)?,
+                    None => terms::cut(py, "objects")?.unbind(),
+                },
+                None => payload()?,
+            };
+            parts.extend([words.return_from.clone_ref(py), name, value]);
+        }
+        Some(Kind::ExceptionFrom) => {
+            let name = words.name(py, node, event.what as u32)?.into_pyobject(py)?.into_any().unbind();
+            let error = payload()?;
+            parts.extend([words.exception_from.clone_ref(py), name, error]);
+        }
         _ => return Err(pyo3::exceptions::PyRuntimeError::new_err("a record of an unknown kind")),
+    }
+    if !event.extra.is_empty() {
+        parts.push(terms::object(py, &event.extra)?);
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use inviso_core::{
     cells::FOLDED,
     tracee::{Kind, Tracee},
 };
+use inviso_term::term::Identifier;
 use pyo3::{prelude::*, pyclass::CompareOp};
 use std::sync::{Arc, Mutex};
 
@@ -40,6 +41,14 @@ impl Pid {
     /// The identifier of a process of this node.
     pub fn new(id: u64) -> Self {
         Pid { id, origin: Origin::here() }
+    }
+
+    /// As a term.
+    pub fn identifier(&self) -> Identifier {
+        if self.is_local() {
+            return Identifier::own(self.id);
+        }
+        Identifier::new(self.id, &self.origin.foreign_name().unwrap_or_default(), self.origin.creation() as u32)
     }
 
     /// The living process, if it lives and is ours.

@@ -193,3 +193,22 @@ pub fn call_soon(function: Py<PyAny>) -> bool {
     }
     queued
 }
+
+/// The trace control word.
+#[pyfunction]
+pub fn control_word(py: Python<'_>) -> PyResult<u32> {
+    Ok(host::host(py)?.node.control_word())
+}
+
+/// Sets the trace control word; what it was.
+#[pyfunction]
+pub fn set_control_word(py: Python<'_>, value: u32) -> PyResult<u32> {
+    Ok(host::host(py)?.node.set_control_word(value))
+}
+
+/// A process has a name from now on, or nobody has it.
+#[pyfunction]
+pub fn note_name(py: Python<'_>, name: &str, pid: Option<&Pid>) -> PyResult<()> {
+    host::host(py)?.node.note_name(name, pid.map(|pid| pid.id));
+    Ok(())
+}

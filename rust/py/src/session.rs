@@ -9,6 +9,7 @@ use crate::{
         outlet::Outlet,
         spawning, Host,
     },
+    match_spec::{self, MatchProgram},
     pid::Pid,
 };
 use inviso_core::{
@@ -47,9 +48,9 @@ impl Drop for Session {
     }
 }
 
-fn op(how: &str) -> PyResult<Op> {
+fn op(how: &str, program: Option<&Bound<'_, MatchProgram>>) -> PyResult<Op> {
     Ok(match how {
-        "on" => Op::On,
+        "on" => program.map_or(Op::On, |program| Op::Match(program.get().program.clone())),
         "off" => Op::Off,
         "pause" => Op::Pause,
         "restart" => Op::Restart,
@@ -131,6 +132,20 @@ impl Session {
             return Err(errors::raise(inviso_core::error::Error::SessionDead));
         }
         Ok(host)
+    }
+
+    /// A match spec that may switch flags on: what they need has to be ready before it runs.
+    fn expect_switches(&self, py: Python<'_>, host: &'static Host, op: &Op) -> PyResult<()> {
+        let Op::Match(program) = op else { return Ok(()) };
+        if !program.uses().switches {
+            return Ok(());
+        }
+        host.spawning.begin(py, host)?;
+        let fresh = self.core.note_flags(Flags(spawning::FLAGS.0 | Flags::RETURN_TO.0));
+        if fresh.has(Flags::RETURN_TO) {
+            py.detach(|| host.node.rearm(&self.core, &Armer));
+        }
+        Ok(())
     }
 
     fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
@@ -250,11 +265,14 @@ impl Session {
     }
 
     /// Applies a pattern; answers how many functions it matched.
-    fn function(&self, py: Python<'_>, mfa: Mfa, kinds: u16, how: &str) -> PyResult<usize> {
+    #[pyo3(signature = (mfa, kinds, how, program=None))]
+    fn function(
+        &self, py: Python<'_>, mfa: Mfa, kinds: u16, how: &str, program: Option<&Bound<'_, MatchProgram>>,
+    ) -> PyResult<usize> {
         let host = self.host(py)?;
-        let op = op(how)?;
+        let op = op(how, program)?;
         let targets = self.targets(py, host, mfa)?;
-        if op == Op::On && !targets.is_empty() {
+        if matches!(op, Op::On | Op::Match(_)) && !targets.is_empty() {
             let wants_memory = kinds & kinds::MEMORY != 0;
             let wants_foreign = targets.iter().any(|t| t.foreign);
             let ready = host
@@ -266,6 +284,10 @@ impl Session {
                 return Err(error);
             }
         }
+        if let Err(error) = self.expect_switches(py, host, &op) {
+            host.release(py, targets.iter().map(|t| t.key));
+            return Err(error);
+        }
         let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
         host.release(py, targets.iter().map(|t| t.key));
         host.after_change(py)?;
@@ -273,11 +295,14 @@ impl Session {
     }
 
     /// Sets what functions that come into being later get: all, or those that one of some patterns takes.
-    #[pyo3(signature = (kinds, how, only=None))]
-    fn on_load(&self, py: Python<'_>, kinds: u16, how: &str, only: Option<Vec<Mfa>>) -> PyResult<()> {
+    #[pyo3(signature = (kinds, how, only=None, program=None))]
+    fn on_load(
+        &self, py: Python<'_>, kinds: u16, how: &str, only: Option<Vec<Mfa>>, program: Option<&Bound<'_, MatchProgram>>,
+    ) -> PyResult<()> {
         let host = self.host(py)?;
-        let op = op(how)?;
-        if op == Op::On {
+        let op = op(how, program)?;
+        self.expect_switches(py, host, &op)?;
+        if matches!(op, Op::On | Op::Match(_)) {
             host.loading.begin(py)?;
             if kinds & kinds::MEMORY != 0 {
                 host.count_allocations(py)?;
@@ -355,6 +380,18 @@ impl Session {
         let host = self.host(py)?;
         let entries = self.entries(py, host, mfa)?;
         Ok(entries.map(|all| all.iter().fold((0, 0), |(has, run), (_, e)| (has | e.has, run | e.run))))
+    }
+
+    /// The match spec that decides about a function's messages, or its meta messages; of on_load where `mfa` is None. None if
+    /// there is none.
+    fn spec_of(&self, py: Python<'_>, mfa: Option<Mfa>, meta: bool) -> PyResult<Option<Py<PyAny>>> {
+        let host = self.host(py)?;
+        let entries: Vec<Entry> = match mfa {
+            None => self.core.on_load().into_iter().collect(),
+            Some(mfa) => self.entries(py, host, mfa)?.unwrap_or_default().into_iter().map(|(_, entry)| entry).collect(),
+        };
+        let spec = entries.into_iter().find_map(|entry| if meta { entry.meta_spec } else { entry.spec });
+        spec.map(|program| match_spec::object_of(py, program.spec())).transpose()
     }
 
     /// call_count of a function: None if there is no such function, False if it is not counted.

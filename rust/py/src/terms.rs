@@ -6,8 +6,11 @@ use crate::{
     ffi::calling::call,
     pid::Pid,
 };
-use inviso_term::etf::Node;
-use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*, PyTypeInfo};
+use inviso_term::{
+    etf::Node,
+    term::{Identifier, Term},
+};
+use pyo3::{exceptions::PyTypeError, ffi, prelude::*, sync::PyOnceLock, types::*, PyTypeInfo};
 
 /// The classes of `inviso.terms`.
 pub struct Classes {
@@ -19,6 +22,7 @@ pub struct Classes {
     bit_string: Py<PyAny>,
     improper_list: Py<PyAny>,
     reference: Py<PyAny>,
+    port: Py<PyAny>,
 }
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
@@ -39,11 +43,14 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             bit_string: class("BitString")?,
             improper_list: class("ImproperList")?,
             reference: class("Ref")?,
+            port: class("Port")?,
         };
         // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` only reads a field of a frozen object.
         unsafe {
             capture::register_atom(classes.atom.as_ptr().cast());
             capture::register_pid(Pid::type_object_raw(py), number);
+            let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
+            capture::register_odd(odd.map(|class| class.as_ptr().cast()));
         }
         Ok(classes)
     })
@@ -73,6 +80,39 @@ pub fn cut<'py>(py: Python<'py>, what: &str) -> Made<'py> {
     classes(py)?.cut(py, what)
 }
 
+impl Classes {
+    /// The term of an object of one of the classes; `term` makes those of its parts.
+    ///
+    /// # Errors
+    /// TypeError, naming it, for any other object.
+    pub fn odd(
+        &self, object: &Bound<'_, PyAny>, term: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Term>,
+    ) -> PyResult<Term> {
+        let py = object.py();
+        let items = |name: &str| object.getattr(name)?.cast_into::<PyList>().map_err(PyErr::from);
+        if object.is_instance(self.improper_list.bind(py))? {
+            let elements = items("elements")?.iter().map(|item| term(&item)).collect::<PyResult<Vec<_>>>()?;
+            return Ok(Term::ImproperList(elements, Box::new(term(&object.getattr("tail")?)?)));
+        }
+        if object.is_instance(self.map.bind(py))? {
+            let pair = |pair: Bound<'_, PyAny>| Ok((term(&pair.get_item(0)?)?, term(&pair.get_item(1)?)?));
+            return Ok(Term::Map(items("pairs")?.iter().map(pair).collect::<PyResult<_>>()?));
+        }
+        if object.is_instance(self.bit_string.bind(py))? {
+            let data: Vec<u8> = object.getattr("data")?.extract()?;
+            return Ok(Term::BitString(data.into(), object.getattr("bits")?.extract()?));
+        }
+        if object.is_instance(self.port.bind(py))? {
+            return Ok(Term::Port(Identifier::own(object.getattr("_number")?.extract()?)));
+        }
+        if object.is_instance(self.reference.bind(py))? {
+            return Ok(Term::Ref(Identifier::own(object.getattr("_number")?.extract()?)));
+        }
+        let class = object.get_type().fully_qualified_name()?;
+        Err(PyTypeError::new_err(format!("an object of class {class} is no term")))
+    }
+}
+
 impl Makers for Classes {
     fn atom<'py>(&self, py: Python<'py>, name: &str) -> Made<'py> {
         call(self.atom.bind(py), (name,))
@@ -81,10 +121,10 @@ impl Makers for Classes {
         Ok(Bound::new(py, Pid::new(of.id))?.into_any())
     }
     fn port<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
-        call(self.opaque.bind(py), ("port", of.id))
+        call(&self.port.bind(py).getattr("_of")?, (of.id,))
     }
-    fn reference<'py>(&self, py: Python<'py>, _of: Node<'_>) -> Made<'py> {
-        call(self.reference.bind(py), ())
+    fn reference<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
+        call(&self.reference.bind(py).getattr("_of")?, (of.id,))
     }
     fn opaque<'py>(&self, py: Python<'py>, type_name: &str, id: u64, text: Option<&str>) -> Made<'py> {
         call(self.opaque.bind(py), (type_name, id, text))

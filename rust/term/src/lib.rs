@@ -18,4 +18,5 @@
 pub mod etf;
 pub mod order;
 pub mod record;
+mod show;
 pub mod term;

@@ -93,6 +93,10 @@ pub enum Kind {
     Spawned = 5,
     /// The process ended; the payload is the reason.
     Exit = 6,
+    /// A call has returned; the payload is its value.
+    ReturnFrom = 7,
+    /// An exception has left a call; the payload is its class and value.
+    ExceptionFrom = 8,
     /// Here `what` records were lost; no payload.
     Drop = 240,
     /// All that was traced before is delivered; `what` is the number of the reference that was asked with.
@@ -101,13 +105,15 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, by number.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Call,
         Kind::CallArity,
         Kind::ReturnTo,
         Kind::Spawn,
         Kind::Spawned,
         Kind::Exit,
+        Kind::ReturnFrom,
+        Kind::ExceptionFrom,
         Kind::Drop,
         Kind::Delivered,
     ];

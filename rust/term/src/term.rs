@@ -70,6 +70,18 @@ pub struct Identifier {
 }
 
 impl Identifier {
+    /// An identifier of this node, whatever its name.
+    #[must_use]
+    pub fn own(id: u64) -> Identifier {
+        Identifier::new(id, "nonode@nohost", 0)
+    }
+
+    /// Whether it is of this node.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.creation == 0 && &*self.node == "nonode@nohost"
+    }
+
     /// An identifier of up to 64 bits.
     #[must_use]
     pub fn new(id: u64, node: &str, creation: u32) -> Identifier {

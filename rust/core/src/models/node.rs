@@ -17,6 +17,7 @@ use crate::{
     thread::Thread,
     tracee::Kind,
 };
+use inviso_match::terms::TermView;
 use inviso_term::etf::{Encoder, Full};
 use std::sync::Arc;
 
@@ -24,6 +25,17 @@ use std::sync::Arc;
 struct Plain(usize);
 
 impl Activation for Plain {
+    type View<'v> = TermView<'v>;
+
+    fn count(&self) -> usize {
+        0
+    }
+    fn argument(&self, _: usize) -> Option<TermView<'_>> {
+        None
+    }
+    fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
+        out.term(view.0)
+    }
     fn address(&self) -> usize {
         self.0
     }

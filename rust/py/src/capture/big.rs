@@ -9,7 +9,7 @@ use pyo3::ffi::{self, PyObject};
 ///
 /// # Safety
 /// `object` is an int, negative or not as said, and the calling thread is attached.
-pub(super) unsafe fn magnitude(object: *mut PyObject, negative: bool, most: usize) -> Option<Vec<u8>> {
+pub unsafe fn magnitude(object: *mut PyObject, negative: bool, most: usize) -> Option<Vec<u8>> {
     // SAFETY: an int; the buffer is as long as it was measured.
     let mut bytes = unsafe {
         let size = big_size(object);

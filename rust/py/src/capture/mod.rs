@@ -23,6 +23,7 @@
 mod big;
 mod names;
 mod noted;
+mod odd;
 mod taken;
 mod text;
 
@@ -33,12 +34,16 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
-use crate::ffi::layout;
+use crate::ffi::{held::list_get, layout};
 use taken::Taken;
 
-pub use names::{exception, name_of_callable, name_of_run, type_name, Raised};
+pub use big::magnitude;
+pub use names::{
+    exception, exception_class, instance_dict, is_method, name_of_callable, name_of_run, type_name, Raised,
+};
 pub use noted::Noted;
-pub use text::{atom_of_str, is_text, is_text_of};
+pub use odd::{odd, offset_of, register as register_odd, Odd};
+pub use text::{atom_of_str, is_text, is_text_of, text_of, units, Units};
 
 /// How much of a value is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +93,27 @@ pub unsafe fn register_atom(class: *mut PyTypeObject) {
 pub unsafe fn register_pid(class: *mut PyTypeObject, number: PidOf) {
     PID_OF.store(number as usize, Ordering::Release);
     PID.store(class, Ordering::Release);
+}
+
+/// Whether instances of `class` are atoms.
+pub fn is_atom(class: *mut PyTypeObject) -> bool {
+    class == ATOM.load(Ordering::Acquire)
+}
+
+/// The number of a pid of this node; `None` for any other object.
+///
+/// # Safety
+/// `object` stands, and the calling thread is attached.
+pub unsafe fn own_pid(object: *mut PyObject) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if ffi::Py_TYPE(object) != PID.load(Ordering::Acquire) {
+            return None;
+        }
+        let number = PID_OF.load(Ordering::Acquire);
+        // Stored before the type was, and never changed to anything but such a function.
+        std::mem::transmute::<usize, PidOf>(number)(object)
+    }
 }
 
 /// Writes a snapshot of `object`; null is an unbound variable. A value that the buffer has no room for is cut as a whole.
@@ -231,17 +257,71 @@ impl Walk<'_, '_> {
                 self.int(object)
             } else if ffi::PyAnySet_Check(object) != 0 {
                 self.nested(depth, |walk, depth| walk.set(object, depth))
-            } else if class == PID.load(Ordering::Acquire) {
-                let number = PID_OF.load(Ordering::Acquire);
-                // Stored before the type was, and never changed to anything but such a function.
-                match std::mem::transmute::<usize, PidOf>(number)(object) {
-                    Some(number) => self.out.pid(number),
-                    None => self.opaque(object, class),
-                }
+            } else if let Some(number) = own_pid(object) {
+                self.out.pid(number)
+            } else if let Some(odd) = odd(object, class) {
+                self.odd(odd, depth)
             } else {
                 self.opaque(object, class)
             }
         }
+    }
+
+    /// # Safety
+    /// `odd` was read from an object that stands, just now.
+    unsafe fn odd(&mut self, odd: Odd, depth: u32) -> Result<(), Full> {
+        // SAFETY: what it holds stands with it, and is of the types that were looked at.
+        unsafe {
+            match odd {
+                Odd::Reference(number) => self.out.reference(number),
+                Odd::Port(number) => self.out.port(number),
+                Odd::Bits(data, bits) => {
+                    let size = (ffi::Py_SIZE(data) as usize).min(self.limits.bytes.max(1));
+                    let bytes = std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(data).cast::<u8>(), size);
+                    if size < ffi::Py_SIZE(data) as usize {
+                        return self.out.cut("bytes");
+                    }
+                    self.out.bits(bytes, bits)
+                }
+                Odd::Map(pairs) => self.nested(depth, |walk, depth| walk.pairs(pairs, depth)),
+                Odd::Improper(list, tail) => self.nested(depth, |walk, depth| {
+                    let size = ffi::PyList_GET_SIZE(list) as usize;
+                    let taken = size.min(walk.limits.items);
+                    walk.out.list(taken + usize::from(taken < size))?;
+                    for i in 0..taken as ffi::Py_ssize_t {
+                        walk.list_item(list, i, depth)?;
+                    }
+                    if taken < size {
+                        walk.out.cut("items")?;
+                    }
+                    walk.value(tail, depth)
+                }),
+            }
+        }
+    }
+
+    /// # Safety
+    /// `pairs` is a list.
+    unsafe fn pairs(&mut self, pairs: *mut PyObject, depth: u32) -> Result<(), Full> {
+        // SAFETY: items of a list are held or can't be taken away; those of a tuple are its own.
+        unsafe {
+            let size = (ffi::PyList_GET_SIZE(pairs) as usize).min(self.limits.items);
+            self.out.map(size)?;
+            for i in 0..size as ffi::Py_ssize_t {
+                let pair = list_get(pairs, i);
+                let good = !pair.is_null()
+                    && ffi::PyTuple_Check(pair.as_ptr()) != 0
+                    && ffi::PyTuple_GET_SIZE(pair.as_ptr()) == 2;
+                if !good {
+                    self.out.cut("changed")?;
+                    self.out.cut("changed")?;
+                    continue;
+                }
+                self.value(ffi::PyTuple_GET_ITEM(pair.as_ptr(), 0), depth)?;
+                self.value(ffi::PyTuple_GET_ITEM(pair.as_ptr(), 1), depth)?;
+            }
+        }
+        Ok(())
     }
 
     /// # Safety

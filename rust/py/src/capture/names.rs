@@ -70,6 +70,78 @@ impl Raised {
     }
 }
 
+impl Raised {
+    /// Whether it is an instance of an exception class.
+    ///
+    /// # Safety
+    /// What it holds and `class` stand, and the calling thread is attached.
+    pub unsafe fn is_a(self, class: *mut PyObject) -> bool {
+        // SAFETY: the caller's promise; both are types.
+        unsafe { ffi::PyType_Check(self.kind) != 0 && ffi::PyType_IsSubtype(self.kind.cast(), class.cast()) != 0 }
+    }
+}
+
+/// Erlang's class of an exception: `error` of an `Exception`, `exit` of what ends a program, a thread or a task, `throw` of any
+/// other.
+///
+/// # Safety
+/// As [`Raised::is_a`].
+pub unsafe fn exception_class(error: Raised) -> &'static str {
+    // SAFETY: the caller's promise; the order of a ready type is a tuple of types.
+    unsafe {
+        if error.is_a(ffi::PyExc_Exception) {
+            return "error";
+        }
+        if [ffi::PyExc_SystemExit, ffi::PyExc_KeyboardInterrupt, ffi::PyExc_GeneratorExit]
+            .iter()
+            .any(|c| error.is_a(*c))
+        {
+            return "exit";
+        }
+        let order = (*error.kind.cast::<PyTypeObject>()).tp_mro;
+        let mut buffer = [0; 256];
+        let cancelled = !order.is_null()
+            && (0..ffi::PyTuple_GET_SIZE(order)).any(|i| {
+                type_name(ffi::PyTuple_GET_ITEM(order, i).cast(), &mut buffer) == "asyncio.exceptions.CancelledError"
+            });
+        if cancelled {
+            "exit"
+        } else {
+            "throw"
+        }
+    }
+}
+
+/// The dict of an object's own fields, or null.
+///
+/// # Safety
+/// `object` stands, and the calling thread is attached and has no exception set.
+pub unsafe fn instance_dict(object: *mut PyObject) -> Held {
+    // SAFETY: the caller's promise. The object keeps its dict, which nobody can replace while there is a GIL.
+    unsafe {
+        let dict = ffi::PyObject_GenericGetDict(object, ptr::null_mut());
+        if dict.is_null() {
+            ffi::PyErr_Clear();
+        }
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            ffi::Py_XDECREF(dict);
+            Held::borrowed(dict)
+        }
+        #[cfg(Py_GIL_DISABLED)]
+        Held::owned(dict)
+    }
+}
+
+/// Whether an object is a bound method of a Python function.
+///
+/// # Safety
+/// `object` stands.
+pub unsafe fn is_method(object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { ffi::Py_TYPE(object) == &raw mut PyMethod_Type }
+}
+
 /// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. They are what it was made
 /// of, also if it hasn't been yet; the class is not called.
 ///
@@ -313,10 +385,25 @@ unsafe fn arguments(error: *mut PyObject) -> Held {
 }
 
 /// What the classes of `class`'s method resolution order have under `name`, unbound; null if nothing.
+///
+/// # Safety
+/// `class` stands, and the calling thread is attached.
+pub unsafe fn attribute_of_class(class: *mut PyTypeObject, name: &str) -> Held {
+    // SAFETY: the caller's promise; the text is as long as it says.
+    unsafe {
+        let key = Held::owned(ffi::PyUnicode_FromStringAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t));
+        lookup_key(class, &key)
+    }
+}
+
 unsafe fn lookup(class: *mut PyTypeObject, name: &CStr) -> Held {
+    // SAFETY: a C string.
+    unsafe { lookup_key(class, &Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()))) }
+}
+
+unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
     // SAFETY: the order of a ready type is a tuple of types.
     unsafe {
-        let key = Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()));
         let order = (*class).tp_mro;
         if key.is_null() || order.is_null() {
             ffi::PyErr_Clear();

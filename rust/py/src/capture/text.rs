@@ -57,6 +57,20 @@ pub unsafe fn is_text_of(object: *mut PyObject, text: &str) -> bool {
     unsafe { ffi::PyUnicode_Check(object) != 0 && utf8(object, text.len()) == (text.as_bytes().to_vec(), false) }
 }
 
+/// The characters of a str, lone surrogates replaced; `None` for any other object.
+///
+/// # Safety
+/// `object` is null or stands during the call; the calling thread is attached.
+pub unsafe fn text_of(object: *mut PyObject) -> Option<String> {
+    // SAFETY: the type is checked first.
+    unsafe {
+        if object.is_null() || ffi::PyUnicode_Check(object) == 0 {
+            return None;
+        }
+        Some(String::from_utf8_lossy(&utf8(object, 4096).0).into_owned())
+    }
+}
+
 /// The characters, if they are ASCII and not more than `most`.
 ///
 /// # Safety
@@ -89,6 +103,34 @@ pub(super) unsafe fn utf8(object: *mut PyObject, most: usize) -> (Vec<u8>, bool)
             ffi::PyUnicode_2BYTE_KIND => encode(std::slice::from_raw_parts(data.cast::<u16>(), length), most),
             _ => encode(std::slice::from_raw_parts(data.cast::<u32>(), length), most),
         }
+    }
+}
+
+/// The characters of a str, as it keeps them.
+pub enum Units<'a> {
+    /// U+0000 to U+00FF, a byte each.
+    One(&'a [u8]),
+    /// Two bytes each.
+    Two(&'a [u16]),
+    /// Four bytes each.
+    Four(&'a [u32]),
+}
+
+/// The characters of a str; `None` if it isn't laid out yet (3.11).
+///
+/// # Safety
+/// `object` is a str, and stands while the result is used.
+#[inline]
+pub unsafe fn units<'a>(object: *mut PyObject) -> Option<Units<'a>> {
+    // SAFETY: the data is `length` units of the size that the kind says.
+    unsafe {
+        let (length, kind) = measure(object)?;
+        let data = ffi::PyUnicode_DATA(object);
+        Some(match kind {
+            ffi::PyUnicode_1BYTE_KIND => Units::One(std::slice::from_raw_parts(data.cast(), length)),
+            ffi::PyUnicode_2BYTE_KIND => Units::Two(std::slice::from_raw_parts(data.cast(), length)),
+            _ => Units::Four(std::slice::from_raw_parts(data.cast(), length)),
+        })
     }
 }
 

@@ -70,7 +70,7 @@ const fn built_for() -> (u8, u8) {
 #[cfg(all(Py_3_13, target_os = "linux"))]
 fn debug_offsets() -> Result<(), String> {
     /// Where the table itself has each number: 3.13, 3.14, 3.15.
-    const PLACES: [(&str, [usize; 3], usize); 10] = [
+    const PLACES: [(&str, [usize; 3], usize); 11] = [
         ("free_threaded", [16, 16, 16], cfg!(Py_GIL_DISABLED) as usize),
         ("thread_state.current_frame", [184, 208, 208], layout::thread::CURRENT_FRAME),
         ("interpreter_frame.previous", [232, 256, 320], layout::frame::PREVIOUS),
@@ -79,6 +79,7 @@ fn debug_offsets() -> Result<(), String> {
         ("interpreter_frame.owner", [264, 288, 352], layout::frame::OWNER),
         ("code_object.qualname", [296, 336, 400], layout::code::QUALNAME),
         ("code_object.argcount", [320, 360, 424], layout::code::ARGCOUNT),
+        ("code_object.localsplusnames", [328, 368, 432], layout::code::LOCALSPLUSNAMES),
         ("code_object.localspluskinds", [336, 376, 440], layout::code::LOCALSPLUSKINDS),
         ("version", [8, 8, 8], 0),
     ];

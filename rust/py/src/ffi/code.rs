@@ -9,6 +9,20 @@ use super::held::locked;
 use super::held::{dict_get, Held};
 use super::layout::{self, at as read, code as co, function as fun};
 
+/// Whether local variable `i` of a code object is called `name`.
+///
+/// # Safety
+/// `code` is a code object with more than `i` locals, and the offsets are checked.
+pub unsafe fn is_parameter(code: *mut PyObject, i: usize, name: &str) -> bool {
+    // SAFETY: the names are a tuple of strs that the code owns and never changes.
+    unsafe {
+        let names: *mut PyObject = read(code.cast(), co::LOCALSPLUSNAMES);
+        ffi::PyTuple_Check(names) != 0
+            && (i as ffi::Py_ssize_t) < ffi::PyTuple_GET_SIZE(names)
+            && crate::capture::is_text_of(ffi::PyTuple_GET_ITEM(names, i as ffi::Py_ssize_t), name)
+    }
+}
+
 /// What an argument read needs to know of a code object, read once.
 ///
 /// It borrows from the code object: whoever keeps it keeps the code alive.

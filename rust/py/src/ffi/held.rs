@@ -28,6 +28,12 @@ impl Held {
         self.object
     }
 
+    /// Whether a reference of it is ours.
+    #[inline(always)]
+    pub fn is_owned(&self) -> bool {
+        self.owned
+    }
+
     /// Whether there is no object.
     #[inline(always)]
     pub fn is_null(&self) -> bool {
@@ -67,12 +73,36 @@ pub(crate) unsafe fn dict_get(dict: *mut PyObject, key: *mut PyObject) -> Held {
     }
 }
 
+/// `list[i]`, or null where it isn't there.
+///
+/// # Safety
+/// `list` is a list, and the calling thread is attached.
+#[inline]
+pub(crate) unsafe fn list_get(list: *mut PyObject, i: ffi::Py_ssize_t) -> Held {
+    // SAFETY: the caller's promise. With a GIL nobody can take the item out while it is looked at.
+    unsafe {
+        if i >= ffi::PyList_GET_SIZE(list) {
+            return Held::borrowed(std::ptr::null_mut());
+        }
+        #[cfg(not(Py_GIL_DISABLED))]
+        return Held::borrowed(ffi::PyList_GET_ITEM(list, i));
+        #[cfg(Py_GIL_DISABLED)]
+        {
+            let item = ffi::PyList_GetItemRef(list, i);
+            if item.is_null() {
+                ffi::PyErr_Clear();
+            }
+            Held::owned(item)
+        }
+    }
+}
+
 /// Runs `read` while no other thread can be in a critical section of `object`.
 ///
 /// # Safety
 /// `object` stands, and the calling thread is attached.
 #[cfg(Py_GIL_DISABLED)]
-pub(super) unsafe fn locked<T>(object: *mut PyObject, read: impl FnOnce() -> T) -> T {
+pub(crate) unsafe fn locked<T>(object: *mut PyObject, read: impl FnOnce() -> T) -> T {
     // SAFETY: begin and end enclose the closure, which doesn't panic, on one C stack.
     unsafe {
         let mut section = std::mem::zeroed();

@@ -95,6 +95,8 @@ pub mod code {
     pub const KWONLYARGCOUNT: usize = ARGCOUNT + 8;
     /// `co_firstlineno`, an i32.
     pub const FIRSTLINENO: usize = ARGCOUNT + 16;
+    /// `co_localsplusnames`, a tuple.
+    pub const LOCALSPLUSNAMES: usize = HEAD + 80;
     /// `co_localspluskinds`, a bytes object.
     pub const LOCALSPLUSKINDS: usize = HEAD + 88;
     /// `co_filename`.

@@ -31,7 +31,7 @@
 pub mod alloc;
 mod calibrate;
 pub mod calling;
-mod code;
+pub mod code;
 pub mod cpu;
 #[cfg(not(Py_3_12))]
 pub mod eval;

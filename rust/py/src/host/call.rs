@@ -1,17 +1,52 @@
 //! A running Python call, as the core sees it: asked for what an event needs and no more.
 
-use super::{here::Running, late, objects::Arguments, Host};
+use super::{backtrace, here::Running, late, objects::Arguments, Host};
 use crate::{
-    capture::{self, Limits},
-    ffi::frame::{self, CodeLayout, Frame},
+    capture::{self, Limits, Raised},
+    ffi::{
+        code,
+        frame::{self, CodeLayout, Frame},
+    },
+    view::{Kept, PyView},
 };
 use inviso_core::{
     event::Activation,
     session::{Capture, Session},
     thread::Thread,
 };
-use inviso_term::etf::{Encoder, Full};
+use inviso_term::{
+    etf::{Encoder, Full},
+    term::Term,
+};
 use pyo3::{ffi::PyObject, prelude::*};
+
+/// How a call ends: what the interpreter shows of it, borrowed.
+#[derive(Clone, Copy)]
+pub enum End {
+    /// It doesn't, or nothing is shown.
+    Hidden,
+    /// The value that it returns.
+    Value(*mut PyObject),
+    /// The exception that leaves it.
+    #[cfg(Py_3_12)]
+    Error(*mut PyObject),
+    /// The same, which may not be made yet.
+    #[cfg(not(Py_3_12))]
+    Error(Raised),
+}
+
+impl End {
+    fn raised(self) -> Option<Raised> {
+        match self {
+            #[cfg(Py_3_12)]
+            // SAFETY: the interpreter holds the exception while it unwinds.
+            End::Error(error) => Some(unsafe { Raised::made(error) }),
+            #[cfg(not(Py_3_12))]
+            End::Error(error) => Some(error),
+            _ => None,
+        }
+    }
+}
 
 /// The call of the event that is being taken.
 pub struct PyCall<'a> {
@@ -22,9 +57,33 @@ pub struct PyCall<'a> {
     /// The frame, where the hook was given it (3.11).
     #[cfg(not(Py_3_12))]
     pub frame: Frame,
+    /// How it ends.
+    pub end: End,
+    /// What match specs look at.
+    pub kept: Kept,
 }
 
-impl PyCall<'_> {
+impl<'a> PyCall<'a> {
+    /// The call of an event on this thread.
+    #[cfg(Py_3_12)]
+    #[inline(always)]
+    pub fn new(host: &'static Host, running: &'a Running) -> Self {
+        PyCall { host, running, end: End::Hidden, kept: Kept::default() }
+    }
+
+    /// The call of a frame.
+    #[cfg(not(Py_3_12))]
+    #[inline(always)]
+    pub fn new(host: &'static Host, running: &'a Running, frame: Frame) -> Self {
+        PyCall { host, running, frame, end: End::Hidden, kept: Kept::default() }
+    }
+
+    /// A call that ends so.
+    #[inline(always)]
+    pub fn ending(self, end: End) -> Self {
+        PyCall { end, ..self }
+    }
+
     /// The frame of the call.
     #[inline(always)]
     pub fn frame(&self) -> Frame {
@@ -37,7 +96,8 @@ impl PyCall<'_> {
         }
     }
 
-    fn caller_frame(&self) -> Option<Frame> {
+    /// The frame that called this one.
+    pub fn caller_frame(&self) -> Option<Frame> {
         #[cfg(not(Py_3_12))]
         // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller. At the
         // call's end it is again.
@@ -95,7 +155,97 @@ pub fn write_arguments(frame: Frame, out: &mut Encoder<'_>, limits: &Limits) -> 
     }
 }
 
+/// The class of an exception, `error`, `exit` or `throw`, and its value, as a tuple.
+pub fn write_exception(error: Raised, out: &mut Encoder<'_>) -> Result<(), Full> {
+    out.tuple(2)?;
+    // SAFETY: attached, with no exception set; the exception is held by whoever raised it.
+    unsafe {
+        out.atom(capture::exception_class(error))?;
+        capture::exception(error, out)
+    }
+}
+
 impl Activation for PyCall<'_> {
+    type View<'v>
+        = PyView<'v>
+    where
+        Self: 'v;
+
+    #[inline]
+    fn count(&self) -> usize {
+        // SAFETY: the event's frame runs, and its code lives as long.
+        unsafe { CodeLayout::read(self.frame().code()).arity() }
+    }
+
+    #[inline]
+    fn argument(&self, n: usize) -> Option<PyView<'_>> {
+        let frame = self.frame();
+        // SAFETY: as in `write_arguments`; the frame keeps its arguments while the event is taken.
+        unsafe {
+            let layout = CodeLayout::read(frame.code());
+            if n >= layout.arity() {
+                return None;
+            }
+            PyView::new(frame.argument(&layout, n), &self.kept)
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<PyView<'_>> {
+        let frame = self.frame();
+        // SAFETY: as above.
+        unsafe {
+            let code = frame.code();
+            let layout = CodeLayout::read(code);
+            let n = (0..layout.arity()).find(|n| code::is_parameter(code, layout.index(*n), name))?;
+            PyView::new(frame.argument(&layout, n), &self.kept)
+        }
+    }
+
+    fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        // SAFETY: what is looked at stands while the event is taken; attached.
+        unsafe { capture::encode(view.as_ptr(), out, &late::limits(capture)) }
+    }
+
+    fn result(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        match (self.end, self.end.raised()) {
+            // SAFETY: the interpreter holds the value while the event is taken; attached.
+            (End::Value(value), _) => unsafe { capture::encode(value, out, &late::limits(capture)) },
+            (_, Some(error)) => write_exception(error, out),
+            _ => out.cut("result"),
+        }
+    }
+
+    #[cold]
+    fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        let End::Value(value) = self.end else { return };
+        Python::attach(|py| {
+            // SAFETY: as above.
+            let values = vec![unsafe { late::held(py, value) }];
+            late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
+        });
+    }
+
+    fn is_closing(&self) -> bool {
+        // SAFETY: the classes live for ever; attached.
+        self.is_generator() && self.end.raised().is_some_and(|e| unsafe { e.is_a(pyo3::ffi::PyExc_GeneratorExit) })
+    }
+
+    fn caller_term(&self, line: bool) -> Term {
+        backtrace::caller(self.caller_frame(), line)
+    }
+
+    fn stacktrace(&self, depth: usize) -> Term {
+        backtrace::calls(self.caller_frame(), depth)
+    }
+
+    fn describe(&self, thread: &Thread) -> Term {
+        backtrace::describe(thread, Some(self.frame()))
+    }
+
+    fn node_name(&self) -> Term {
+        Term::atom(&crate::pid::node_name())
+    }
+
     #[inline(always)]
     fn address(&self) -> usize {
         self.frame().address()

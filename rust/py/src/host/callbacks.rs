@@ -2,7 +2,7 @@
 //! an exception.
 
 use super::{
-    call::{key, PyCall},
+    call::{key, End, PyCall},
     here::{here, Here},
     spawning,
 };
@@ -43,7 +43,7 @@ mod monitoring {
                     let $code = *args;
                     let $args = args;
                     take(|$here| {
-                        let $call = PyCall { host: $here.host, running: &$here.running };
+                        let $call = PyCall::new($here.host, &$here.running);
                         let _ = (&$args, &$code, &$call);
                         $body
                     });
@@ -79,6 +79,7 @@ mod monitoring {
     callback! {
         /// PY_RETURN: a call ends.
         py_return, |here, code, call, args| {
+            let call = call.ending(End::Value(*args.add(2)));
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
             if spawning::is_watched(code) {
                 let frame = call.frame();
@@ -95,6 +96,7 @@ mod monitoring {
     callback! {
         /// PY_UNWIND: an exception leaves a call.
         py_unwind, |here, code, call, args| {
+            let call = call.ending(End::Error(*args.add(2)));
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
             if spawning::is_watched(code) {
                 let frame = call.frame();
@@ -323,7 +325,7 @@ mod frames {
                 if begins {
                     super::super::loading::first_seen(here, frame);
                 }
-                let call = PyCall { host: here.host, running: &here.running, frame };
+                let call = PyCall::new(here.host, &here.running, frame);
                 if throwflag != 0 {
                     if frame.has_begun() {
                         event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
@@ -361,7 +363,14 @@ mod frames {
             };
             let raised = result.is_null().then(|| Aside::new());
             take(|here| {
-                let call = PyCall { host: here.host, running: &here.running, frame };
+                let end = match &raised {
+                    Some(aside) => {
+                        let (kind, value) = aside.set();
+                        End::Error(Raised::set(kind, value))
+                    }
+                    None => End::Value(result),
+                };
+                let call = PyCall::new(here.host, &here.running, frame).ending(end);
                 event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
                 if exit != Exit::Yield && spawning::is_watched(mode.code) {
                     let error = raised.as_ref().map(|aside| {
@@ -385,7 +394,7 @@ mod frames {
         unsafe {
             let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
             if handlers::catches(frame) {
-                let caller = PyCall { host: here.host, running: &here.running, frame };
+                let caller = PyCall::new(here.host, &here.running, frame);
                 event::on_handled(&here.host.node, &mut here.thread, &caller);
             }
         }

@@ -5,6 +5,7 @@
 //! C code are not seen.
 
 use super::{
+    backtrace,
     call::{write_name, PyCall},
     codes::{Found, Pattern},
     here::Running,
@@ -12,16 +13,19 @@ use super::{
     objects::Arguments,
     Host,
 };
-use crate::capture;
 #[cfg(not(Py_3_12))]
 use crate::ffi::frame::Frame;
+use crate::{capture, ffi::held::Held, view::PyView};
 use inviso_core::{
     event::Activation,
     plan::Mfa,
     session::{Capture, Session},
     thread::Thread,
 };
-use inviso_term::etf::{Encoder, Full};
+use inviso_term::{
+    etf::{Encoder, Full},
+    term::Term,
+};
 use pyo3::{ffi, prelude::*, types::PyString};
 use std::sync::Arc;
 
@@ -108,7 +112,7 @@ impl<'a> ForeignCall<'a> {
     #[cfg(Py_3_12)]
     pub fn new(host: &'static Host, running: &'a Running, first: *mut ffi::PyObject) -> Self {
         let shown = if first == host.missing() { Shown::None } else { Shown::First(first) };
-        ForeignCall { caller: PyCall { host, running }, shown }
+        ForeignCall { caller: PyCall::new(host, running), shown }
     }
 
     /// The call of `callable` in this event of a profile function: only what a method is bound to is shown.
@@ -131,11 +135,69 @@ impl<'a> ForeignCall<'a> {
                 }
             }
         };
-        ForeignCall { caller: PyCall { host, running, frame }, shown }
+        ForeignCall { caller: PyCall::new(host, running, frame), shown }
     }
 }
 
 impl Activation for ForeignCall<'_> {
+    type View<'v>
+        = PyView<'v>
+    where
+        Self: 'v;
+
+    /// Those that are shown; there may be more.
+    fn count(&self) -> usize {
+        usize::from(matches!(self.shown, Shown::First(_)))
+    }
+
+    fn argument(&self, n: usize) -> Option<PyView<'_>> {
+        match self.shown {
+            // SAFETY: the argument lives as long as the call.
+            Shown::First(first) if n == 0 => unsafe { PyView::new(Held::borrowed(first), &self.caller.kept) },
+            _ => None,
+        }
+    }
+
+    /// The interpreter doesn't tell the names of its parameters.
+    fn named(&self, _name: &str) -> Option<PyView<'_>> {
+        None
+    }
+
+    fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        self.caller.write(view, out, capture)
+    }
+
+    /// The interpreter shows neither the value nor the exception.
+    fn result(&self, out: &mut Encoder<'_>, _capture: &Capture) -> Result<(), Full> {
+        out.cut("result")
+    }
+
+    fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        Python::attach(|py| {
+            late::write_one(py, Arguments { values: Vec::new(), more: true }, out, session, scheduler);
+        });
+    }
+
+    fn is_closing(&self) -> bool {
+        false
+    }
+
+    fn caller_term(&self, line: bool) -> Term {
+        backtrace::caller(Some(self.caller.frame()), line)
+    }
+
+    fn stacktrace(&self, depth: usize) -> Term {
+        backtrace::calls(Some(self.caller.frame()), depth)
+    }
+
+    fn describe(&self, thread: &Thread) -> Term {
+        backtrace::describe(thread, Some(self.caller.frame()))
+    }
+
+    fn node_name(&self) -> Term {
+        self.caller.node_name()
+    }
+
     fn address(&self) -> usize {
         self.caller.frame().address() | 1
     }

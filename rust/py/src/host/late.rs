@@ -38,6 +38,35 @@ pub fn write(py: Python<'_>, arguments: Arguments, out: &mut Vec<u8>, session: &
     tls::set_bytes(allocated);
 }
 
+/// Writes what a record needs of the one value that a call returned.
+pub fn write_one(py: Python<'_>, value: Arguments, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+    let allocated = tls::bytes();
+    match session.options.capture.takes {
+        Takes::Objects => keep(value, out, session, scheduler),
+        _ => {
+            let capture = &session.options.capture;
+            let mut noted = Noted::default();
+            out.resize(capture.total, 0);
+            let mut encoder = Encoder::new(out);
+            let object = value.values.first().and_then(Option::as_ref).map_or(std::ptr::null_mut(), Py::as_ptr);
+            let written = match value.values.is_empty() {
+                true => encoder.cut("result"),
+                // SAFETY: held, and attached.
+                false => unsafe { capture::encode_noting(object, &mut encoder, &limits(capture), &mut noted) },
+            };
+            match written {
+                Ok(()) => {
+                    let length = encoder.len();
+                    out.truncate(length);
+                    noted.fill(py, out, capture.bytes, capture.total);
+                }
+                Err(Full) => cut(out, "result"),
+            }
+        }
+    }
+    tls::set_bytes(allocated);
+}
+
 fn keep(arguments: Arguments, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
     let keeps_newest = session.options.overflow == Overflow::Overwrite;
     let outlet = try_host().and_then(|host| host.outlets.of(session.id));

@@ -6,6 +6,7 @@
 //! | `call` | a running Python call, as the core sees it |
 //! | `callbacks` | the functions that the interpreter calls |
 //! | `arming` | switching those on and off |
+//! | `backtrace` | who called whom, as terms |
 //! | `codes` | finding functions by pattern; the names of code |
 //! | `foreign` | functions written in C, seen where they are called |
 //! | `loading` | functions that come into being later |
@@ -18,6 +19,7 @@
 //! | `forking` | what survives a fork |
 
 pub mod arming;
+pub mod backtrace;
 pub mod call;
 pub mod callbacks;
 pub mod codes;

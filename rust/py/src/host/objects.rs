@@ -40,6 +40,19 @@ impl Arguments {
     }
 }
 
+impl Arguments {
+    /// The value that a call returned; a mark where it was not shown.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn one(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.values.into_iter().next().flatten() {
+            Some(value) => Ok(value),
+            None => Ok(terms::cut(py, "result")?.unbind()),
+        }
+    }
+}
+
 /// The objects that wait for one session's tracer.
 #[derive(Default)]
 pub struct Objects(Mutex<Waiting>);

@@ -1,0 +1,108 @@
+"""Match specifications: which calls are wanted, and what their messages carry (OTP's match specs)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from . import _native
+from .errors import BadArg, SystemLimit
+from .terms import Atom, ImproperList
+
+if TYPE_CHECKING:
+    Tested = tuple[Literal["ok"], Any, list[Any], list["Problem"]] | tuple[Literal["error"], list["Problem"]]
+
+__all__ = ["Prefix", "Problem", "match_spec_test"]
+
+
+class Problem(NamedTuple):
+    """What is wrong with a match specification.
+
+    >>> match_spec_test([], [("_", [("<", "$1", 2)], [])])
+    ('error', [Problem(severity='error', kind='unbound_variable', text='clause 1, guard 1: ...')])
+    """
+
+    severity: str
+    """``"error"``, or ``"warning"``: it is taken, but hardly meant so."""
+    kind: str
+    """A word for it."""
+    text: str
+    """Where it is, what is wrong, and what would be right."""
+
+
+class Prefix(ImproperList):
+    """The head of a clause that takes calls with these first arguments, and any others after them.
+
+    >>> match_spec_test([1, 2, 3], [(Prefix(1, "$1"), [], [("message", "$1")])], "trace")
+    ('ok', 2, [], [])
+    """
+
+    __slots__ = ()
+
+    def __init__(self, *patterns: Any) -> None:
+        super().__init__(patterns, "_")
+
+    def __repr__(self) -> str:
+        return f"Prefix({', '.join(map(repr, self.elements))})"
+
+
+def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", "table"] = "trace") -> Tested:
+    """Runs a match specification on a value, without tracing anything (erlang.md, ``match_spec_test/3``).
+
+    Args:
+        subject: a list of arguments (``"trace"``), or any value (``"table"``).
+        match_spec: what is tested.
+        mode: ``"trace"``: as at a call. ``"table"``: the last expression of the body is the result.
+
+    Returns:
+        ``("ok", result, flags, warnings)``: the result is True, False where nothing matches or the message is kept back, or
+        the message's extra element; flags are out of exception_trace and return_trace. Or ``("error", problems)``, each a
+        :class:`Problem`. Actions are checked, but switch nothing.
+
+    Raises:
+        BadArg: ``subject`` is no list in mode ``"trace"``; an unknown mode; something in the spec is no term.
+        SystemLimit: the spec is nested too deep.
+
+    >>> match_spec_test([5, 7], [(["$1", "$2"], [("<", "$1", "$2")], [("message", ("+", "$1", "$2"))])])
+    ('ok', 12, [], [])
+    """
+    where = "match_spec_test/3"
+    if not (isinstance(mode, str) and mode in ("trace", "table")):
+        raise BadArg(where, "mode", f"{mode!r} is no mode; pass 'trace' or 'table'")
+    if mode == "trace" and isinstance(subject, ImproperList):
+        subject = subject.elements  # what comes after the arguments is no argument
+    if mode == "trace" and not isinstance(subject, list):
+        raise BadArg(where, "subject", f"{subject!r} is no list of arguments; pass one such as [1, 'a']")
+    try:
+        result, flags, found = _native.match_spec_test(subject, match_spec, mode == "table")
+    except TypeError as error:
+        raise _no_term(where, error) from None
+    except _native.LimitReached:
+        raise _too_deep(where) from None
+    problems = [Problem(Atom(severity), Atom(kind), text) for severity, kind, text in found]
+    if any(problem.severity == "error" for problem in problems):
+        return (Atom("error"), problems)
+    return (Atom("ok"), result, [Atom(flag) for flag in flags], problems)
+
+
+def compiled(where: str, match_spec: Any, context: str) -> _native.MatchProgram:
+    """A match specification for a call of ``where``, which takes it as its argument ``match_spec``."""
+    try:
+        program, problems = _native.match_compile(match_spec, context)
+    except TypeError as error:
+        raise _no_term(where, error) from None
+    except _native.LimitReached:
+        raise _too_deep(where) from None
+    if program is None:
+        if any(kind == "system_limit" for _, kind, _ in problems):
+            raise _too_deep(where)
+        raise BadArg(where, "match_spec", "; ".join(text for severity, _, text in problems if severity == "error"))
+    return program
+
+
+def _no_term(where: str, error: TypeError) -> BadArg:
+    why = f"{error}; compare numbers, text, atoms, pids, tuples, lists, dicts, or ask with is_instance"
+    return BadArg(where, "match_spec", why)
+
+
+def _too_deep(where: str) -> SystemLimit:
+    return SystemLimit(f"{where}, match_spec: it is nested too deep, or too large; split it into several clauses")

@@ -1,0 +1,191 @@
+//! A match specification at a trace point: what it looks at, what it may do there, and what it decides.
+#![forbid(unsafe_code)]
+
+use crate::{
+    event::Activation,
+    flags::Flags,
+    node::Node,
+    session::{Capture, Session},
+    thread::Thread,
+    tracee::Tracee,
+};
+use inviso_match::{host::Refused, Host, Message, Outcome, Program};
+use inviso_term::{
+    etf::Encoder,
+    term::{Identifier, Term},
+};
+use std::{io::Write, sync::Arc};
+
+/// The trace point that a program runs at.
+struct Point<'t, 'a, A> {
+    node: &'t Node,
+    thread: &'t mut Thread,
+    session: &'t Session,
+    call: &'a A,
+}
+
+/// What a program decides about a call that it matches.
+pub(crate) struct Decision<'p, V> {
+    /// Whether return_from is wanted.
+    pub returns: bool,
+    /// Whether exception_from is wanted.
+    pub raises: bool,
+    /// What becomes of the message.
+    pub message: Message<'p, V>,
+}
+
+/// Runs a program at a call; `None` where it does not match.
+#[inline]
+pub(crate) fn run<'p, 'a, A: Activation>(
+    node: &Node, thread: &mut Thread, session: &Session, program: &'p Program, call: &'a A,
+) -> Option<Decision<'p, A::View<'a>>> {
+    match program.run(&mut Point { node, thread, session, call }) {
+        Outcome::NoMatch => None,
+        Outcome::Match { return_trace, exception_trace, message } => {
+            Some(Decision { returns: return_trace || exception_trace, raises: exception_trace, message })
+        }
+    }
+}
+
+/// Writes what a program wants in the message; answers its length, 0 for nothing.
+pub(crate) fn write_message<'a, A: Activation>(
+    message: &Message<'_, A::View<'a>>, call: &'a A, capture: &Capture, out: &mut Encoder<'_>,
+) -> usize {
+    let Message::Value(value) = message else { return 0 };
+    let start = out.len();
+    let mark = out.mark();
+    if value.write(out, &mut |view, out: &mut Encoder<'_>| call.write(view, out, capture)).is_err() {
+        out.truncate(mark);
+        if out.cut("message").is_err() {
+            out.truncate(mark);
+        }
+    }
+    out.len() - start
+}
+
+impl<A> Point<'_, '_, A> {
+    /// The process that an action names: the running one, one by its pid, or by its name.
+    fn process(&self, process: Option<&Term>) -> Result<Arc<Tracee>, Refused> {
+        let Some(process) = process else { return Ok(self.thread.current.clone()) };
+        let found = match process {
+            Term::Pid(pid) if pid.is_own() => self.node.tracee(pid.id),
+            Term::Atom(name) => self.node.whereis(name),
+            Term::Str(name) => self.node.whereis(name),
+            _ => None,
+        };
+        found.filter(|tracee| tracee.is_alive()).ok_or(Refused)
+    }
+
+    fn change(&self, process: Option<&Term>, off: Flags, on: Flags) -> Result<bool, Refused> {
+        let tracee = self.process(process)?;
+        if tracee.pid == self.session.tracer.load(crate::sync::Ordering::Relaxed) || !self.session.has_tracer() {
+            return Ok(false);
+        }
+        let before = tracee.flags(self.session.index);
+        if off != Flags::NONE {
+            tracee.change(self.session.index, false, off);
+        }
+        if on != Flags::NONE {
+            tracee.change(self.session.index, true, on);
+        }
+        Ok(before != tracee.flags(self.session.index))
+    }
+}
+
+/// The flag of a name; no flag of the whole node.
+fn flag(term: &Term) -> Result<Flags, Refused> {
+    let name: &str = match term {
+        Term::Atom(name) => name,
+        Term::Str(name) => name,
+        _ => return Err(Refused),
+    };
+    Flags::named(name).filter(|flag| *flag != Flags::CPU_TIMESTAMP && *flag != Flags::SCHEDULER_ID).ok_or(Refused)
+}
+
+fn flags(term: &Term) -> Result<Flags, Refused> {
+    let Term::List(names) = term else { return Err(Refused) };
+    names.iter().try_fold(Flags::NONE, |all, name| Ok(all | flag(name)?))
+}
+
+impl<'a, A: Activation> Host<'a> for Point<'_, 'a, A> {
+    type View = A::View<'a>;
+
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.call.count()
+    }
+
+    #[inline(always)]
+    fn argument(&self, n: usize) -> Option<A::View<'a>> {
+        self.call.argument(n)
+    }
+
+    fn named(&self, name: &str) -> Option<A::View<'a>> {
+        self.call.named(name)
+    }
+
+    fn me(&self) -> Term {
+        Term::Pid(Identifier::own(self.thread.current.pid))
+    }
+
+    fn node(&self) -> Term {
+        self.call.node_name()
+    }
+
+    fn caller(&mut self) -> Term {
+        self.call.caller_term(false)
+    }
+
+    fn caller_line(&mut self) -> Term {
+        self.call.caller_term(true)
+    }
+
+    fn current_stacktrace(&mut self, depth: Option<usize>) -> Term {
+        self.call.stacktrace(depth.unwrap_or(STACK))
+    }
+
+    fn display(&mut self, term: &Term) {
+        let _ = writeln!(std::io::stderr().lock(), "{term}");
+    }
+
+    fn process_dump(&mut self) -> Term {
+        self.call.describe(self.thread)
+    }
+
+    fn control_word(&mut self) -> u64 {
+        self.node.control_word().into()
+    }
+
+    fn set_control_word(&mut self, word: u64) -> u64 {
+        self.node.set_control_word(word as u32).into()
+    }
+
+    fn silent(&mut self, on: bool) {
+        self.thread.current.change(self.session.index, on, Flags::SILENT);
+    }
+
+    fn switch(&mut self, process: Option<&Term>, name: &Term, on: bool) -> Result<(), Refused> {
+        let flag = flag(name)?;
+        let (off, on) = if on { (Flags::NONE, flag) } else { (flag, Flags::NONE) };
+        self.change(process, off, on).map(|_| ())
+    }
+
+    fn trace(&mut self, process: Option<&Term>, disable: &Term, enable: &Term) -> Result<bool, Refused> {
+        self.change(process, flags(disable)?, flags(enable)?)
+    }
+
+    fn is_seq_trace(&mut self) -> bool {
+        false
+    }
+
+    fn seq_token(&mut self) -> Term {
+        Term::List(Vec::new())
+    }
+
+    fn set_seq_token(&mut self, _component: &Term, _value: &Term) -> Result<Term, Refused> {
+        Err(Refused)
+    }
+}
+
+/// Calls that `current_stacktrace` shows unless told otherwise (OTP's `backtrace_depth`).
+const STACK: usize = 8;

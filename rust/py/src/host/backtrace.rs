@@ -1,0 +1,138 @@
+//! Who called whom: callers and stacks as terms, for match specs that ask for them. Made by the interpreter's own frame objects,
+//! which run no code of the program.
+
+use inviso_core::thread::Thread;
+use inviso_term::{
+    etf::{self, Encoder},
+    term::{Identifier, Term},
+};
+use pyo3::ffi::{self, PyObject};
+
+use super::call::write_name;
+use crate::ffi::{
+    code,
+    frame::{self, Frame},
+    held::Held,
+    layout,
+};
+
+extern "C" {
+    fn PyThreadState_GetFrame(tstate: *mut ffi::PyThreadState) -> *mut PyObject;
+    fn PyFrame_GetBack(frame: *mut PyObject) -> *mut PyObject;
+    fn PyFrame_GetLineNumber(frame: *mut PyObject) -> std::ffi::c_int;
+}
+
+/// `{M, F, A}`, or with the line that it is at `{M, F, A, {File, Line}}`; `undefined` for nobody.
+pub fn caller(frame: Option<Frame>, line: bool) -> Term {
+    let Some(frame) = frame else { return Term::atom("undefined") };
+    let mut parts = name(frame);
+    if line {
+        let line = Walk::from(frame).next().map_or(0, |(_, line)| line);
+        parts.push(Term::Tuple(vec![file(frame), Term::from(line)]));
+    }
+    Term::Tuple(parts)
+}
+
+/// `[{M, F, A, [{file, File}, {line, Line}]}]` from `first` on, `depth` at most.
+pub fn calls(first: Option<Frame>, depth: usize) -> Term {
+    let Some(first) = first else { return Term::List(Vec::new()) };
+    let place = |(frame, line): (Frame, i64)| {
+        let mut parts = name(frame);
+        let file = Term::Tuple(vec![Term::atom("file"), file(frame)]);
+        let line = Term::Tuple(vec![Term::atom("line"), Term::from(line)]);
+        parts.push(Term::List(vec![file, line]));
+        Term::Tuple(parts)
+    };
+    Term::List(Walk::from(first).take(depth).map(place).collect())
+}
+
+/// What there is to say of the process that runs, for people: a binary.
+pub fn describe(thread: &Thread, first: Option<Frame>) -> Term {
+    const MOST: usize = 64;
+    let current = thread.current();
+    let mut text = format!(
+        "=proc:{}\nKind: {:?}\nState: running\nStack:\n",
+        Term::Pid(Identifier::own(current.pid)),
+        current.kind
+    );
+    for (frame, line) in first.into_iter().flat_map(Walk::from).take(MOST) {
+        let parts: Vec<String> = name(frame).iter().map(Term::to_string).collect();
+        text += &format!("  {}, {}:{line}\n", parts.join(":"), file(frame));
+    }
+    Term::str(&text)
+}
+
+/// Module, function and arity.
+fn name(frame: Frame) -> Vec<Term> {
+    let mut buffer = [0; 2048];
+    let mut out = Encoder::new(&mut buffer);
+    let written = write_name(frame, &mut out);
+    match written.ok().and_then(|()| etf::decode(out.written()).ok()) {
+        Some(Term::Tuple(parts)) => parts,
+        _ => vec![Term::atom("undefined"), Term::atom("undefined"), Term::from(0)],
+    }
+}
+
+fn file(frame: Frame) -> Term {
+    // SAFETY: the frame runs or waits for one that does; its code lives as long, and so does the code's file name.
+    unsafe { crate::capture::text_of(code::code_filename(frame.code())) }
+        .map_or_else(|| Term::str(""), |text| Term::str(&text))
+}
+
+/// The frames of this thread from one on, each with the line that it is at.
+struct Walk {
+    object: Held,
+    first: Option<Frame>,
+    #[cfg(not(Py_3_12))]
+    collects: bool,
+}
+
+impl Walk {
+    fn from(first: Frame) -> Walk {
+        // SAFETY: attached, as every event is. On 3.11 making a frame object may start a collection, which runs code.
+        unsafe {
+            Walk {
+                #[cfg(not(Py_3_12))]
+                collects: ffi::PyGC_Disable() != 0,
+                object: Held::owned(PyThreadState_GetFrame(crate::ffi::tstate())),
+                first: Some(first),
+            }
+        }
+    }
+}
+
+impl Iterator for Walk {
+    type Item = (Frame, i64);
+
+    fn next(&mut self) -> Option<(Frame, i64)> {
+        loop {
+            if self.object.is_null() {
+                return None;
+            }
+            // SAFETY: a frame object that is held; behind its head come its caller and the frame that it stands for, which
+            // runs or waits.
+            unsafe {
+                let object = self.object.as_ptr();
+                let inner: *mut u8 = object.cast::<u8>().add(layout::HEAD + 8).cast::<*mut u8>().read();
+                let line = PyFrame_GetLineNumber(object);
+                self.object = Held::owned(PyFrame_GetBack(object));
+                let frame = frame::Frame::from_ptr(inner)?;
+                if self.first.is_some_and(|first| first.address() != frame.address()) {
+                    continue;
+                }
+                self.first = None;
+                return Some((frame, i64::from(line)));
+            }
+        }
+    }
+}
+
+#[cfg(not(Py_3_12))]
+impl Drop for Walk {
+    fn drop(&mut self) {
+        if self.collects {
+            // SAFETY: attached.
+            unsafe { ffi::PyGC_Enable() };
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! `MatchProgram`: match specs from Python values, and back; running one on a subject.
+
+use crate::{
+    errors,
+    ffi::held::Held,
+    host,
+    pid::{self, Pid},
+    processes, terms,
+    view::{Kept, PyView},
+};
+use inviso_core::{flags::Flags, node::Node};
+use inviso_match::{host::Refused, Class, Context, Host, Message, Outcome, Problem, Program, Severity, View};
+use inviso_term::{etf, term::Term};
+use num_bigint::BigInt;
+use pyo3::{exceptions::PyTypeError, prelude::*, types::*};
+use std::sync::Arc;
+
+/// Containers of a match spec inside each other at most.
+const DEPTH: usize = 200;
+
+/// A match spec, checked and compiled.
+#[pyclass(frozen, name = "MatchProgram", module = "inviso._native")]
+pub struct MatchProgram {
+    /// For the core.
+    pub program: Arc<Program>,
+}
+
+/// Result, flags, problems.
+type Tested = (Option<Py<PyAny>>, Vec<&'static str>, Problems);
+
+/// A problem of a spec: `(severity, class, text)`.
+type Problems = Vec<(String, String, String)>;
+
+fn context(name: &str) -> PyResult<Context> {
+    Ok(match name {
+        "call" => Context::Call,
+        "send" => Context::Send,
+        "receive" => Context::Receive,
+        "table" => Context::Table,
+        _ => return Err(PyTypeError::new_err("context")),
+    })
+}
+
+/// Checks and compiles a match spec for calls, sends, receives or tables: the program, or what is wrong with it.
+///
+/// # Errors
+/// TypeError, naming it, where there is something that is no term; `LimitReached` if it is nested too deep.
+#[pyfunction]
+pub fn match_compile(spec: &Bound<'_, PyAny>, context: &str) -> PyResult<(Option<MatchProgram>, Problems)> {
+    let term = term_of(spec, DEPTH)?;
+    match Program::compile(&term, self::context(context)?) {
+        Ok(program) => Ok((Some(MatchProgram { program: Arc::new(program) }), Vec::new())),
+        Err(problems) => Ok((None, problems.iter().map(row).collect())),
+    }
+}
+
+#[pymethods]
+impl MatchProgram {
+    /// The spec as it was given, as new objects.
+    #[getter]
+    fn spec(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        object_of(py, self.program.spec())
+    }
+
+    /// Whether it may switch trace flags of processes.
+    #[getter]
+    fn switches(&self) -> bool {
+        self.program.uses().switches
+    }
+}
+
+/// Checks a match spec and runs it on a subject, a list of arguments (`trace`) or any value (`table`), which is looked at as it
+/// is: `(result, flags, problems)`. What a problem is says [`match_compile`]; where there is one that is an error, there is no
+/// result.
+///
+/// # Errors
+/// As [`match_compile`]; TypeError where arguments are no list.
+#[pyfunction]
+pub fn match_spec_test(
+    py: Python<'_>, subject: &Bound<'_, PyAny>, spec: &Bound<'_, PyAny>, table: bool,
+) -> PyResult<Tested> {
+    let term = term_of(spec, DEPTH)?;
+    if matches!(&term, Term::List(clauses) if clauses.is_empty()) {
+        let text = "a match specification is a list of at least one clause (head, guards, body)";
+        return Ok((None, Vec::new(), vec![("error".into(), Class::NotAList.name().into(), text.into())]));
+    }
+    let program = match Program::compile(&term, if table { Context::Table } else { Context::Call }) {
+        Ok(program) => program,
+        Err(problems) => return Ok((None, Vec::new(), problems.iter().map(row).collect())),
+    };
+    let arguments: Vec<Bound<'_, PyAny>> = if table { vec![subject.clone()] } else { subject.extract()? };
+    let kept = Kept::default();
+    let mut bench = Bench { node: host::host(py)?.node.clone(), arguments: &arguments, kept: &kept };
+    let mut flags = Vec::new();
+    let no = || Term::atom("false");
+    let result = match program.run(&mut bench) {
+        Outcome::NoMatch => no(),
+        Outcome::Match { return_trace, exception_trace, message } => {
+            flags.extend(exception_trace.then_some("exception_trace"));
+            flags.extend(return_trace.then_some("return_trace"));
+            match message {
+                Message::Plain => Term::atom("true"),
+                Message::Suppressed => no(),
+                Message::Value(value) => value.to_term(),
+            }
+        }
+    };
+    Ok((Some(object_of(py, &result)?), flags, Vec::new()))
+}
+
+fn row(problem: &Problem) -> (String, String, String) {
+    let severity = if problem.severity == Severity::Error { "error" } else { "warning" };
+    (severity.to_owned(), problem.class.name().to_owned(), problem.to_string())
+}
+
+/// The term of a Python value.
+///
+/// # Errors
+/// TypeError for what is no term; `LimitReached` for what is nested too deep.
+pub fn term_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Term> {
+    let py = object.py();
+    if object.is_none() {
+        return Ok(Term::atom("undefined"));
+    }
+    if let Ok(truth) = object.cast::<PyBool>() {
+        return Ok(Term::atom(if truth.is_true() { "true" } else { "false" }));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        if object.get_type().is(terms::classes(py)?.atom.bind(py)) {
+            return Ok(Term::atom(&text.to_string_lossy()));
+        }
+        return Ok(match text.to_str() {
+            Ok(text) => Term::str(text),
+            // lone surrogates
+            Err(_) => {
+                let bytes = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
+                Term::Bytes(bytes.extract::<Vec<u8>>()?.into())
+            }
+        });
+    }
+    if object.is_instance_of::<PyInt>() {
+        return Ok(Term::Int(int_of(object)?));
+    }
+    if let Ok(number) = object.cast::<PyFloat>() {
+        return Ok(Term::Float(number.value()));
+    }
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Term::Bytes(bytes.as_bytes().into()));
+    }
+    if let Ok(pid) = object.cast::<Pid>() {
+        let pid = pid.get();
+        return Ok(Term::Pid(pid.identifier()));
+    }
+    let Some(inner) = depth.checked_sub(1) else {
+        return Err(errors::raise(inviso_core::error::Error::Limit("nested too deep")));
+    };
+    let all = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| -> PyResult<Vec<Term>> {
+        items.map(|item| term_of(&item, inner)).collect()
+    };
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return Ok(Term::Tuple(all(&mut tuple.iter())?));
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        return Ok(Term::List(all(&mut list.iter())?));
+    }
+    if let Ok(dict) = object.cast::<PyDict>() {
+        let pair =
+            |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((term_of(&key, inner)?, term_of(&value, inner)?));
+        return Ok(Term::Map(dict.iter().map(pair).collect::<PyResult<_>>()?));
+    }
+    if let Ok(set) = object.cast::<PyFrozenSet>() {
+        return Ok(Term::Set(all(&mut set.iter())?));
+    }
+    if let Ok(set) = object.cast::<PySet>() {
+        return Ok(Term::Set(all(&mut set.iter())?));
+    }
+    terms::classes(py)?.odd(object, &mut |item| term_of(item, inner))
+}
+
+/// The value of an int, or of an instance of a class that derives from it, without asking that.
+fn int_of(object: &Bound<'_, PyAny>) -> PyResult<BigInt> {
+    let kept = Kept::default();
+    // SAFETY: held by the caller; attached.
+    let view = unsafe { PyView::new(Held::borrowed(object.as_ptr()), &kept) };
+    view.map(View::big).ok_or_else(|| PyTypeError::new_err("no int"))
+}
+
+/// The Python value of a term.
+///
+/// # Errors
+/// What making it raises.
+pub fn object_of(py: Python<'_>, term: &Term) -> PyResult<Py<PyAny>> {
+    terms::object(py, &etf::encode(term))
+}
+
+/// Where a program runs on a subject: a trace point at which actions are checked and nothing is switched.
+struct Bench<'a, 'py> {
+    node: Arc<Node>,
+    arguments: &'a [Bound<'py, PyAny>],
+    kept: &'a Kept,
+}
+
+impl Bench<'_, '_> {
+    fn check(&self, process: Option<&Term>, flags: &[&Term]) -> Result<(), Refused> {
+        let known = |flag: &&Term| {
+            matches!(flag, Term::Atom(name) if Flags::named(name).is_some())
+                || matches!(flag, Term::Str(name) if Flags::named(name).is_some())
+        };
+        let lives = match process {
+            None => true,
+            Some(Term::Pid(pid)) => self.node.tracee(pid.id).is_some_and(|tracee| tracee.is_alive()),
+            Some(Term::Atom(name)) => self.node.whereis(name).is_some(),
+            Some(Term::Str(name)) => self.node.whereis(name).is_some(),
+            Some(_) => false,
+        };
+        (lives && flags.iter().all(known)).then_some(()).ok_or(Refused)
+    }
+}
+
+impl<'a> Host<'a> for Bench<'a, '_> {
+    type View = PyView<'a>;
+
+    fn count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    fn argument(&self, n: usize) -> Option<PyView<'a>> {
+        // SAFETY: held by the list of arguments as long as this runs; attached.
+        unsafe { PyView::new(Held::borrowed(self.arguments.get(n)?.as_ptr()), self.kept) }
+    }
+
+    fn named(&self, _name: &str) -> Option<PyView<'a>> {
+        None
+    }
+
+    fn me(&self) -> Term {
+        Python::attach(processes::self_pid)
+            .map_or_else(|_| Term::atom("undefined"), |pid| Term::Pid(pid.identifier()))
+    }
+
+    fn node(&self) -> Term {
+        Term::atom(&pid::node_name())
+    }
+
+    fn caller(&mut self) -> Term {
+        Term::atom("undefined")
+    }
+
+    fn caller_line(&mut self) -> Term {
+        Term::atom("undefined")
+    }
+
+    fn current_stacktrace(&mut self, _depth: Option<usize>) -> Term {
+        Term::List(Vec::new())
+    }
+
+    fn display(&mut self, _term: &Term) {}
+
+    fn process_dump(&mut self) -> Term {
+        Term::str("")
+    }
+
+    fn control_word(&mut self) -> u64 {
+        self.node.control_word().into()
+    }
+
+    fn set_control_word(&mut self, _word: u64) -> u64 {
+        self.node.control_word().into()
+    }
+
+    fn silent(&mut self, _on: bool) {}
+
+    fn switch(&mut self, process: Option<&Term>, flag: &Term, _on: bool) -> Result<(), Refused> {
+        self.check(process, &[flag])
+    }
+
+    fn trace(&mut self, process: Option<&Term>, disable: &Term, enable: &Term) -> Result<bool, Refused> {
+        for flags in [disable, enable] {
+            let Term::List(flags) = flags else { return Err(Refused) };
+            self.check(process, &flags.iter().collect::<Vec<_>>())?;
+        }
+        Ok(false)
+    }
+
+    fn is_seq_trace(&mut self) -> bool {
+        false
+    }
+
+    fn seq_token(&mut self) -> Term {
+        Term::List(Vec::new())
+    }
+
+    /// What the component is without a token (gold README 8).
+    fn set_seq_token(&mut self, component: &Term, value: &Term) -> Result<Term, Refused> {
+        const FLAGS: [&str; 6] =
+            ["send", "receive", "print", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp"];
+        let Term::Atom(name) = component else { return Err(Refused) };
+        let is_boolean = matches!(value, Term::Atom(is) if matches!(&**is, "true" | "false"));
+        match &**name {
+            "label" | "serial" => Ok(Term::List(Vec::new())),
+            name if FLAGS.contains(&name) && is_boolean => {
+                Ok(Term::Tuple(vec![component.clone(), Term::atom("false")]))
+            }
+            _ => Err(Refused),
+        }
+    }
+}

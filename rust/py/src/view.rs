@@ -1,0 +1,461 @@
+//! Live Python objects as a match spec looks at them: by the layouts of the built-in types alone, so that none of the program's
+//! code runs.
+//!
+//! An instance of a class that derives from int, float, str, bytes, tuple, list, dict or set counts as its base.
+
+use std::marker::PhantomData;
+
+use inviso_match::view::{Binary, Look, View};
+use inviso_term::{
+    etf::{self, Encoder},
+    term::Term,
+};
+use num_bigint::{BigInt, Sign};
+use pyo3::ffi::{self, PyObject};
+
+use crate::{
+    capture::{self, Limits, Odd, Units},
+    ffi::{
+        frame,
+        held::{list_get, Held},
+        layout,
+    },
+};
+
+extern "C" {
+    fn _PySet_NextEntry(
+        set: *mut PyObject, position: *mut ffi::Py_ssize_t, key: *mut *mut PyObject, hash: *mut ffi::Py_hash_t,
+    ) -> std::ffi::c_int;
+}
+
+/// What is held while one program runs. With a GIL nothing has to be: nobody can take away what is looked at.
+#[derive(Default)]
+pub struct Kept {
+    #[cfg(Py_GIL_DISABLED)]
+    objects: std::cell::RefCell<Vec<Held>>,
+}
+
+impl Kept {
+    /// Keeps an object for as long as this lives.
+    #[inline(always)]
+    fn keep(&self, held: Held) -> *mut PyObject {
+        let object = held.as_ptr();
+        #[cfg(Py_GIL_DISABLED)]
+        if held.is_owned() {
+            self.objects.borrow_mut().push(held);
+        }
+        #[cfg(not(Py_GIL_DISABLED))]
+        debug_assert!(!held.is_owned());
+        object
+    }
+
+    /// The nth object that is kept.
+    #[cfg(Py_GIL_DISABLED)]
+    fn at(&self, n: usize) -> *mut PyObject {
+        self.objects.borrow().get(n).map_or(std::ptr::null_mut(), Held::as_ptr)
+    }
+
+    #[cfg(Py_GIL_DISABLED)]
+    fn len(&self) -> usize {
+        self.objects.borrow().len()
+    }
+}
+
+/// An object that stands at least as long as `'a`.
+#[derive(Clone, Copy)]
+pub struct PyView<'a> {
+    object: *mut PyObject,
+    kept: &'a Kept,
+    stands: PhantomData<&'a PyObject>,
+}
+
+impl<'a> PyView<'a> {
+    /// An object.
+    ///
+    /// # Safety
+    /// It stands as long as `'a`, or `held` owns it; the calling thread is attached all that time.
+    #[inline(always)]
+    pub unsafe fn new(held: Held, kept: &'a Kept) -> Option<PyView<'a>> {
+        let object = kept.keep(held);
+        (!object.is_null()).then_some(PyView { object, kept, stands: PhantomData })
+    }
+
+    /// The object, which stands as long as `'a`.
+    pub fn as_ptr(self) -> *mut PyObject {
+        self.object
+    }
+
+    #[inline(always)]
+    fn of(self, held: Held) -> Option<PyView<'a>> {
+        // SAFETY: what is borrowed stands as long as its container, which is what `self` or a part of it is.
+        unsafe { PyView::new(held, self.kept) }
+    }
+
+    #[inline(always)]
+    fn class(self) -> *mut ffi::PyTypeObject {
+        // SAFETY: the object stands.
+        unsafe { ffi::Py_TYPE(self.object) }
+    }
+
+    fn odd(self) -> Option<Odd> {
+        // SAFETY: the object stands; attached.
+        unsafe { capture::odd(self.object, self.class()) }
+    }
+
+    #[inline]
+    fn int(self) -> Look<'a> {
+        // SAFETY: an int (the callers'); of one this can't fail, but overflow.
+        unsafe {
+            if let Some(n) = layout::small_int(self.object) {
+                return Look::Int(n);
+            }
+            let mut overflow = 0;
+            let n = ffi::PyLong_AsLongLongAndOverflow(self.object, &raw mut overflow);
+            if overflow == 0 {
+                Look::Int(n)
+            } else {
+                Look::Big
+            }
+        }
+    }
+
+    #[inline]
+    fn text(self) -> Look<'a> {
+        // SAFETY: a str (the callers'), which never changes.
+        match unsafe { capture::units(self.object) } {
+            Some(Units::One(units)) if units.is_ascii() => Look::Binary(Binary::Bytes(units)),
+            Some(Units::One(units)) => Look::Binary(Binary::Latin1(units)),
+            Some(Units::Two(units)) => Look::Binary(Binary::Ucs2(units)),
+            Some(Units::Four(units)) => Look::Binary(Binary::Ucs4(units)),
+            None => Look::Other,
+        }
+    }
+
+    fn atom(self) -> Look<'a> {
+        let mut size = 0;
+        // SAFETY: a str (the caller's); what comes back lies in it, UTF-8 and that long.
+        unsafe {
+            if let Some(Units::One(units)) = capture::units(self.object) {
+                if units.is_ascii() {
+                    return Look::Atom(std::str::from_utf8_unchecked(units));
+                }
+            }
+            let text = ffi::PyUnicode_AsUTF8AndSize(self.object, &raw mut size);
+            if text.is_null() {
+                ffi::PyErr_Clear();
+                return Look::Other;
+            }
+            let bytes = std::slice::from_raw_parts(text.cast::<u8>(), size as usize);
+            Look::Atom(std::str::from_utf8_unchecked(bytes))
+        }
+    }
+
+    #[inline(never)]
+    fn other(self) -> Look<'a> {
+        let (object, class) = (self.object, self.class());
+        // SAFETY: the object stands; each read is of the layout that the type just checked has.
+        unsafe {
+            if ffi::PyTuple_Check(object) != 0 {
+                return Look::Tuple(ffi::PyTuple_GET_SIZE(object) as usize);
+            }
+            if ffi::PyList_Check(object) != 0 {
+                return Look::List(ffi::PyList_GET_SIZE(object) as usize);
+            }
+            if ffi::PyDict_Check(object) != 0 {
+                return Look::Map(ffi::PyDict_Size(object) as usize);
+            }
+            if ffi::PyUnicode_Check(object) != 0 {
+                return if capture::is_atom(class) { self.atom() } else { self.text() };
+            }
+            if ffi::PyFloat_Check(object) != 0 {
+                return Look::Float(ffi::PyFloat_AS_DOUBLE(object));
+            }
+            if ffi::PyBytes_Check(object) != 0 {
+                return Look::Binary(Binary::Bytes(bytes(object)));
+            }
+            if ffi::PyLong_Check(object) != 0 {
+                return self.int();
+            }
+            if ffi::PyAnySet_Check(object) != 0 {
+                return Look::Set(ffi::PySet_Size(object) as usize);
+            }
+            if capture::own_pid(object).is_some() {
+                return Look::Pid;
+            }
+            if ffi::PyFunction_Check(object) != 0 {
+                return Look::Fun(Some(frame::arity(ffi::PyFunction_GetCode(object)) as u32));
+            }
+            if ffi::PyCFunction_Check(object) != 0 || capture::is_method(object) {
+                return Look::Fun(None);
+            }
+            match self.odd() {
+                Some(Odd::Map(pairs)) => Look::Map(ffi::PyList_GET_SIZE(pairs) as usize),
+                Some(Odd::Bits(data, bits)) => Look::Binary(Binary::Bits(bytes(data), bits)),
+                Some(Odd::Improper(list, _)) => Look::Improper(ffi::PyList_GET_SIZE(list) as usize),
+                Some(Odd::Reference(_)) => Look::Ref,
+                Some(Odd::Port(_)) => Look::Port,
+                None => Look::Other,
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `object` is a bytes and stands as long as `'a`.
+unsafe fn bytes<'a>(object: *mut PyObject) -> &'a [u8] {
+    // SAFETY: its data is as long as it says and never changes.
+    unsafe { std::slice::from_raw_parts(ffi::PyBytes_AS_STRING(object).cast::<u8>(), ffi::Py_SIZE(object) as usize) }
+}
+
+impl<'a> View<'a> for PyView<'a> {
+    #[inline(always)]
+    fn look(self) -> Look<'a> {
+        let (object, class) = (self.object, self.class());
+        // SAFETY: the objects and types that are compared with live for ever.
+        unsafe {
+            if class == &raw mut ffi::PyLong_Type {
+                self.int()
+            } else if class == &raw mut ffi::PyUnicode_Type {
+                self.text()
+            } else if object == ffi::Py_None() {
+                Look::Atom("undefined")
+            } else if class == &raw mut ffi::PyBool_Type {
+                Look::Atom(if object == ffi::Py_True() { "true" } else { "false" })
+            } else {
+                self.other()
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn is(self, other: Self) -> bool {
+        self.object == other.object
+    }
+
+    fn big(self) -> BigInt {
+        // SAFETY: asked of an int only; as many bytes as it has.
+        unsafe {
+            let mut overflow = 0;
+            let n = ffi::PyLong_AsLongLongAndOverflow(self.object, &raw mut overflow);
+            if overflow == 0 {
+                return BigInt::from(n);
+            }
+            let magnitude = capture::magnitude(self.object, overflow < 0, usize::MAX).unwrap_or_default();
+            BigInt::from_bytes_le(if overflow < 0 { Sign::Minus } else { Sign::Plus }, &magnitude)
+        }
+    }
+
+    #[inline]
+    fn element(self, n: usize) -> Option<Self> {
+        // SAFETY: the type is checked; an index is looked at before it is used.
+        unsafe {
+            if ffi::PyTuple_Check(self.object) != 0 {
+                if n >= ffi::PyTuple_GET_SIZE(self.object) as usize {
+                    return None;
+                }
+                return self.of(Held::borrowed(ffi::PyTuple_GET_ITEM(self.object, n as ffi::Py_ssize_t)));
+            }
+            if ffi::PyList_Check(self.object) != 0 {
+                return self.of(list_get(self.object, n as ffi::Py_ssize_t));
+            }
+            match self.odd()? {
+                Odd::Improper(list, _) => self.of(list_get(list, n as ffi::Py_ssize_t)),
+                _ => None,
+            }
+        }
+    }
+
+    fn tail(self) -> Option<Self> {
+        match self.odd()? {
+            Odd::Improper(_, tail) => self.of(Held::borrowed(tail)),
+            _ => None,
+        }
+    }
+
+    fn pair(self, at: &mut usize) -> Option<(Self, Self)> {
+        // SAFETY: the types are checked.
+        unsafe {
+            if ffi::PyDict_Check(self.object) != 0 {
+                return self.dict_pair(at);
+            }
+            let Odd::Map(pairs) = self.odd()? else { return None };
+            let pair = self.of(list_get(pairs, *at as ffi::Py_ssize_t))?;
+            *at += 1;
+            Some((pair.element(0)?, pair.element(1)?))
+        }
+    }
+
+    fn member(self, at: &mut usize) -> Option<Self> {
+        // SAFETY: the type is checked.
+        unsafe {
+            if ffi::PyAnySet_Check(self.object) == 0 {
+                return None;
+            }
+            self.set_member(at)
+        }
+    }
+
+    fn attribute(self, name: &str) -> Option<Self> {
+        // SAFETY: the object stands; attached.
+        unsafe { self.own_field(name).or_else(|| self.slot(name)) }
+    }
+
+    fn is_instance(self, name: &str) -> bool {
+        let mut buffer = [0; 256];
+        // SAFETY: the order of a ready type is a tuple of types.
+        unsafe {
+            let order = (*self.class()).tp_mro;
+            if order.is_null() {
+                return false;
+            }
+            (0..ffi::PyTuple_GET_SIZE(order)).any(|i| {
+                let found = capture::type_name(ffi::PyTuple_GET_ITEM(order, i).cast(), &mut buffer);
+                found == name || !found.contains('.') && name.strip_prefix("builtins.") == Some(found)
+            })
+        }
+    }
+
+    fn to_term(self) -> Term {
+        const MOST: usize = 1 << 20;
+        let mut room = 4096;
+        loop {
+            let mut buffer = vec![0; room];
+            let mut out = Encoder::new(&mut buffer);
+            // SAFETY: the object stands; attached.
+            let written = unsafe { capture::encode(self.object, &mut out, &Limits::DEFAULT) };
+            if written.is_ok() && out.room() > 64 || room >= MOST {
+                return etf::decode(out.written()).unwrap_or_else(|_| Term::Cut("bytes".into()));
+            }
+            room *= 4;
+        }
+    }
+}
+
+#[cfg(not(Py_GIL_DISABLED))]
+impl PyView<'_> {
+    unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
+        let mut position = *at as ffi::Py_ssize_t;
+        let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: a dict (the caller's); walks the table and calls nothing.
+        if unsafe { ffi::PyDict_Next(self.object, &raw mut position, &raw mut key, &raw mut value) } == 0 {
+            return None;
+        }
+        *at = position as usize;
+        Some((self.of(Held::borrowed(key))?, self.of(Held::borrowed(value))?))
+    }
+
+    unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
+        let mut position = *at as ffi::Py_ssize_t;
+        let (mut key, mut hash) = (std::ptr::null_mut(), 0);
+        // SAFETY: a set (the caller's); walks the table and calls nothing.
+        if unsafe { _PySet_NextEntry(self.object, &raw mut position, &raw mut key, &raw mut hash) } == 0 {
+            return None;
+        }
+        *at = position as usize;
+        self.of(Held::borrowed(key))
+    }
+}
+
+/// Others may change a dict or set while it is walked: what it holds is taken, under its lock, at the first step.
+#[cfg(Py_GIL_DISABLED)]
+impl PyView<'_> {
+    unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
+        // SAFETY: a dict (the caller's).
+        let n = unsafe { self.taken(at, 2) }?;
+        let get = |n| self.of(Held::borrowed(self.kept.at(n)));
+        Some((get(n)?, get(n + 1)?))
+    }
+
+    unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
+        // SAFETY: a set (the caller's).
+        let n = unsafe { self.taken(at, 1) }?;
+        self.of(Held::borrowed(self.kept.at(n)))
+    }
+
+    /// Where the next `step` objects are among those that are kept. `at` is 0, or has the end and the next one.
+    unsafe fn taken(self, at: &mut usize, step: usize) -> Option<usize> {
+        const BITS: usize = 31;
+        const MASK: usize = (1 << BITS) - 1;
+        const TAKEN: usize = 1 << 63;
+        if *at == 0 {
+            let first = self.kept.len();
+            let mut take = |key: *mut PyObject, value: *mut PyObject| {
+                for object in [key, value].into_iter().take(step) {
+                    // SAFETY: alive while the container is locked; the reference is ours then.
+                    unsafe { ffi::Py_XINCREF(object) };
+                    self.kept.keep(Held::owned(object));
+                }
+            };
+            let most = (MASK - first) / step;
+            // SAFETY: a dict or set (the caller's), locked; nothing in here runs Python code.
+            unsafe {
+                crate::ffi::held::locked(self.object, || {
+                    let (mut position, mut key, mut value, mut hash) =
+                        (0, std::ptr::null_mut(), std::ptr::null_mut(), 0);
+                    for _ in 0..most {
+                        let found = match step {
+                            2 => ffi::PyDict_Next(self.object, &raw mut position, &raw mut key, &raw mut value),
+                            _ => _PySet_NextEntry(self.object, &raw mut position, &raw mut key, &raw mut hash),
+                        };
+                        if found == 0 {
+                            break;
+                        }
+                        take(key, value);
+                    }
+                });
+            }
+            *at = TAKEN | self.kept.len() << BITS | first;
+        }
+        let (next, end) = (*at & MASK, *at >> BITS & MASK);
+        if next + step > end {
+            return None;
+        }
+        *at += step;
+        Some(next)
+    }
+}
+
+impl PyView<'_> {
+    /// A field out of the instance's own dict.
+    unsafe fn own_field(self, name: &str) -> Option<Self> {
+        // SAFETY: the object stands; attached. The dict of a type object is no instance dict.
+        unsafe {
+            if ffi::PyType_Check(self.object) != 0 {
+                return None;
+            }
+            let dict = capture::instance_dict(self.object);
+            if dict.is_null() || ffi::PyDict_Check(dict.as_ptr()) == 0 {
+                return None;
+            }
+            // walked, and not asked: a key that is no str may have a hash and an equality of its own
+            let dict = self.of(dict)?;
+            let mut at = 0;
+            while let Some((key, value)) = dict.dict_pair(&mut at) {
+                if ffi::PyUnicode_CheckExact(key.object) != 0 && capture::is_text_of(key.object, name) {
+                    return Some(value);
+                }
+            }
+            None
+        }
+    }
+
+    /// A slot of the object's class.
+    unsafe fn slot(self, name: &str) -> Option<Self> {
+        // SAFETY: the object stands, and the offset is that of a slot of its class; attached.
+        unsafe {
+            let offset = capture::offset_of(self.class(), name)?;
+            let place: *mut *mut PyObject = self.object.cast::<u8>().add(offset).cast();
+            #[cfg(not(Py_GIL_DISABLED))]
+            return self.of(Held::borrowed(place.read()));
+            #[cfg(Py_GIL_DISABLED)]
+            {
+                let held = crate::ffi::held::locked(self.object, || {
+                    let object = place.read();
+                    ffi::Py_XINCREF(object);
+                    Held::owned(object)
+                });
+                self.of(held)
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Terms as Erlang's shell writes them, for people.
+//!
+//! ```
+//! use inviso_term::term::Term;
+//! let term = Term::Tuple(vec![Term::atom("ok"), Term::List(vec![Term::from(1), Term::str("a")])]);
+//! assert_eq!(term.to_string(), r#"{ok,[1,<<"a">>]}"#);
+//! ```
+
+use crate::term::{Identifier, Term};
+use std::fmt::{self, Display, Formatter, Write};
+
+/// Containers inside each other that are shown; deeper ones are `...`.
+const DEPTH: usize = 100;
+
+impl Display for Term {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        show(self, f, DEPTH)
+    }
+}
+
+fn show(term: &Term, f: &mut Formatter<'_>, depth: usize) -> fmt::Result {
+    let Some(inner) = depth.checked_sub(1) else { return f.write_str("...") };
+    match term {
+        Term::Int(n) => write!(f, "{n}"),
+        Term::Float(x) => write!(f, "{x:?}"),
+        Term::Atom(name) => atom(name, f),
+        Term::Str(text) => write!(f, "<<{text:?}>>"),
+        Term::Bytes(bytes) => binary(bytes, 8, f),
+        Term::BitString(bytes, bits) => binary(bytes, *bits, f),
+        Term::Tuple(elements) => {
+            f.write_char('{')?;
+            commas(elements, f, inner)?;
+            f.write_char('}')
+        }
+        Term::List(elements) => {
+            f.write_char('[')?;
+            commas(elements, f, inner)?;
+            f.write_char(']')
+        }
+        Term::ImproperList(elements, tail) => {
+            f.write_char('[')?;
+            commas(elements, f, inner)?;
+            f.write_char('|')?;
+            show(tail, f, inner)?;
+            f.write_char(']')
+        }
+        Term::Map(pairs) => {
+            f.write_str("#{")?;
+            for (n, (key, value)) in pairs.iter().enumerate() {
+                f.write_str(if n == 0 { "" } else { "," })?;
+                show(key, f, inner)?;
+                f.write_str(" => ")?;
+                show(value, f, inner)?;
+            }
+            f.write_char('}')
+        }
+        Term::Set(elements) => {
+            f.write_str("#Set<")?;
+            commas(elements, f, inner)?;
+            f.write_char('>')
+        }
+        Term::Pid(pid) => {
+            let (number, serial) = (pid.id >> 2 & 0x0fff_ffff, pid.id >> 30);
+            write!(f, "<{}.{number}.{serial}>", place(pid))
+        }
+        Term::Port(port) => write!(f, "#Port<{}.{}>", place(port), port.id),
+        Term::Ref(reference) => write!(f, "#Ref<{}.{}>", place(reference), reference.id),
+        Term::Fun(module, name, arity) => {
+            f.write_str("fun ")?;
+            atom(module, f)?;
+            f.write_char(':')?;
+            atom(name, f)?;
+            write!(f, "/{arity}")
+        }
+        Term::Closure(closure) => {
+            let (index, unique) = closure.numbers();
+            write!(f, "#Fun<{}.{index}.{unique}>", closure.module())
+        }
+        Term::Opaque(class, id, None) => write!(f, "#Object<{class}.{id:#x}>"),
+        Term::Opaque(class, _, Some(text)) => write!(f, "#Object<{class} {text}>"),
+        Term::Cut(what) => write!(f, "...<{what}>"),
+    }
+}
+
+fn commas(elements: &[Term], f: &mut Formatter<'_>, depth: usize) -> fmt::Result {
+    for (n, element) in elements.iter().enumerate() {
+        f.write_str(if n == 0 { "" } else { "," })?;
+        show(element, f, depth)?;
+    }
+    Ok(())
+}
+
+/// 0 for this node, as in Erlang; of other nodes which start it was.
+fn place(of: &Identifier) -> u32 {
+    if of.is_own() {
+        0
+    } else {
+        of.creation.max(1)
+    }
+}
+
+fn atom(name: &str, f: &mut Formatter<'_>) -> fmt::Result {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '@');
+    if plain {
+        return f.write_str(name);
+    }
+    f.write_char('\'')?;
+    for c in name.chars() {
+        match c {
+            '\'' | '\\' => write!(f, "\\{c}")?,
+            c if c.is_control() => write!(f, "\\x{{{:x}}}", c as u32)?,
+            c => f.write_char(c)?,
+        }
+    }
+    f.write_char('\'')
+}
+
+fn binary(bytes: &[u8], bits: u8, f: &mut Formatter<'_>) -> fmt::Result {
+    f.write_str("<<")?;
+    for (n, byte) in bytes.iter().enumerate() {
+        f.write_str(if n == 0 { "" } else { "," })?;
+        match n + 1 == bytes.len() && bits < 8 {
+            true => write!(f, "{}:{bits}", byte >> (8 - bits))?,
+            false => write!(f, "{byte}")?,
+        }
+    }
+    f.write_str(">>")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_as_the_shell_writes_it() {
+        let cases = [
+            (Term::from(-3), "-3"),
+            (Term::Float(1.0), "1.0"),
+            (Term::atom("ok"), "ok"),
+            (Term::atom("O'k"), r"'O\'k'"),
+            (Term::atom(""), "''"),
+            (Term::str("a\"b"), r#"<<"a\"b">>"#),
+            (Term::Bytes((*b"\x01\xff").into()), "<<1,255>>"),
+            (Term::BitString((*b"\xa0").into(), 3), "<<5:3>>"),
+            (Term::Tuple(vec![]), "{}"),
+            (Term::ImproperList(vec![Term::from(1)], Box::new(Term::from(2))), "[1|2]"),
+            (Term::Map(vec![(Term::from(1), Term::atom("a"))]), "#{1 => a}"),
+            (Term::Pid(Identifier::own(4 << 2)), "<0.4.0>"),
+            (Term::Port(Identifier::own(5)), "#Port<0.5>"),
+            (Term::Ref(Identifier::own(6)), "#Ref<0.6>"),
+            (Term::Fun("m".into(), "f".into(), 2), "fun m:f/2"),
+            (Term::Opaque("app.Order".into(), 16, None), "#Object<app.Order.0x10>"),
+            (Term::Cut("items".into()), "...<items>"),
+        ];
+        for (term, text) in cases {
+            assert_eq!(term.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_very_deep_is_cut() {
+        let mut term = Term::List(vec![]);
+        for _ in 0..1000 {
+            term = Term::List(vec![term]);
+        }
+        assert!(term.to_string().contains("..."));
+        std::mem::forget(term); // its own drop would recurse
+    }
+}
