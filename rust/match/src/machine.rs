@@ -17,8 +17,9 @@ use std::{
     marker::PhantomData,
 };
 
-/// Values in values, at most, when two are compared. A live object may hold itself.
-const MAX_DEPTH: u32 = 256;
+/// Values in values, at most, when two are compared. A live object may hold itself; and the stack may be a small one: a
+/// level takes about 1 KiB of it.
+const MAX_DEPTH: u32 = 128;
 
 /// Values that a run looks at, at most, when it compares and searches.
 const MAX_WORK: u32 = 1 << 20;
@@ -427,6 +428,7 @@ where
     }
 
     /// Two lists without their first elements, after which one of them has no more.
+    #[inline(never)]
     fn ends(
         &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
     ) -> Result<Ordering, Exception> {
@@ -456,6 +458,7 @@ where
     }
 
     /// Of maps of one size: by keys in key order, then by values in that order.
+    #[inline(never)]
     fn maps(
         &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
     ) -> Result<Ordering, Exception> {
@@ -472,6 +475,7 @@ where
         Ok(keys.then(first))
     }
 
+    #[inline(never)]
     fn sets(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, depth: u32) -> Result<Ordering, Exception> {
         let depth = depth + 1;
         let mut each = |machine: &Self, (a, _): Pair<'p, H::View>, (b, _): Pair<'p, H::View>| {
@@ -513,6 +517,7 @@ where
     }
 
     /// The pair with the smallest key after this one.
+    #[inline(never)]
     fn after(
         &self, last: Option<Made<'p, 'a, H>>, pairs: &impl Fn(&mut usize) -> Option<Pair<'p, H::View>>, depth: u32,
     ) -> Result<Option<Pair<'p, H::View>>, Exception> {
