@@ -5,10 +5,14 @@
 //! | [`etf`] | any bytes are read as a term or refused; what was read is written and read again as it was, in any room |
 //! | [`order`] | Erlang's order over any terms is an order, and agrees with equality |
 //! | [`header`] | any record header is taken apart and put together again; only numbers of kinds are kinds |
+//! | [`match_compile`] | any term is a match specification or refused, with problems that can be shown |
+//! | [`match_run`] | a compiled program does as the slow interpreter |
 //! | [`ring`] | pushes and drains in any sequence agree with a slow list; read + lost = produced |
 #![forbid(unsafe_code)]
 
+mod programs;
 mod ring;
+pub use programs::{match_compile, match_run};
 pub use ring::ring;
 
 use std::cmp::Ordering;

@@ -26,6 +26,32 @@ fn term_like() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![any::<Vec<u8>>(), vec(piece(), 0..20).prop_map(|pieces| pieces.concat())]
 }
 
+fn argument() -> impl Strategy<Value = Term> {
+    let leaf = prop_oneof![(-3i64..3).prop_map(Term::from), "[ab]".prop_map(|name| Term::atom(&name))];
+    leaf.prop_recursive(2, 6, 3, |inner| {
+        prop_oneof![vec(inner.clone(), 0..3).prop_map(Term::Tuple), vec(inner, 0..3).prop_map(Term::List)]
+    })
+}
+
+/// A specification of one clause, or nearly one, and at times with a byte changed.
+fn specification() -> impl Strategy<Value = Vec<u8>> {
+    let words = &["_", "$1", "$_", "$$", ">", "+", "hd", "tl", "message", "and", "is_list", "const", "return_trace"];
+    let word = prop_oneof![3 => proptest::sample::select(words).prop_map(Term::atom), 1 => argument()];
+    let expression = word.prop_recursive(3, 10, 3, |inner| {
+        prop_oneof![4 => vec(inner.clone(), 1..4).prop_map(Term::Tuple), 1 => vec(inner, 0..3).prop_map(Term::List)]
+    });
+    let expressions = || vec(expression.clone(), 0..3).prop_map(Term::List);
+    let head = prop_oneof![2 => Just(Term::List(vec![Term::atom("$1")])), 1 => expression.clone()];
+    (head, expressions(), expressions(), any::<u16>(), prop::option::weighted(0.2, any::<u8>())).prop_map(
+        |(head, guards, body, at, byte)| {
+            let mut bytes = etf::encode(&Term::List(vec![Term::Tuple(vec![head, guards, body])]));
+            let at = usize::from(at) % bytes.len();
+            bytes[at] = byte.unwrap_or(bytes[at]);
+            bytes
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -42,6 +68,18 @@ proptest! {
     #[test]
     fn header_takes_any_bytes(bytes in vec(any::<u8>(), 0..200)) {
         inviso_fuzz::header(&bytes);
+    }
+
+    #[test]
+    fn match_specifications_are_compiled_or_refused(bytes in term_like(), spec in specification()) {
+        inviso_fuzz::match_compile(&bytes);
+        inviso_fuzz::match_compile(&spec);
+    }
+
+    #[test]
+    fn programs_agree_with_the_interpreter(spec in specification(), subjects in vec(argument(), 1..4)) {
+        let subjects = subjects.iter().flat_map(|subject| etf::encode(&Term::List(vec![subject.clone()])));
+        inviso_fuzz::match_run(&[spec, subjects.collect()].concat());
     }
 
     #[test]

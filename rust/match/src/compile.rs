@@ -2,7 +2,7 @@
 //!
 //! A program is a register machine. Every expression has a register of its own, so that a tuple is where its elements
 //! were put, and nothing needs to be moved or allocated. What is an argument or a constant is never put anywhere: an
-//! operand ([`Src`]) names it. Guards become tests that go on to the next clause; only what is no test is computed first.
+//! operand names it. Guards become tests that go on to the next clause; only what is no test is computed first.
 #![forbid(unsafe_code)]
 
 use crate::{

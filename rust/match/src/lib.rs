@@ -10,7 +10,7 @@
 //! | [`parse`], [`ast`] | terms to clauses |
 //! | [`compile`] | clauses to a [`Program`] |
 //! | [`vm`], [`value`] | running it, and what comes of that |
-//! | [`test`] | running it over terms, as `match_spec_test` does |
+//! | [`mod@test`] | running it over terms, as `match_spec_test` does |
 //!
 //! ```
 //! use inviso_match::{test::{test, Mode}, Context, Program};

@@ -17,8 +17,9 @@ use std::{
     marker::PhantomData,
 };
 
-/// Values in values, at most, when two are compared or one is matched. A live object may hold itself.
-const MAX_DEPTH: u32 = 512;
+/// Values in values, at most, when two are compared. A live object may hold itself; and the stack may be a small one: a
+/// level takes about 1 KiB of it.
+const MAX_DEPTH: u32 = 128;
 
 /// Values that a run looks at, at most, when it compares and searches.
 const MAX_WORK: u32 = 1 << 20;
@@ -381,8 +382,8 @@ where
         if rank_a != rank_b {
             return Ok(rank_a.cmp(&rank_b));
         }
-        if let (Some(a), Some(b)) = (self.numeric(a, look_a), self.numeric(b, look_b)) {
-            return Ok(if mode == Mode::Exact { numbers::exact(&a, &b) } else { numbers::loose(&a, &b) });
+        if rank_a == 0 {
+            return self.numbers(a, b, mode);
         }
         if let (Val::View(a), Val::View(b)) = (a, b) {
             if a.is(b) {
@@ -400,25 +401,40 @@ where
             (Look::Set(m), Look::Set(n)) if m == n => self.sets(a, b, m, depth),
             (Look::Set(m), Look::Set(n)) => Ok(m.cmp(&n)),
             (Look::List(m) | Look::Improper(m), Look::List(n) | Look::Improper(n)) => {
-                let common = m.min(n);
-                let first = self.elements(a, b, common, mode, depth)?;
-                if first.is_ne() {
-                    return Ok(first);
-                }
-                match (self.rest(a, look_a, common), self.rest(b, look_b, common)) {
-                    (Some(a), Some(b)) => self.ends(a, b, mode, depth),
-                    _ => Err(Exception),
+                match self.elements(a, b, m.min(n), mode, depth)? {
+                    Equal => self.ends(a, b, m.min(n), mode, depth),
+                    different => Ok(different),
                 }
             }
-            _ => {
-                let (a, b) = (self.copy(a), self.copy(b));
-                Ok(if mode == Mode::Exact { order::exact(&a, &b) } else { order::loose(&a, &b) })
-            }
+            _ => Ok(self.leaves(a, b, mode)),
         }
     }
 
-    /// What is left of two lists, one of which has no elements left.
-    fn ends(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode, depth: u32) -> Result<Ordering, Exception> {
+    #[inline(never)]
+    fn numbers(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode) -> Result<Ordering, Exception> {
+        let (a, b) = (self.as_number(a)?, self.as_number(b)?);
+        Ok(if mode == Mode::Exact { numbers::exact(&a, &b) } else { numbers::loose(&a, &b) })
+    }
+
+    /// What has no parts that are looked at here.
+    #[inline(never)]
+    fn leaves(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, mode: Mode) -> Ordering {
+        let (a, b) = (self.copy(a), self.copy(b));
+        if mode == Mode::Exact {
+            order::exact(&a, &b)
+        } else {
+            order::loose(&a, &b)
+        }
+    }
+
+    /// Two lists without their first elements, after which one of them has no more.
+    #[inline(never)]
+    fn ends(
+        &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
+    ) -> Result<Ordering, Exception> {
+        let (Some(a), Some(b)) = (self.rest(a, self.look(a), n), self.rest(b, self.look(b), n)) else {
+            return Err(Exception);
+        };
         let (look_a, look_b) = (self.look(a), self.look(b));
         let is_list = |look| matches!(look, Look::List(1..) | Look::Improper(_));
         if is_list(look_a) || is_list(look_b) {
@@ -442,6 +458,7 @@ where
     }
 
     /// Of maps of one size: by keys in key order, then by values in that order.
+    #[inline(never)]
     fn maps(
         &self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, mode: Mode, depth: u32,
     ) -> Result<Ordering, Exception> {
@@ -458,6 +475,7 @@ where
         Ok(keys.then(first))
     }
 
+    #[inline(never)]
     fn sets(&self, a: Made<'p, 'a, H>, b: Made<'p, 'a, H>, n: usize, depth: u32) -> Result<Ordering, Exception> {
         let depth = depth + 1;
         let mut each = |machine: &Self, (a, _): Pair<'p, H::View>, (b, _): Pair<'p, H::View>| {
@@ -499,6 +517,7 @@ where
     }
 
     /// The pair with the smallest key after this one.
+    #[inline(never)]
     fn after(
         &self, last: Option<Made<'p, 'a, H>>, pairs: &impl Fn(&mut usize) -> Option<Pair<'p, H::View>>, depth: u32,
     ) -> Result<Option<Pair<'p, H::View>>, Exception> {

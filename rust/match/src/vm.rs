@@ -11,6 +11,7 @@ use crate::{
     lint::Context,
     machine::{binary, holds, Exception, Machine, Mode, Val},
     numbers,
+    terms::TermView,
     value::Value,
     view::{Binary, Look, View},
 };
@@ -415,7 +416,11 @@ where
             Function::IsInstance => {
                 let val = self.operand(at)?;
                 let name = self.name(at + 1)?;
-                truth(matches!(val, Val::View(view) if view.is_instance(name)))
+                truth(match val {
+                    Val::View(view) => view.is_instance(name),
+                    Val::Const(term) => TermView(term).is_instance(name),
+                    _ => false,
+                })
             }
             Function::Arg => Val::View(self.host.named(self.name(at)?).ok_or(Exception)?),
             Function::Me => {
