@@ -10,8 +10,9 @@ use crate::{
     emit::{emit, stamp},
     flags::Flags,
     kept::Begun,
-    late, matching,
-    memory::{Action, Known, Measured, Told},
+    late,
+    matching::{self, Decision, Told},
+    memory::{self, Action, Filter, Known, Measured},
     node::Node,
     plan::{kinds, Entry, Plan},
     session::{Capture, Session, Takes},
@@ -20,7 +21,7 @@ use crate::{
     thread::{wants, Frame, Rings, Thread, Timer},
     tracee::Tracee,
 };
-use inviso_match::{Message, Program, View};
+use inviso_match::View;
 use inviso_term::{
     etf::{Encoder, Full},
     record::Kind,
@@ -87,8 +88,8 @@ pub trait Activation {
         Term::List(Vec::new())
     }
     /// A description of the process that runs, for people: a binary.
-    fn describe(&self, thread: &Thread) -> Term {
-        Term::str(&format!("=proc:{}\n", Term::Pid(Identifier::own(thread.current.pid))))
+    fn describe(&self, current: &Tracee) -> Term {
+        Term::str(&format!("=proc:{}\n", Term::Pid(Identifier::own(current.pid))))
     }
     /// The node's name.
     fn node_name(&self) -> Term {
@@ -176,6 +177,13 @@ fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
             Action::Tell(known) => {
                 start_told(node, &thread.current, &mut thread.rings, &mut thread.stack, known, at, now)
             }
+            Action::Filter(known) => {
+                match filter(node, &thread.current, snapshot, known, call, &mut thread.extra) {
+                    Some(decision) => start_matched(node, thread, snapshot, place, done, decision, call, at),
+                    None => {}
+                }
+                true
+            }
             Action::Planned(_) => false,
         };
         if !enough {
@@ -217,7 +225,7 @@ fn start_measured<A: Activation, const BEGINS: bool>(
 /// A call of which a record without arguments is written; `false` if the process's flags are not those that are remembered.
 #[inline(always)]
 fn start_told(
-    node: &Node, current: &Tracee, rings: &mut Rings, stack: &mut Vec<Frame>, known: &Told, at: usize, now: u64,
+    node: &Node, current: &Tracee, rings: &mut Rings, stack: &mut Vec<Frame>, known: &memory::Told, at: usize, now: u64,
 ) -> bool {
     let flags = current.flags(known.index);
     if flags != known.flags || current.pid == known.tracer {
@@ -235,6 +243,45 @@ fn start_told(
     true
 }
 
+/// A call that a match spec decides about; `None` if nothing comes of it.
+#[inline(always)]
+fn filter<A: Activation>(
+    node: &Node, current: &Tracee, snapshot: &Snapshot, known: &Filter, call: &A, extra: &mut Vec<u8>,
+) -> Option<Decision> {
+    if !current.flags(known.index).has(Flags::CALL) || current.pid == known.tracer {
+        return None;
+    }
+    let session = snapshot.session(known.index, known.id)?;
+    matching::decide(node, current, session, &known.program, call, extra)
+}
+
+/// A call that a match spec takes.
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn start_matched<A: Activation>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, n: usize, decision: Decision, call: &A,
+    at: usize,
+) {
+    if let Some((plan, entry, _)) = planned(thread, snapshot, place, n) {
+        let now = node.clock.ticks();
+        let wants = matched(node, thread, plan, entry, decision, call, now);
+        await_end(node, thread, entry, wants, call, at, now);
+    }
+}
+
+/// Remembers what is wanted at a call's end.
+#[inline(always)]
+fn await_end<A: Activation>(
+    node: &Node, thread: &mut Thread, entry: &Entry, wants: u16, call: &A, at: usize, now: u64,
+) {
+    if wants == 0 {
+    } else if call.is_generator() {
+        node.kept.keep(at, entry.id, Begun { wants, start: now });
+    } else {
+        thread.stack.push(Frame::new(at, entry.id, entry.index, wants, now));
+    }
+}
+
 /// What the plan says for the session of an action.
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
@@ -245,7 +292,7 @@ fn start_planned<A: Activation>(
         start(node, thread, snapshot, plan, entry, kinds, call, at, now);
         // the process's flags may have become such that this is simple, or simple in another way
         if entry.run & kinds & !kinds::COUNT == kinds::LOCAL && entry.spec.is_none() {
-            if let Some(told) = Told::of(node, thread, plan, entry, call.is_generator()) {
+            if let Some(told) = memory::Told::of(node, thread, plan, entry, call.is_generator()) {
                 thread.memory.at(place).replace(n, Action::Tell(told));
             }
         }
@@ -306,16 +353,10 @@ fn start<A: Activation>(
     if run & kinds::LATENCY != 0 {
         wants |= wants::LATENCY;
     }
-    if call.is_generator() {
-        if wants != 0 {
-            node.kept.keep(at, entry.id, Begun { wants, start: now });
-        } else if which & (kinds::MESSAGES | kinds::LATENCY) != 0 && !node.kept.is_empty() {
-            // of a call whose end was not seen
-            node.kept.take(at, entry.id);
-        }
-    } else if wants != 0 {
-        thread.stack.push(Frame::new(at, entry.id, entry.index, wants, now));
+    if wants == 0 && which & (kinds::MESSAGES | kinds::LATENCY) != 0 && !node.kept.is_empty() && call.is_generator() {
+        node.kept.take(at, entry.id); // of a call whose end was not seen
     }
+    await_end(node, thread, entry, wants, call, at, now);
 }
 
 /// Charges what ran so far to the current cell, and makes the function's own cell current.
@@ -552,7 +593,7 @@ fn go_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, c
                 let (timers, stack) = (&mut thread.timers, &mut thread.stack);
                 start_measured::<A, false>(&thread.current, timers, stack, known, call, at, now)
             }
-            Action::Tell(_) => true,
+            Action::Tell(_) | Action::Filter(_) => true,
             Action::Planned(_) => false,
         };
         if !enough {
@@ -680,7 +721,13 @@ fn message<A: Activation>(
         return 0;
     }
     match &entry.spec {
-        Some(program) => matched(node, thread, plan, entry, program, call, now),
+        Some(program) => {
+            let (current, extra) = (&thread.current, &mut thread.extra);
+            match matching::decide(node, current, &entry.session, program, call, extra) {
+                Some(decision) => matched(node, thread, plan, entry, decision, call, now),
+                None => 0,
+            }
+        }
         None if flags.has(Flags::SILENT) => 0,
         None => {
             call_message(node, thread, &entry.session, flags, plan.name, &[], call, now);
@@ -713,13 +760,12 @@ fn call_message<A: Activation>(
     }
 }
 
-/// A call that a match spec decides about. What it switches counts for this very message; what it asks for at the call's end
-/// comes also where it keeps the message back, but not in silence (trace.md, `function/4`; gold README 4, 17, 18).
+/// A call that a match spec has decided about. What it switches counts for this very message; what it asks for at the call's
+/// end comes also where it keeps the message back, but not in silence (trace.md, `function/4`; gold README 4, 17, 18).
 #[inline(never)]
 fn matched<A: Activation>(
-    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, program: &Program, call: &A, now: u64,
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
 ) -> u16 {
-    let Some(decision) = matching::run(node, thread, &entry.session, program, call) else { return 0 };
     let flags = thread.current.flags(entry.index);
     if flags.has(Flags::SILENT) {
         return 0;
@@ -731,28 +777,26 @@ fn matched<A: Activation>(
     if decision.raises {
         wants |= wants::EXCEPTION_FROM;
     }
-    match &decision.message {
-        Message::Suppressed => return wants,
-        Message::Plain => call_message(node, thread, &entry.session, flags, plan.name, &[], call, now),
-        message @ Message::Value(_) => with_extra(thread, &entry.session, message, call, |thread, extra| {
-            call_message(node, thread, &entry.session, flags, plan.name, extra, call, now);
-        }),
+    if let Told::Nothing = decision.message {
+        return wants;
     }
+    with_extra(thread, decision, |thread, extra| {
+        call_message(node, thread, &entry.session, flags, plan.name, extra, call, now);
+    });
     wants | return_to(entry, flags)
 }
 
-/// Makes the term that a match spec adds to a message.
-fn with_extra<'a, A: Activation>(
-    thread: &mut Thread, session: &Session, message: &Message<'_, A::View<'a>>, call: &'a A,
-    with: impl FnOnce(&mut Thread, &[u8]),
-) {
-    let capture = &session.options.capture;
-    let mut scratch = std::mem::take(&mut thread.extra);
-    scratch.resize(scratch.len().max(capture.total), 0);
-    let mut out = Encoder::new(&mut scratch);
-    matching::write_message::<A>(message, call, capture, &mut out);
-    with(thread, out.written());
-    thread.extra = scratch;
+/// Hands out what a match spec adds to the message.
+#[inline(always)]
+fn with_extra(thread: &mut Thread, decision: Decision, with: impl FnOnce(&mut Thread, &[u8])) {
+    match decision.message {
+        Told::Extra(length) => {
+            let extra = std::mem::take(&mut thread.extra);
+            with(thread, &extra[..length]);
+            thread.extra = extra;
+        }
+        _ => with(thread, &[]),
+    }
 }
 
 /// A meta trace message: flags are fixed to call and timestamp (trace.md, `function/4`, meta). Answers what the call's end is
@@ -767,13 +811,12 @@ fn meta<A: Activation>(node: &Node, thread: &mut Thread, plan: &Plan, entry: &En
         with_arguments(node, thread, session, META, plan.name, &[], call, now);
         return 0;
     };
-    let Some(decision) = matching::run(node, thread, session, program, call) else { return 0 };
-    match &decision.message {
-        Message::Suppressed => {}
-        Message::Plain => with_arguments(node, thread, session, META, plan.name, &[], call, now),
-        message @ Message::Value(_) => with_extra(thread, session, message, call, |thread, extra| {
+    let (current, extra) = (&thread.current, &mut thread.extra);
+    let Some(decision) = matching::decide(node, current, session, program, call, extra) else { return 0 };
+    if !matches!(decision.message, Told::Nothing) {
+        with_extra(thread, decision, |thread, extra| {
             with_arguments(node, thread, session, META, plan.name, extra, call, now);
-        }),
+        });
     }
     let result = if decision.returns { wants::META_RETURN } else { 0 };
     result | if decision.raises { wants::META_EXCEPTION } else { 0 }

@@ -6,10 +6,9 @@ use crate::{
     flags::Flags,
     node::Node,
     session::{Capture, Session},
-    thread::Thread,
     tracee::Tracee,
 };
-use inviso_match::{host::Refused, Host, Message, Outcome, Program};
+use inviso_match::{host::Refused, Host, Message, Outcome, Program, Value};
 use inviso_term::{
     etf::Encoder,
     term::{Identifier, Term},
@@ -19,54 +18,69 @@ use std::{io::Write, sync::Arc};
 /// The trace point that a program runs at.
 struct Point<'t, 'a, A> {
     node: &'t Node,
-    thread: &'t mut Thread,
+    current: &'t Tracee,
     session: &'t Session,
     call: &'a A,
 }
 
 /// What a program decides about a call that it matches.
-pub(crate) struct Decision<'p, V> {
+#[derive(Clone, Copy)]
+pub(crate) struct Decision {
     /// Whether return_from is wanted.
     pub returns: bool,
     /// Whether exception_from is wanted.
     pub raises: bool,
     /// What becomes of the message.
-    pub message: Message<'p, V>,
+    pub message: Told,
 }
 
-/// Runs a program at a call; `None` where it does not match.
-#[inline]
-pub(crate) fn run<'p, 'a, A: Activation>(
-    node: &Node, thread: &mut Thread, session: &Session, program: &'p Program, call: &'a A,
-) -> Option<Decision<'p, A::View<'a>>> {
-    match program.run(&mut Point { node, thread, session, call }) {
+/// What becomes of a message.
+#[derive(Clone, Copy)]
+pub(crate) enum Told {
+    /// It is sent as it is.
+    Plain,
+    /// It is kept back.
+    Nothing,
+    /// It carries one more term, whose bytes these many are.
+    Extra(usize),
+}
+
+/// Runs a program at a call of the process that runs now; `None` where it does not match. What it adds to the message goes
+/// into `extra`.
+#[inline(always)]
+pub(crate) fn decide<A: Activation>(
+    node: &Node, current: &Tracee, session: &Session, program: &Program, call: &A, extra: &mut Vec<u8>,
+) -> Option<Decision> {
+    match program.run(&mut Point { node, current, session, call }) {
         Outcome::NoMatch => None,
         Outcome::Match { return_trace, exception_trace, message } => {
+            let message = match message {
+                Message::Plain => Told::Plain,
+                Message::Suppressed => Told::Nothing,
+                Message::Value(value) => Told::Extra(write(&value, call, &session.options.capture, extra)),
+            };
             Some(Decision { returns: return_trace || exception_trace, raises: exception_trace, message })
         }
     }
 }
 
-/// Writes what a program wants in the message; answers its length, 0 for nothing.
-pub(crate) fn write_message<'a, A: Activation>(
-    message: &Message<'_, A::View<'a>>, call: &'a A, capture: &Capture, out: &mut Encoder<'_>,
+/// Writes what a program adds to the message; answers its length.
+#[inline(never)]
+fn write<'a, A: Activation>(
+    value: &Value<'_, A::View<'a>>, call: &'a A, capture: &Capture, extra: &mut Vec<u8>,
 ) -> usize {
-    let Message::Value(value) = message else { return 0 };
-    let start = out.len();
-    let mark = out.mark();
-    if value.write(out, &mut |view, out: &mut Encoder<'_>| call.write(view, out, capture)).is_err() {
-        out.truncate(mark);
-        if out.cut("message").is_err() {
-            out.truncate(mark);
-        }
+    extra.resize(extra.len().max(capture.total), 0);
+    let mut out = Encoder::new(&mut extra[..capture.total]);
+    if value.write(&mut out, &mut |view, out: &mut Encoder<'_>| call.write(view, out, capture)).is_err() {
+        out.truncate(0);
+        let _ = out.cut("message");
     }
-    out.len() - start
+    out.len()
 }
 
 impl<A> Point<'_, '_, A> {
-    /// The process that an action names: the running one, one by its pid, or by its name.
-    fn process(&self, process: Option<&Term>) -> Result<Arc<Tracee>, Refused> {
-        let Some(process) = process else { return Ok(self.thread.current.clone()) };
+    /// The process that an action names, by its pid or its name.
+    fn process(&self, process: &Term) -> Result<Arc<Tracee>, Refused> {
         let found = match process {
             Term::Pid(pid) if pid.is_own() => self.node.tracee(pid.id),
             Term::Atom(name) => self.node.whereis(name),
@@ -77,7 +91,8 @@ impl<A> Point<'_, '_, A> {
     }
 
     fn change(&self, process: Option<&Term>, off: Flags, on: Flags) -> Result<bool, Refused> {
-        let tracee = self.process(process)?;
+        let other = process.map(|process| self.process(process)).transpose()?;
+        let tracee = other.as_deref().unwrap_or(self.current);
         if tracee.pid == self.session.tracer.load(crate::sync::Ordering::Relaxed) || !self.session.has_tracer() {
             return Ok(false);
         }
@@ -125,7 +140,7 @@ impl<'a, A: Activation> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn me(&self) -> Term {
-        Term::Pid(Identifier::own(self.thread.current.pid))
+        Term::Pid(Identifier::own(self.current.pid))
     }
 
     fn node(&self) -> Term {
@@ -149,7 +164,7 @@ impl<'a, A: Activation> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn process_dump(&mut self) -> Term {
-        self.call.describe(self.thread)
+        self.call.describe(self.current)
     }
 
     fn control_word(&mut self) -> u64 {
@@ -161,7 +176,7 @@ impl<'a, A: Activation> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn silent(&mut self, on: bool) {
-        self.thread.current.change(self.session.index, on, Flags::SILENT);
+        self.current.change(self.session.index, on, Flags::SILENT);
     }
 
     fn switch(&mut self, process: Option<&Term>, name: &Term, on: bool) -> Result<(), Refused> {

@@ -14,15 +14,18 @@ use crate::{
     sync::Ordering::Relaxed,
     thread::{wants, Thread},
 };
+use inviso_match::Program;
 use inviso_term::record::Kind;
+use std::sync::Arc;
 
 /// What happens at a call in one session, besides counting.
-#[derive(Clone, Copy)]
 pub(crate) enum Action {
     /// Time or memory is charged.
     Measure(Measured),
     /// A record without a payload is written.
     Tell(Told),
+    /// A match spec decides.
+    Filter(Filter),
     /// Whatever the plan says for the session with this id.
     Planned(u32),
 }
@@ -33,14 +36,19 @@ impl Action {
         match self {
             Action::Measure(known) => known.id,
             Action::Tell(known) => known.id,
+            Action::Filter(known) => known.id,
             Action::Planned(id) => *id,
         }
     }
 
-    /// Whether it needs the time.
+    /// Whether it needs the time, whatever comes of it.
     #[inline(always)]
     pub fn is_clocked(&self) -> bool {
-        !matches!(self, Action::Measure(known) if known.wants == wants::MEMORY)
+        match self {
+            Action::Measure(known) => known.wants != wants::MEMORY,
+            Action::Filter(_) => false,
+            _ => true,
+        }
     }
 
     /// The kinds that it stands for.
@@ -48,7 +56,7 @@ impl Action {
         match self {
             Action::Measure(known) if known.wants == wants::TIME => kinds::TIME,
             Action::Measure(_) => kinds::MEMORY,
-            Action::Tell(_) => kinds::LOCAL,
+            Action::Tell(_) | Action::Filter(_) => kinds::LOCAL,
             Action::Planned(_) => !kinds::COUNT,
         }
     }
@@ -83,6 +91,15 @@ pub(crate) struct Told {
     pub index: u16,
     /// Whether its calls can be suspended.
     pub pauses: bool,
+}
+
+/// See [`Action::Filter`].
+pub(crate) struct Filter {
+    pub program: Arc<Program>,
+    /// The tracer, which is not traced.
+    pub tracer: u64,
+    pub id: u32,
+    pub index: u16,
 }
 
 impl Measured {
@@ -152,13 +169,22 @@ impl Known {
         let mut actions = Vec::new();
         for entry in plan.entries.iter().filter(|e| e.run & !kinds::COUNT != 0) {
             let tells = entry.run & kinds::LOCAL != 0;
-            let told = if tells && entry.spec.is_none() { Told::of(node, thread, plan, entry, pauses) } else { None };
+            let told = match &entry.spec {
+                Some(program) => Some(Action::Filter(Filter {
+                    program: program.clone(),
+                    tracer: entry.session.tracer.load(Relaxed),
+                    id: entry.id,
+                    index: entry.index,
+                })),
+                None if tells => Told::of(node, thread, plan, entry, pauses).map(Action::Tell),
+                None => None,
+            };
             let simple = kinds::COUNT | kinds::TIME | kinds::MEMORY | kinds::LOCAL;
             if entry.run & !simple != 0 || tells && told.is_none() {
                 actions.push(Action::Planned(entry.id));
                 continue;
             }
-            actions.extend(told.map(Action::Tell));
+            actions.extend(told.filter(|_| tells));
             for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
                 if entry.run & kind != 0 {
                     actions.push(Action::Measure(Measured::of(thread, snapshot, plan, entry, measure)));

@@ -56,13 +56,16 @@ impl Program {
     pub fn run<'p, 'a, H: Host<'a>>(&'p self, host: &mut H) -> Outcome<'p, H::View> {
         let count = host.count().min(u32::MAX as usize - 1) as u32;
         let (mut at, mut next) = (0, 0);
+        let mut seen = None;
         while let Some(op) = self.ops.get(at) {
             let met = match *op {
                 Op::Clause { next: other, least, most } => {
                     next = other as usize;
                     least <= count && count <= most
                 }
-                Op::IsInt { .. } | Op::IsAtom { .. } | Op::ArgInt { .. } | Op::ArgType { .. } => self.quick(op, host),
+                Op::IsInt { .. } | Op::IsAtom { .. } | Op::ArgInt { .. } | Op::ArgType { .. } => {
+                    self.quick(op, host, &mut seen)
+                }
                 Op::Fail => false,
                 Op::NoMatch => return Outcome::NoMatch,
                 Op::Done => return plain(),
@@ -75,30 +78,23 @@ impl Program {
 
     /// A test that needs nothing but an argument.
     #[inline(always)]
-    fn quick<'a, H: Host<'a>>(&self, op: &Op, host: &mut H) -> bool {
+    fn quick<'a, H: Host<'a>>(&self, op: &Op, host: &mut H, seen: &mut Option<Seen<'a, H::View>>) -> bool {
+        let (Op::IsInt { arg, .. } | Op::IsAtom { arg, .. } | Op::ArgInt { arg, .. } | Op::ArgType { arg, .. }) = *op
+        else {
+            return false;
+        };
+        let Some(Seen { view, look, .. }) = Seen::get(seen, host, arg) else { return false };
         match *op {
-            Op::IsInt { arg, value } => match host.argument(arg as usize) {
-                Some(view) => matches!(view.look(), Look::Int(n) if n == value),
-                None => false,
+            Op::IsInt { value, .. } => matches!(look, Look::Int(n) if n == value),
+            Op::IsAtom { konst, .. } => match (look, self.constants.get(konst as usize)) {
+                (Look::Atom(name), Some(Term::Atom(wanted))) => *name == **wanted,
+                _ => false,
             },
-            Op::IsAtom { arg, konst } => match host.argument(arg as usize) {
-                Some(view) => match (view.look(), self.constants.get(konst as usize)) {
-                    (Look::Atom(name), Some(Term::Atom(wanted))) => *name == **wanted,
-                    _ => false,
-                },
-                None => false,
+            Op::ArgInt { with, value, .. } => match look {
+                Look::Int(n) => holds(with, n.cmp(&i64::from(value))),
+                _ => self.compare_with(host, with, view, value),
             },
-            Op::ArgInt { with, arg, value } => match host.argument(arg as usize) {
-                Some(view) => match view.look() {
-                    Look::Int(n) => holds(with, n.cmp(&i64::from(value))),
-                    _ => self.compare_with(host, with, view, value),
-                },
-                None => false,
-            },
-            Op::ArgType { of, arg } => match host.argument(arg as usize) {
-                Some(view) => is_type(of, view.look()),
-                None => false,
-            },
+            Op::ArgType { of, .. } => is_type(of, look),
             _ => false,
         }
     }
@@ -129,6 +125,26 @@ impl Program {
     }
 }
 
+/// The argument that was looked at last: the next clause looks at the same one, as a rule.
+#[derive(Clone, Copy)]
+struct Seen<'a, V> {
+    arg: u32,
+    view: V,
+    look: Look<'a>,
+}
+
+impl<'a, V: View<'a>> Seen<'a, V> {
+    #[inline(always)]
+    fn get<H: Host<'a, View = V>>(seen: &mut Option<Self>, host: &H, arg: u32) -> Option<Self> {
+        if let Some(known) = seen.filter(|known| known.arg == arg) {
+            return Some(known);
+        }
+        let view = host.argument(arg as usize)?;
+        *seen = Some(Seen { arg, view, look: view.look() });
+        *seen
+    }
+}
+
 type Made<'p, 'a, H> = Val<'p, <H as Host<'a>>::View>;
 
 /// What the body has said so far.
@@ -148,6 +164,7 @@ where
     fn run(&mut self, mut at: usize, mut next: usize) -> Outcome<'p, H::View> {
         let ops: &'p [Op] = &self.program.ops;
         let count = self.host.count().min(u32::MAX as usize - 1) as u32;
+        let mut seen = None;
         let mut said = Said { return_trace: false, exception_trace: false, message: None };
         let mut in_body = false;
         while let Some(op) = ops.get(at) {
@@ -158,7 +175,7 @@ where
                     least <= count && count <= most
                 }
                 Op::IsInt { .. } | Op::IsAtom { .. } | Op::ArgInt { .. } | Op::ArgType { .. } => {
-                    self.program.quick(op, self.host)
+                    self.program.quick(op, self.host, &mut seen)
                 }
                 Op::TestInt { with, src, value } => match self.load(src) {
                     Ok(val) => match self.look(val) {

@@ -234,8 +234,7 @@ impl<'a> Host<'a> for Bench<'a, '_> {
     }
 
     fn me(&self) -> Term {
-        Python::attach(processes::self_pid)
-            .map_or_else(|_| Term::atom("undefined"), |pid| Term::Pid(pid.identifier()))
+        Python::attach(processes::self_pid).map_or_else(|_| Term::atom("undefined"), |pid| Term::Pid(pid.identifier()))
     }
 
     fn node(&self) -> Term {

@@ -1,7 +1,7 @@
 //! Who called whom: callers and stacks as terms, for match specs that ask for them. Made by the interpreter's own frame objects,
 //! which run no code of the program.
 
-use inviso_core::thread::Thread;
+use inviso_core::tracee::Tracee;
 use inviso_term::{
     etf::{self, Encoder},
     term::{Identifier, Term},
@@ -47,9 +47,8 @@ pub fn calls(first: Option<Frame>, depth: usize) -> Term {
 }
 
 /// What there is to say of the process that runs, for people: a binary.
-pub fn describe(thread: &Thread, first: Option<Frame>) -> Term {
+pub fn describe(current: &Tracee, first: Option<Frame>) -> Term {
     const MOST: usize = 64;
-    let current = thread.current();
     let mut text = format!(
         "=proc:{}\nKind: {:?}\nState: running\nStack:\n",
         Term::Pid(Identifier::own(current.pid)),

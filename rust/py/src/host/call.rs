@@ -13,6 +13,7 @@ use inviso_core::{
     event::Activation,
     session::{Capture, Session},
     thread::Thread,
+    tracee::Tracee,
 };
 use inviso_term::{
     etf::{Encoder, Full},
@@ -177,13 +178,13 @@ impl Activation for PyCall<'_> {
         unsafe { CodeLayout::read(self.frame().code()).arity() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
         let frame = self.frame();
         // SAFETY: as in `write_arguments`; the frame keeps its arguments while the event is taken.
         unsafe {
             let layout = CodeLayout::read(frame.code());
-            if n >= layout.arity() {
+            if n >= layout.positional as usize && n >= layout.arity() {
                 return None;
             }
             PyView::new(frame.argument(&layout, n), &self.kept)
@@ -238,8 +239,8 @@ impl Activation for PyCall<'_> {
         backtrace::calls(self.caller_frame(), depth)
     }
 
-    fn describe(&self, thread: &Thread) -> Term {
-        backtrace::describe(thread, Some(self.frame()))
+    fn describe(&self, current: &Tracee) -> Term {
+        backtrace::describe(current, Some(self.frame()))
     }
 
     fn node_name(&self) -> Term {

@@ -21,6 +21,7 @@ use inviso_core::{
     plan::Mfa,
     session::{Capture, Session},
     thread::Thread,
+    tracee::Tracee,
 };
 use inviso_term::{
     etf::{Encoder, Full},
@@ -190,8 +191,8 @@ impl Activation for ForeignCall<'_> {
         backtrace::calls(Some(self.caller.frame()), depth)
     }
 
-    fn describe(&self, thread: &Thread) -> Term {
-        backtrace::describe(thread, Some(self.caller.frame()))
+    fn describe(&self, current: &Tracee) -> Term {
+        backtrace::describe(current, Some(self.caller.frame()))
     }
 
     fn node_name(&self) -> Term {
