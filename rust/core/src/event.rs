@@ -178,9 +178,9 @@ fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
                 start_told(node, &thread.current, &mut thread.rings, &mut thread.stack, known, at, now)
             }
             Action::Filter(known) => {
-                match filter(node, &thread.current, snapshot, known, call, &mut thread.extra) {
-                    Some(decision) => start_matched(node, thread, snapshot, place, done, decision, call, at),
-                    None => {}
+                let decision = filter(node, &thread.current, snapshot, known, call, &mut thread.extra);
+                if let Some(decision) = decision {
+                    start_matched(node, thread, snapshot, place, done, decision, call, at);
                 }
                 true
             }
