@@ -333,6 +333,15 @@ static inline PyObject *first_argument(PyObject *code)
 #endif
 }
 
+CALLBACK(filter_start)
+{
+    PyObject *first = first_argument(args[0]);
+    int over;
+    if (first == NULL || !PyLong_CheckExact(first) || PyLong_AsLongLongAndOverflow(first, &over) <= 1000)
+        cell_of(args[0])->calls++;
+    DONE;
+}
+
 CALLBACK(argument_start)
 {
     PyObject *first = first_argument(args[0]);
@@ -498,6 +507,7 @@ static PyMethodDef methods[] = {
     EVENT(pair_end),
 #if defined(LIMITS_FRAMES) && PY_VERSION_HEX >= 0x030C0000
     EVENT(argument_start),
+    EVENT(filter_start),
 #endif
 #if defined(LIMITS_FRAMES) && PY_VERSION_HEX < 0x030C0000
     {"frames", frames, METH_O, "Sets the function that runs frames: 'count', 'time' or 'off'."},

@@ -158,4 +158,7 @@ def tools() -> list[Tool]:
         Limit(
             "limits.call_argument", "32 bytes into a ring at a call, with an int", events=((start, "argument_start"),)
         ),
+        Limit(
+            "limits.filter", "a comparison of the first argument with an int", ("calls",), events=((start, "filter_start"),)
+        ),
     ]

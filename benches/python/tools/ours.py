@@ -196,6 +196,39 @@ class Messages(Tool):
 
 
 @dataclass
+class Filter(Tool):
+    """A session whose match spec turns down every call of the hot function, by clauses that compare its argument.
+
+    Attributes:
+        clauses: how many clauses fail.
+    """
+
+    clauses: int = 1
+    _session: Any = None
+
+    def ready(self, subject: Subject) -> None:
+        _inviso()
+
+    def start(self, subject: Subject) -> None:
+        session = self._session = _inviso().session_create("costs", None, {"overflow": "overwrite"})
+        spec = [(["$1"], [(">", "$1", 1000 + n)], []) for n in range(self.clauses)]
+        want("functions", session.function(mfa_of(subject.hot), spec, ["local", "call_count"]), 1)
+        session.process("all", True, ["call", "arity"])
+
+    def stop(self, subject: Subject) -> None:
+        session = self._session
+        self.told = {
+            "calls": session.info(mfa_of(subject.hot), "call_count")[1],
+            "sent": len(session.drain()),
+        }
+        session.destroy()
+
+    def check(self, happened: Happened) -> None:
+        want("calls of the hot function", self.told["calls"], happened.hot)
+        want("messages", self.told["sent"], 0)
+
+
+@dataclass
 class Waiting(Imported):
     """A session that has been made and has set nothing."""
 
@@ -257,7 +290,15 @@ def tools() -> list[Tool]:
             versus=("limits.call_argument", "viztracer_args"),
             flags=("call",),
         ),
-        Counting("one_count", "call_count of one function", ("methods", "documents"), True, ("wrapper",)),
+        Counting("one_count", "call_count of one function", ("calls", "methods", "documents"), True, ("wrapper",)),
+        Filter(
+            "filter",
+            "a match spec turns every call of one function down, which is counted besides",
+            ("calls",),
+            True,
+            ("one_count", "limits.filter", "predicate"),
+        ),
+        Filter("filter_20", "the same after 20 clauses", ("calls",), True, ("one_count", "predicate"), clauses=20),
         Counting(
             "one_time", "call_time of one function", ("methods", "documents"), True, ("tprof_pypi",), kind="call_time"
         ),

@@ -169,6 +169,24 @@ class Wrapper(Tool):
         want("calls of the hot function", self._count[0], happened.hot)
 
 
+@dataclass
+class Predicate(Wrapper):
+    """What is written by hand: a function around the function that looks at its argument, and counts."""
+
+    def start(self, subject: Subject) -> None:
+        hot, count, seen = subject.hot, [0], []
+
+        @functools.wraps(hot)
+        def asked(value: Any) -> Any:
+            count[0] += 1
+            if value > 1000:
+                seen.append(value)
+            return hot(value)
+
+        self._count = count
+        setattr(subject.owner, hot.__name__, asked)
+
+
 def tools() -> list[Tool]:
     """The peers."""
     no_c = {"ignore_c_function": True, "log_func_args": True}
@@ -180,4 +198,5 @@ def tools() -> list[Tool]:
         TraceMalloc("tracemalloc", "the standard library's tracemalloc, one frame", ("allocations",)),
         TprofOfPypi("tprof_pypi", "PyPI's tprof on one function", ("methods", "documents"), True),
         Wrapper("wrapper", "a counting wrapper by hand on one function", ("methods", "documents"), True),
+        Predicate("predicate", "a wrapper by hand that counts and compares", ("calls",), True),
     ]
