@@ -63,8 +63,18 @@ impl<'a> Binary<'a> {
     /// Bit by bit; of two that begin the same the shorter comes first.
     #[must_use]
     pub fn compare(self, other: Binary<'_>) -> Ordering {
-        if let (Some(a), Some(b)) = (self.plain(), other.plain()) {
-            return a.cmp(b);
+        match (self, other) {
+            (Binary::Bytes(a), Binary::Bytes(b)) | (Binary::Latin1(a), Binary::Latin1(b)) => return a.cmp(b),
+            // UTF-8 is in the order of its characters
+            (Binary::Ucs2(a), Binary::Ucs2(b)) => return a.cmp(b),
+            (Binary::Ucs4(a), Binary::Ucs4(b)) => return a.cmp(b),
+            (Binary::Bits(..), _) | (_, Binary::Bits(..)) => {}
+            (a, b) => {
+                return match (a.plain(), b.plain()) {
+                    (Some(a), Some(b)) => a.cmp(b),
+                    _ => a.bytes().cmp(b.bytes()),
+                };
+            }
         }
         let (a_bits, b_bits) = (self.bits(), other.bits());
         let common = a_bits.min(b_bits);
@@ -106,6 +116,7 @@ mod tests {
             assert_eq!(form.bits(), utf8.len() * 8);
             assert!(form.compare(Binary::Bytes(utf8.as_bytes())).is_eq());
             assert!(form.compare(Binary::Bytes(b"a")).is_gt());
+            assert!(Binary::Bits(b"a\x80", 1).compare(form).is_lt());
         }
         assert_eq!(Binary::Ucs2(&[0xd800]).bytes().collect::<Vec<_>>(), [0xed, 0xa0, 0x80]);
     }

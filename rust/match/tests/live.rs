@@ -282,7 +282,9 @@ fn what_is_wrong_is_named() {
     for _ in 0..300 {
         deep = call([call([deep])]);
     }
-    let spec = list([call([str("_"), list([]), body(deep)])]);
+    let spec = list([call([str("_"), list([]), body(deep.clone())])]);
+    let whole = list([call([list([deep]), list([]), list([])])]);
+    assert_eq!(Program::compile(&whole, Context::Call).expect_err("deep")[0].class.name(), "system_limit");
     assert_eq!(Program::compile(&spec, Context::Call).expect_err("deep")[0].class.name(), "system_limit");
 }
 
@@ -299,4 +301,25 @@ fn what_is_used_is_known_beforehand() {
     let nested = call([str("message"), call([call([call([str("caller")]), call([str("exception_trace")])])])]);
     let nested = uses(list([clause(str("_"), list([nested]))]));
     assert!(nested.message && nested.caller && nested.exception_trace && !nested.stacktrace);
+}
+
+#[test]
+fn what_is_nested_as_deeply_as_may_be_is_compiled_and_runs() {
+    let deep = |n, mut term, wrap: fn(Term) -> Term| {
+        for _ in 0..n {
+            term = wrap(term);
+        }
+        term
+    };
+    let arguments = [Object::Int(1)];
+    let one = || list([str("$1")]);
+    let sum = deep(190, str("$1"), |term| call([str("+"), term, Term::from(1)]));
+    assert_eq!(said(&arguments, &[0], one(), yes(), sum), Some(Term::from(191)));
+    let made = deep(90, str("$1"), |term| call([call([term])]));
+    let size = call([str("tuple_size"), made.clone()]);
+    assert_eq!(said(&arguments, &[0], one(), yes(), size), Some(Term::from(1)));
+    let twice = call([str("=:="), made.clone(), made]);
+    assert_eq!(said(&arguments, &[0], one(), twice, yes()), Some(yes()));
+    let head = deep(190, str("$1"), |term| list([term]));
+    assert_eq!(said(&arguments, &[0], list([head]), yes(), yes()), None);
 }
