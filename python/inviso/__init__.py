@@ -23,7 +23,7 @@ from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
     from . import match_spec, process, tprof, trace
-    from .match_spec import Prefix, match_spec_test
+    from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
         node,
@@ -51,6 +51,7 @@ __all__ = [
     "Cut",
     "ImproperList",
     "Map",
+    "MatchSpec",
     "NotYet",
     "Opaque",
     "Pid",
@@ -62,6 +63,7 @@ __all__ = [
     "areceive",
     "match_spec",
     "match_spec_test",
+    "ms",
     "node",
     "peek",
     "pid",
@@ -81,7 +83,13 @@ __all__ = [
 ]
 
 _MODULES = frozenset({"match_spec", "process", "tprof", "trace"})
-_OF = {"Session": "trace", "Prefix": "match_spec", "match_spec_test": "match_spec"}
+_OF = {
+    "Session": "trace",
+    "MatchSpec": "match_spec",
+    "Prefix": "match_spec",
+    "match_spec_test": "match_spec",
+    "ms": "match_spec",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,20 @@
-"""Match specifications: which calls are wanted, and what their messages carry (OTP's match specs)."""
+"""Match specifications: which calls are wanted, and what their messages carry (OTP's match specs).
+
+A specification is a list of clauses ``(head, guards, body)``. The first clause whose head looks like the arguments and
+whose guards are all True decides. It is checked and compiled when it is set, and runs over live objects without running
+any of the program's code. Write one by hand, or have :func:`ms` make it from a lambda:
+
+>>> spec = ms(lambda self, amount: amount > 100 and return_trace())
+>>> spec
+MatchSpec([(['_', '$2'], [('>', '$2', 100)], [('return_trace',)])])
+>>> print(spec)
+[_, $2] when $2 > 100 -> return_trace()
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _native
@@ -11,7 +24,7 @@ from .terms import Atom, ImproperList
 if TYPE_CHECKING:
     Tested = tuple[Literal["ok"], Any, list[Any], list["Problem"]] | tuple[Literal["error"], list["Problem"]]
 
-__all__ = ["Prefix", "Problem", "match_spec_test"]
+__all__ = ["MatchSpec", "Prefix", "Problem", "format", "match_spec_test", "ms"]
 
 
 class Problem(NamedTuple):
@@ -45,6 +58,135 @@ class Prefix(ImproperList):
         return f"Prefix({', '.join(map(repr, self.elements))})"
 
 
+class MatchSpec(list[Any]):
+    """A match specification as :func:`ms` makes it: a list, which prints as a rule.
+
+    >>> MatchSpec([("_", [], [])]) == [("_", [], [])]
+    True
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"MatchSpec({super().__repr__()})"
+
+    def __str__(self) -> str:
+        return format(self)
+
+
+def ms(*functions: Callable[..., Any]) -> MatchSpec:
+    """Makes a match specification from the source of lambdas, one clause each (dbg.md, ``fun2ms``).
+
+    Nothing of the lambda ever runs. Its parameters stand for the arguments, by position or, after a ``*``, by name. Its
+    expression is conditions joined by ``and``, then actions; or a tuple of actions. In conditions: comparisons,
+    arithmetic,
+    ``and``, ``or``, ``not``, ``in`` with a literal, ``is None``, ``isinstance``, ``len``, indices, attributes, and
+    the guard
+    functions by their names. Names from around the lambda are taken as what they are now. Comparisons are Erlang's:
+    values
+    of different types are in order, True is not 1, and a str equals the bytes of its UTF-8.
+
+    Args:
+        functions: lambdas, or functions that only return an expression, whose source is known.
+
+    Raises:
+        BadArg: what can't be expressed, with its line; or the source is not known.
+
+    >>> ms(lambda *args: True, lambda a, b: a != b and (message((a, b)), exception_trace()))
+    MatchSpec([('_', [], []), (['$1', '$2'], [('/=', '$1', '$2')], [('message', (('$1', '$2'),)),
+    ('exception_trace',)])])
+    >>> print(ms(lambda order, *, retries: order.total > 100 and retries in (2, 3)))
+    [$1 | _] when attr($1, 'total') > 100 and (arg('retries') == 2 or arg('retries') == 3)
+    >>> ms(lambda a: print(a))
+    Traceback (most recent call last):
+    ...
+    inviso.errors.BadArg: ms/1, functions: ...: a call of 'print' can't be expressed; no code of the program runs in
+    a ...
+    """
+    if not functions:
+        raise BadArg("ms/1", "functions", "there is none; pass a lambda such as lambda a, b: a > b")
+    clause = importlib.import_module("._fun2ms", __package__).clause
+    return MatchSpec([clause(function) for function in functions])
+
+
+def format(match_spec: Iterable[Any]) -> str:
+    """A match specification for people, a line for each clause.
+
+    >>> format([(["$1", Atom("a")], [], []), ("_", [("is_integer", "$1")], [("message", {"n": "$1"})])])
+    "[$1, Atom('a')]\\n_ when is_integer($1) -> message({'n': $1})"
+    """
+    return "\n".join(map(_clause, match_spec))
+
+
+def _clause(clause: Any) -> str:
+    if not (isinstance(clause, tuple) and len(clause) == 3):
+        return repr(clause)
+    head, guards, body = clause
+    text = _pattern(head)
+    if guards:
+        text += " when " + " and ".join(_operand(guard, "and") for guard in guards)
+    return text + (" -> " + ", ".join(map(_expression, body)) if body else "")
+
+
+_INFIX = {
+    "==": "==", "/=": "!=", "=:=": "=:=", "=/=": "=/=", "<": "<", "=<": "<=", ">": ">", ">=": ">=", "+": "+", "-": "-",
+    "*": "*", "/": "/", "div": "div", "rem": "rem", "band": "&", "bor": "|", "bxor": "^", "bsl": "<<", "bsr": ">>",
+    "andalso": "and", "orelse": "or",
+}  # fmt: skip
+_TIGHT = frozenset(_INFIX) - {"andalso", "orelse"}
+
+
+def _pattern(pattern: Any) -> str:
+    """As :func:`_expression`, where a tuple is one."""
+    if isinstance(pattern, ImproperList):
+        return f"[{', '.join(map(_pattern, pattern.elements))} | {_pattern(pattern.tail)}]"
+    if isinstance(pattern, tuple):
+        return f"({', '.join(map(_pattern, pattern))}{',' * (len(pattern) == 1)})"
+    if isinstance(pattern, list):
+        return f"[{', '.join(map(_pattern, pattern))}]"
+    if isinstance(pattern, dict):
+        return "{" + ", ".join(f"{key!r}: {_pattern(value)}" for key, value in pattern.items()) + "}"
+    return _plain(pattern)
+
+
+def _expression(expression: Any) -> str:
+    if isinstance(expression, list):
+        return f"[{', '.join(map(_expression, expression))}]"
+    if isinstance(expression, dict):
+        return "{" + ", ".join(f"{_expression(key)}: {_expression(value)}" for key, value in expression.items()) + "}"
+    if not isinstance(expression, tuple) or not expression:
+        return _plain(expression)
+    name, *operands = expression
+    if isinstance(name, tuple) and not operands:
+        return f"({', '.join(map(_expression, name))}{',' * (len(name) == 1)})"
+    if not isinstance(name, str):
+        return repr(expression)
+    if name == "const":
+        return f"const({', '.join(map(repr, operands))})"
+    if name == "not" and len(operands) == 1:
+        return f"not {_operand(operands[0], name)}"
+    if name in _INFIX and (len(operands) == 2 or (len(operands) > 2 and name not in _TIGHT)):
+        return f" {_INFIX[name]} ".join(_operand(operand, name) for operand in operands)
+    return f"{name}({', '.join(map(_expression, operands))})"
+
+
+def _operand(expression: Any, around: str) -> str:
+    text = _expression(expression)
+    inner = expression[0] if isinstance(expression, tuple) and len(expression) > 2 else None
+    if not isinstance(inner, str) or inner not in _INFIX:
+        return text
+    loose = around in ("and", "andalso", "orelse", "not")
+    return text if loose and inner in _TIGHT and around != "not" else f"({text})"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Atom):
+        return f"Atom({str(value)!r})"
+    if isinstance(value, str) and (value in ("_", "$_", "$$") or (value[:1] == "$" and value[1:].isdigit())):
+        return value
+    return repr(value)
+
+
 def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", "table"] = "trace") -> Tested:
     """Runs a match specification on a value, without tracing anything (erlang.md, ``match_spec_test/3``).
 
@@ -54,9 +196,9 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
         mode: ``"trace"``: as at a call. ``"table"``: the last expression of the body is the result.
 
     Returns:
-        ``("ok", result, flags, warnings)``: the result is True, False where nothing matches or the message is kept back, or
-        the message's extra element; flags are out of exception_trace and return_trace. Or ``("error", problems)``, each a
-        :class:`Problem`. Actions are checked, but switch nothing.
+        ``("ok", result, flags, warnings)``: the result is True, or False where nothing matches or the message is kept
+        back, or the message's extra element; flags are out of exception_trace and return_trace. Or ``("error", problems)``,
+        each a :class:`Problem`. Actions are checked, but switch nothing.
 
     Raises:
         BadArg: ``subject`` is no list in mode ``"trace"``; an unknown mode; something in the spec is no term.

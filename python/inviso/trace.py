@@ -451,7 +451,7 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     1
     ('call_count', 1)
 
-    >>> spec = [(["_", "$1", "_"], [("==", "$1", "2")], [])]
+    >>> spec = inviso.ms(lambda self, s, where: s == "2")
     >>> with session_create("few") as session:
     ...     _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), spec, ["local"])
     ...     _ = session.process(inviso.self(), True, ["call"])

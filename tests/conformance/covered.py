@@ -59,7 +59,6 @@ TOKEN_ACTIONS = ("is_seq_trace", "get_seq_token", "set_seq_token")
 TAGS = ("call", "return_to", "return_from", "exception_from", "spawn", "spawned", "exit")
 
 
-
 def covered(case: Case | SpecCase) -> bool:
     """Whether everything in a case belongs to what is built so far."""
     if isinstance(case, SpecCase):

@@ -66,7 +66,10 @@ class Stage:
         except BadArg as error:
             return {"exception": {"a": "badarg"}, "text": str(error)}
         if answer[0] == "error":
-            return {"error": [{"severity": str(p.severity), "class": str(p.kind)} for p in answer[1]], "text": str(answer)}
+            return {
+                "error": [{"severity": str(p.severity), "class": str(p.kind)} for p in answer[1]],
+                "text": str(answer),
+            }
         _, result, flags, warnings = answer
         return {"ok": encode(result, self.names), "flags": sorted(map(str, flags)), "warnings": len(warnings)}
 

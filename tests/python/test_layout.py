@@ -16,6 +16,7 @@ PACKAGE = ROOT / "python" / "inviso"
 BELOW = {
     "errors": set(),
     "terms": set(),
+    "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_native", "errors"},
     "trace": {"_native", "errors", "match_spec", "terms"},

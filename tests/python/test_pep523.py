@@ -9,7 +9,6 @@ import sys
 import textwrap
 
 import pytest
-
 from inviso import trace
 
 CC = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")

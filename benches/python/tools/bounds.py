@@ -159,6 +159,9 @@ def tools() -> list[Tool]:
             "limits.call_argument", "32 bytes into a ring at a call, with an int", events=((start, "argument_start"),)
         ),
         Limit(
-            "limits.filter", "a comparison of the first argument with an int", ("calls",), events=((start, "filter_start"),)
+            "limits.filter",
+            "a comparison of the first argument with an int",
+            ("calls",),
+            events=((start, "filter_start"),),
         ),
     ]

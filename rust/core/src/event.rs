@@ -244,7 +244,7 @@ fn start_told(
 }
 
 /// A call that a match spec decides about; `None` if nothing comes of it.
-#[inline(always)]
+#[inline(never)]
 fn filter<A: Activation>(
     node: &Node, current: &Tracee, snapshot: &Snapshot, known: &Filter, call: &A, extra: &mut Vec<u8>,
 ) -> Option<Decision> {
