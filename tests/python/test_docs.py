@@ -29,7 +29,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["inviso", "inviso.errors", "inviso.terms", "inviso.process", "inviso.trace", "inviso.tprof", "inviso.cli"]
+    "name", ["inviso", "inviso.errors", "inviso.terms", "inviso.match_spec", "inviso.process", "inviso.trace", "inviso.tprof", "inviso.cli"]
 )
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
@@ -38,7 +38,7 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", ["trace", "process", "terms", "errors"])
+@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors"])
 def test_public_functions_have_an_example(module: str) -> None:
     found = importlib.import_module(f"inviso.{module}")
     bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}
@@ -46,9 +46,11 @@ def test_public_functions_have_an_example(module: str) -> None:
 
 
 @pytest.mark.parametrize("page", names([page for page in PAGES if of(page, "python")]))
-def test_pages(page: str) -> None:
-    program = "\n".join(of(ROOT / page, "python"))
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60)
+def test_pages(page: str, tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(of(ROOT / page, "python")))
+    words = [sys.executable, "-W", "error", str(program)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
 
 
