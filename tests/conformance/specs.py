@@ -74,8 +74,8 @@ class Stage:
         return {"ok": encode(result, self.names), "flags": sorted(map(str, flags)), "warnings": len(warnings)}
 
     def close(self) -> None:
-        self.over.set()
         inviso.unregister("known_name")
+        self.over.set()
 
 
 def run(case: SpecCase) -> str | None:
