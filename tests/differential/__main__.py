@@ -13,8 +13,9 @@ import sys
 from collections import Counter
 
 from .erlang import Case, Crashed, Node
-from .generate import KEY_ATOMS, Maker, as_line
+from .generate import Maker
 from .outcome import Here, differs, there
+from .parts import KEY_ATOMS, as_line
 from .shrink import shrunk
 
 BATCH = 250
@@ -74,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--erl", default="erl", metavar="COMMAND", help="starts an Erlang node (default: erl)")
     parser.add_argument("--cases", type=int, default=10_000, metavar="N", help="how many cases (default: 10000)")
-    parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeats a run (default: another one each time)")
+    parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeats a run (default: any)")
     options = parser.parse_args(arguments)
     seed = random.randrange(2**32) if options.seed is None else options.seed
     try:

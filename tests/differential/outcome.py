@@ -120,22 +120,25 @@ class Here:
         if answer[0] == "error":
             return {"error": [{"severity": str(p.severity), "class": str(p.kind)} for p in answer[1]]}
         _, result, flags, warnings = answer
-        term = self.with_port(encode(result, self.names))
+        term = self.with_names(encode(result, self.names))
         return {"ok": term, "flags": sorted(map(str, flags)), "warnings": len(warnings)}
 
     def named(self, kind: str, name: str) -> Any:
         """The value that a case names."""
         return self.values[kind, name]
 
-    def with_port(self, term: Term) -> Term:
-        """A term with the port under its name."""
+    def with_names(self, term: Term) -> Term:
+        """A term with the port under its name, and functions as functions: they come back as what is not copied."""
         if isinstance(term, list):
-            return [self.with_port(t) for t in term]
-        if not isinstance(term, dict):
-            return term
-        if term == {"value": repr(self.port)}:
-            return {"port": "O1"}
-        return {k: self.with_port(v) if isinstance(v, dict | list) else v for k, v in term.items()}
+            return [self.with_names(t) for t in term]
+        match term:
+            case {"value": shown} if shown == repr(self.port):
+                return {"port": "O1"}
+            case {"value": str(shown)} if shown.startswith("<function "):
+                return {"fun": True, "arity": 1}
+            case dict():
+                return {k: self.with_names(v) if isinstance(v, dict | list) else v for k, v in term.items()}
+        return term
 
 
 def differs(wanted: Outcome, got: Outcome) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from .erlang import Case
 from .etf import Term
-from .generate import a, exact_key, improper, sound
+from .parts import a, exact_key, improper
+from .sound import sound
 
 __all__ = ["shrunk", "smaller", "weight"]
 
@@ -71,7 +72,7 @@ def steps(term: Term) -> Iterator[Term]:
             yield from term
             for n, element in enumerate(term):
                 yield term[:n] + term[n + 1 :]
-                yield from (term[:n] + [less] + term[n + 1 :] for less in smaller(element))
+                yield from ([*term[:n], less, *term[n + 1 :]] for less in smaller(element))
         case {"t": elements}:
             for part in steps(elements):
                 yield {"t": part} if isinstance(part, list) else part
