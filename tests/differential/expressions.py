@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .etf import Term
 from .parts import NAMES, a, improper, mapping, t
+from .sound import HIDDEN
 
 if TYPE_CHECKING:
     from .generate import Maker
@@ -54,10 +55,16 @@ FUNCTIONS: tuple[tuple[str, tuple[str, ...], str], ...] = (
 TRACING: tuple[tuple[str, tuple[str, ...]], ...] = (
     *(("message", ("",)) for _ in range(8)),
     *(("return_trace", ()), ("exception_trace", ()), ("display", ("",)), ("caller", ()), ("caller_line", ())),
-    *(("current_stacktrace", ()), ("current_stacktrace", ("position",)), ("get_seq_token", ()), ("is_seq_trace", ())),
+    *(
+        ("current_stacktrace", ()),
+        ("current_stacktrace", ("position",)),
+        ("process_dump", ()),
+        ("get_seq_token", ()),
+        ("is_seq_trace", ()),
+    ),
     *(("set_seq_token", ("component", "value")), ("silent", ("",)), ("get_tcw", ()), ("set_tcw", ("integer",))),
     *(("set_tcw_fake", ("position",)), ("enable_trace", ("no flag",)), ("disable_trace", ("no flag",))),
-    *(("enable_trace", ("identity", "no flag")), ("disable_trace", ("identity", "no flag")), ("is a dump", ())),
+    *(("enable_trace", ("identity", "no flag")), ("disable_trace", ("identity", "no flag"))),
 )
 """Functions of tracing: name and kinds of arguments."""
 
@@ -87,12 +94,13 @@ class Scope:
 
     def action(self) -> Term:
         """An expression of a body."""
-        if self.chance(0.75 if self.mode == "trace" else 0.02):
-            name, kinds = self.random.choice(TRACING)
-            if name == "is a dump":
-                return t(a("is_binary"), t(a("process_dump")))
-            return t(a(name), *self.arguments(kinds, 2))
-        return self.expression(3)
+        return self.traced() if self.chance(0.75 if self.mode == "trace" else 0.02) else self.expression(3)
+
+    def traced(self) -> Term:
+        """A call of a function of tracing."""
+        name, kinds = self.random.choice(TRACING)
+        call = t(a(name), *self.arguments(kinds, 2))
+        return t(a(HIDDEN[name]), call) if name in HIDDEN else call
 
     def arguments(self, kinds: tuple[str, ...], depth: int) -> list[Term]:
         """Arguments of these kinds; sometimes one more or less."""
@@ -106,6 +114,8 @@ class Scope:
             return special
         if kind not in self.maker.makers and kind:
             raise ValueError(f"no kind {kind!r}")
+        if depth > 0 and self.chance(0.02 if self.mode == "trace" else 0.002):
+            return self.traced()
         if depth > 0 and self.chance(0.5):
             fitting = [f for f in FUNCTIONS if not kind or f[2] in (kind, "") or (f[2], kind) == ("integer", "number")]
             if fitting:

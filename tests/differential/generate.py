@@ -12,7 +12,7 @@ from typing import Any
 
 from .erlang import Case
 from .etf import Term
-from .expressions import Scope
+from .expressions import FUNCTIONS, TRACING, Scope
 from .parts import (
     ATOMS,
     BYTES,
@@ -23,6 +23,7 @@ from .parts import (
     KEY_ATOMS,
     LARGE,
     NAMES,
+    ODD_ATOMS,
     ROUND,
     a,
     binary,
@@ -33,10 +34,11 @@ from .parts import (
     parts,
     t,
 )
-from .sound import is_other_atom, sound
+from .sound import HIDDEN, is_other_atom, sound
 
 __all__ = ["Maker", "bend"]
 
+CALLED = (*sorted({f[0] for f in FUNCTIONS} | {f[0] for f in TRACING} - set(HIDDEN)), "const", "nosuch")
 MODES = ("trace", "table")
 
 
@@ -50,7 +52,7 @@ class Maker:
             "number": self.number,
             "integer": lambda depth: self.integer(),
             "boolean": lambda depth: a(self.random.choice(("true", "false"))),
-            "atom": lambda depth: a(self.random.choice(ATOMS)),
+            "atom": lambda depth: a(self.random.choice(ODD_ATOMS if self.chance(0.03) else ATOMS)),
             "binary": lambda depth: self.binary(),
             "list": self.list,
             "tuple": lambda depth: t(*self.several(depth)),
@@ -78,8 +80,8 @@ class Maker:
         self.functions = False
         clauses = [self.clause(mode, subject) for _ in range(self.random.choice((1, 1, 1, 1, 2, 3)))]
         spec: Term = clauses
-        if self.chance(0.06):
-            spec = self.bent(spec, self.random.randint(1, 2))
+        if self.chance(0.07):
+            spec = self.bent(spec, self.random.randint(1, 3))
         return Case(mode, spec, subject)
 
     def subject(self, mode: str) -> Term:
@@ -231,7 +233,10 @@ def bend(term: Term, maker: Maker) -> Term:
     if isinstance(term, dict):
         inside = term.get("t") or term.get("il") or []
     if not inside or maker.chance(0.15):
+        call = t(a(maker.random.choice(CALLED)), *(maker.term(1) for _ in range(maker.random.randint(0, 3))))
         odd: list[Term] = [
+            call,
+            call,
             t(),
             [],
             5,
