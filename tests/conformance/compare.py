@@ -252,10 +252,10 @@ def same_pairs(expected: list[list[Term]], got: list[list[Term]]) -> bool:
     """Whether maps are the same, in whatever order."""
     left = list(got)
     for pair in expected:
-        found = next((p for p in left if same_all(pair, p)), None)
+        found = next((n for n, p in enumerate(left) if same_all(pair, p)), None)
         if found is None:
             return False
-        left.remove(found)
+        del left[found]  # by its place: 0.0 and -0.0 are equal to remove()
     return not left
 
 

@@ -6,6 +6,7 @@ Atoms are ``Atom``; true, false and undefined are ``True``, ``False`` and ``None
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -78,8 +79,9 @@ def equal_keys(keys: list[Any]) -> bool:
         return True
 
 
+@functools.cache
 def fun(arity: int) -> Any:
-    """A function of so many parameters."""
+    """A function of so many parameters, always the same one."""
     parameters = ", ".join(f"p{i}" for i in range(arity))
     return eval(f"lambda {parameters}: None")
 

@@ -4,7 +4,13 @@
 use crate::ast::{Binary, Unary};
 use num_bigint::BigInt;
 use num_traits::{FromPrimitive, Signed, ToPrimitive, Zero};
-use std::cmp::Ordering::{self, Equal, Greater, Less};
+use std::{
+    cmp::Ordering::{self, Equal, Greater, Less},
+    ops::Range,
+};
+
+/// The integers that Erlang keeps in one word. A few of its functions take no others.
+pub(crate) const IMMEDIATE: Range<i64> = -(1 << 59)..1 << 59;
 
 /// Bits of a number that is computed, at most.
 const MAX_BITS: u64 = 1 << 22;

@@ -8,6 +8,7 @@
 use crate::{
     ast::{Clause, Expr, Function, Head, Pattern, Rest, Variable},
     lint::{self, Class, Context, Place, Problem, Severity},
+    numbers::IMMEDIATE,
 };
 use inviso_term::{order::exact, term::Term};
 
@@ -124,7 +125,7 @@ impl Parser {
         self.problems.push(Problem::new(class, text.into(), Some(self.clause), self.place));
     }
 
-    /// The three parts, if they are three and the head can be one here.
+    /// The three parts, if they are three and the head is no list with any other tail than `'_'`.
     fn shape<'t>(&mut self, clause: &'t Term) -> Result<Parts<'t>, ()> {
         let Term::Tuple(parts) = clause else {
             self.problem(Class::NotAClause, "a clause is a tuple (head, guards, body)");
@@ -136,27 +137,25 @@ impl Parser {
             return Err(());
         };
         self.place = Place::Head;
-        let is_variable = |term| is_wildcard(term) || variable_of(term).is_some();
-        let wrong = match head {
-            _ if self.context == Context::Table || is_variable(head) => None,
-            Term::List(_) => None,
-            Term::ImproperList(_, tail) if is_variable(tail) => None,
-            Term::ImproperList(..) => {
-                Some((Class::NotAProperList, "a head is a proper list of patterns, or one whose tail is '_'"))
-            }
-            _ => Some((Class::BadHead, "a head is a list of patterns, one for each argument, or '_' or '$1'")),
-        };
-        match wrong {
-            Some((class, text)) => {
-                self.problem(class, text);
+        match head {
+            Term::ImproperList(_, tail) if self.context != Context::Table && !is_wildcard(tail) => {
+                let text = "a head is a proper list of patterns, or one whose tail is '_'";
+                self.problem(Class::NotAProperList, text);
                 Err(())
             }
-            None => Ok((head, guards, body)),
+            _ => Ok((head, guards, body)),
         }
     }
 
     fn clause(&mut self, head: &Term, guards: &Term, body: &Term) -> Option<Clause> {
         self.place = Place::Head;
+        // Erlang takes a tuple of patterns for a list of them
+        let is_list = matches!(head, Term::List(_) | Term::ImproperList(..) | Term::Tuple(_));
+        let is_variable = is_wildcard(head) || variable_of(head).is_some();
+        if self.context != Context::Table && !is_list && !is_variable {
+            self.problem(Class::BadHead, "a head is a list of patterns, one for each argument, or '_' or '$1'");
+            return None;
+        }
         if let Err((class, text)) = check_keys(head) {
             self.problem(class, text);
             return None;
@@ -182,20 +181,16 @@ impl Parser {
         if self.context == Context::Table {
             return Head::Subject(self.pattern(head));
         }
-        let rest = |parser: &mut Parser, term| match variable_of(term) {
-            Some(variable) => {
-                parser.variables.push(variable);
-                Rest::Variable(variable)
-            }
-            None => Rest::Any,
-        };
         match head {
-            Term::List(patterns) => Head::Arguments(self.patterns(patterns), Rest::None),
-            Term::ImproperList(patterns, tail) => {
-                let patterns = self.patterns(patterns);
-                Head::Arguments(patterns, rest(self, tail))
-            }
-            whole => Head::Arguments(Vec::new(), rest(self, whole)),
+            Term::List(patterns) | Term::Tuple(patterns) => Head::Arguments(self.patterns(patterns), Rest::None),
+            Term::ImproperList(patterns, _) => Head::Arguments(self.patterns(patterns), Rest::Any),
+            whole => match variable_of(whole) {
+                Some(variable) => {
+                    self.variables.push(variable);
+                    Head::Arguments(Vec::new(), Rest::Variable(variable))
+                }
+                None => Head::Arguments(Vec::new(), Rest::Any),
+            },
         }
     }
 
@@ -396,14 +391,22 @@ impl Parser {
     }
 
     fn stacktrace(&mut self, arguments: &[Term]) -> Expr {
-        let is_depth = |term: &Term| match term {
-            Term::Int(n) => u64::try_from(n).is_ok_and(|n| n < 1 << 59),
-            _ => false,
+        // of a small integer Erlang takes the low 32 bits, with their sign
+        let depth = |term: &Term| match term {
+            Term::Int(n) => i64::try_from(n).ok().filter(|n| IMMEDIATE.contains(n)).map(|n| n as i32),
+            _ => None,
         };
-        if !arguments.iter().all(is_depth) {
-            self.problem(Class::BadArgument, "'current_stacktrace' takes a number of calls, written as a number");
+        let mut parts = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            match depth(argument).filter(|depth| *depth >= 0) {
+                Some(depth) => parts.push(Expr::Const(Term::from(i64::from(depth)))),
+                None => {
+                    let text = "'current_stacktrace' takes a number of calls, written as a number";
+                    self.problem(Class::BadArgument, text);
+                }
+            }
         }
-        Expr::Call(Function::Stacktrace, arguments.iter().cloned().map(Expr::Const).collect())
+        Expr::Call(Function::Stacktrace, parts)
     }
 
     /// What looks into an object: the last argument is a name that is known beforehand.

@@ -6,6 +6,7 @@ use crate::{
     ast::{Binary, Clause, Comparison, Expr, Function, Head, Pattern, Rest, Type, Unary, Variable},
     host::Host,
     lint::Context,
+    numbers::IMMEDIATE,
     parse::{joined, parse},
     terms::TermView,
     test::{Bench, Mode, TermHost, Tested, Untested},
@@ -245,7 +246,7 @@ impl<'a> State<'_, 'a> {
                 truth(matches!(a, Term::Int(n) if low <= n && n <= high))
             }
             (Function::IsRecord, [a, Term::Atom(tag), n]) => match n {
-                Term::Int(n) => truth(match a {
+                Term::Int(n) if i64::try_from(n).is_ok_and(|n| IMMEDIATE.contains(&n)) => truth(match a {
                     Term::Tuple(parts) => {
                         BigInt::from(parts.len()) == *n
                             && matches!(parts.first(), Some(Term::Atom(first)) if first == tag)

@@ -197,7 +197,7 @@ impl<'a> Host<'a> for TermHost<'a> {
         Term::List(Vec::new())
     }
 
-    /// Sets nothing and looks at no value: gives what is there.
+    /// Sets nothing, whatever the value: gives what is there.
     fn set_seq_token(&mut self, component: &Term, _: &Term) -> Result<Term, Refused> {
         let Term::Atom(name) = component else { return Err(Refused) };
         match &**name {

@@ -10,7 +10,7 @@ use crate::{
     host::Host,
     lint::Context,
     machine::{binary, holds, Exception, Machine, Mode, Val},
-    numbers,
+    numbers::{self, IMMEDIATE},
     terms::TermView,
     value::Value,
     view::{Binary, Look, View},
@@ -537,8 +537,8 @@ where
                 let size = self.operand(at + 2)?;
                 let Look::Atom(_) = self.look(second) else { return Err(Exception) };
                 let size = match self.look(size) {
-                    Look::Int(n) => usize::try_from(n).ok(),
-                    Look::Big | Look::Atom(_) => None,
+                    Look::Int(n) if IMMEDIATE.contains(&n) => usize::try_from(n).ok(),
+                    Look::Atom(_) => None,
                     _ => return Err(Exception),
                 };
                 match self.look(val) {

@@ -1,5 +1,5 @@
-//! Every case of `tests/data/gold/match_spec.jsonl`, which a real Erlang answered, answered by the compiled programs and
-//! by the reference.
+//! Every case of `tests/data/gold/match_spec.jsonl` and `tests/data/live/match_spec.jsonl`, which a real Erlang answered,
+//! answered by the compiled programs and by the reference.
 
 use inviso_match::{
     reference,
@@ -10,6 +10,7 @@ use num_bigint::BigInt;
 use serde_json::Value as Json;
 
 const CASES: &str = include_str!("../../../tests/data/gold/match_spec.jsonl");
+const LIVE: &str = include_str!("../../../tests/data/live/match_spec.jsonl");
 
 fn bench() -> Bench {
     Bench { me: pid("SELF"), names: vec![("known_name".into(), pid("P1"))], ..Bench::default() }
@@ -126,7 +127,7 @@ fn agrees(got: &Result<Tested, Untested>, result: &Json) -> bool {
 
 fn each(mut with: impl FnMut(&str, &Json, &Term, &Term, Mode)) -> usize {
     let mut n = 0;
-    for line in CASES.lines() {
+    for line in CASES.lines().chain(LIVE.lines()) {
         let case: Json = serde_json::from_str(line).expect("json");
         let mode = if case["mode"] == "table" { Mode::Table } else { Mode::Trace };
         let (subject, spec) = (term(&case["subject"]), term(&case["spec"]));

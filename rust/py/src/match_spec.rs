@@ -290,16 +290,13 @@ impl<'a> Host<'a> for Bench<'a, '_> {
     }
 
     /// What the component is without a token (gold README 8).
-    fn set_seq_token(&mut self, component: &Term, value: &Term) -> Result<Term, Refused> {
+    fn set_seq_token(&mut self, component: &Term, _: &Term) -> Result<Term, Refused> {
         const FLAGS: [&str; 6] =
             ["send", "receive", "print", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp"];
         let Term::Atom(name) = component else { return Err(Refused) };
-        let is_boolean = matches!(value, Term::Atom(is) if matches!(&**is, "true" | "false"));
         match &**name {
             "label" | "serial" => Ok(Term::List(Vec::new())),
-            name if FLAGS.contains(&name) && is_boolean => {
-                Ok(Term::Tuple(vec![component.clone(), Term::atom("false")]))
-            }
+            name if FLAGS.contains(&name) => Ok(Term::Tuple(vec![component.clone(), Term::atom("false")])),
             _ => Err(Refused),
         }
     }
