@@ -475,7 +475,7 @@ fn finish<A: Activation>(
     thread.scratch = scratch;
 }
 
-/// return_from or exception_from, of the call's trace and of its meta trace.
+/// return_from or exception_from, of the call's trace and of its meta trace. None where the session's pattern has gone.
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
 fn result<A: Activation>(
@@ -483,14 +483,16 @@ fn result<A: Activation>(
     exit: Exit, call: &A, now: u64,
 ) {
     let Some(plan) = snapshot.find(code) else { return };
+    let Some(entry) = plan.entries.iter().find(|entry| entry.id == frame.id) else { return };
     call.identify(thread);
     let flags = thread.current.flags(frame.index);
     let (kind, asked, meta) = match exit {
         Exit::Unwind => (Kind::ExceptionFrom, wants::EXCEPTION_FROM, wants::META_EXCEPTION),
         _ => (Kind::ReturnFrom, wants::RETURN_FROM, wants::META_RETURN),
     };
-    for (wanted, flags) in [(asked, flags), (meta, META)] {
-        if frame.wants & wanted == 0 || wanted == asked && !flags.has(Flags::CALL) {
+    let kinds = [(asked, flags, kinds::LOCAL | kinds::GLOBAL), (meta, META, kinds::META)];
+    for (wanted, flags, set) in kinds {
+        if frame.wants & wanted == 0 || entry.has & set == 0 || wanted == asked && !flags.has(Flags::CALL) {
             continue;
         }
         if kind == Kind::ReturnFrom && session.options.capture.takes != Takes::Values {
@@ -749,7 +751,7 @@ fn with_extra<'a, A: Activation>(
     let capture = &session.options.capture;
     let mut scratch = std::mem::take(&mut thread.extra);
     scratch.resize(scratch.len().max(capture.total), 0);
-    let mut out = Encoder::new(&mut scratch);
+    let mut out = Encoder::new(&mut scratch[..capture.total]);
     matching::write_message::<A>(message, call, capture, &mut out);
     with(thread, out.written());
     thread.extra = scratch;

@@ -239,7 +239,7 @@ impl Activation for PyCall<'_> {
     }
 
     fn describe(&self, thread: &Thread) -> Term {
-        backtrace::describe(thread, Some(self.frame()))
+        backtrace::describe(thread, Some(self.frame()), self.caller_frame())
     }
 
     fn node_name(&self) -> Term {

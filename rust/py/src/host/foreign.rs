@@ -191,7 +191,7 @@ impl Activation for ForeignCall<'_> {
     }
 
     fn describe(&self, thread: &Thread) -> Term {
-        backtrace::describe(thread, Some(self.caller.frame()))
+        backtrace::describe(thread, None, Some(self.caller.frame()))
     }
 
     fn node_name(&self) -> Term {
