@@ -109,7 +109,7 @@ def derives(value: object, kind: type) -> bool:
 
 def word(value: object) -> str | None:
     """The characters of a str, without asking it; None for anything else."""
-    return str.__str__(value) if issubclass(type(value), str) else None  # type: ignore[arg-type]
+    return str.__str__(value) if issubclass(type(value), str) else None
 
 
 def shown(value: object) -> str:

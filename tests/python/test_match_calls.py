@@ -483,7 +483,11 @@ def test_disabling_calls_lets_this_message_out_but_not_its_return(session: trace
 
 
 def test_trace_answers_whether_something_changed(session: trace.Session) -> None:
-    assert extra(session, [("trace", [], ["arity"]), ("trace", ["arity"], []), ("trace", [], [])]) == [True, True, False]
+    assert extra(session, [("trace", [], ["arity"]), ("trace", ["arity"], []), ("trace", [], [])]) == [
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("by", ["pid", "name"])
@@ -608,8 +612,8 @@ import _thread
 from inviso import trace
 def leaf(done): done.append(1)
 s = trace.session_create("t")
-s.function(("__main__", "leaf", 1), [("_", [], [("message", [("caller",), ("caller_line",), ("current_stacktrace",)])])],
-           ["local"])
+message = ("message", [("caller",), ("caller_line",), ("current_stacktrace",)])
+s.function(("__main__", "leaf", 1), [("_", [], [message])], ["local"])
 s.process("all", True, ["call"])
 done = []
 _thread.start_new_thread(leaf, (done,))
@@ -637,7 +641,7 @@ def test_a_dump_of_the_process(session: trace.Session) -> None:
     lines = dump.splitlines()
     assert lines[0] == f"=proc:{inviso.self()}"
     stack = lines[lines.index("Stack:") + 1 :]
-    assert [name in line for name, line in zip(["leaf", "calls_leaf", "extra"], stack)] == [True] * 3
+    assert [name in line for name, line in zip(["leaf", "calls_leaf", "extra"], stack[:3], strict=True)] == [True] * 3
     assert stack[0].endswith(f":{leaf.__code__.co_firstlineno}")
 
 
@@ -779,7 +783,14 @@ def test_info_is_false_or_empty_without_a_spec(session: trace.Session) -> None:
 
 def test_a_spec_is_replaced_by_another_and_by_true(session: trace.Session) -> None:
     own(session)
-    for what, wanted in [(says(1), [(1,)]), (says(2), [(2,)]), (True, [()]), (says(3), [(3,)]), ([], [()]), (False, [])]:
+    for what, wanted in [
+        (says(1), [(1,)]),
+        (says(2), [(2,)]),
+        (True, [()]),
+        (says(3), [(3,)]),
+        ([], [()]),
+        (False, []),
+    ]:
         session.function(mfa(leaf), what, ["local"])
         leaf()
         assert [m[2:] for m in told(session)] == wanted
