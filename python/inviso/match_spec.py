@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _native
@@ -206,14 +207,16 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
     ('ok', 12, [], [])
     """
     where = "match_spec_test/3"
-    if not (isinstance(mode, str) and mode in ("trace", "table")):
-        raise BadArg(where, "mode", f"{mode!r} is no mode; pass 'trace' or 'table'")
-    if mode == "trace" and isinstance(subject, ImproperList):
-        subject = subject.elements  # what comes after the arguments is no argument
-    if mode == "trace" and not isinstance(subject, list):
-        raise BadArg(where, "subject", f"{subject!r} is no list of arguments; pass one such as [1, 'a']")
+    table = word(mode) == "table"
+    if not table and word(mode) != "trace":
+        raise BadArg(where, "mode", f"{shown(mode)} is no mode; pass 'trace' or 'table'")
+    if not table and derives(subject, ImproperList):
+        with suppress(AttributeError):
+            subject = object.__getattribute__(subject, "elements")  # what comes after the arguments is no argument
+    if not (table or derives(subject, list)):
+        raise BadArg(where, "subject", f"{shown(subject)} is no list of arguments; pass one such as [1, 'a']")
     try:
-        result, flags, found = _native.match_spec_test(subject, match_spec, mode == "table")
+        result, flags, found = _native.match_spec_test(subject, match_spec, table)
     except TypeError as error:
         raise _no_term(where, error) from None
     except _native.LimitReached:
@@ -237,6 +240,24 @@ def compiled(where: str, match_spec: Any, context: str) -> _native.MatchProgram:
             raise _too_deep(where)
         raise BadArg(where, "match_spec", "; ".join(text for severity, _, text in problems if severity == "error"))
     return program
+
+
+def derives(value: object, kind: type) -> bool:
+    """Whether it is of that class, whatever it says of itself."""
+    return issubclass(type(value), kind)
+
+
+def word(value: object) -> str | None:
+    """The characters of a str, without asking it; None for anything else."""
+    return str.__str__(value) if issubclass(type(value), str) else None
+
+
+def shown(value: object) -> str:
+    """How an error shows it. A repr that fails, or nests too deep, is not the caller's mistake."""
+    try:
+        return repr(value)
+    except Exception:
+        return object.__repr__(value)
 
 
 def _no_term(where: str, error: TypeError) -> BadArg:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from . import _native
 from ._native import Pid
 from .errors import BadArg, NotYet, SystemLimit, check_timeout
-from .match_spec import compiled
+from .match_spec import compiled, derives, shown, word
 from .terms import Atom, Ref
 
 if TYPE_CHECKING:
@@ -757,13 +757,15 @@ def control_word(value: int | None = None) -> int:
 
 
 def _how(where: str, spec: Any) -> tuple[str, _native.MatchProgram | None]:
-    if isinstance(spec, bool):
+    if spec is True or spec is False:
         return "on" if spec else "off", None
-    if isinstance(spec, str) and spec in ("pause", "restart"):
-        return spec, None
-    if isinstance(spec, list):
-        return "on", compiled(where, spec, "call") if spec else None
-    raise BadArg(where, "match_spec", f"{spec!r} is no match specification; pass True, False, 'pause', 'restart' or []")
+    name = word(spec)
+    if name in ("pause", "restart"):
+        return name, None
+    if derives(spec, list):
+        return "on", compiled(where, spec, "call") if list.__len__(spec) else None
+    why = f"{shown(spec)} is no match specification; pass True, False, 'pause', 'restart' or []"
+    raise BadArg(where, "match_spec", why)
 
 
 def _options(where: str, opts: Any) -> dict[str, Any]:

@@ -516,7 +516,7 @@ fn finish<A: Activation>(
     thread.scratch = scratch;
 }
 
-/// return_from or exception_from, of the call's trace and of its meta trace.
+/// return_from or exception_from, of the call's trace and of its meta trace. None where the session's pattern has gone.
 #[inline(never)]
 #[allow(clippy::too_many_arguments)]
 fn result<A: Activation>(
@@ -524,14 +524,16 @@ fn result<A: Activation>(
     exit: Exit, call: &A, now: u64,
 ) {
     let Some(plan) = snapshot.find(code) else { return };
+    let Some(entry) = plan.entries.iter().find(|entry| entry.id == frame.id) else { return };
     call.identify(thread);
     let flags = thread.current.flags(frame.index);
     let (kind, asked, meta) = match exit {
         Exit::Unwind => (Kind::ExceptionFrom, wants::EXCEPTION_FROM, wants::META_EXCEPTION),
         _ => (Kind::ReturnFrom, wants::RETURN_FROM, wants::META_RETURN),
     };
-    for (wanted, flags) in [(asked, flags), (meta, META)] {
-        if frame.wants & wanted == 0 || wanted == asked && !flags.has(Flags::CALL) {
+    let kinds = [(asked, flags, kinds::LOCAL | kinds::GLOBAL), (meta, META, kinds::META)];
+    for (wanted, flags, set) in kinds {
+        if frame.wants & wanted == 0 || entry.has & set == 0 || wanted == asked && !flags.has(Flags::CALL) {
             continue;
         }
         if kind == Kind::ReturnFrom && session.options.capture.takes != Takes::Values {

@@ -11,12 +11,14 @@ use crate::{
 use inviso_core::{flags::Flags, node::Node};
 use inviso_match::{host::Refused, Class, Context, Host, Message, Outcome, Problem, Program, Severity, View};
 use inviso_term::{etf, term::Term};
-use num_bigint::BigInt;
-use pyo3::{exceptions::PyTypeError, prelude::*, types::*};
-use std::sync::Arc;
+use pyo3::{exceptions::PyTypeError, ffi, prelude::*, types::*};
+use std::{cell::Cell, sync::Arc};
 
 /// Containers of a match spec inside each other at most.
 const DEPTH: usize = 200;
+
+/// Terms in a match spec at most.
+const TERMS: usize = 1 << 20;
 
 /// A match spec, checked and compiled.
 #[pyclass(frozen, name = "MatchProgram", module = "inviso._native")]
@@ -47,7 +49,7 @@ fn context(name: &str) -> PyResult<Context> {
 /// TypeError, naming it, where there is something that is no term; `LimitReached` if it is nested too deep.
 #[pyfunction]
 pub fn match_compile(spec: &Bound<'_, PyAny>, context: &str) -> PyResult<(Option<MatchProgram>, Problems)> {
-    let term = term_of(spec, DEPTH)?;
+    let term = term_of(spec)?;
     match Program::compile(&term, self::context(context)?) {
         Ok(program) => Ok((Some(MatchProgram { program: Arc::new(program) }), Vec::new())),
         Err(problems) => Ok((None, problems.iter().map(row).collect())),
@@ -79,7 +81,7 @@ impl MatchProgram {
 pub fn match_spec_test(
     py: Python<'_>, subject: &Bound<'_, PyAny>, spec: &Bound<'_, PyAny>, table: bool,
 ) -> PyResult<Tested> {
-    let term = term_of(spec, DEPTH)?;
+    let term = term_of(spec)?;
     if matches!(&term, Term::List(clauses) if clauses.is_empty()) {
         let text = "a match specification is a list of at least one clause (head, guards, body)";
         return Ok((None, Vec::new(), vec![("error".into(), Class::NotAList.name().into(), text.into())]));
@@ -88,7 +90,8 @@ pub fn match_spec_test(
         Ok(program) => program,
         Err(problems) => return Ok((None, Vec::new(), problems.iter().map(row).collect())),
     };
-    let arguments: Vec<Bound<'_, PyAny>> = if table { vec![subject.clone()] } else { subject.extract()? };
+    let arguments: Vec<Bound<'_, PyAny>> =
+        if table { vec![subject.clone()] } else { subject.cast::<PyList>()?.iter().collect() };
     let kept = Kept::default();
     let mut bench = Bench { node: host::host(py)?.node.clone(), arguments: &arguments, kept: &kept };
     let mut flags = Vec::new();
@@ -113,76 +116,108 @@ fn row(problem: &Problem) -> (String, String, String) {
     (severity.to_owned(), problem.class.name().to_owned(), problem.to_string())
 }
 
-/// The term of a Python value.
+/// The term of a Python value, which is looked at by its layout: none of its own code runs.
 ///
 /// # Errors
-/// TypeError for what is no term; `LimitReached` for what is nested too deep.
-pub fn term_of(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Term> {
-    let py = object.py();
-    if object.is_none() {
-        return Ok(Term::atom("undefined"));
-    }
-    if let Ok(truth) = object.cast::<PyBool>() {
-        return Ok(Term::atom(if truth.is_true() { "true" } else { "false" }));
-    }
-    if let Ok(text) = object.cast::<PyString>() {
-        if object.get_type().is(terms::classes(py)?.atom.bind(py)) {
-            return Ok(Term::atom(&text.to_string_lossy()));
-        }
-        return Ok(match text.to_str() {
-            Ok(text) => Term::str(text),
-            // lone surrogates
-            Err(_) => {
-                let bytes = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
-                Term::Bytes(bytes.extract::<Vec<u8>>()?.into())
-            }
-        });
-    }
-    if object.is_instance_of::<PyInt>() {
-        return Ok(Term::Int(int_of(object)?));
-    }
-    if let Ok(number) = object.cast::<PyFloat>() {
-        return Ok(Term::Float(number.value()));
-    }
-    if let Ok(bytes) = object.cast::<PyBytes>() {
-        return Ok(Term::Bytes(bytes.as_bytes().into()));
-    }
-    if let Ok(pid) = object.cast::<Pid>() {
-        let pid = pid.get();
-        return Ok(Term::Pid(pid.identifier()));
-    }
-    let Some(inner) = depth.checked_sub(1) else {
-        return Err(errors::raise(inviso_core::error::Error::Limit("nested too deep")));
-    };
-    let all = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| -> PyResult<Vec<Term>> {
-        items.map(|item| term_of(&item, inner)).collect()
-    };
-    if let Ok(tuple) = object.cast::<PyTuple>() {
-        return Ok(Term::Tuple(all(&mut tuple.iter())?));
-    }
-    if let Ok(list) = object.cast::<PyList>() {
-        return Ok(Term::List(all(&mut list.iter())?));
-    }
-    if let Ok(dict) = object.cast::<PyDict>() {
-        let pair =
-            |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((term_of(&key, inner)?, term_of(&value, inner)?));
-        return Ok(Term::Map(dict.iter().map(pair).collect::<PyResult<_>>()?));
-    }
-    if let Ok(set) = object.cast::<PyFrozenSet>() {
-        return Ok(Term::Set(all(&mut set.iter())?));
-    }
-    if let Ok(set) = object.cast::<PySet>() {
-        return Ok(Term::Set(all(&mut set.iter())?));
-    }
-    terms::classes(py)?.odd(object, &mut |item| term_of(item, inner))
+/// TypeError for what is no term; `LimitReached` for what is nested too deep, or too large.
+pub fn term_of(object: &Bound<'_, PyAny>) -> PyResult<Term> {
+    Reader { left: Cell::new(TERMS) }.term(object, DEPTH)
 }
 
-/// The value of an int, or of an instance of a class that derives from it, without asking that.
-fn int_of(object: &Bound<'_, PyAny>) -> PyResult<BigInt> {
+/// Makes one term.
+struct Reader {
+    /// So many terms may still be in it.
+    left: Cell<usize>,
+}
+
+impl Reader {
+    fn term(&self, object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Term> {
+        let py = object.py();
+        let Some(left) = self.left.get().checked_sub(1) else {
+            return Err(errors::raise(inviso_core::error::Error::Limit("too large")));
+        };
+        self.left.set(left);
+        if object.is_none() {
+            return Ok(Term::atom("undefined"));
+        }
+        if let Ok(truth) = object.cast::<PyBool>() {
+            return Ok(Term::atom(if truth.is_true() { "true" } else { "false" }));
+        }
+        if let Ok(text) = object.cast::<PyString>() {
+            if object.get_type().is(terms::classes(py)?.atom.bind(py)) {
+                return Ok(Term::atom(&text.to_string_lossy()));
+            }
+            return match text.to_str() {
+                Ok(text) => Ok(Term::str(text)),
+                Err(_) => with_surrogates(text),
+            };
+        }
+        if object.is_instance_of::<PyInt>() {
+            return Ok(Term::Int(looked_at(object, |view| Ok(view.big()))?));
+        }
+        if let Ok(number) = object.cast::<PyFloat>() {
+            return Ok(Term::Float(number.value()));
+        }
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Term::Bytes(bytes.as_bytes().into()));
+        }
+        if let Ok(pid) = object.cast::<Pid>() {
+            let pid = pid.get();
+            return Ok(Term::Pid(pid.identifier()));
+        }
+        let Some(inner) = depth.checked_sub(1) else {
+            return Err(errors::raise(inviso_core::error::Error::Limit("nested too deep")));
+        };
+        let all = |items: &mut dyn Iterator<Item = Bound<'_, PyAny>>| -> PyResult<Vec<Term>> {
+            items.map(|item| self.term(&item, inner)).collect()
+        };
+        if let Ok(tuple) = object.cast::<PyTuple>() {
+            return Ok(Term::Tuple(all(&mut tuple.iter())?));
+        }
+        if let Ok(list) = object.cast::<PyList>() {
+            return Ok(Term::List(all(&mut list.iter())?));
+        }
+        if let Ok(dict) = object.cast::<PyDict>() {
+            let pair = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+                Ok((self.term(&key, inner)?, self.term(&value, inner)?))
+            };
+            return Ok(Term::Map(dict.iter().map(pair).collect::<PyResult<_>>()?));
+        }
+        if object.cast::<PySet>().is_ok() || object.cast::<PyFrozenSet>().is_ok() {
+            return Ok(Term::Set(all(&mut members(object)?.into_iter())?));
+        }
+        terms::classes(py)?.odd(object, &mut |item| self.term(item, inner))
+    }
+}
+
+/// Looks at an object.
+///
+/// # Errors
+/// As `with`.
+pub fn looked_at<T>(object: &Bound<'_, PyAny>, with: impl FnOnce(PyView<'_>) -> PyResult<T>) -> PyResult<T> {
     let kept = Kept::default();
     // SAFETY: held by the caller; attached.
     let view = unsafe { PyView::new(Held::borrowed(object.as_ptr()), &kept) };
-    view.map(View::big).ok_or_else(|| PyTypeError::new_err("no int"))
+    with(view.ok_or_else(|| PyTypeError::new_err("no object"))?)
+}
+
+fn members<'py>(set: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    looked_at(set, |view| {
+        let mut at = 0;
+        // SAFETY: what is looked at stands, and is held from then on.
+        let held = |member: PyView<'_>| unsafe { Bound::from_borrowed_ptr(set.py(), member.as_ptr()) };
+        Ok(std::iter::from_fn(|| view.member(&mut at).map(held)).collect())
+    })
+}
+
+/// A text with lone surrogates, as bytes.
+fn with_surrogates(text: &Bound<'_, PyString>) -> PyResult<Term> {
+    // SAFETY: a str; the codec and its handler of errors are the interpreter's own.
+    let bytes = unsafe {
+        let bytes = ffi::PyUnicode_AsEncodedString(text.as_ptr(), c"utf-8".as_ptr(), c"surrogatepass".as_ptr());
+        Bound::from_owned_ptr_or_err(text.py(), bytes)?
+    };
+    Ok(Term::Bytes(bytes.cast::<PyBytes>()?.as_bytes().into()))
 }
 
 /// The Python value of a term.

@@ -4,8 +4,10 @@ use crate::{
     capture,
     decode::{self, Made, Makers},
     ffi::calling::call,
+    match_spec::looked_at,
     pid::Pid,
 };
+use inviso_match::View;
 use inviso_term::{
     etf::Node,
     term::{Identifier, Term},
@@ -88,29 +90,57 @@ impl Classes {
     pub fn odd(
         &self, object: &Bound<'_, PyAny>, term: &mut dyn FnMut(&Bound<'_, PyAny>) -> PyResult<Term>,
     ) -> PyResult<Term> {
-        let py = object.py();
-        let items = |name: &str| object.getattr(name)?.cast_into::<PyList>().map_err(PyErr::from);
-        if object.is_instance(self.improper_list.bind(py))? {
-            let elements = items("elements")?.iter().map(|item| term(&item)).collect::<PyResult<Vec<_>>>()?;
-            return Ok(Term::ImproperList(elements, Box::new(term(&object.getattr("tail")?)?)));
+        // SAFETY: two types.
+        let is = |class: &Py<PyAny>| unsafe {
+            ffi::PyType_IsSubtype(object.get_type_ptr(), class.as_ptr().cast::<ffi::PyTypeObject>()) != 0
+        };
+        if is(&self.improper_list) {
+            let elements = field(object, "elements")?.cast_into::<PyList>()?;
+            let elements = elements.iter().map(|item| term(&item)).collect::<PyResult<Vec<_>>>()?;
+            return Ok(Term::ImproperList(elements, Box::new(term(&field(object, "tail")?)?)));
         }
-        if object.is_instance(self.map.bind(py))? {
-            let pair = |pair: Bound<'_, PyAny>| Ok((term(&pair.get_item(0)?)?, term(&pair.get_item(1)?)?));
-            return Ok(Term::Map(items("pairs")?.iter().map(pair).collect::<PyResult<_>>()?));
+        if is(&self.map) {
+            let pair = |pair: Bound<'_, PyAny>| match pair.cast::<PyTuple>()?.as_slice() {
+                [key, value] => Ok((term(key)?, term(value)?)),
+                _ => Err(PyTypeError::new_err("the pairs of a Map are tuples (key, value)")),
+            };
+            let pairs = field(object, "pairs")?.cast_into::<PyList>()?;
+            return Ok(Term::Map(pairs.iter().map(pair).collect::<PyResult<_>>()?));
         }
-        if object.is_instance(self.bit_string.bind(py))? {
-            let data: Vec<u8> = object.getattr("data")?.extract()?;
-            return Ok(Term::BitString(data.into(), object.getattr("bits")?.extract()?));
+        if is(&self.bit_string) {
+            let data = field(object, "data")?.cast_into::<PyBytes>()?;
+            let bits = number_of(object, "bits")?;
+            let bits = u8::try_from(bits).ok().filter(|bits| (1..8).contains(bits) && !data.as_bytes().is_empty());
+            let bits =
+                bits.ok_or_else(|| PyTypeError::new_err("a BitString has bytes, and 1 to 7 bits of the last"))?;
+            return Ok(Term::BitString(data.as_bytes().into(), bits));
         }
-        if object.is_instance(self.port.bind(py))? {
-            return Ok(Term::Port(Identifier::own(object.getattr("_number")?.extract()?)));
+        if is(&self.port) {
+            return Ok(Term::Port(Identifier::own(number_of(object, "_number")?)));
         }
-        if object.is_instance(self.reference.bind(py))? {
-            return Ok(Term::Ref(Identifier::own(object.getattr("_number")?.extract()?)));
+        if is(&self.reference) {
+            return Ok(Term::Ref(Identifier::own(number_of(object, "_number")?)));
         }
-        let class = object.get_type().fully_qualified_name()?;
+        let mut buffer = [0; 256];
+        // SAFETY: the class of an object that stands; attached.
+        let class = unsafe { capture::type_name(object.get_type_ptr(), &mut buffer) };
         Err(PyTypeError::new_err(format!("an object of class {class} is no term")))
     }
+}
+
+/// A slot of an object of one of the classes, without asking that.
+fn field<'py>(object: &Bound<'py, PyAny>, name: &str) -> Made<'py> {
+    looked_at(object, |view| {
+        let found = view.attribute(name).ok_or_else(|| PyTypeError::new_err(format!("it has no {name}")))?;
+        // SAFETY: what is looked at stands, and is held from then on.
+        Ok(unsafe { Bound::from_borrowed_ptr(object.py(), found.as_ptr()) })
+    })
+}
+
+fn number_of(object: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
+    let number = field(object, name)?.cast_into::<PyInt>()?;
+    let number = looked_at(&number, |view| Ok(view.big()))?;
+    u64::try_from(number).map_err(|_| PyTypeError::new_err(format!("its {name} is out of range")))
 }
 
 impl Makers for Classes {

@@ -46,15 +46,18 @@ pub fn calls(first: Option<Frame>, depth: usize) -> Term {
     Term::List(Walk::from(first).take(depth).map(place).collect())
 }
 
-/// What there is to say of the process that runs, for people: a binary.
-pub fn describe(current: &Tracee, first: Option<Frame>) -> Term {
+/// What there is to say of the process that runs, for people: a binary. `begins` is a call that just begins, which is not
+/// among the interpreter's frames yet on 3.11.
+pub fn describe(current: &Tracee, begins: Option<Frame>, caller: Option<Frame>) -> Term {
     const MOST: usize = 64;
     let mut text = format!(
         "=proc:{}\nKind: {:?}\nState: running\nStack:\n",
         Term::Pid(Identifier::own(current.pid)),
         current.kind
     );
-    for (frame, line) in first.into_iter().flat_map(Walk::from).take(MOST) {
+    // SAFETY: the frame of the event; its code lives as long.
+    let begins = begins.map(|frame| (frame, i64::from(unsafe { code::code_first_line(frame.code()) })));
+    for (frame, line) in begins.into_iter().chain(caller.into_iter().flat_map(Walk::from)).take(MOST) {
         let parts: Vec<String> = name(frame).iter().map(Term::to_string).collect();
         text += &format!("  {}, {}:{line}\n", parts.join(":"), file(frame));
     }

@@ -240,7 +240,7 @@ impl Activation for PyCall<'_> {
     }
 
     fn describe(&self, current: &Tracee) -> Term {
-        backtrace::describe(current, Some(self.frame()))
+        backtrace::describe(current, Some(self.frame()), self.caller_frame())
     }
 
     fn node_name(&self) -> Term {

@@ -192,7 +192,7 @@ impl Activation for ForeignCall<'_> {
     }
 
     fn describe(&self, current: &Tracee) -> Term {
-        backtrace::describe(current, Some(self.caller.frame()))
+        backtrace::describe(current, None, Some(self.caller.frame()))
     }
 
     fn node_name(&self) -> Term {
