@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import selectors
 import shlex
 import subprocess
@@ -72,7 +73,12 @@ class Node:
     def _start(self) -> None:
         self.starts += 1
         self.process = subprocess.Popen(
-            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+            self.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            bufsize=0,
+            env={**os.environ, "ERL_CRASH_DUMP_SECONDS": "0"},  # a crash is an answer, and leaves no file
         )
         self.left = b""
         ready = self._ask(base64.b64encode(PROGRAM.read_bytes()))
