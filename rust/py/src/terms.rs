@@ -111,7 +111,8 @@ impl Classes {
             let data = field(object, "data")?.cast_into::<PyBytes>()?;
             let bits = number_of(object, "bits")?;
             let bits = u8::try_from(bits).ok().filter(|bits| (1..8).contains(bits) && !data.as_bytes().is_empty());
-            let bits = bits.ok_or_else(|| PyTypeError::new_err("a BitString has bytes, and 1 to 7 bits of the last"))?;
+            let bits =
+                bits.ok_or_else(|| PyTypeError::new_err("a BitString has bytes, and 1 to 7 bits of the last"))?;
             return Ok(Term::BitString(data.as_bytes().into(), bits));
         }
         if is(&self.port) {
