@@ -71,7 +71,7 @@ class Port:
     """A link to the outside world, by its number: equal to what is left of it in a message, and ordered.
 
     >>> Port()
-    #Port<0.1>
+    #Port<0...>
     """
 
     __slots__ = ("_number",)

@@ -473,10 +473,10 @@ def test_endless_arguments_come_to_an_end(session: trace.Session) -> None:
 
 
 def test_patterns_of_some_depth_fit_themselves(session: trace.Session) -> None:
-    value = deep(150, lambda v: [v])
+    value = deep(100, lambda v: [v])
     session.function(mfa(same), [([value], [], [])], ["local"])
     own(session)
-    same(value), same(deep(150, lambda v: [v])), same(deep(149, lambda v: [v]))
+    same(value), same(deep(100, lambda v: [v])), same(deep(99, lambda v: [v]))
     assert len(session.drain()) == 2
 
 

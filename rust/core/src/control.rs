@@ -13,7 +13,7 @@
 //! would lose calls.
 //!
 //! # Checked by
-//! `models::node` (loom); mutants `publish_piecewise`, `restart_unsettled`, `pause_unsettled`, `destroy_keeps_flags`;
+//! `models::node` (loom); mutants `publish_piecewise`, `armed_late`, `restart_unsettled`, `pause_unsettled`, `destroy_keeps_flags`;
 //! `tests/exact.rs` and `tests/kinds.rs`.
 #![forbid(unsafe_code)]
 
@@ -404,6 +404,7 @@ impl Node {
         let mut arm = Vec::new();
         let mut disarm = Vec::new();
         let mut plans = Vec::with_capacity(changes.len());
+        let before: Vec<u8> = changes.iter().map(|(_, events, _)| *events).collect();
         for (key, events, plan) in changes {
             let needed = plan.as_ref().map_or(0, |p| p.events);
             if needed & !events != 0 {
@@ -421,6 +422,20 @@ impl Node {
                 let retired = self.publish(|old| old.with(vec![plan]));
                 control.retired.push(retired);
             }
+        }
+        // a function that gives events already is told of more before anybody can want them: a call that is in time for the new
+        // plan must be in time for its end
+        let grown: Vec<(usize, u8)> = plans
+            .iter()
+            .zip(&before)
+            .filter_map(|((key, plan), events)| {
+                let needed = plan.as_ref().map_or(0, |p| p.events);
+                (*events != 0 && needed & !events != 0).then_some((*key, needed | events))
+            })
+            .collect();
+        if !grown.is_empty() && !mutant!("armed_late") {
+            let all = grown.iter().fold(self.read(|s| s.events), |all, (_, events)| all | events);
+            host.arm(&grown, all);
         }
         let mut all = 0;
         let retired = self.publish(|old| {

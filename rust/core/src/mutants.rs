@@ -12,6 +12,7 @@
 //! | `section_unwaited` | nobody waits for sections | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
 //! | `section_leave_relaxed` | a thread leaves without Release | `section::either_it_is_seen_inside_or_it_sees_the_new_value` |
 //! | `publish_piecewise` | each function of a change is published by itself | `node::a_change_is_one_point_in_time` |
+//! | `armed_late` | new events are asked for when they are wanted already | `node::the_end_of_a_call_that_is_waited_for_is_seen` |
 //! | `restart_unsettled` | a restart doesn't wait for a grace period | `node::a_restart_loses_no_call` |
 //! | `pause_unsettled` | a pause doesn't wait for a grace period | `node::no_call_is_counted_after_a_pause` |
 //! | `fold_unlocked` | a thread leaves the list before its counts are taken over | `node::a_thread_that_ends_is_counted_once` |

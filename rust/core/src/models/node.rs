@@ -8,17 +8,20 @@ use crate::{
     event::{on_call, Activation},
     flags::Flags,
     node::{Node, Who},
-    plan::{kinds, Mfa},
+    plan::{events, kinds, Mfa},
     session::{Capture, Options, Session},
     sync::{
-        thread, Arc as Shared, AtomicBool,
+        thread, Arc as Shared, AtomicBool, AtomicU8,
         Ordering::{Acquire, Release},
     },
     thread::Thread,
     tracee::Kind,
 };
-use inviso_match::terms::TermView;
-use inviso_term::etf::{Encoder, Full};
+use inviso_match::{terms::TermView, Context, Program};
+use inviso_term::{
+    etf::{Encoder, Full},
+    term::Term,
+};
 use std::sync::Arc;
 
 /// A call of a function that takes nothing and that nobody waits for.
@@ -182,6 +185,48 @@ fn a_restart_loses_no_call() {
         seen.note("all in the first", now == 0);
         seen.note("in both", now == 1);
         seen.note("all in the second", now == 2);
+    });
+}
+
+/// A host that remembers which events function 1 gives.
+struct Switch(AtomicU8);
+
+impl Arm for Switch {
+    fn arm(&self, functions: &[(usize, u8)], _: u8) {
+        for (_, events) in functions {
+            self.0.store(*events, Release);
+        }
+    }
+}
+
+/// A spec that keeps the message back and wants the call's end.
+fn wants_ends() -> Op {
+    let atom = Term::atom;
+    let body = [Term::Tuple(vec![atom("message"), atom("false")]), Term::Tuple(vec![atom("return_trace")])];
+    let clause = Term::Tuple(vec![atom("_"), Term::List(Vec::new()), Term::List(body.into())]);
+    Op::Match(Arc::new(Program::compile(&Term::List(vec![clause]), Context::Call).unwrap()))
+}
+
+#[test]
+fn the_end_of_a_call_that_is_waited_for_is_seen() {
+    explore(3, 20, &["not waited for", "waited for"], |seen| {
+        let (node, session) = node();
+        node.flags(&session, Who::All, true, Flags::CALL | Flags::SILENT).unwrap();
+        let host = Shared::new(Switch(AtomicU8::new(0)));
+        node.function(&session, &targets(&[1]), kinds::LOCAL, Op::On, &*host).unwrap();
+        let mut scheduler = scheduler(&node);
+        node.flags(&session, Who::One(scheduler.own()), false, Flags::SILENT).unwrap();
+        node.flags(&session, Who::One(scheduler.own()), true, Flags::CALL | Flags::ARITY).unwrap();
+        let control = thread::spawn({
+            let (node, host) = (node.clone(), host.clone());
+            move || node.function(&session, &targets(&[1]), kinds::LOCAL, wants_ends(), &*host).unwrap()
+        });
+        on_call(&node, &mut scheduler, 1, &Plain(1));
+        let waited = !scheduler.is_idle();
+        assert!(!waited || host.0.load(Acquire) & events::END != 0, "a call's end is waited for and not seen");
+        control.join().unwrap();
+        seen.note("waited for", waited);
+        seen.note("not waited for", !waited);
     });
 }
 

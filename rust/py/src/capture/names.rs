@@ -150,7 +150,7 @@ pub unsafe fn is_method(object: *mut PyObject) -> bool {
 ///
 /// # Errors
 /// [`Full`].
-pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>) -> Result<(), Full> {
+pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
     let mut name = [0; 256];
     let Raised { kind, value } = error;
     // SAFETY: the types are checked; an exception's arguments are a tuple, or null if its making went wrong.
@@ -162,7 +162,7 @@ pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>) -> Result<(), Full
             if args.is_null() {
                 return out.tuple(0);
             }
-            return encode(args.as_ptr(), out, &Limits::DEFAULT);
+            return encode(args.as_ptr(), out, limits);
         }
         out.atom(type_name(kind.cast(), &mut name))?;
         if value.is_null() || value == ffi::Py_None() {
@@ -171,7 +171,7 @@ pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>) -> Result<(), Full
         if ffi::PyTuple_Check(value) == 0 {
             out.tuple(1)?;
         }
-        encode(value, out, &Limits::DEFAULT)
+        encode(value, out, limits)
     }
 }
 

@@ -157,12 +157,12 @@ pub fn write_arguments(frame: Frame, out: &mut Encoder<'_>, limits: &Limits) -> 
 }
 
 /// The class of an exception, `error`, `exit` or `throw`, and its value, as a tuple.
-pub fn write_exception(error: Raised, out: &mut Encoder<'_>) -> Result<(), Full> {
+pub fn write_exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
     out.tuple(2)?;
     // SAFETY: attached, with no exception set; the exception is held by whoever raised it.
     unsafe {
         out.atom(capture::exception_class(error))?;
-        capture::exception(error, out)
+        capture::exception(error, out, limits)
     }
 }
 
@@ -211,7 +211,7 @@ impl Activation for PyCall<'_> {
         match (self.end, self.end.raised()) {
             // SAFETY: the interpreter holds the value while the event is taken; attached.
             (End::Value(value), _) => unsafe { capture::encode(value, out, &late::limits(capture)) },
-            (_, Some(error)) => write_exception(error, out),
+            (_, Some(error)) => write_exception(error, out, &late::limits(capture)),
             _ => out.cut("result"),
         }
     }

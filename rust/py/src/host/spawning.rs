@@ -5,7 +5,7 @@
 
 use super::{call, directory, here::Here, Host};
 use crate::{
-    capture::{self, Raised},
+    capture::{self, Limits, Raised},
     ffi::frame::Frame,
 };
 use inviso_core::{
@@ -251,7 +251,7 @@ fn reason(error: Option<Raised>) -> Vec<u8> {
     let written = match error {
         None => out.atom("normal"),
         // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
-        Some(error) => unsafe { capture::exception(error, &mut out) },
+        Some(error) => unsafe { capture::exception(error, &mut out, &Limits::DEFAULT) },
     };
     if written.is_err() {
         out.truncate(0);
