@@ -334,7 +334,7 @@ def code_of_module(name: str) -> set[Any]:
     from types import CodeType, FunctionType
 
     waiting = [
-        o.__code__ for o in gc.get_objects() if isinstance(o, FunctionType) and o.__globals__.get("__name__") == name
+        o.__code__ for o in gc.get_objects() if type(o) is FunctionType and o.__globals__.get("__name__") == name
     ]
     found: set[Any] = set()
     while waiting:
