@@ -273,9 +273,9 @@ fn clause(python: bool, table: bool) -> BoxedStrategy<Term> {
         .boxed()
     } else {
         prop_oneof![
-            3 => Just(improper(vec![named("$1")], named("$2"))),
-            3 => (vec(pattern(python), 0..2), select(&["_", "$2"])).prop_map(move |(parts, tail)| {
-                improper([vec![named("$1")], parts].concat(), named(tail))
+            3 => Just(improper(vec![named("$1"), named("$2")], named("_"))),
+            1 => vec(pattern(python), 0..2).prop_map(move |parts| {
+                improper([vec![named("$1")], parts].concat(), named("_"))
             }),
             3 => vec(pattern(python), 0..2).prop_map(move |more| {
                 Term::List([vec![named("$1"), named("$2")], more].concat())
