@@ -1,23 +1,24 @@
 """A function's source as a match specification: see :func:`inviso.match_spec.ms`.
 
 What is boolean in a match specification is True or False and nothing else, so only what gives one of them may stand
-where
-Python asks for a truth value. ``len(x)`` and ``x[0]`` mean another function for each type of ``x``: the condition that
-they
-are in becomes one alternative for each type.
+where Python asks for a truth value. ``len(x)`` and ``x[0]`` mean another function for each type of ``x``: the condition
+that they are in becomes one alternative for each type. Where Python would raise, the specification doesn't match.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import functools
 import linecache
 import types
-from collections.abc import Callable
+import warnings
+from abc import ABCMeta
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from .errors import BadArg
-from .match_spec import Prefix
+from .match_spec import Prefix, is_variable
 from .terms import Atom, BitString, ImproperList, Map
 
 __all__ = ["clause"]
@@ -56,7 +57,11 @@ _ACTIONS = frozenset({
     "message", "process_dump", "return_trace", "set_seq_token", "set_tcw", "silent", "trace",
 })  # fmt: skip
 
-_SIZES = (("is_list", "length"), ("is_tuple", "tuple_size"), ("is_map", "map_size"), ("is_binary", "byte_size"))
+# What a len or an index is for each type; the last function raises for all others.
+_SIZES = {"is_list": "length", "is_tuple": "tuple_size", "is_map": "map_size", "is_binary": "byte_size"}
+_INDEXED = ("is_tuple", "is_list", "is_map")
+_MOST_ALTERNATIVES = 100
+_DEEPEST = 100
 _CLASSES: dict[Any, Callable[[Any], Any]] = {
     object: lambda x: True,
     int: lambda x: ("orelse", ("is_integer", x), ("is_boolean", x)),
@@ -87,50 +92,89 @@ class _Compiler:
 
     def clause(self) -> tuple[Any, list[Any], list[Any]]:
         guards, body = self._parts(self._body)
-        made = [self._truth(guard) for guard in guards], [self._value(action) for action in body]
+        made = [self._truth(guard, outermost=True) for guard in guards], [self._value(action) for action in body]
         return (self._head, [guard for guard in made[0] if guard is not True], made[1])
 
     # the source
 
-    def _node(self) -> ast.Lambda | ast.FunctionDef:
+    def _node(self) -> Any:
+        why = ""
+        for lines in self._sources():
+            found, why = self._found("".join(lines))
+            if found is not None:
+                return found
+        self._unknown(
+            why
+            or "its source is not known; define it in a file or a notebook cell, or write the specification by hand"
+        )
+
+    def _sources(self) -> Iterator[list[str]]:
+        """What its source may be: as it was when it was read first, and as it is now."""
+        cached = linecache.getlines(self._file, self._function.__globals__)
+        if cached:
+            yield cached
+            linecache.checkcache(self._file)
+            if (fresh := linecache.getlines(self._file, self._function.__globals__)) != cached:
+                yield fresh
+        else:
+            import inspect  # knows where newer prompts keep their lines
+
+            try:
+                yield inspect.findsource(self._function)[0]
+            except (OSError, TypeError, IndexError):
+                return
+
+    def _found(self, source: str) -> tuple[Any, str]:
+        """The function in its source, or why it isn't there."""
         code = self._function.__code__
-        lines = linecache.getlines(self._file, self._function.__globals__)
-        if not lines:
-            self._unknown("its source is not known; define it in a file or a notebook cell, or write the specification")
+        flags = code.co_flags & _FUTURE
         try:
-            tree = ast.parse("".join(lines))
-        except SyntaxError:
-            self._unknown("its source can't be read; define it in a file of plain Python")
-        kinds = ast.Lambda if code.co_name == "<lambda>" else ast.FunctionDef
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(source)
+                whole = compile(
+                    tree, self._file, "exec", flags | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+                )
+        except (SyntaxError, ValueError, RecursionError):
+            return None, "its source can't be read; define it in a file of plain Python"
+        # What is compiled must be what runs: another text may stand there by now.
+        if code not in _codes(whole):
+            return None, "its source has changed since it was loaded; reload it"
+        kinds = ast.Lambda if code.co_name == "<lambda>" else (ast.FunctionDef, ast.AsyncFunctionDef)
         found = [node for node in ast.walk(tree) if isinstance(node, kinds) and self._is(node)]
         if len(found) > 1:
-            found = [node for node in found if self._covers(node)] or found
-        if not found:
-            self._unknown("its source has changed since it was loaded; reload it")
-        if len({ast.dump(node) for node in found}) > 1:
-            self._unknown("there are several functions in its line; put each in a line of its own")
-        node = found[0]
-        assert isinstance(node, ast.Lambda | ast.FunctionDef)
-        return node
+            found = self._innermost(found)
+        if len({ast.dump(node) for node in found}) != 1:
+            return None, "there are several functions in its line; put each in a line of its own"
+        return found[0], ""
 
-    def _is(self, node: ast.Lambda | ast.FunctionDef) -> bool:
+    def _is(self, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         code = self._function.__code__
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         names = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
         names += [a.arg for a in (node.args.vararg, node.args.kwarg) if a]
         return first == code.co_firstlineno and tuple(names) == code.co_varnames[: len(names)]
 
-    def _covers(self, node: ast.Lambda | ast.FunctionDef) -> bool:
-        """Whether the code's own positions are just those of the node's body."""
-        body = node.body if isinstance(node, ast.Lambda) else node.body[-1]
-        own = [p for p in self._function.__code__.co_positions() if None not in p and (p[2], p[3]) != (0, 0)]
-        start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
-        inside = [p for p in own if start <= (p[0], p[2]) and (p[1], p[3]) <= end]
-        return any((p[0], p[2], p[1], p[3]) == (*start, *end) for p in own) and len(inside) == len(own)
+    def _innermost(self, nodes: list[Any]) -> list[Any]:
+        """Those whose body holds all positions of the code, and no other's of these."""
+        own = [(p[0], p[2], p[1], p[3]) for p in self._function.__code__.co_positions() if None not in p and p[3]]
+        spans: list[tuple[Any, Any, Any]] = []
+        for node in nodes:
+            body = node.body if isinstance(node, ast.Lambda) else node.body[-1]
+            start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+            if all(start <= p[:2] and p[2:] <= end for p in own):
+                spans.append((start, end, node))
+        return [
+            node
+            for start, end, node in spans
+            if not any((start, end) != (s, e) and start <= s and e <= end for s, e, _ in spans)
+        ]
 
-    def _expression(self, node: ast.Lambda | ast.FunctionDef) -> ast.expr:
+    def _expression(self, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr:
         if isinstance(node, ast.Lambda):
             return node.body
+        if isinstance(node, ast.AsyncFunctionDef):
+            self._refuse(node, "a coroutine function", "write a lambda")
         body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
         match body:
             case [ast.Return(value=ast.expr() as value)]:
@@ -161,7 +205,8 @@ class _Compiler:
         if rest.arg not in used:
             return Prefix(*head) if head else "_"
         if head:
-            self._refuse(rest, f"*{rest.arg} after other parameters", "name each parameter, or take *args alone")
+            self._parameters[rest.arg] = _after(len(head), "$_")
+            return Prefix(*head)
         self._parameters[rest.arg] = "$1"
         return "$1"
 
@@ -174,15 +219,17 @@ class _Compiler:
             for part in parts:
                 if not self._acts(part):
                     self._refuse(part, "a tuple with something that is no action", "join conditions by 'and'")
-            return [], parts
-        parts = body.values if isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And) else [body]
+                if not isinstance(part, ast.Call):
+                    self._refuse(part, "an action in something else", "write the actions one after the other")
+            return [], list(parts)
+        parts = _conjuncts(body)
         first = next((n for n, part in enumerate(parts) if self._acts(part)), len(parts))
         guards, actions = parts[:first], parts[first:]
         flat: list[ast.expr] = []
         for action in actions:
             if isinstance(action, ast.Tuple):
                 flat += self._parts(action)[1]
-            elif isinstance(action, ast.Call):
+            elif isinstance(action, ast.Call) and isinstance(action.func, ast.Name) and action.func.id in _ACTIONS:
                 flat.append(action)
             else:
                 self._refuse(
@@ -199,7 +246,8 @@ class _Compiler:
 
     # what is true or false
 
-    def _truth(self, node: ast.expr) -> Any:
+    def _truth(self, node: ast.expr, *, outermost: bool = False) -> Any:
+        """A condition. ``outermost``: one of the guards, for which False and an error are the same."""
         if self._acts(node):
             self._refuse(node, "an action in a condition", "write conditions first, 'and' the actions last")
         match node:
@@ -210,76 +258,118 @@ class _Compiler:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return ("not", self._truth(operand))
             case ast.IfExp(test=test, body=body, orelse=other):
-                yes = ("andalso", self._truth(test), self._truth(body))
-                return ("orelse", yes, ("andalso", ("not", self._truth(test)), self._truth(other)))
+                return _either(self._truth(test), self._truth(body), self._truth(other))
+            case ast.Compare(ops=[op], comparators=[other]):
+                return self._by_type(node, lambda: self._comparison(node, op, node.left, other), outermost)
             case ast.Compare():
-                return self._by_type(node, lambda: self._compare(node))
+                return ("andalso", *(self._truth(pair, outermost=outermost) for pair in _pairs(node)))
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, _], keywords=[]):
-                return self._by_type(node, lambda: self._isinstance(node))
+                return self._by_type(node, lambda: self._isinstance(node), outermost)
             case ast.Call(func=ast.Name(id=name)) if name in _TESTS and name not in self._parameters:
-                return self._by_type(node, lambda: self._value(node))
+                return self._by_type(node, lambda: self._value(node), outermost)
             case ast.Call(func=ast.Name(id=name)) if name != "len":
                 self._call(node)  # refuses what is no function of the language
+            case ast.Name() | ast.Attribute() if self._is_outside(node):
+                if isinstance(value := self._outside(node), bool):
+                    return value
         self._refuse(node, f"{ast.unparse(node)!r} as a condition", "compare it: only True and False are conditions")
 
-    def _by_type(self, node: ast.expr, make: Callable[[], Any]) -> Any:
+    def _by_type(self, node: ast.expr, make: Callable[[], Any], outermost: bool) -> Any:
         """A condition, with an alternative for each type that a ``len`` or an index in it may be of."""
-        places = [inner for inner in ast.walk(node) if self._depends(inner)]
-        if not places:
-            return make()
-        alternatives: list[Any] = []
-        self._choose(places, [], make, alternatives)
-        return alternatives[0] if len(alternatives) == 1 else ("orelse", *alternatives)
+        places: dict[str, list[Any]] = {}  # those of one object have one type
+        for inner in reversed([*_computed(node)]):  # inner ones first, so that what an outer one is about is decided
+            if self._depends(inner) and not hasattr(inner, "decided"):
+                places.setdefault(ast.dump(_object(inner)), []).append(inner)
+        count = 1
+        for group in places.values():
+            count *= len(self._types(group))
+        if count > _MOST_ALTERNATIVES:
+            why = "name the function: length, tuple_size, map_size, byte_size, element(n, x), hd(x), map_get(k, x)"
+            self._refuse(node, f"{ast.unparse(node)!r}, of {count} alternatives by type,", why)
+        if outermost and places:
+            alternatives: list[Any] = []
+            self._choose([*places.values()], [], make, alternatives)
+            return ("orelse", *alternatives)
+        return self._chosen([*places.values()], make)
 
-    def _choose(self, places: list[Any], tests: list[Any], make: Callable[[], Any], alternatives: list[Any]) -> None:
-        # innermost first, so that what an outer one is about is decided
-        if not places:
+    def _choose(
+        self, groups: list[list[Any]], tests: list[Any], make: Callable[[], Any], alternatives: list[Any]
+    ) -> None:
+        """Side by side: False where no type fits."""
+        if not groups:
             alternatives.append(("andalso", *tests, make()))
             return
-        place = places[-1]
-        for test, value in self._alternatives(place):
-            place.decided = value
-            self._choose(places[:-1], [*tests, test], make, alternatives)
-        del place.decided
+        for test in self._types(groups[0]):
+            self._decide(groups[0], test)
+            x = self._value(_object(groups[0][0]))
+            self._choose(groups[1:], [*tests, (test, x)], make, alternatives)
+        self._undecide(groups[0])
+
+    def _chosen(self, groups: list[list[Any]], make: Callable[[], Any]) -> Any:
+        """One after the other: an error where no type fits."""
+        if not groups:
+            return make()
+        made: Any = None
+        for test in reversed(self._types(groups[0])):
+            self._decide(groups[0], test)
+            inner = self._chosen(groups[1:], make)
+            made = inner if made is None else _either((test, self._value(_object(groups[0][0]))), inner, made)
+        self._undecide(groups[0])
+        return made
+
+    def _types(self, group: list[Any]) -> list[str]:
+        """The type tests of what a group is about; a map or binary, last, also raises for all others."""
+        if all(isinstance(place, ast.Call) for place in group):
+            return [*_SIZES]
+        return [*_INDEXED]
+
+    def _decide(self, group: list[Any], test: str) -> None:
+        for place in group:
+            x = self._value(_object(place))
+            if isinstance(place, ast.Call):
+                place.decided = (_SIZES[test], x)  # type: ignore[attr-defined]
+                continue
+            index = place.slice.value
+            if test == "is_tuple":
+                place.decided = ("element", index + 1, x)
+            elif test == "is_list":
+                place.decided = ("hd", _after(index, x))
+            else:
+                place.decided = ("map_get", index, x)
+
+    def _undecide(self, group: list[Any]) -> None:
+        for place in group:
+            del place.decided
 
     def _depends(self, node: ast.AST) -> bool:
         match node:
             case ast.Call(func=ast.Name(id="len"), args=[_], keywords=[]):
-                return True
+                return "len" not in self._parameters
             case ast.Subscript(slice=ast.Constant(value=int() as index)):
                 return type(index) is int
         return False
 
-    def _alternatives(self, place: Any) -> list[tuple[Any, Any]]:
-        if isinstance(place, ast.Call):
-            x = self._value(place.args[0])
-            return [((test, x), (size, x)) for test, size in _SIZES]
-        x, index = self._value(place.value), place.slice.value
-        tail = functools.reduce(lambda rest, _: ("tl", rest), range(index), x)
-        return [
-            (("is_tuple", x), ("element", index + 1, x)),
-            (("is_list", x), ("hd", tail)),
-            (("is_map", x), ("map_get", index, x)),
-        ]
-
-    def _compare(self, node: ast.Compare) -> Any:
-        sides = [node.left, *node.comparators]
-        made = [self._comparison(node, op, a, b) for op, a, b in zip(node.ops, sides, sides[1:], strict=False)]
-        return made[0] if len(made) == 1 else ("andalso", *made)
-
     def _comparison(self, node: ast.Compare, op: ast.cmpop, a: ast.expr, b: ast.expr) -> Any:
         match op:
             case ast.In() | ast.NotIn():
-                if not isinstance(b, ast.Tuple | ast.List | ast.Set):
-                    self._refuse(node, "'in' something that is no literal", "write the values: x in (1, 2, 3)")
-                same = [("==", self._value(a), self._value(each)) for each in b.elts]
-                found = ("orelse", *same) if len(same) > 1 else same[0] if same else False
+                x, members = self._value(a), self._members(node, b)
+                found = _any_of([("==", x, each) for each in members], lazily=not any(map(_may_raise, members[1:])))
                 return ("not", found) if isinstance(op, ast.NotIn) else found
             case ast.Is() | ast.IsNot():
                 if not (isinstance(b, ast.Constant) and (b.value is None or isinstance(b.value, bool))):
                     self._refuse(node, "'is' with something else than None, True or False", "compare with ==")
                 return ("=/=" if isinstance(op, ast.IsNot) else "=:=", self._value(a), b.value)
         return (_COMPARISONS[type(op)], self._value(a), self._value(b))
+
+    def _members(self, node: ast.Compare, several: ast.expr) -> list[Any]:
+        """What ``in`` looks through."""
+        if isinstance(several, ast.Tuple | ast.List | ast.Set) and several.elts:
+            return [self._value(each) for each in several.elts]
+        if isinstance(several, ast.Name | ast.Attribute) and self._is_outside(several):
+            value = self._free(several)
+            if isinstance(value, tuple) and isinstance(value[1], tuple | list | set | frozenset) and value[1]:
+                return [_quoted(each) for each in value[1]]
+        self._refuse(node, "'in' something that is no literal", "write one value or more: x in (1, 2, 3)")
 
     def _isinstance(self, node: Any) -> Any:
         x, classes = node.args
@@ -299,8 +389,14 @@ class _Compiler:
     def _is_a(self, x: Any, one: Any, node: ast.expr) -> Any:
         if not isinstance(one, type):
             self._refuse(node, f"{ast.unparse(node)!r} as a class", "name a class that exists where the function does")
+        match x:
+            case ("const", value) | (str() as value) if x is not value or not is_variable(value):
+                return isinstance(value, one)
         if one in _CLASSES:
             return _CLASSES[one](x)
+        if _decides_itself(one):
+            why = "name the classes that are meant, or a type test such as is_map"
+            self._refuse(node, f"{ast.unparse(node)!r}, which takes what doesn't inherit from it,", why)
         return ("is_instance", x, f"{one.__module__}.{one.__qualname__}")
 
     # values
@@ -309,14 +405,14 @@ class _Compiler:
         if hasattr(node, "decided"):
             return node.decided
         match node:
-            case ast.Constant(value=value) if value is not ...:
+            case ast.Constant(value=value) if not isinstance(value, complex | types.EllipsisType):
                 return _constant(value)
             case ast.Name(id=name) if name in self._parameters:
                 return self._parameters[name]
             case ast.Name() | ast.Attribute() if self._is_outside(node):
                 return self._free(node)
             case ast.Attribute(value=value, attr=name):
-                return ("attr", self._value(value), name)
+                return ("attr", self._value(value), self._mangled(name))
             case ast.Subscript(value=value, slice=ast.Constant(value=str() as key)):
                 return ("map_get", _constant(key), self._value(value))
             case ast.Tuple(elts=elements):
@@ -324,7 +420,8 @@ class _Compiler:
             case ast.List(elts=elements):
                 return [*map(self._value, elements)]
             case ast.Dict(keys=keys, values=values) if None not in keys:
-                return {self._key(key): self._value(value) for key, value in zip(keys, values, strict=True)}
+                made = [(self._key(key), self._value(value)) for key, value in zip(keys, values, strict=True)]
+                return dict(made)
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _UNARY:
                 value = self._value(operand)
                 return -value if isinstance(op, ast.USub) and type(value) in (int, float) else (_UNARY[type(op)], value)
@@ -334,24 +431,32 @@ class _Compiler:
                 return self._truth(node)
             case ast.Call():
                 return self._call(node)
+            case ast.Subscript(slice=ast.UnaryOp(op=ast.USub())):
+                self._refuse(node, f"{ast.unparse(node)!r}, which counts from the end,", "count from the beginning")
         if self._depends(node):
-            self._refuse(
-                node,
-                f"{ast.unparse(node)!r} where its type decides what it is",
-                "name the function: "
-                + (
-                    "length, tuple_size, map_size or byte_size"
-                    if isinstance(node, ast.Call)
-                    else "element(n, x), hd(x), map_get(k, x)"
-                ),
-            )
-        self._refuse(node, type(node).__name__, "it has no counterpart in a match specification")
+            self._refuse(node, f"{ast.unparse(node)!r} where its type decides what it is", _by_name(node))
+        what = f"{ast.unparse(node)!r} ({type(node).__name__})"
+        self._refuse(node, what, "it has no counterpart in a match specification")
 
     def _key(self, node: Any) -> Any:
         value = self._value(node)
-        return ("const", tuple(value)) if isinstance(value, list) else value
+        try:
+            hash(value)
+        except TypeError:
+            self._refuse(node, f"{ast.unparse(node)!r} as a key", "keys are plain values, or tuples of them")
+        return value
+
+    def _mangled(self, name: str) -> str:
+        """A private name in a class body is another one."""
+        if name.startswith("__") and not name.endswith("__"):
+            for other in self._function.__code__.co_names:
+                if other.startswith("_") and other.endswith(name) and other != name:
+                    return other
+        return name
 
     def _arithmetic(self, node: ast.expr, op: ast.operator, a: Any, b: Any) -> Any:
+        if any(_is_no_number(operand) for operand in (a, b)):
+            self._refuse(node, f"{ast.unparse(node)!r}, which is about no numbers,", "compare with what it gives")
         if type(op) in _ARITHMETIC:
             return (_ARITHMETIC[type(op)], a, b)
         remainder = ("rem", ("+", ("rem", a, b), b), b)  # with the sign of b, as Python has it
@@ -371,8 +476,7 @@ class _Compiler:
             self._refuse(node, f"keywords or * in a call of {name!r}", "pass the arguments by position")
         if name in ("len", "isinstance"):
             if self._depends(node):
-                why = "name the function: length, tuple_size, map_size or byte_size"
-                self._refuse(node, f"{ast.unparse(node)!r} outside a condition", why)
+                self._refuse(node, f"{ast.unparse(node)!r} outside a condition", _by_name(node))
             return self._truth(node)
         if name not in _FUNCTIONS | _ACTIONS:
             why = (
@@ -393,12 +497,19 @@ class _Compiler:
     def _outside(self, node: ast.expr) -> Any:
         match node:
             case ast.Attribute(value=value, attr=name):
-                return getattr(self._outside(value), name)
+                found = self._outside(value)
+                try:
+                    return getattr(found, self._mangled(name))
+                except Exception as error:
+                    self._refuse(node, f"{ast.unparse(node)!r} ({error})", "name what exists when ms is called")
             case ast.Name(id=name):
                 code, cells = self._function.__code__, self._function.__closure__ or ()
                 known = dict(zip(code.co_freevars, cells, strict=True))
                 if name in known:
-                    return known[name].cell_contents
+                    try:
+                        return known[name].cell_contents
+                    except ValueError:
+                        self._refuse(node, f"{name!r}, which has no value yet,", "call ms after it has one")
                 builtins: dict[str, Any] = getattr(self._function, "__builtins__", {})
                 for place in (self._function.__globals__, builtins):
                     if name in place:
@@ -408,17 +519,19 @@ class _Compiler:
 
     def _free(self, node: ast.expr) -> Any:
         value = self._outside(node)
-        if not _is_plain(value):
-            self._refuse(
-                node, f"{ast.unparse(node)!r}, a {type(value).__name__}", "only plain values can be taken from outside"
-            )
-        return value if isinstance(value, int | float | bytes | None) else ("const", value)
+        try:
+            return _quoted(_copied(value))
+        except TypeError:
+            what = f"{ast.unparse(node)!r}, a {type(value).__name__},"
+            self._refuse(node, what, "only plain values can be taken from outside")
 
     # refusals
 
     def _refuse(self, node: Any, what: str, mend: str) -> NoReturn:
         line = getattr(node, "lineno", self._function.__code__.co_firstlineno)
-        where = f"{self._file}:{line}:{getattr(node, 'col_offset', 0) + 1}"
+        column = getattr(node, "col_offset", 0)  # of its UTF-8
+        before = linecache.getline(self._file, line, self._function.__globals__).encode(errors="replace")[:column]
+        where = f"{self._file}:{line}:{(len(before.decode(errors='replace')) if before else column) + 1}"
         raise BadArg("ms/1", "functions", f"{where}: {what} can't be expressed; {mend}")
 
     def _unknown(self, why: str) -> NoReturn:
@@ -426,19 +539,133 @@ class _Compiler:
         raise BadArg("ms/1", "functions", f"{where}: {self._function.__qualname__}: {why}")
 
 
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield inner
+            yield from _codes(inner)
+
+
+def _computed(node: ast.AST) -> Iterator[ast.AST]:
+    """What is computed whenever the node is: not what is in conditions of its own."""
+    yield node
+    for inner in ast.iter_child_nodes(node):
+        if not isinstance(inner, ast.Compare | ast.BoolOp | ast.IfExp):
+            yield from _computed(inner)
+
+
+def _pairs(node: ast.Compare) -> Iterator[ast.Compare]:
+    sides = [node.left, *node.comparators]
+    for op, a, b in zip(node.ops, sides, sides[1:], strict=False):
+        yield ast.copy_location(ast.Compare(a, [op], [b]), node)
+
+
+def _conjuncts(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And):
+        return [part for value in node.values for part in _conjuncts(value)]
+    return [node]
+
+
+def _either(test: Any, yes: Any, no: Any) -> Any:
+    return ("orelse", ("andalso", test, yes), ("andalso", ("not", test), no))
+
+
+def _any_of(conditions: list[Any], *, lazily: bool) -> Any:
+    if len(conditions) == 1:
+        return conditions[0]
+    if lazily:
+        return ("orelse", *conditions)
+    return functools.reduce(lambda a, b: ("or", a, b), conditions)  # all of them are computed, as Python does
+
+
+def _may_raise(value: Any) -> bool:
+    match value:
+        case ("const", _):
+            return False
+        case (tuple() as parts,) | (list() as parts):
+            return any(map(_may_raise, parts))
+        case dict():
+            return any(map(_may_raise, value)) or any(map(_may_raise, value.values()))
+    return isinstance(value, tuple)
+
+
+def _after(count: int, several: Any) -> Any:
+    """A list without its first ones."""
+    return functools.reduce(lambda rest, _: ("tl", rest), range(count), several)
+
+
+def _object(place: Any) -> Any:
+    """What a ``len`` or an index is about."""
+    return place.args[0] if isinstance(place, ast.Call) else place.value
+
+
+def _by_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        return "name the function: length, tuple_size, map_size or byte_size"
+    return "name the function: element(n, x), hd(x), map_get(k, x)"
+
+
+def _decides_itself(one: type) -> bool:
+    """Whether ``isinstance`` asks the class, which may take what it is no base of."""
+    check = type(one).__instancecheck__
+    if check is type.__instancecheck__:
+        return False
+    hook = getattr(one.__subclasshook__, "__func__", None)
+    if check is not ABCMeta.__instancecheck__ or hook is not getattr(object.__subclasshook__, "__func__", None):
+        return True
+    return any(issubclass(plain, one) and one not in plain.__mro__ for plain in _PLAIN)
+
+
+def _is_no_number(value: Any) -> bool:
+    match value:
+        case ("const", constant):
+            return _is_no_number(constant)
+        case (tuple(),) | list() | dict() | bytes() | bool() | None:
+            return True
+        case str():
+            return not is_variable(value)
+    return False
+
+
 def _constant(value: Any) -> Any:
     """A literal; a str that would be taken for a variable as a constant."""
-    is_variable = isinstance(value, str) and (value in ("_", "$_", "$$") or (value[:1] == "$" and value[1:].isdigit()))
-    return ("const", value) if is_variable else value
+    return ("const", value) if isinstance(value, str) and is_variable(value) else value
 
 
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple | list | set | frozenset):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    if isinstance(value, Map | BitString | ImproperList):
-        return True
+def _quoted(value: Any) -> Any:
+    """A value, so that nothing in it is taken for something else."""
+    return value if isinstance(value, int | float | bytes | None) else ("const", value)
+
+
+_PLAIN = (int, float, complex, str, bytes, tuple, list, dict, set, frozenset, types.FunctionType)
+_FUTURE = functools.reduce(
+    lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0
+)
+
+
+def _copied(value: Any, depth: int = _DEEPEST) -> Any:
+    """A plain value as it is now; TypeError for any other."""
     from . import Pid, Port, Ref
 
-    return value is None or isinstance(value, int | float | str | bytes | Atom | Pid | Port | Ref)
+    if value is None or isinstance(value, bool | Atom | Map | BitString | ImproperList | Pid | Port | Ref):
+        return value
+    for base, copy in _COPIES.items():
+        if isinstance(value, base):
+            return copy(value)
+    if not depth:
+        raise TypeError
+    if isinstance(value, tuple | list | set | frozenset):
+        base = next(base for base in (tuple, list, set, frozenset) if isinstance(value, base))
+        return base(_copied(each, depth - 1) for each in value)
+    if isinstance(value, dict):
+        return {_copied(key, depth - 1): _copied(each, depth - 1) for key, each in value.items()}
+    raise TypeError
+
+
+# a subclass counts as its base, without its own code
+_COPIES: dict[type, Callable[[Any], Any]] = {
+    int: int.__pos__,
+    float: float.__pos__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__add__(value, b""),
+}

@@ -14,6 +14,7 @@ MatchSpec([(['_', '$2'], [('>', '$2', 100)], [('return_trace',)])])
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -75,23 +76,21 @@ class MatchSpec(list[Any]):
         return format(self)
 
 
-def ms(*functions: Callable[..., Any]) -> MatchSpec:
+def ms(*functions: Callable[..., Any] | Iterable[Callable[..., Any]]) -> MatchSpec:
     """Makes a match specification from the source of lambdas, one clause each (dbg.md, ``fun2ms``).
 
     Nothing of the lambda ever runs. Its parameters stand for the arguments, by position or, after a ``*``, by name. Its
     expression is conditions joined by ``and``, then actions; or a tuple of actions. In conditions: comparisons,
-    arithmetic,
-    ``and``, ``or``, ``not``, ``in`` with a literal, ``is None``, ``isinstance``, ``len``, indices, attributes, and
-    the guard
-    functions by their names. Names from around the lambda are taken as what they are now. Comparisons are Erlang's:
-    values
-    of different types are in order, True is not 1, and a str equals the bytes of its UTF-8.
+    arithmetic, ``and``, ``or``, ``not``, ``in`` with a literal, ``is None``, ``isinstance``, ``len``, indices,
+    attributes, and the guard functions by their names. Names from around the lambda are taken as what they are now.
+    Comparisons are Erlang's: values of different types are in order, True is not 1, and a str equals the bytes of its
+    UTF-8.
 
     Args:
-        functions: lambdas, or functions that only return an expression, whose source is known.
+        functions: lambdas, or functions that only return an expression, whose source is known; or lists of them.
 
     Raises:
-        BadArg: what can't be expressed, with its line; or the source is not known.
+        BadArg: what can't be expressed, with its line and column; or the source is not known.
 
     >>> ms(lambda *args: True, lambda a, b: a != b and message((a, b)))
     MatchSpec([('_', [], []), (['$1', '$2'], [('/=', '$1', '$2')], [('message', (('$1', '$2'),))])])
@@ -102,10 +101,23 @@ def ms(*functions: Callable[..., Any]) -> MatchSpec:
     ...
     inviso.errors.BadArg: ms/1, functions: ...: a call of 'print' can't be expressed; no code of ...
     """
-    if not functions:
-        raise BadArg("ms/1", "functions", "there is none; pass a lambda such as lambda a, b: a > b")
-    clause = importlib.import_module("._fun2ms", __package__).clause
-    return MatchSpec([clause(function) for function in functions])
+    where = "ms/1"
+    every: list[Any] = []
+    for given in functions:
+        every += given if isinstance(given, list | tuple) else [given]
+    if not every:
+        raise BadArg(where, "functions", "there is none; pass a lambda such as lambda a, b: a > b")
+    make = importlib.import_module("._fun2ms", __package__).clause
+    made = MatchSpec()
+    for function in every:
+        clause = make(function)
+        try:
+            compiled(where, [clause], "call")
+        except BadArg as error:  # a number of arguments, or a function where it may not stand
+            place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
+            raise BadArg(where, "functions", f"{place}: {error.why}") from None
+        made.append(clause)
+    return made
 
 
 def format(match_spec: Iterable[Any]) -> str:
@@ -118,9 +130,11 @@ def format(match_spec: Iterable[Any]) -> str:
 
 
 def _clause(clause: Any) -> str:
-    if not (isinstance(clause, tuple) and len(clause) == 3):
-        return repr(clause)
-    head, guards, body = clause
+    match clause:
+        case (head, list() as guards, list() as body):
+            pass
+        case _:
+            return repr(clause)
     text = _pattern(head)
     if guards:
         text += " when " + " and ".join(_operand(guard, "and") for guard in guards)
@@ -181,9 +195,12 @@ def _operand(expression: Any, around: str) -> str:
 def _plain(value: Any) -> str:
     if isinstance(value, Atom):
         return f"Atom({str(value)!r})"
-    if isinstance(value, str) and (value in ("_", "$_", "$$") or (value[:1] == "$" and value[1:].isdigit())):
-        return value
-    return repr(value)
+    return value if isinstance(value, str) and is_variable(value) else repr(value)
+
+
+def is_variable(text: str) -> bool:
+    """Whether a str is no str in a match specification: ``_``, ``$_``, ``$$``, ``$0``, ``$1`` …."""
+    return re.fullmatch(r"_|\$(?:[_$]|0|[1-9][0-9]{0,8})", text) is not None
 
 
 def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", "table"] = "trace") -> Tested:
@@ -196,8 +213,8 @@ def match_spec_test(subject: Any, match_spec: list[Any], mode: Literal["trace", 
 
     Returns:
         ``("ok", result, flags, warnings)``: the result is True, or False where nothing matches or the message is kept
-        back, or the message's extra element; flags are out of exception_trace and return_trace. Or ``("error", problems)``,
-        each a :class:`Problem`. Actions are checked, but switch nothing.
+        back, or the message's extra element; flags are out of exception_trace and return_trace. Or
+        ``("error", problems)``, each a :class:`Problem`. Actions are checked, but switch nothing.
 
     Raises:
         BadArg: ``subject`` is no list in mode ``"trace"``; an unknown mode; something in the spec is no term.
