@@ -50,6 +50,7 @@ pub fn calls(first: Option<Frame>, depth: usize) -> Term {
 /// among the interpreter's frames yet on 3.11.
 pub fn describe(current: &Tracee, begins: Option<Frame>, caller: Option<Frame>) -> Term {
     const MOST: usize = 64;
+    const LARGEST: usize = 3000; // fits a message by the limits that a session has unless told otherwise
     let mut text = format!(
         "=proc:{}\nKind: {:?}\nState: running\nStack:\n",
         Term::Pid(Identifier::own(current.pid)),
@@ -59,7 +60,12 @@ pub fn describe(current: &Tracee, begins: Option<Frame>, caller: Option<Frame>) 
     let begins = begins.map(|frame| (frame, i64::from(unsafe { code::code_first_line(frame.code()) })));
     for (frame, line) in begins.into_iter().chain(caller.into_iter().flat_map(Walk::from)).take(MOST) {
         let parts: Vec<String> = name(frame).iter().map(Term::to_string).collect();
-        text += &format!("  {}, {}:{line}\n", parts.join(":"), file(frame));
+        let line = format!("  {}, {}:{line}\n", parts.join(":"), file(frame));
+        if text.len() + line.len() > LARGEST {
+            text += "  ...\n";
+            break;
+        }
+        text += &line;
     }
     Term::str(&text)
 }
