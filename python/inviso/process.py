@@ -22,16 +22,22 @@ from typing import TYPE_CHECKING, Any
 from . import _native
 from ._native import Pid
 from .errors import BadArg, check_timeout
+from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
     import asyncio
     from typing import TypeAlias
 
-    Destination: TypeAlias = "Pid | str"
+    Destination: TypeAlias = "Pid | str | tuple[str, str]"
 
 __all__ = [
     "Pid",
     "areceive",
+    "demonitor",
+    "exit",
+    "link",
+    "links",
+    "monitor",
     "node",
     "object_of",
     "peek",
@@ -42,14 +48,15 @@ __all__ = [
     "registered",
     "self",
     "send",
+    "send_after",
     "set_node",
     "spawn",
+    "trap_exit",
+    "unlink",
     "unregister",
     "whereis",
 ]
 
-_names: dict[str, Pid] = {}
-_names_lock = threading.Lock()
 _spawned: set[asyncio.Task[Any]] = set()
 
 
@@ -97,16 +104,30 @@ def object_of(pid: Pid) -> Any:
     return _native.object_of(_local("object_of/1", "pid", pid))
 
 
-def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, **kwargs: Any) -> Pid:
+def spawn(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    name: str | None = None,
+    link: bool = False,
+    monitor: bool = False,
+    **kwargs: Any,
+) -> Any:
     """Starts a process that runs ``function(*args, **kwargs)``: a thread, or a task of the running event loop if
     ``function`` is a coroutine function.
 
-    The names ``link`` and ``monitor`` are kept for options of a later version: to pass such arguments on, bind them
-    with ``functools.partial``.
+    To pass arguments on that are called ``name``, ``link`` or ``monitor``, bind them with ``functools.partial``.
+
+    Args:
+        name: the thread's or task's name.
+        link: True links the two, as :func:`link` does, before the child takes its first step.
+        monitor: True watches the child, as :func:`monitor` does.
+
+    Returns:
+        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`.
 
     Raises:
-        BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop; an argument has
-            a name that is kept.
+        BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop.
 
     >>> me = self()
     >>> child = spawn(lambda: send(me, "done"))
@@ -117,9 +138,9 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
         raise BadArg("spawn/3", "function", f"{function!r} can't be called; pass a function and its arguments")
     if name is not None and not isinstance(name, str):
         raise BadArg("spawn/3", "name", f"{name!r} is not a str; pass a name, or None")
-    for word in _LATER.intersection(kwargs):
-        why = f"{word!r} is an option of a later version; leave it out, or bind it with functools.partial"
-        raise BadArg("spawn/3", word, why)
+    for option, value in (("link", link), ("monitor", monitor)):
+        if not isinstance(value, bool):
+            raise BadArg("spawn/3", option, f"{value!r} is not a bool; pass True or False")
     if _is_coroutine_function(function):
         import asyncio
 
@@ -129,14 +150,28 @@ def spawn(function: Callable[..., Any], /, *args: Any, name: str | None = None, 
             raise BadArg(
                 "spawn/3", "function", "a coroutine function needs a running event loop; call spawn from a coroutine"
             ) from None
-        task = loop.create_task(function(*args, **kwargs), name=name)
+        coroutine = function(*args, **kwargs)
+        _native.linking(link)
+        try:
+            task = loop.create_task(coroutine, name=name)
+        finally:
+            _native.linking(False)
         _spawned.add(task)
         task.add_done_callback(_spawned.discard)
-        return pid(task)
-    thread = _Process(target=function, args=args, kwargs=kwargs, name=name, daemon=True)
-    announced = _native.announce_thread(thread)
-    thread.start()
-    return announced
+        child = pid(task)
+    else:
+        thread = _Process(target=function, args=args, kwargs=kwargs, name=name, daemon=True)
+        child = _native.announce_thread(thread)
+        reference = Ref() if monitor else None
+        if reference is not None:
+            _native.monitor(child, reference)
+        _native.linking(link)
+        try:
+            thread.start()
+        finally:
+            _native.linking(False)
+        return child if reference is None else (child, reference)
+    return (child, globals()["monitor"](child)) if monitor else child
 
 
 def _is_coroutine_function(function: Any) -> bool:
@@ -147,7 +182,6 @@ def _is_coroutine_function(function: Any) -> bool:
 
 
 _CO_COROUTINE = 0x80
-_LATER = frozenset({"link", "monitor"})
 
 
 class _Process(threading.Thread):
@@ -155,13 +189,143 @@ class _Process(threading.Thread):
 
     def run(self) -> None:
         _native.enter_process()
-        super().run()
+        try:
+            super().run()
+        except BaseException as error:
+            _native.leaving(error)
+            raise
+        _native.leaving(None)
+
+
+def link(pid: Pid) -> bool:
+    """Links the caller to a process: when one of them ends, and not for the reason ``"normal"``, the other is told to end,
+    too (erlang.md, ``link/1``).
+
+    A process that traps exits (:func:`trap_exit`) gets the message ``("EXIT", pid, reason)`` instead. A task is told by being
+    cancelled; a thread at its current or next call into this package, by ``SystemExit``: Python can't do more. To link to a
+    process that has ended is to be told of an end for ``"noproc"``.
+
+    Raises:
+        BadArg: ``pid`` is not a Pid of a process of this node.
+
+    >>> child = spawn(lambda: receive())
+    >>> link(child), self() in links(child), unlink(child)
+    (True, True, True)
+    """
+    _native.link(_running("link/1", "pid", pid))
+    return True
+
+
+def unlink(pid: Pid) -> bool:
+    """Removes the link between the caller and a process, if there is one (erlang.md, ``unlink/1``).
+
+    Raises:
+        BadArg: ``pid`` is not a Pid of a process of this node.
+
+    >>> unlink(self())
+    True
+    """
+    _native.unlink(_running("unlink/1", "pid", pid))
+    return True
+
+
+def links(pid: Pid | None = None) -> list[Any]:
+    """The processes and ports that a process is linked to; the caller's without ``pid``.
+
+    >>> links()
+    []
+    """
+    return _native.links_of(_native.self_pid() if pid is None else _local("links/1", "pid", pid))
+
+
+def trap_exit(on: bool) -> bool:
+    """Whether exit signals come to the caller as messages ``("EXIT", pid, reason)`` from now on; answers whether they did
+    (erlang.md, ``process_flag(trap_exit, Boolean)``).
+
+    Raises:
+        BadArg: ``on`` is not a bool.
+
+    >>> trap_exit(True), trap_exit(False)
+    (False, True)
+    """
+    if not isinstance(on, bool):
+        raise BadArg("trap_exit/1", "on", f"{on!r} is not a bool; pass True or False")
+    return _native.trap_exit(on)
+
+
+def monitor(pid: Pid) -> Ref:
+    """Has the caller told of a process's end, by the message ``("DOWN", reference, "process", pid, reason)`` (erlang.md,
+    ``monitor/2``). For a process that has ended it comes at once, with the reason ``"noproc"``.
+
+    Raises:
+        BadArg: ``pid`` is not a Pid of a process of this node.
+
+    >>> child = spawn(lambda: None)
+    >>> reference = monitor(child)
+    >>> receive(("DOWN", reference, "process", child, "_"))[:1]
+    ('DOWN',)
+    """
+    reference = Ref()
+    _native.monitor(_running("monitor/1", "pid", pid), reference)
+    return reference
+
+
+def demonitor(reference: Ref) -> bool:
+    """Takes a monitor back; False if it was not there any more (erlang.md, ``demonitor/1``).
+
+    Raises:
+        BadArg: ``reference`` is not a Ref.
+
+    >>> child = spawn(lambda: receive())
+    >>> demonitor(monitor(child)), send(child, "end")
+    (True, 'end')
+    """
+    if not isinstance(reference, Ref):
+        raise BadArg("demonitor/1", "reference", f"{reference!r} is not a Ref; pass what monitor() returned")
+    return _native.demonitor(reference)
+
+
+_MISSING = Atom("missing")
+
+
+def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
+    """``exit(reason)`` ends the caller; ``exit(pid, reason)`` sends a process an exit signal (erlang.md, ``exit/1``, ``exit/2``).
+
+    A thread ends by ``SystemExit``, a task by being cancelled; both may be caught. What a signal does says :func:`link`; the
+    reason ``"kill"`` can't be trapped and becomes ``"killed"``, the reason ``"normal"`` ends nobody but the caller itself.
+
+    Raises:
+        BadArg: ``pid`` is not a Pid of a process of this node.
+
+    >>> child = spawn(lambda: receive(), monitor=True)[0]
+    >>> exit(child, "enough")
+    True
+    >>> receive(("DOWN", "_", "process", child, "_"))[4]
+    'enough'
+    """
+    if reason is not _MISSING:
+        _native.exit_signal(_running("exit/2", "pid", pid), _word(reason))
+        return True
+    _native.note_exit(_word(pid))
+    if _native.self_pid().kind == "task":
+        import asyncio
+
+        raise asyncio.CancelledError(pid)
+    raise SystemExit(pid)
+
+
+def _word(reason: Any) -> Any:
+    """A reason as a term: a plain str is an atom, as reasons mostly are."""
+    return Atom(reason) if type(reason) is str else reason
 
 
 def send(destination: Destination, message: Any) -> Any:
     """Puts ``message`` into the mailbox of a process and returns it (erlang.md, ``!``).
 
     To a process that has ended, nothing happens. The object itself is sent, not a copy.
+
+    Args:
+        destination: a Pid, a registered name, or ``(name, node)``, with which a name that nobody has is no error.
 
     Raises:
         BadArg: ``destination`` is a name that nobody has, or not a Pid of this node.
@@ -171,14 +335,46 @@ def send(destination: Destination, message: Any) -> Any:
     >>> receive()
     1
     """
-    if isinstance(destination, str):
-        with _names_lock:
-            found = _names.get(destination)
-        if found is None or not found.is_alive():
+    if isinstance(destination, Pid):
+        _native.send(_local("send/2", "destination", destination), message)
+    elif isinstance(destination, str):
+        found = _native.whereis(destination)
+        known = _native.send(found if isinstance(found, Pid) else None, message, destination)
+        if not known:
             raise BadArg("send/2", "destination", f"no process is registered as {destination!r}; register one first")
-        destination = found
-    _native.mailbox_put(_local("send/2", "destination", destination), message)
+    elif _is_name_at_node(destination):
+        name, at = destination
+        if at != node():
+            raise BadArg("send/2", "destination", f"{at!r} is another node; messages go to processes of {node()!r} only")
+        found = _native.whereis(name)
+        _native.send(found if isinstance(found, Pid) else None, message, destination)
+    else:
+        _local("send/2", "destination", destination)
     return message
+
+
+def _is_name_at_node(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def send_after(time: float, destination: Pid, message: Any) -> threading.Timer:
+    """Sends a message after ``time`` milliseconds, by a timer, which has ``cancel()`` (erlang.md, ``erlang:send_after/3``).
+
+    Raises:
+        BadArg: ``time`` is not a number from 0, or ``destination`` not a Pid of a process of this node.
+
+    >>> _ = send_after(1, self(), "tick")
+    >>> receive(timeout=5)
+    'tick'
+    """
+    number = isinstance(time, (int, float)) and not isinstance(time, bool)
+    if not number or not 0 <= time < 1 << 40:
+        raise BadArg("send_after/3", "time", f"{time!r} is no time in milliseconds; pass a number from 0")
+    _running("send_after/3", "destination", destination)
+    timer = threading.Timer(time / 1000, _native.send_by_clock, (destination, message))
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def receive(pattern: Any = None, timeout: float | None = None) -> Any:
@@ -199,6 +395,7 @@ def receive(pattern: Any = None, timeout: float | None = None) -> Any:
     check_timeout("receive/2", timeout)
     found = _native.mailbox_receive(_matcher(pattern), timeout)
     if found is None:
+        _native.timed_out()
         raise TimeoutError(f"no matching message came in {timeout} s")
     return found[0]
 
@@ -231,6 +428,7 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
         _native.mailbox_wait(partial(_wake, loop, arrived), seen)
         left = None if deadline is None else deadline - loop.time()
         if left is not None and left <= 0:
+            _native.timed_out()
             raise TimeoutError(f"no matching message came in {timeout} s")
         # a mailbox that trace sessions feed is filled when it is looked at: look now and then
         slice_ = 0.02 if left is None else min(left, 0.02)
@@ -255,8 +453,8 @@ def peek(pid: Pid | None = None) -> list[Any]:
     return _native.mailbox_peek(None if pid is None else _local("peek/1", "pid", pid))
 
 
-def register(name: str, pid: Pid) -> bool:
-    """Gives a living process a name (erlang.md, ``register/2``).
+def register(name: str, pid: Pid | Port) -> bool:
+    """Gives a living process, or an open port, a name (erlang.md, ``register/2``).
 
     Raises:
         BadArg: the name is taken, or not a str; the process has ended or has a name.
@@ -266,17 +464,15 @@ def register(name: str, pid: Pid) -> bool:
     """
     if not isinstance(name, str) or not name or name == "undefined":
         raise BadArg("register/2", "name", f"{name!r} is no name; pass a str other than 'undefined'")
-    _local("register/2", "pid", pid)
-    with _names_lock:
-        _forget_dead()
-        if not pid.is_alive():
-            raise BadArg("register/2", "pid", f"{pid!r} has ended; pass a living process")
-        if name in _names:
-            raise BadArg("register/2", "name", f"{name!r} is the name of {_names[name]!r}; unregister it first")
-        if pid in _names.values():
-            raise BadArg("register/2", "pid", f"{pid!r} has a name already; unregister it first")
-        _names[name] = pid
-        _native.note_name(name, pid)
+    if not isinstance(pid, Port):
+        _local("register/2", "pid", pid)
+    why = _native.register(name, pid)
+    if why == "dead":
+        raise BadArg("register/2", "pid", f"{pid!r} has ended; pass a living process")
+    if why == "taken":
+        raise BadArg("register/2", "name", f"{name!r} is the name of {_native.whereis(name)!r}; unregister it first")
+    if why is not None:
+        raise BadArg("register/2", "pid", f"{pid!r} has a name already; unregister it first")
     return True
 
 
@@ -290,16 +486,13 @@ def unregister(name: str) -> bool:
     >>> unregister("gone"), whereis("gone")
     (True, None)
     """
-    with _names_lock:
-        _forget_dead()
-        if not isinstance(name, str) or _names.pop(name, None) is None:
-            raise BadArg("unregister/1", "name", f"no process is registered as {name!r}; registered() lists the names")
-        _native.note_name(name, None)
+    if not isinstance(name, str) or not _native.unregister(name):
+        raise BadArg("unregister/1", "name", f"no process is registered as {name!r}; registered() lists the names")
     return True
 
 
-def whereis(name: str) -> Pid | None:
-    """The process of a name, or None.
+def whereis(name: str) -> Any:
+    """The process, or port, of a name, or None.
 
     Raises:
         BadArg: ``name`` is not a str.
@@ -309,20 +502,16 @@ def whereis(name: str) -> Pid | None:
     """
     if not isinstance(name, str):
         raise BadArg("whereis/1", "name", f"{name!r} is no name; pass a str")
-    with _names_lock:
-        _forget_dead()
-        return _names.get(name)
+    return _native.whereis(name)
 
 
 def registered() -> list[str]:
-    """All names of living processes.
+    """All names of living processes and open ports.
 
     >>> isinstance(registered(), list)
     True
     """
-    with _names_lock:
-        _forget_dead()
-        return list(_names)
+    return _native.registered()
 
 
 def node() -> str:
@@ -352,9 +541,6 @@ def set_node(name: str) -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _names_lock
-    _names_lock = threading.Lock()
-    _names.clear()
     _spawned.clear()
     # also where inviso.trace, which does it too, was never imported
     _native.after_fork_in_child()
@@ -363,16 +549,18 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _forget_dead() -> None:
-    for name in [name for name, pid in _names.items() if not pid.is_alive()]:
-        del _names[name]
-
-
 def _local(function: str, argument: str, pid: Any) -> Pid:
     if not isinstance(pid, Pid):
         raise BadArg(function, argument, f"{pid!r} is not a Pid; inviso.pid() gives that of a thread or task")
     if not pid.is_local():
         raise BadArg(function, argument, f"{pid!r} is a process of another node; pass one of {node()}")
+    return pid
+
+
+def _running(function: str, argument: str, pid: Any) -> Pid:
+    _local(function, argument, pid)
+    if pid.kind not in ("thread", "task"):
+        raise BadArg(function, argument, f"{pid!r} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
     return pid
 
 

@@ -23,16 +23,15 @@ import sys
 import threading
 import time
 import traceback
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
 from ._native import Pid
-from .errors import BadArg, NotYet, SystemLimit, check_timeout
+from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
-from .terms import Atom, Ref
+from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -49,10 +48,14 @@ __all__ = [
     "delivered",
     "function",
     "info",
+    "port",
     "process",
+    "recv",
+    "send",
     "session_create",
     "session_destroy",
     "session_info",
+    "system",
 ]
 
 _COUNT, _TIME, _MEMORY, _LATENCY, _LOCAL, _GLOBAL, _META = (1 << n for n in range(7))
@@ -74,11 +77,6 @@ _FLAGS = {name: 1 << bit for bit, name in enumerate((
 ))}  # fmt: skip
 _ALL = (1 << 21) - 1
 _SETTABLE = {name: bit for name, bit in _FLAGS.items() if name != "scheduler_id"} | {"all": _ALL}
-# Flags whose messages this version does not send.
-_LATER = frozenset({
-    "send", "receive", "running", "running_procs", "exiting", "garbage_collection", "set_on_link", "set_on_first_link",
-})  # fmt: skip
-
 _ITEMS = ("traced", "match_spec", "meta", "meta_match_spec", "call_memory", "call_time", "call_count")
 _OPTIONS: dict[str, Any] = {
     "ring_bytes": 1 << 20,
@@ -142,7 +140,23 @@ class Session:
         """As :func:`function`."""
         return function(self, mfa, match_spec, flags)
 
-    def info(self, what: Pid | Mfa | str, item: str) -> Any:
+    def port(self, ports: Port | str, how: bool, flags: Iterable[str]) -> int:
+        """As :func:`port`."""
+        return port(self, ports, how, flags)
+
+    def send(self, match_spec: bool | list[Any], flags: Iterable[str] = ()) -> int:
+        """As :func:`send`."""
+        return send(self, match_spec, flags)
+
+    def recv(self, match_spec: bool | list[Any], flags: Iterable[str] = ()) -> int:
+        """As :func:`recv`."""
+        return recv(self, match_spec, flags)
+
+    def system(self, event: str, value: bool | int | tuple[int, int]) -> None:
+        """As :func:`system`."""
+        system(self, event, value)
+
+    def info(self, what: Pid | Port | Mfa | str, item: str) -> Any:
         """As :func:`info`."""
         return info(self, what, item)
 
@@ -330,12 +344,12 @@ def session_destroy(session: Session) -> bool:
     return done
 
 
-def session_info(what: Pid | Mfa | str) -> list[Session] | None:
+def session_info(what: Pid | Port | Mfa | str) -> list[Session] | None:
     """Which sessions affect something, as weak handles; None if it doesn't exist (trace.md, ``session_info/1``).
 
     Args:
-        what: ``"all"``, a Pid, an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``,
-            ``"on_load"``.
+        what: ``"all"``, a Pid, a Port, an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``,
+            ``"on_load"``, ``"send"``, ``"receive"``.
 
     Raises:
         BadArg: ``what`` is none of these.
@@ -352,13 +366,18 @@ def session_info(what: Pid | Mfa | str) -> list[Session] | None:
         if not what.is_alive():
             return None
         return [s for s in every if s._native.flags_of(what)]
+    if isinstance(what, Port):
+        flags = [(s, s._native.flags_of(what)) for s in every]
+        return None if flags and flags[0][1] is None else [s for s, bits in flags if bits]
     if isinstance(what, str):
         if what == "all":
             return every
         if what in ("new", "new_processes"):
-            return [s for s in every if s._native.new_flags()]
+            return [s for s in every if s._native.new_flags(False)]
         if what == "new_ports":
-            return []
+            return [s for s in every if s._native.new_flags(True)]
+        if what in ("send", "receive"):
+            return [s for s in every if s._native.messages_of(what == "receive") is not False]
         if what == "on_load":
             return [s for s in every if s._native.on_load_kinds()]
     mfa = _mfa(where, "tracee", what, wildcards=False)
@@ -374,11 +393,11 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
     Args:
         procs: a Pid, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
         how: True for on.
-        flags: out of call, return_to, arity, silent, procs, set_on_spawn, set_on_first_spawn, timestamp,
-            monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Others of trace.md are remembered, but
-            this version sends no messages for them and warns (:class:`inviso.NotYet`). cpu_timestamp is no process's:
-            with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all sessions, while
-            any session has it on.
+        flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
+            garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
+            monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Flags of ports are taken and mean nothing.
+            cpu_timestamp is no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the
+            thread, in all sessions, while any session has it on.
 
     Returns:
         How many processes matched; 0 for ``"new"``.
@@ -399,30 +418,181 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
             raise BadArg(where, "procs", f"{procs!r} is a process of another node; pass one of this node")
     elif not (isinstance(procs, str) and procs in ("all", "existing", "new")):
         raise BadArg(where, "procs", f"{procs!r} is not a process; pass a Pid, 'all', 'existing' or 'new'")
+    return _switch(where, native, "procs", procs, how, flags)
+
+
+def port(session: Session, ports: Port | str, how: bool, flags: Iterable[str]) -> int:
+    """Switches trace flags of ports on or off (trace.md, ``port/4``).
+
+    Args:
+        ports: a :class:`inviso.Port`, or ``"all"`` (those that are open and those to come), ``"existing"``, ``"new"``.
+        how: True for on.
+        flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
+            cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
+
+    Returns:
+        How many ports matched; 0 for ``"new"``.
+
+    Raises:
+        BadArg: a wrong argument; nothing has changed.
+
+    >>> with session_create("ports") as session:
+    ...     port(session, "new", True, ["ports", "send"])
+    ...     info(session, "new_ports", "flags")
+    0
+    ('flags', ['send', 'ports'])
+    """
+    where = "port/4"
+    native = _session(where, session)
+    if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in ("all", "existing", "new", "new_ports")):
+        raise BadArg(where, "ports", f"{ports!r} is not a port; pass a Port, 'all', 'existing' or 'new'")
+    if isinstance(ports, str) and ports == "new_ports":
+        ports = "new"
+    return _switch(where, native, "ports", ports, how, flags)
+
+
+def _switch(where: str, native: _native.Session, argument: str, who: Any, how: bool, flags: Iterable[str]) -> int:
     if not isinstance(how, bool):
         raise BadArg(where, "how", f"{how!r} is not a bool; pass True for on or False for off")
     bits = 0
-    later = []
     for flag in _list(where, "flags", flags):
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{flag!r} is an option of the old interface; the session has the tracer")
         if isinstance(flag, str) and flag == "cpu_timestamp":
-            if procs != "all":
-                raise BadArg(where, "flags", "'cpu_timestamp' is the whole node's; pass 'all' as procs")
+            if who != "all":
+                raise BadArg(where, "flags", f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
             if not _native.has_cpu_clock():
                 raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
-        if flag in _LATER and how:
-            later.append(flag)
+    ports = argument == "ports"
     try:
-        matched = native.process(procs, how, bits)
+        return native.process(who, how, bits, ports)
     except _native.ProcessDead:
-        raise BadArg(where, "procs", f"{procs!r} has ended; pass a living process") from None
+        what = "is closed; pass an open port" if ports else "has ended; pass a living process"
+        raise BadArg(where, argument, f"{who!r} {what}") from None
     except _native.SessionDead:
         raise _dead(where) from None
-    for flag in later:
-        warnings.warn(f"process/4: {flag!r} is remembered, but sends no messages in this version", NotYet, stacklevel=2)
-    return matched
+
+
+def send(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = ()) -> int:
+    """Sets which messages are traced where they are sent, by processes with the flag ``send`` (trace.md, ``send/3``).
+
+    Args:
+        match_spec: True for all (the default, as ``[]``), False for none, or a match specification, which looks at the list
+            ``[receiver, message]``. All guards and actions but ``caller``, ``caller_line`` and ``current_stacktrace``.
+        flags: must be empty.
+
+    Returns:
+        1.
+
+    Raises:
+        BadArg: a wrong argument; nothing has changed.
+        SystemLimit: the match specification is nested too deep.
+
+    Messages of a kind only:
+
+    >>> session = session_create("replies")
+    >>> send(session, [(["_", (Atom("reply"), "_")], [], [])], [])
+    1
+    >>> session.destroy()
+    True
+    """
+    return _messages("send/3", "send", session, match_spec, flags)
+
+
+def recv(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = ()) -> int:
+    """Sets which messages are traced where they arrive, at processes with the flag ``receive`` (trace.md, ``recv/3``).
+
+    Args:
+        match_spec: True for all (the default, as ``[]``), False for none, or a match specification, which looks at the list
+            ``[node, sender, message]``; the sender is None where it isn't known. All guards, and the actions that trace.md
+            allows.
+        flags: must be empty.
+
+    Returns:
+        1.
+
+    Raises:
+        BadArg: a wrong argument; nothing has changed.
+        SystemLimit: the match specification is nested too deep.
+
+    Messages of one sender only:
+
+    >>> session = session_create("from_me")
+    >>> recv(session, [(["_", inviso.self(), "_"], [], [])], [])
+    1
+    >>> session.destroy()
+    True
+    """
+    return _messages("recv/3", "receive", session, match_spec, flags)
+
+
+def _messages(where: str, context: str, session: Session, spec: Any, flags: Any) -> int:
+    native = _session(where, session)
+    if _list(where, "flags", flags):
+        raise BadArg(where, "flags", f"{flags!r} is not empty; messages have no flags: pass []")
+    program = None
+    if derives(spec, list):
+        program = compiled(where, spec, context) if list.__len__(spec) else None
+    elif spec is not True and spec is not False:
+        why = f"{shown(spec)} is no match specification; pass True, False or a list of clauses"
+        raise BadArg(where, "match_spec", why)
+    try:
+        native.messages(context == "receive", spec is not False, program)
+    except _native.SessionDead:
+        raise _dead(where) from None
+    return 1
+
+
+_EVENTS = ("long_gc", "long_message_queue", "long_schedule", "large_heap", "busy_port", "busy_dist_port")
+_LEAST = {"long_gc": 1, "long_schedule": 1, "large_heap": 1}
+
+
+def system(session: Session, event: str, value: bool | int | tuple[int, int]) -> None:
+    """Watches for an event of the system; it comes as ``("monitor", pid, event, info)`` (trace.md, ``system/3``).
+
+    Args:
+        event: ``"long_gc"`` (a collection takes at least ``value`` milliseconds), ``"long_schedule"`` (a task's step or a loop's
+            callback does), ``"large_heap"`` (resident memory after a collection is at least ``value`` words of 8 bytes),
+            ``"long_message_queue"`` (``value`` is ``(disable, enable)``, lengths of a mailbox or queue), ``"busy_port"``,
+            ``"busy_dist_port"``.
+        value: the limit, or True for the last two; False switches the event off. Limits below 1 are adjusted to 1.
+
+    Raises:
+        BadArg: a wrong argument; or the session's tracer is no process. Nothing has changed.
+
+    >>> with session_create("slow") as session:
+    ...     system(session, "long_schedule", 100)
+    ...     info(session, "system", "all")
+    ('system', [('long_schedule', 100)])
+    """
+    where = "system/3"
+    native = _session(where, session)
+    if not (isinstance(event, str) and event in _EVENTS):
+        _one_of(where, "event", "event", event, _EVENTS)
+    short, limit = 0, value
+    if value is False:
+        native.monitor(str(event), None)
+        return
+    if event in ("busy_port", "busy_dist_port"):
+        if value is not True:
+            raise BadArg(where, "value", f"{value!r} is no setting of {event!r}; pass True or False")
+        limit = 1
+    elif event == "long_message_queue":
+        pair = isinstance(value, tuple) and len(value) == 2 and all(map(_is_length, value))
+        if not pair or not 0 <= value[0] < value[1]:  # type: ignore[index]
+            why = f"{value!r} is no (disable, enable); pass two ints, 0 or more, the first less than the second"
+            raise BadArg(where, "value", why)
+        short, limit = value  # type: ignore[misc]
+    elif not _is_length(value) or value < 0:  # type: ignore[operator]
+        raise BadArg(where, "value", f"{value!r} is no limit of {event!r}; pass an int from 0, or False")
+    else:
+        limit = max(value, _LEAST[event])  # type: ignore[type-var]
+    native.monitor(str(event), limit, short)
+
+
+def _is_length(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value < 1 << 63
 
 
 def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable[str] = ()) -> int:
@@ -497,13 +667,14 @@ def _on_load(session: Session, flag: str, patterns: Iterable[Mfa]) -> None:
         raise _dead("function/4") from None
 
 
-def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
+def info(session: Session, what: Pid | Port | Mfa | str, item: str) -> Any:
     """What a session has set on something, and what it has counted (trace.md, ``info/3``).
 
     Args:
-        what: a Pid, ``"new"``, ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``; or
-            ``"session"``.
-        item: of processes: flags, tracer. Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
+        what: a Pid, a Port, ``"new"``, ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``;
+            ``"send"`` or ``"receive"``; ``"system"``; or ``"session"``.
+        item: of processes and ports: flags, tracer. Of messages: match_spec. Of the system: all, the limits that are
+            set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
             call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
             call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost).
 
@@ -526,19 +697,27 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
         _one_of(where, "item", "item of a process", item, ("flags", "tracer"))
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)
+    if isinstance(what, Port):
+        _one_of(where, "item", "item of a port", item, ("flags", "tracer"))
+        bits = native.flags_of(what)
+        return None if bits is None else _flags_info(session, item, bits)
     if isinstance(what, str):
         if what in ("new", "new_processes", "new_ports"):
             _one_of(where, "item", "item of processes", item, ("flags", "tracer"))
-            return _flags_info(session, item, 0 if what == "new_ports" else native.new_flags())
+            return _flags_info(session, item, native.new_flags(what == "new_ports"))
+        if what in ("send", "receive"):
+            _one_of(where, "item", "item of messages", item, ("match_spec",))
+            return (Atom(item), native.messages_of(what == "receive"))
+        if what == "system":
+            _one_of(where, "item", "item of the system", item, ("all",))
+            return (Atom("system"), [_monitored(*limit) for limit in native.monitored()])
         if what == "session":
             _one_of(where, "item", "item of a session", item, ("dropped",))
             return (Atom(item), native.dropped())
         if what == "on_load":
             _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
             return _on_load_info(session, item, native.on_load_kinds())
-        if what in ("send", "receive", "system"):
-            raise BadArg(where, "what", f"{what!r} is not supported yet; pass a Pid, an MFA or 'on_load'")
-        why = f"{what!r} is nothing to ask about; pass a Pid, an MFA, 'new', 'on_load' or 'session'"
+        why = f"{what!r} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
         raise BadArg(where, "what", why)
     mfa = _mfa(where, "item", what, wildcards=False)  # OTP blames the item
     _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
@@ -551,6 +730,12 @@ def info(session: Session, what: Pid | Mfa | str, item: str) -> Any:
         items = (*_ITEMS, "call_latency") if kinds[0] & _LATENCY else _ITEMS
         return (Atom(item), [(Atom(i), _value(session, mfa, i, kinds[0])) for i in items])
     return (Atom(item), _value(session, mfa, item, kinds[0]))
+
+
+def _monitored(event: str, limit: int, short: int) -> Any:
+    if event in ("busy_port", "busy_dist_port"):
+        return Atom(event)
+    return (Atom(event), (short, limit) if event == "long_message_queue" else limit)
 
 
 def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:

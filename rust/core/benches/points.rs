@@ -14,6 +14,7 @@ use inviso_core::{
     drain::drain,
     flags::Flags,
     node::Who,
+    tracee::Class,
     plan::kinds,
     point::{Point, Program},
     ring::{Overflow, Ring},
@@ -40,7 +41,7 @@ fn traced(kind: u16, flags: Flags) -> (Program, Point, Arc<Session>) {
     let point = program.point("bench", "f", 1);
     let options = Options { ring_bytes: 1 << 20, overflow: Overflow::Overwrite, ..Options::default() };
     let session = program.session("bench", options).unwrap();
-    program.node().flags(&session, Who::All, true, flags).unwrap();
+    program.node().flags(&session, Who::All(Class::Process), true, flags).unwrap();
     program.function(&session, &[&point], kind, Op::On).unwrap();
     (program, point, session)
 }
@@ -99,7 +100,7 @@ fn record(c: &mut Criterion) {
     let written: u64 = session.feeds().iter().map(|feed| feed.ring.head()).sum();
     assert_eq!(written, calls, "what is timed is written");
     drain(&session, usize::MAX, |_| ()).unwrap();
-    program.node().flags(&session, Who::All, false, Flags::ARITY).unwrap();
+    program.node().flags(&session, Who::All(Class::Process), false, Flags::ARITY).unwrap();
     group.bench_function("point, with an argument", |b| b.iter(|| call(black_box(&point))));
     drop(program);
     group.finish();

@@ -8,6 +8,7 @@ use inviso_core::{
     error::Error,
     flags::Flags,
     node::Who,
+    tracee::Class,
     plan::kinds,
     point::{Point, Program},
     session::Options,
@@ -41,11 +42,11 @@ fn main() -> Result<(), Error> {
     let shop = Shop { order: program.point("shop", "order", 2), pack: program.point("shop", "pack", 1) };
 
     let counters = program.session("counters", Options::default())?;
-    program.node().flags(&counters, Who::All, true, Flags::CALL)?;
+    program.node().flags(&counters, Who::All(Class::Process), true, Flags::CALL)?;
     program.function(&counters, &[&shop.order, &shop.pack], kinds::COUNT | kinds::TIME, Op::On)?;
 
     let messages = program.session("messages", Options::default())?;
-    program.node().flags(&messages, Who::New, true, Flags::CALL | Flags::MONOTONIC_TIMESTAMP)?;
+    program.node().flags(&messages, Who::New(Class::Process), true, Flags::CALL | Flags::MONOTONIC_TIMESTAMP)?;
     program.function(&messages, &[&shop.order], kinds::LOCAL, Op::On)?;
 
     thread::scope(|scope| {

@@ -22,6 +22,7 @@ use crate::{
     error::Error,
     grace::pin,
     latency::Latency,
+    messages::Patterns,
     mutants::mutant,
     node::Node,
     plan::{kinds, Entry, Mfa, Plan},
@@ -277,6 +278,33 @@ impl Node {
         }
         left.changed_running = false;
         self.settle(&mut control, changes, left, host, |next| next);
+    }
+
+    /// Sets what a session traces of messages (trace.md, `send/3`, `recv/3`).
+    ///
+    /// # Errors
+    /// [`Error::SessionDead`]; nothing has changed then.
+    pub fn messages(
+        &self, session: &Arc<Session>, change: impl FnOnce(&mut Patterns), host: &dyn Arm,
+    ) -> Result<(), Error> {
+        let mut control = self.control.lock().unwrap();
+        if !session.is_alive() {
+            return Err(Error::SessionDead);
+        }
+        let mut patterns = self.patterns(session);
+        change(&mut patterns);
+        let left = Leftovers { changed_running: true, ..Leftovers::default() };
+        self.settle(&mut control, Vec::new(), left, host, |next| next.with_patterns(session.index, patterns));
+        Ok(())
+    }
+
+    /// What a session traces of messages.
+    #[must_use]
+    pub fn patterns(&self, session: &Session) -> Patterns {
+        self.read(|s| match s.standing(session.index) {
+            Some((there, patterns)) if there.id == session.id => patterns.clone(),
+            _ => Patterns::default(),
+        })
     }
 
     /// Lays all plans of a session out anew: what events they need has changed with the session's flags.

@@ -40,18 +40,42 @@ pub mod stamp {
     }
 }
 
-/// Writes a record into this scheduler's ring of the session; `more` is 0 or [`stamp::EXTRA`].
-#[allow(clippy::too_many_arguments)]
+/// What a record says before its payload.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    /// The process or port that it is about.
+    pub tracee: u64,
+    pub kind: Kind,
+    /// What the kind says.
+    pub what: u64,
+    /// 0 or [`stamp::EXTRA`].
+    pub more: u8,
+}
+
+impl Head {
+    /// Of a record about the process that runs now.
+    #[inline(always)]
+    pub fn new(thread: &Thread, kind: Kind, what: u64) -> Head {
+        Head { tracee: thread.current.pid, kind, what, more: 0 }
+    }
+
+    /// The same, with such a mark.
+    #[inline(always)]
+    pub fn with(self, more: u8) -> Head {
+        Head { more, ..self }
+    }
+}
+
+/// Writes a record into this scheduler's ring of the session.
 #[inline(always)]
 pub(crate) fn emit(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, more: u8, kind: Kind, what: u64,
-    payload: &[u8], now: u64,
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, payload: &[u8], now: u64,
 ) {
     let (stamps, carried) = (stamps(flags), carried(node, session, flags));
     let (Some(stamps), None) = (stamps, carried) else {
-        return emit_numbered(node, thread, session, flags, more, carried, kind, what, payload, now);
+        return emit_numbered(node, thread, session, flags, head, carried, payload, now);
     };
-    let header = header(thread, kind, stamps | more, what, payload.len(), now);
+    let header = header(thread, head, stamps | head.more, payload.len(), now);
     let _counted_by_the_ring = thread.push(session, header, payload);
 }
 
@@ -59,11 +83,11 @@ pub(crate) fn emit(
 #[allow(clippy::too_many_arguments)]
 #[inline(never)]
 pub(crate) fn emit_numbered(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, more: u8, carried: Option<u64>, kind: Kind,
-    what: u64, payload: &[u8], now: u64,
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, carried: Option<u64>,
+    payload: &[u8], now: u64,
 ) {
     let scheduler = if flags.has(Flags::SCHEDULER_ID) { stamp::SCHEDULER } else { 0 };
-    let mut stamps = more | stamps(flags).unwrap_or(stamp::STRICT | scheduler);
+    let mut stamps = head.more | stamps(flags).unwrap_or(stamp::STRICT | scheduler);
     let mut long = Vec::with_capacity(16 + payload.len());
     if let Some(carried) = carried {
         stamps |= stamp::CARRIED;
@@ -73,7 +97,7 @@ pub(crate) fn emit_numbered(
         long.extend_from_slice(&node.unique().to_ne_bytes());
     }
     long.extend_from_slice(payload);
-    let header = header(thread, kind, stamps, what, long.len(), now);
+    let header = header(thread, head, stamps, long.len(), now);
     let _counted_by_the_ring = thread.push(session, header, &long);
 }
 
@@ -104,8 +128,8 @@ fn read_clock(node: &Node, session: &Session, flags: Flags) -> Option<u64> {
 }
 
 #[inline(always)]
-fn header(thread: &Thread, kind: Kind, stamps: u8, what: u64, payload: usize, now: u64) -> [u64; 4] {
-    [first_word(thread, kind, stamps, payload), now, thread.current.pid, what]
+fn header(thread: &Thread, head: Head, stamps: u8, payload: usize, now: u64) -> [u64; 4] {
+    [first_word(thread, head.kind, stamps, payload), now, head.tracee, head.what]
 }
 
 #[inline(always)]

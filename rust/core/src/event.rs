@@ -7,11 +7,11 @@
 
 use crate::{
     cells::{CellRef, Measure, NONE},
-    emit::{emit, stamp},
+    emit::{emit, stamp, Head},
     flags::Flags,
     kept::Begun,
     late,
-    matching::{self, Decision, Told},
+    matching::{self, Decision, Subject, Told},
     memory::{self, Action, Filter, Known, Measured},
     node::Node,
     plan::{kinds, Entry, Plan},
@@ -21,21 +21,14 @@ use crate::{
     thread::{wants, Frame, Rings, Thread, Timer},
     tracee::Tracee,
 };
-use inviso_match::View;
 use inviso_term::{
     etf::{Encoder, Full},
     record::Kind,
-    term::{Identifier, Term},
 };
 use std::sync::Arc;
 
 /// A call that is running, as its host sees it. Each method is asked only when it is needed.
-pub trait Activation {
-    /// A value, as a match spec looks at it.
-    type View<'a>: View<'a>
-    where
-        Self: 'a;
-
+pub trait Activation: Subject {
     /// What tells this call from every other that has not ended; the same at entry, suspension, resume and end.
     fn address(&self) -> usize;
     /// Whether the call can be suspended and resumed.
@@ -53,19 +46,6 @@ pub trait Activation {
     fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
     /// Writes the arguments for a session that does not take [`Takes::Values`]. Outside the section: any code may run.
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
-    /// Number of arguments.
-    fn count(&self) -> usize;
-    /// The argument at `n`, in the order of the signature; `None` if it isn't there or isn't known.
-    fn argument(&self, n: usize) -> Option<Self::View<'_>>;
-    /// The argument of the parameter called `name`; `None` if there is none, or if names aren't known.
-    fn named(&self, _name: &str) -> Option<Self::View<'_>> {
-        None
-    }
-    /// Writes a snapshot of a value.
-    ///
-    /// # Errors
-    /// [`Full`].
-    fn write(&self, view: Self::View<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
     /// Writes the value that the call returns, or the class and value of the exception that leaves it. At its end only.
     ///
     /// # Errors
@@ -78,22 +58,6 @@ pub trait Activation {
     /// Whether the call is a suspended one that is being closed, and not left by an exception of its own.
     fn is_closing(&self) -> bool {
         false
-    }
-    /// The caller, `{M, F, A}` or with its line `{M, F, A, {File, Line}}`; `undefined` if there is none.
-    fn caller_term(&self, _line: bool) -> Term {
-        Term::atom("undefined")
-    }
-    /// The calls that wait for this one, innermost first and `depth` at most: `[{M, F, A, [{file, File}, {line, Line}]}]`.
-    fn stacktrace(&self, _depth: usize) -> Term {
-        Term::List(Vec::new())
-    }
-    /// A description of the process that runs, for people: a binary.
-    fn describe(&self, current: &Tracee) -> Term {
-        Term::str(&format!("=proc:{}\n", Term::Pid(Identifier::own(current.pid))))
-    }
-    /// The node's name.
-    fn node_name(&self) -> Term {
-        Term::atom("nonode@nohost")
     }
     /// Writes the name `(module, function, arity)` of this call's own function; `false` if it has none.
     fn name(&self, out: &mut Encoder<'_>) -> bool;
@@ -495,7 +459,7 @@ fn finish<A: Activation>(
         }
         // a function that is traced itself has its name at hand
         if let Some(plan) = snapshot.find(code) {
-            return emit(node, thread, session, flags, 0, Kind::ReturnTo, u64::from(plan.name), &[], now);
+            return emit(node, thread, session, flags, Head::new(thread, Kind::ReturnTo, u64::from(plan.name)), &[], now);
         }
     }
     let mut scratch = std::mem::take(&mut thread.scratch);
@@ -511,7 +475,7 @@ fn finish<A: Activation>(
         pending.name.clear();
         pending.name.extend_from_slice(out.written());
     } else if caller != 0 {
-        emit(node, thread, session, flags, 0, Kind::ReturnTo, 0, out.written(), now);
+        emit(node, thread, session, flags, Head::new(thread, Kind::ReturnTo, 0), out.written(), now);
     }
     thread.scratch = scratch;
 }
@@ -536,11 +500,12 @@ fn result<A: Activation>(
         if frame.wants & wanted == 0 || entry.has & set == 0 || wanted == asked && !flags.has(Flags::CALL) {
             continue;
         }
+        let head = Head::new(thread, kind, u64::from(plan.name));
         if kind == Kind::ReturnFrom && session.options.capture.takes != Takes::Values {
-            late::leave(node, thread, session, flags, kind, plan.name, &[], now);
+            late::leave(node, thread, session, flags, head, &[], now);
         } else {
             let write = |out: &mut Encoder<'_>, capture: &Capture| call.result(out, capture);
-            with_values(node, thread, session, flags, kind, plan.name, &[], now, write);
+            with_values(node, thread, session, flags, head, &[], now, write);
         }
     }
 }
@@ -700,7 +665,7 @@ fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot,
             let flags = thread.current.flags(index);
             if let Some(session) = snapshot.session(index, id) {
                 if flags.has(Flags::CALL) && flags.has(Flags::RETURN_TO) {
-                    emit(node, thread, session, flags, 0, Kind::ReturnTo, 0, &pending.name, now);
+                    emit(node, thread, session, flags, Head::new(thread, Kind::ReturnTo, 0), &pending.name, now);
                 }
             }
         }
@@ -754,11 +719,11 @@ fn call_message<A: Activation>(
     if !flags.has(Flags::ARITY) {
         with_arguments(node, thread, session, flags, name, extra, call, now);
     } else if extra.is_empty() {
-        emit(node, thread, session, flags, 0, Kind::CallArity, u64::from(name), &[], now);
+        emit(node, thread, session, flags, Head::new(thread, Kind::CallArity, u64::from(name)), &[], now);
     } else {
         let mut payload = Vec::with_capacity(extra.len() + 4);
         let more = stamp::with_extra(&mut payload, extra);
-        emit(node, thread, session, flags, more, Kind::CallArity, u64::from(name), &payload, now);
+        emit(node, thread, session, flags, Head::new(thread, Kind::CallArity, u64::from(name)).with(more), &payload, now);
     }
 }
 
@@ -832,20 +797,19 @@ const META: Flags = Flags::TIMESTAMP;
 fn with_arguments<A: Activation>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, name: u32, extra: &[u8], call: &A, now: u64,
 ) {
+    let head = Head::new(thread, Kind::Call, u64::from(name));
     if session.options.capture.takes != Takes::Values {
-        return late::leave(node, thread, session, flags, Kind::Call, name, extra, now);
+        return late::leave(node, thread, session, flags, head, extra, now);
     }
-    with_values(node, thread, session, flags, Kind::Call, name, extra, now, |out, capture| {
-        call.arguments(out, capture)
-    });
+    with_values(node, thread, session, flags, head, extra, now, |out, capture| call.arguments(out, capture));
 }
 
 /// A record whose payload is what `write` writes.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn with_values(
-    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, kind: Kind, name: u32, extra: &[u8],
-    now: u64, write: impl FnOnce(&mut Encoder<'_>, &Capture) -> Result<(), Full>,
+pub(crate) fn with_values(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
+    write: impl FnOnce(&mut Encoder<'_>, &Capture) -> Result<(), Full>,
 ) {
     let capture = &session.options.capture;
     let mut scratch = std::mem::take(&mut thread.scratch);
@@ -858,11 +822,11 @@ fn with_values(
         let _ = out.cut("arguments");
     }
     if extra.is_empty() {
-        emit(node, thread, session, flags, 0, kind, u64::from(name), out.written(), now);
+        emit(node, thread, session, flags, head, out.written(), now);
     } else {
         let mut payload = out.written().to_vec();
         let more = stamp::with_extra(&mut payload, extra);
-        emit(node, thread, session, flags, more, kind, u64::from(name), &payload, now);
+        emit(node, thread, session, flags, head.with(more), &payload, now);
     }
     thread.scratch = scratch;
 }
@@ -886,38 +850,5 @@ fn uncover(thread: &mut Thread, at: usize) -> bool {
             true
         }
         None => false,
-    }
-}
-
-impl Node {
-    /// A process started another: the child has its flags already (see [`Node::child`]); the messages are written here.
-    /// `name` is `(module, function, arguments)` as terms.
-    pub fn on_spawn(&self, thread: &mut Thread, child: &Tracee, name: &[u8]) {
-        self.event(thread, Kind::Spawn, child.pid, name);
-    }
-
-    /// The running process was started by `parent`.
-    pub fn on_spawned(&self, thread: &mut Thread, parent: u64, name: &[u8]) {
-        self.event(thread, Kind::Spawned, parent, name);
-    }
-
-    /// The running process ends for `reason` (a term).
-    pub fn on_process_exit(&self, thread: &mut Thread, reason: &[u8]) {
-        self.event(thread, Kind::Exit, 0, reason);
-    }
-
-    /// A `procs` event of the running process, for every session that asked for them.
-    fn event(&self, thread: &mut Thread, kind: Kind, what: u64, payload: &[u8]) {
-        let inside = thread.shared.section.enter();
-        let snapshot = self.snapshot.load_inside(&inside);
-        let now = self.clock.ticks();
-        let mut sessions: Vec<&Arc<Session>> = snapshot.sessions().collect();
-        sessions.sort_by_key(|s| std::cmp::Reverse(s.id));
-        for session in sessions {
-            let flags = thread.current.flags(session.index);
-            if flags.has(Flags::PROCS) && session.tracer.load(Relaxed) != thread.current.pid {
-                emit(self, thread, session, flags, 0, kind, what, payload, now);
-            }
-        }
     }
 }

@@ -2,18 +2,55 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    event::Activation,
     flags::Flags,
     node::Node,
     session::{Capture, Session},
     tracee::Tracee,
 };
-use inviso_match::{host::Refused, Host, Message, Outcome, Program, Value};
+use inviso_match::{host::Refused, Host, Message, Outcome, Program, Value, View};
 use inviso_term::{
-    etf::Encoder,
+    etf::{Encoder, Full},
     term::{Identifier, Term},
 };
 use std::{io::Write, sync::Arc};
+
+/// What a match spec looks at: a call, or a message on its way. Each method is asked only when it is needed.
+pub trait Subject {
+    /// A value, as a match spec looks at it.
+    type View<'a>: View<'a>
+    where
+        Self: 'a;
+
+    /// Number of arguments.
+    fn count(&self) -> usize;
+    /// The argument at `n`, in the order of the signature; `None` if it isn't there or isn't known.
+    fn argument(&self, n: usize) -> Option<Self::View<'_>>;
+    /// The argument of the parameter called `name`; `None` if there is none, or if names aren't known.
+    fn named(&self, _name: &str) -> Option<Self::View<'_>> {
+        None
+    }
+    /// Writes a snapshot of a value.
+    ///
+    /// # Errors
+    /// [`Full`].
+    fn write(&self, view: Self::View<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
+    /// The caller, `{M, F, A}` or with its line `{M, F, A, {File, Line}}`; `undefined` if there is none.
+    fn caller_term(&self, _line: bool) -> Term {
+        Term::atom("undefined")
+    }
+    /// The calls that wait for this one, innermost first and `depth` at most: `[{M, F, A, [{file, File}, {line, Line}]}]`.
+    fn stacktrace(&self, _depth: usize) -> Term {
+        Term::List(Vec::new())
+    }
+    /// A description of the process that runs, for people: a binary.
+    fn describe(&self, current: &Tracee) -> Term {
+        Term::str(&format!("=proc:{}\n", Term::Pid(Identifier::own(current.pid))))
+    }
+    /// The node's name.
+    fn node_name(&self) -> Term {
+        Term::atom("nonode@nohost")
+    }
+}
 
 /// The trace point that a program runs at.
 struct Point<'t, 'a, A> {
@@ -48,7 +85,7 @@ pub(crate) enum Told {
 /// Runs a program at a call of the process that runs now; `None` where it does not match. What it adds to the message goes
 /// into `extra`.
 #[inline(always)]
-pub(crate) fn decide<A: Activation>(
+pub(crate) fn decide<A: Subject>(
     node: &Node, current: &Tracee, session: &Session, program: &Program, call: &A, extra: &mut Vec<u8>,
 ) -> Option<Decision> {
     match program.run(&mut Point { node, current, session, call }) {
@@ -66,7 +103,7 @@ pub(crate) fn decide<A: Activation>(
 
 /// Writes what a program adds to the message; answers its length.
 #[inline(never)]
-fn write<'a, A: Activation>(
+fn write<'a, A: Subject>(
     value: &Value<'_, A::View<'a>>, call: &'a A, capture: &Capture, extra: &mut Vec<u8>,
 ) -> usize {
     extra.resize(extra.len().max(capture.total), 0);
@@ -122,7 +159,7 @@ fn flags(term: &Term) -> Result<Flags, Refused> {
     names.iter().try_fold(Flags::NONE, |all, name| Ok(all | flag(name)?))
 }
 
-impl<'a, A: Activation> Host<'a> for Point<'_, 'a, A> {
+impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
     type View = A::View<'a>;
 
     #[inline(always)]

@@ -13,6 +13,7 @@ use crate::{
     mutants::mutant,
     names::Names,
     plan::Mfa,
+    relations::Relations,
     ring::Waits,
     section::{self, Section},
     session::Session,
@@ -22,7 +23,7 @@ use crate::{
         Ordering::{AcqRel, Relaxed},
     },
     thread::{Shared, Thread},
-    tracee::{Kind, Tracee},
+    tracee::{Class, Kind, Tracee},
 };
 use crossbeam_epoch::{Collector, LocalHandle};
 use rustc_hash::FxHashMap;
@@ -62,7 +63,7 @@ pub struct Node {
     /// Sessions that ask for stamps in CPU time.
     cpu_stamps: AtomicU32,
     control_word: AtomicU32,
-    registered: Mutex<FxHashMap<Box<str>, u64>>,
+    pub(crate) relations: Relations,
 }
 
 impl Node {
@@ -94,7 +95,7 @@ impl Node {
             next_unique: AtomicU64::new(1),
             cpu_stamps: AtomicU32::new(0),
             control_word: AtomicU32::new(0),
-            registered: Mutex::new(FxHashMap::default()),
+            relations: Relations::default(),
         })
     }
 
@@ -153,8 +154,8 @@ impl Node {
         let mut tracees = self.tracees.lock().unwrap();
         for session in self.sessions() {
             if session.tracer.load(Relaxed) != tracee.pid {
-                let flags = parent.and_then(|p| p.inherit(session.index)).unwrap_or_else(|| session.new_flags());
-                tracee.set(session.index, flags);
+                let inherited = parent.and_then(|p| p.inherit(session.index));
+                tracee.set(session.index, inherited.unwrap_or_else(|| session.new_flags(kind)));
             }
         }
         tracees.insert(tracee.pid, tracee.clone());
@@ -207,22 +208,6 @@ impl Node {
         self.tracees.lock().unwrap().get(&pid).cloned()
     }
 
-    /// The living process that is registered under a name.
-    #[must_use]
-    pub fn whereis(&self, name: &str) -> Option<Arc<Tracee>> {
-        let pid = *self.registered.lock().unwrap().get(name)?;
-        self.tracee(pid)
-    }
-
-    /// Notes the name of a process, or that nobody has it any more.
-    pub fn note_name(&self, name: &str, pid: Option<u64>) {
-        let mut registered = self.registered.lock().unwrap();
-        match pid {
-            Some(pid) => registered.insert(name.into(), pid),
-            None => registered.remove(name),
-        };
-    }
-
     /// The trace control word (trace.md: `get_tcw`).
     #[must_use]
     pub fn control_word(&self) -> u32 {
@@ -237,7 +222,17 @@ impl Node {
     /// All living processes, in the order of their pids.
     #[must_use]
     pub fn processes(&self) -> Vec<Arc<Tracee>> {
-        let mut all: Vec<_> = self.tracees.lock().unwrap().values().cloned().collect();
+        self.all(Kind::is_process)
+    }
+
+    /// All open ports, in the order of their numbers.
+    #[must_use]
+    pub fn ports(&self) -> Vec<Arc<Tracee>> {
+        self.all(|kind| kind == Kind::Port)
+    }
+
+    fn all(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Arc<Tracee>> {
+        let mut all: Vec<_> = self.tracees.lock().unwrap().values().filter(|t| wanted(t.kind)).cloned().collect();
         all.sort_by_key(|t| t.pid);
         all
     }
@@ -287,7 +282,7 @@ impl Node {
         self.next_unique.fetch_add(1, Relaxed)
     }
 
-    /// Switches trace flags of processes; answers how many processes matched (trace.md, `process/4`).
+    /// Switches trace flags of processes, or of ports; answers how many matched (trace.md, `process/4`, `port/4`).
     /// After a change of `cpu_timestamp`, which is no process's, call [`Node::forget_remembered`].
     ///
     /// # Errors
@@ -316,11 +311,17 @@ impl Node {
             tracee.change(session.index, how, flags);
             return Ok(1);
         }
-        if matches!(who, Who::All | Who::New) {
-            session.change_new_flags(how, flags);
+        let (class, which) = match who {
+            Who::One(_) => return Ok(0),
+            Who::All(class) => (class, (true, true)),
+            Who::Existing(class) => (class, (true, false)),
+            Who::New(class) => (class, (false, true)),
+        };
+        if which.1 {
+            session.change_new_flags(class, how, flags);
         }
-        if matches!(who, Who::All | Who::Existing) {
-            for tracee in tracees.values() {
+        if which.0 {
+            for tracee in tracees.values().filter(|tracee| class.has(tracee.kind)) {
                 count += 1;
                 if tracee.pid != tracer {
                     tracee.change(session.index, how, flags);
@@ -341,15 +342,15 @@ impl Drop for Node {
     }
 }
 
-/// Which processes a change of flags is for.
+/// Which processes or ports a change of flags is for.
 #[derive(Clone, Copy)]
 pub enum Who<'a> {
-    /// One process.
+    /// One process or port.
     One(&'a Tracee),
     /// Those that exist and those to come.
-    All,
+    All(Class),
     /// Those that exist.
-    Existing,
+    Existing(Class),
     /// Those to come.
-    New,
+    New(Class),
 }

@@ -45,6 +45,8 @@ pub mod events {
     pub const FOREIGN: u8 = 8;
     /// A call is suspended or goes on.
     pub const PAUSE: u8 = 16;
+    /// An exception leaves a call; contained in [`END`].
+    pub const RAISE: u8 = 32;
 }
 
 /// A function as the program knows it: module, name, arity.

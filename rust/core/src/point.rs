@@ -3,7 +3,7 @@
 //! A [`Point`] stands for a function. While no session traces it, entering it is one relaxed load.
 //!
 //! ```
-//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options};
+//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
 //!
 //! let program = Program::new();
 //! let order = program.point("shop", "order", 1);
@@ -13,7 +13,7 @@
 //!     let _call = order.enter(|out| out.int(n));
 //! }
 //! assert_eq!(program.count(&session, &order), Some(3));
-//! # program.node().flags(&session, Who::All, true, Flags::CALL).unwrap();
+//! # program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
 //! ```
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,7 @@ use crate::{
     control::{Arm, Op, Target},
     error::Error,
     event::{self, Activation, Exit},
+    matching::Subject,
     node::Node,
     plan::{events, kinds, Mfa},
     session::{Capture, Options, Session},
@@ -108,7 +109,7 @@ impl<'a, F: Fn(&mut Encoder<'_>) -> Result<(), Full>> At<'a, F> {
     }
 }
 
-impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
+impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Subject for At<'_, F> {
     type View<'v>
         = TermView<'v>
     where
@@ -123,6 +124,9 @@ impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
     fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.term(view.0)
     }
+}
+
+impl<F: Fn(&mut Encoder<'_>) -> Result<(), Full>> Activation for At<'_, F> {
     fn address(&self) -> usize {
         self.at
     }

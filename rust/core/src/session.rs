@@ -18,6 +18,7 @@ use crate::{
     drain::Feed,
     flags::Flags,
     life::Life,
+    monitor::Limits,
     mutants::mutant,
     plan::Entry,
     ring::{Overflow, Ring},
@@ -25,6 +26,7 @@ use crate::{
         Arc, AtomicU32, AtomicU64, AtomicU8, Mutex,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
+    tracee::{Class, Kind},
 };
 
 /// Bounds and policies of a session, fixed when it is made.
@@ -119,11 +121,12 @@ pub struct Session {
     pub tracer: AtomicU64,
     /// Held by the drain that is under way.
     pub(crate) draining: Mutex<()>,
+    pub(crate) limits: Limits,
     life: Life,
     tracer_lost: AtomicU8,
     cpu_stamps: AtomicU8,
-    new_flags: AtomicU32,
-    seen_flags: AtomicU32,
+    new_flags: [AtomicU32; 2],
+    seen_flags: [AtomicU32; 2],
     feeds: Mutex<Feeds>,
     on_load: Mutex<Option<Entry>>,
 }
@@ -140,11 +143,12 @@ impl Session {
             arena: Arena::default(),
             tracer: AtomicU64::new(tracer),
             draining: Mutex::new(()),
+            limits: Limits::default(),
             life: Life::new(),
             tracer_lost: AtomicU8::new(0),
             cpu_stamps: AtomicU8::new(0),
-            new_flags: AtomicU32::new(0),
-            seen_flags: AtomicU32::new(0),
+            new_flags: [AtomicU32::new(0), AtomicU32::new(0)],
+            seen_flags: [AtomicU32::new(0), AtomicU32::new(0)],
             feeds: Mutex::new(Feeds::default()),
             on_load: Mutex::new(None),
         }
@@ -186,7 +190,7 @@ impl Session {
     /// The tracer has ended: no flag is set any more, none can be.
     pub fn lose_tracer(&self) {
         self.tracer_lost.store(1, Release);
-        self.new_flags.store(0, Release);
+        self.new_flags.iter().for_each(|flags| flags.store(0, Release));
     }
 
     /// Notes whether the session asks for stamps in CPU time; answers whether it did before.
@@ -194,36 +198,41 @@ impl Session {
         self.cpu_stamps.swap(u8::from(how), AcqRel) != 0
     }
 
-    /// The flags that new processes get.
+    /// The flags that new processes, or new ports, get; queues get none.
     #[must_use]
-    pub fn new_flags(&self) -> Flags {
-        Flags(self.new_flags.load(Relaxed))
+    pub fn new_flags(&self, kind: Kind) -> Flags {
+        match kind {
+            Kind::Thread | Kind::Task => Flags(self.new_flags[Class::Process as usize].load(Relaxed)),
+            Kind::Port => Flags(self.new_flags[Class::Port as usize].load(Relaxed)),
+            Kind::Queue => Flags::NONE,
+        }
     }
 
-    /// Changes the flags that new processes get.
-    pub fn change_new_flags(&self, how: bool, flags: Flags) {
+    /// Changes the flags that new processes, or new ports, get.
+    pub fn change_new_flags(&self, class: Class, how: bool, flags: Flags) {
+        let word = &self.new_flags[class as usize];
         if how {
-            self.new_flags.fetch_or(flags.0, AcqRel);
+            word.fetch_or(flags.0, AcqRel);
         } else {
-            self.new_flags.fetch_and(!flags.0, AcqRel);
+            word.fetch_and(!flags.0, AcqRel);
         }
     }
 
     /// Notes that these flags were switched on somewhere; answers those that never were before.
-    pub fn note_flags(&self, flags: Flags) -> Flags {
-        Flags(flags.0 & !self.seen_flags.fetch_or(flags.0, AcqRel))
+    pub fn note_flags(&self, class: Class, flags: Flags) -> Flags {
+        Flags(flags.0 & !self.seen_flags[class as usize].fetch_or(flags.0, AcqRel))
     }
 
-    /// Whether any flag of the set was ever switched on.
+    /// The flags that were ever switched on for a process, or for a port.
     #[must_use]
-    pub fn has_seen(&self, flags: Flags) -> bool {
-        self.seen_flags.load(Acquire) & flags.0 != 0
+    pub fn seen_flags(&self, class: Class) -> Flags {
+        Flags(self.seen_flags[class as usize].load(Acquire))
     }
 
     /// Whether `return_to` was ever switched on for a process.
     #[must_use]
     pub fn wants_return_to(&self) -> bool {
-        self.has_seen(Flags::RETURN_TO)
+        self.seen_flags(Class::Process).has(Flags::RETURN_TO)
     }
 
     /// What code that comes into being later gets.

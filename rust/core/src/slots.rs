@@ -4,7 +4,7 @@
 //! others.
 #![forbid(unsafe_code)]
 
-use crate::{plan::Plan, session::Session};
+use crate::{messages::Patterns, plan::Plan, session::Session};
 use std::sync::Arc;
 
 /// Functions and what happens at their calls from now on; `None` for nothing.
@@ -29,6 +29,8 @@ impl Bucket {
 pub struct Snapshot {
     chunks: Box<[Arc<[Bucket]>]>,
     sessions: Arc<[Option<Arc<Session>>]>,
+    /// What each session traces of messages, by its index.
+    patterns: Arc<[Patterns]>,
     /// Ids of the sessions by index, 0 where there is none.
     ids: Box<[u32]>,
     len: usize,
@@ -55,6 +57,7 @@ impl Snapshot {
         Snapshot {
             chunks: [chunk(&[])].into(),
             sessions: Arc::new([]),
+            patterns: Arc::new([]),
             ids: Box::new([]),
             len: 0,
             version: 0,
@@ -103,6 +106,21 @@ impl Snapshot {
         self.ids.get(index as usize) == Some(&id)
     }
 
+    /// How many indices of sessions are in use, or were.
+    #[inline(always)]
+    #[must_use]
+    pub fn width(&self) -> u16 {
+        self.ids.len() as u16
+    }
+
+    /// The session of an index, and what it traces of messages.
+    #[inline(always)]
+    #[must_use]
+    pub fn standing(&self, index: u16) -> Option<(&Arc<Session>, &Patterns)> {
+        let n = index as usize;
+        Some((self.sessions.get(n)?.as_ref()?, self.patterns.get(n)?))
+    }
+
     /// All living sessions.
     pub fn sessions(&self) -> impl Iterator<Item = &Arc<Session>> {
         self.sessions.iter().flatten()
@@ -141,20 +159,36 @@ impl Snapshot {
                 all[(hash(key) >> 32) as usize & (count - 1)].push((key, plan.clone()));
             }
             let chunks = all.into_iter().enumerate().map(|(n, old)| merged(old, by_chunk.remove(&n))).collect();
-            return Snapshot::of(chunks, self.sessions.clone());
+            return Snapshot::of(chunks, self.sessions.clone(), self.patterns.clone());
         }
         let mut chunks = self.chunks.to_vec();
         for (n, new) in by_chunk {
             let old = chunks[n].iter().filter_map(|b| Some((b.key, b.plan.clone()?))).collect();
             chunks[n] = merged(old, Some(new));
         }
-        Snapshot::of(chunks, self.sessions.clone())
+        Snapshot::of(chunks, self.sessions.clone(), self.patterns.clone())
     }
 
-    /// The next snapshot: the same functions, these sessions.
+    /// The next snapshot: the same functions, these sessions. New ones trace all messages.
     #[must_use]
     pub fn with_sessions(&self, sessions: Vec<Option<Arc<Session>>>) -> Snapshot {
-        Snapshot::of(self.chunks.to_vec(), sessions.into())
+        let id = |session: &Option<Arc<Session>>| session.as_ref().map(|s| s.id);
+        let kept = |n: usize, now: &Option<Arc<Session>>| {
+            let was = self.sessions.get(n).is_some_and(|was| was.is_some() && id(was) == id(now));
+            self.patterns.get(n).filter(|_| was).cloned().unwrap_or_default()
+        };
+        let patterns = sessions.iter().enumerate().map(|(n, now)| kept(n, now)).collect();
+        Snapshot::of(self.chunks.to_vec(), sessions.into(), patterns)
+    }
+
+    /// The next snapshot: the same, but for what the session of this index traces of messages.
+    #[must_use]
+    pub fn with_patterns(&self, index: u16, patterns: Patterns) -> Snapshot {
+        let mut all = self.patterns.to_vec();
+        if let Some(place) = all.get_mut(index as usize) {
+            *place = patterns;
+        }
+        Snapshot::of(self.chunks.to_vec(), self.sessions.clone(), all.into())
     }
 
     /// The sessions by index.
@@ -163,11 +197,14 @@ impl Snapshot {
         self.sessions.to_vec()
     }
 
-    fn of(chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>) -> Snapshot {
+    fn of(
+        chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>, patterns: Arc<[Patterns]>,
+    ) -> Snapshot {
         let ids = sessions.iter().map(|s| s.as_ref().map_or(0, |s| s.id as u32)).collect();
         let mut snapshot = Snapshot {
             chunks: chunks.into(),
             sessions,
+            patterns,
             ids,
             len: 0,
             version: VERSION.fetch_add(1, std::sync::atomic::Ordering::Relaxed),

@@ -34,8 +34,30 @@ pub enum Kind {
     Thread = 0,
     /// A task of an event loop.
     Task = 1,
-    /// A queue.
+    /// A queue, which messages can be sent to while it isn't known who will take them.
     Queue = 2,
+    /// A link to the outside world.
+    Port = 3,
+}
+
+/// Processes or ports: what `process/4` and what `port/4` is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// Threads and tasks.
+    Process,
+    /// Ports.
+    Port,
+}
+
+impl Class {
+    /// Whether something of this kind belongs to it.
+    #[must_use]
+    pub fn has(self, kind: Kind) -> bool {
+        match self {
+            Class::Process => kind.is_process(),
+            Class::Port => kind == Kind::Port,
+        }
+    }
 }
 
 impl Kind {
@@ -45,8 +67,15 @@ impl Kind {
         match pid & 3 {
             0 => Kind::Thread,
             1 => Kind::Task,
-            _ => Kind::Queue,
+            2 => Kind::Queue,
+            _ => Kind::Port,
         }
+    }
+
+    /// Whether it is one that runs.
+    #[must_use]
+    pub fn is_process(self) -> bool {
+        matches!(self, Kind::Thread | Kind::Task)
     }
 }
 
@@ -157,6 +186,19 @@ impl Tracee {
             return None;
         }
         seen.has(Flags::SET_ON_SPAWN).then_some(seen)
+    }
+
+    /// The flags that a process gets besides its own when this one links itself to it, or `None` for none.
+    ///
+    /// `set_on_first_link` is taken by exactly one and clears itself and `set_on_link`.
+    pub fn inherit_by_link(&self, session: u16) -> Option<Flags> {
+        let seen = self.flags(session);
+        let pair = Flags::SET_ON_LINK | Flags::SET_ON_FIRST_LINK;
+        if seen.has(Flags::SET_ON_FIRST_LINK) {
+            let was = take_first(self.word(session), pair.0);
+            return (was & Flags::SET_ON_FIRST_LINK.0 != 0).then_some(Flags(was & !pair.0));
+        }
+        seen.has(Flags::SET_ON_LINK).then_some(seen)
     }
 
     /// The number of the process's cell for `key` in a session.

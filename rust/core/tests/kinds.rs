@@ -6,11 +6,12 @@ use inviso_core::{
     control::{Arm, Op, Target},
     event::{on_call, on_exit, Activation, Exit},
     flags::Flags,
+    matching::Subject,
     node::{Node, Who},
     plan::{kinds, Mfa},
     session::{Capture, Options, Session},
     thread::Thread,
-    tracee::Kind,
+    tracee::{Class, Kind},
 };
 use inviso_match::terms::TermView;
 use inviso_term::etf::{Encoder, Full};
@@ -27,7 +28,7 @@ struct Call {
     from_outside: bool,
 }
 
-impl Activation for Call {
+impl Subject for Call {
     type View<'v> = TermView<'v>;
 
     fn count(&self) -> usize {
@@ -39,6 +40,9 @@ impl Activation for Call {
     fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.term(view.0)
     }
+}
+
+impl Activation for Call {
     fn address(&self) -> usize {
         1
     }
@@ -222,7 +226,7 @@ proptest! {
                     }
                 }
                 Step::Flags { session, how, flags: changed } => {
-                    node.flags(&sessions[*session], Who::All, *how, *changed).unwrap();
+                    node.flags(&sessions[*session], Who::All(Class::Process), *how, *changed).unwrap();
                     let word = &mut flags[*session].0;
                     *word = if *how { *word | changed.0 } else { *word & !changed.0 };
                 }

@@ -51,6 +51,11 @@ impl Mailbox {
         }
     }
 
+    /// Has whoever waits look again.
+    pub fn wake(&self) {
+        self.arrived.notify_all();
+    }
+
     /// A session's messages come here from now on.
     pub fn feed(&self, outlet: Weak<Outlet>) {
         let mut feeders = lock(&self.feeders);
@@ -105,14 +110,15 @@ impl Mailbox {
     /// Waits for a message that `matches` takes; `None` when the time is over or `open` says that none will come.
     ///
     /// # Errors
-    /// What `matches` or a signal handler raises.
+    /// What `matches`, `open` or a signal handler raises.
     pub fn receive(
-        &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<Duration>, open: impl Fn() -> bool,
+        &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<Duration>,
+        open: impl Fn() -> PyResult<bool>,
     ) -> PyResult<Option<Py<PyAny>>> {
         let deadline = timeout.map(|t| Instant::now() + t);
         let mut from = 0;
         loop {
-            let was_open = open();
+            let was_open = open()?;
             let fed = self.pump(py)?;
             if let Some(message) = self.take(py, matches, &mut from)? {
                 return Ok(Some(message));

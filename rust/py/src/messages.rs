@@ -3,12 +3,12 @@
 use crate::{
     ffi::calling::call,
     host::{objects::Arguments, outlet::Outlet},
-    pid::Pid,
     terms,
 };
 use inviso_core::{
     drain::{Event, Record, What},
     emit::stamp,
+    messages::with_receiver,
     node::Node,
     session::Takes,
 };
@@ -24,15 +24,46 @@ pub struct Words {
     atom: Py<PyAny>,
     trace: Py<PyAny>,
     trace_ts: Py<PyAny>,
-    call: Py<PyAny>,
-    return_to: Py<PyAny>,
-    spawn: Py<PyAny>,
-    spawned: Py<PyAny>,
-    exit: Py<PyAny>,
-    return_from: Py<PyAny>,
-    exception_from: Py<PyAny>,
+    monitor: Py<PyAny>,
+    tags: Vec<Py<PyAny>>,
     drop: Py<PyAny>,
     names: Mutex<HashMap<u32, Name>>,
+}
+
+/// What a message calls its event.
+fn tag(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Call | Kind::CallArity => "call",
+        Kind::ReturnTo => "return_to",
+        Kind::Spawn => "spawn",
+        Kind::Spawned => "spawned",
+        Kind::Exit => "exit",
+        Kind::ReturnFrom => "return_from",
+        Kind::ExceptionFrom => "exception_from",
+        Kind::Send => "send",
+        Kind::SendToNonExisting => "send_to_non_existing_process",
+        Kind::Receive => "receive",
+        Kind::Register => "register",
+        Kind::Unregister => "unregister",
+        Kind::Link => "link",
+        Kind::Unlink => "unlink",
+        Kind::GettingLinked => "getting_linked",
+        Kind::GettingUnlinked => "getting_unlinked",
+        Kind::In => "in",
+        Kind::Out => "out",
+        Kind::InExiting => "in_exiting",
+        Kind::OutExiting => "out_exiting",
+        Kind::OutExited => "out_exited",
+        Kind::GcMinorStart => "gc_minor_start",
+        Kind::GcMinorEnd => "gc_minor_end",
+        Kind::GcMajorStart => "gc_major_start",
+        Kind::GcMajorEnd => "gc_major_end",
+        Kind::GcMaxHeapSize => "gc_max_heap_size",
+        Kind::Open => "open",
+        Kind::Closed => "closed",
+        // the rest are no trace messages
+        _ => "",
+    }
 }
 
 static WORDS: PyOnceLock<Words> = PyOnceLock::new();
@@ -49,13 +80,8 @@ impl Words {
             Ok(Words {
                 trace: word("trace")?,
                 trace_ts: word("trace_ts")?,
-                call: word("call")?,
-                return_to: word("return_to")?,
-                spawn: word("spawn")?,
-                spawned: word("spawned")?,
-                exit: word("exit")?,
-                return_from: word("return_from")?,
-                exception_from: word("exception_from")?,
+                tags: Kind::ALL.into_iter().map(|kind| word(tag(kind))).collect::<PyResult<_>>()?,
+                monitor: word("monitor")?,
                 drop: word("drop")?,
                 atom: atom.clone().unbind(),
                 names: Mutex::default(),
@@ -92,10 +118,16 @@ pub fn message(
         What::Event(event) => event,
         What::Lost(count) => return Ok((&words.drop, *count).into_pyobject(py)?.into_any().unbind()),
     };
+    if event.kind == Kind::Monitor as u8 {
+        // `{monitor, Pid, Event, Info}`
+        let (name, info) = terms::object(py, &event.payload)?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
+        let message = (&words.monitor, terms::identity(py, event.tracee)?, name, info).into_pyobject(py)?;
+        return Ok(message.into_any().unbind());
+    }
     let stamped = event.stamps & stamp::MASK != stamp::NONE;
     let mut parts: Vec<Py<PyAny>> = Vec::with_capacity(7);
     parts.push(if stamped { &words.trace_ts } else { &words.trace }.clone_ref(py));
-    parts.push(Py::new(py, Pid::new(event.tracee))?.into_any());
+    parts.push(terms::identity(py, event.tracee)?);
     what(py, node, words, event, outlet, stale, &mut parts)?;
     if event.stamps & stamp::SCHEDULER != 0 {
         parts.push(event.scheduler.into_pyobject(py)?.into_any().unbind());
@@ -111,17 +143,18 @@ fn what(
     parts: &mut Vec<Py<PyAny>>,
 ) -> PyResult<()> {
     let payload = || terms::object(py, &event.payload);
-    match Kind::from_u8(event.kind) {
+    let unknown = || pyo3::exceptions::PyRuntimeError::new_err("a record of an unknown kind");
+    let kind = Kind::from_u8(event.kind).ok_or_else(unknown)?;
+    parts.push(words.tags[Kind::ALL.iter().position(|known| *known == kind).ok_or_else(unknown)?].clone_ref(py));
+    let name = || words.name(py, node, event.what as u32);
+    match kind {
         // nothing in the arguments' place: the interpreter did not show any
-        Some(kind @ (Kind::Call | Kind::CallArity)) if kind == Kind::CallArity || event.payload.is_empty() => {
-            let name = words.name(py, node, event.what as u32)?;
-            parts.push(words.call.clone_ref(py));
-            parts.push(name.into_pyobject(py)?.into_any().unbind());
+        Kind::Call | Kind::CallArity if kind == Kind::CallArity || event.payload.is_empty() => {
+            parts.push(name()?.into_pyobject(py)?.into_any().unbind());
         }
-        Some(Kind::Call) => {
-            let (module, function, _) = words.name(py, node, event.what as u32)?;
-            parts.push(words.call.clone_ref(py));
-            let arguments = match objects(event, outlet) {
+        Kind::Call => {
+            let (module, function, _) = name()?;
+            let arguments = match objects(&event.payload, outlet) {
                 Some(number) => match outlet.objects.take(event.scheduler, number, stale) {
                     Some(arguments) => arguments.list(py)?,
                     None => terms::cut(py, "objects")?.unbind(),
@@ -130,35 +163,27 @@ fn what(
             };
             parts.push((module, function, arguments).into_pyobject(py)?.into_any().unbind());
         }
-        Some(Kind::ReturnTo) if event.payload.is_empty() => {
-            parts.push(words.return_to.clone_ref(py));
-            parts.push(words.name(py, node, event.what as u32)?.into_pyobject(py)?.into_any().unbind());
+        Kind::ReturnTo if event.payload.is_empty() => parts.push(name()?.into_pyobject(py)?.into_any().unbind()),
+        Kind::Spawn | Kind::Spawned | Kind::Open => parts.extend([terms::identity(py, event.what)?, payload()?]),
+        Kind::ReturnFrom => {
+            let name = name()?.into_pyobject(py)?.into_any().unbind();
+            parts.extend([name, value(py, event, &event.payload, outlet, stale)?]);
         }
-        Some(Kind::ReturnTo) => parts.extend([words.return_to.clone_ref(py), payload()?]),
-        Some(Kind::Spawn) => {
-            parts.extend([words.spawn.clone_ref(py), Py::new(py, Pid::new(event.what))?.into_any(), payload()?]);
+        Kind::ExceptionFrom => parts.extend([name()?.into_pyobject(py)?.into_any().unbind(), payload()?]),
+        Kind::Send | Kind::SendToNonExisting if event.what == 0 => {
+            let (message, receiver) = with_receiver(&event.payload);
+            parts.extend([value(py, event, message, outlet, stale)?, terms::object(py, receiver)?]);
         }
-        Some(Kind::Spawned) => {
-            parts.extend([words.spawned.clone_ref(py), Py::new(py, Pid::new(event.what))?.into_any(), payload()?]);
+        Kind::Send | Kind::SendToNonExisting => {
+            parts.push(value(py, event, &event.payload, outlet, stale)?);
+            parts.push(terms::identity(py, event.what)?);
         }
-        Some(Kind::Exit) => parts.extend([words.exit.clone_ref(py), payload()?]),
-        Some(Kind::ReturnFrom) => {
-            let name = words.name(py, node, event.what as u32)?.into_pyobject(py)?.into_any().unbind();
-            let value = match objects(event, outlet) {
-                Some(number) => match outlet.objects.take(event.scheduler, number, stale) {
-                    Some(value) => value.one(py)?,
-                    None => terms::cut(py, "objects")?.unbind(),
-                },
-                None => payload()?,
-            };
-            parts.extend([words.return_from.clone_ref(py), name, value]);
+        Kind::Receive => parts.push(value(py, event, &event.payload, outlet, stale)?),
+        Kind::Link | Kind::Unlink | Kind::GettingLinked | Kind::GettingUnlinked => {
+            parts.push(terms::identity(py, event.what)?);
         }
-        Some(Kind::ExceptionFrom) => {
-            let name = words.name(py, node, event.what as u32)?.into_pyobject(py)?.into_any().unbind();
-            let error = payload()?;
-            parts.extend([words.exception_from.clone_ref(py), name, error]);
-        }
-        _ => return Err(pyo3::exceptions::PyRuntimeError::new_err("a record of an unknown kind")),
+        Kind::Monitor | Kind::Drop | Kind::Delivered => return Err(unknown()),
+        _ => parts.push(payload()?),
     }
     if !event.extra.is_empty() {
         parts.push(terms::object(py, &event.extra)?);
@@ -166,12 +191,25 @@ fn what(
     Ok(())
 }
 
-/// The number of the objects that are a call's arguments, if the session takes them so and they were kept.
-fn objects(event: &Event, outlet: &Outlet) -> Option<u64> {
+/// One value: a message, or what a call returned.
+fn value(
+    py: Python<'_>, event: &Event, bytes: &[u8], outlet: &Outlet, stale: &mut Vec<Arguments>,
+) -> PyResult<Py<PyAny>> {
+    match objects(bytes, outlet) {
+        Some(number) => match outlet.objects.take(event.scheduler, number, stale) {
+            Some(value) => value.one(py),
+            None => Ok(terms::cut(py, "objects")?.unbind()),
+        },
+        None => terms::object(py, bytes),
+    }
+}
+
+/// The number of the objects that these bytes stand for, if the session takes them so and they were kept.
+fn objects(bytes: &[u8], outlet: &Outlet) -> Option<u64> {
     if outlet.session.options.capture.takes != Takes::Objects {
         return None;
     }
-    Some(u64::from_ne_bytes(event.payload.as_slice().try_into().ok()?))
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
 /// The time stamp that the record's flags ask for.

@@ -72,10 +72,11 @@ impl Pid {
             Kind::Thread => "thread",
             Kind::Task => "task",
             Kind::Queue => "queue",
+            Kind::Port => "port",
         }
     }
 
-    /// The name of the thread or task, its last one once it has ended; `""` for a process of another node.
+    /// The name of the thread or task, its last one once it has ended; the class of a queue; `""` for a process of another node.
     #[getter]
     fn name(&self, py: Python<'_>) -> PyResult<String> {
         if self.id == FOLDED {
@@ -93,7 +94,8 @@ impl Pid {
         };
         match tracee.kind {
             Kind::Task => object.call_method0("get_name")?.extract(),
-            _ => object.getattr("name")?.extract(),
+            Kind::Thread => object.getattr("name")?.extract(),
+            Kind::Queue | Kind::Port => Ok(object.get_type().fully_qualified_name()?.to_string()),
         }
     }
 

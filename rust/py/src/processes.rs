@@ -3,8 +3,9 @@
 use crate::{
     errors,
     ffi::calling::call,
-    host::{self, directory},
+    host::{self, directory, relations},
     pid::{self, Pid},
+    terms,
 };
 use inviso_core::tracee::Tracee;
 use pyo3::prelude::*;
@@ -128,9 +129,27 @@ pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bo
 pub fn mailbox_receive(
     py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<f64>,
 ) -> PyResult<Option<(Py<PyAny>,)>> {
-    let mailbox = directory::process(&*current(py)?).mailbox.clone();
+    let own = current(py)?;
+    let mailbox = directory::process(&own).mailbox.clone();
     let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
-    Ok(mailbox.receive(py, matches, timeout, || true)?.map(|m| (m,)))
+    Ok(mailbox.receive(py, matches, timeout, || relations::hear(py, &own).map(|()| true))?.map(|m| (m,)))
+}
+
+/// The running process has waited for a message in vain.
+#[pyfunction]
+pub fn timed_out(py: Python<'_>) -> PyResult<()> {
+    current(py)?;
+    // SAFETY: attached, not used beyond this function.
+    if let Some(here) = unsafe { host::here::here() } {
+        host::passing::timed_out(here);
+    }
+    Ok(())
+}
+
+/// All open ports.
+#[pyfunction]
+pub fn ports(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
+    host::host(py)?.node.ports().into_iter().map(|port| terms::identity(py, port.pid)).collect()
 }
 
 /// Calls `waiter` once when something arrives in the caller's mailbox beyond its first `seen` messages.
@@ -143,9 +162,11 @@ pub fn mailbox_wait(py: Python<'_>, waiter: Bound<'_, PyAny>, seen: usize) -> Py
 #[pyfunction]
 #[pyo3(signature = (pid=None))]
 pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>>> {
+    let own = current(py)?;
+    relations::hear(py, &own)?;
     let tracee = match pid {
         Some(pid) => pid.tracee(),
-        None => Some(current(py)?),
+        None => Some(own),
     };
     let Some(tracee) = tracee else { return Ok(Vec::new()) };
     let mailbox = directory::process(&tracee).mailbox.clone();
@@ -204,11 +225,4 @@ pub fn control_word(py: Python<'_>) -> PyResult<u32> {
 #[pyfunction]
 pub fn set_control_word(py: Python<'_>, value: u32) -> PyResult<u32> {
     Ok(host::host(py)?.node.set_control_word(value))
-}
-
-/// A process has a name from now on, or nobody has it.
-#[pyfunction]
-pub fn note_name(py: Python<'_>, name: &str, pid: Option<&Pid>) -> PyResult<()> {
-    host::host(py)?.node.note_name(name, pid.map(|pid| pid.id));
-    Ok(())
 }

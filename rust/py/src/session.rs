@@ -5,22 +5,27 @@ use crate::{
     host::{
         self,
         arming::Armer,
-        codes::{self, Pattern},
+        codes::{self, Pattern as Names},
+        instruments::Wants,
         outlet::Outlet,
-        spawning, Host,
+        Host,
     },
     match_spec::{self, MatchProgram},
     pid::Pid,
+    terms,
 };
 use inviso_core::{
     cells::{key, Measure},
     control::{Op, Target},
     drain,
     flags::Flags,
+    messages::{Pattern, Patterns},
+    monitor,
     node::Who,
     plan::{self, kinds, Entry},
     ring::Overflow,
     session::{Capture, Options, Session as Core, Stamps, Takes},
+    tracee::{Class, Kind},
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
 use rustc_hash::FxHashMap;
@@ -117,12 +122,17 @@ pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
 /// Whether there is a function of this name.
 #[pyfunction]
 pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
-    let mut pattern = Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 };
+    let mut pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
     if !codes::find(py, &pattern)?.is_empty() {
         return Ok(true);
     }
     pattern.arity = None;
     Ok(host::foreign::find(py, &pattern)?.is_some())
+}
+
+fn named(event: &str) -> PyResult<monitor::Event> {
+    let known = monitor::Event::NAMES.into_iter().find(|(name, _)| *name == event);
+    known.map(|(_, event)| event).ok_or_else(|| PyValueError::new_err("event"))
 }
 
 impl Session {
@@ -140,8 +150,9 @@ impl Session {
         if !program.uses().switches {
             return Ok(());
         }
-        host.spawning.begin(py, host)?;
-        let fresh = self.core.note_flags(Flags(spawning::FLAGS.0 | Flags::RETURN_TO.0));
+        let all = Flags(Flags::ALL.0 | Flags::CPU_TIMESTAMP.0);
+        host.adjust(py, Wants { processes: all, ..Wants::default() })?;
+        let fresh = self.core.note_flags(Class::Process, all);
         if fresh.has(Flags::RETURN_TO) {
             py.detach(|| host.node.rearm(&self.core, &Armer));
         }
@@ -149,7 +160,7 @@ impl Session {
     }
 
     fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
-        let found = codes::find(py, &Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
+        let found = codes::find(py, &Names { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
         let targets = found
             .iter()
             .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
@@ -160,7 +171,7 @@ impl Session {
 
     /// The entries of every code object of this name; `None` if there is none.
     fn entries(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Option<Vec<(u32, Entry)>>> {
-        let mut pattern = Pattern { module: mfa.0, function: mfa.1, arity: mfa.2 };
+        let mut pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
         // what is set on a name is at hand: all that is loaded has to be looked through only if nothing is
         let set = self.set_on(host, &pattern);
         if !set.is_empty() {
@@ -179,8 +190,8 @@ impl Session {
     }
 
     /// What the session has set on code objects of this name, gone but for us or not.
-    fn set_on(&self, host: &Host, pattern: &Pattern) -> Vec<(u32, Entry)> {
-        let Pattern { module: Some(module), function: Some(function), arity: Some(arity) } = pattern else {
+    fn set_on(&self, host: &Host, pattern: &Names) -> Vec<(u32, Entry)> {
+        let Names { module: Some(module), function: Some(function), arity: Some(arity) } = pattern else {
             return Vec::new();
         };
         let arity = u32::try_from(*arity).unwrap_or(u32::MAX);
@@ -307,7 +318,7 @@ impl Session {
             if kinds & kinds::MEMORY != 0 {
                 host.count_allocations(py)?;
             }
-            let pattern = |(module, function, arity)| Pattern { module, function, arity };
+            let pattern = |(module, function, arity)| Names { module, function, arity };
             let only = only.unwrap_or_else(|| vec![(None, None, None)]);
             host.loading.want(self.core.id, only.into_iter().map(pattern).collect());
         }
@@ -327,20 +338,23 @@ impl Session {
         Ok(self.core.on_load().map_or(0, |e| e.has))
     }
 
-    /// Switches process flags. `who` is a Pid, or one of all, existing, new.
-    fn process(&self, py: Python<'_>, who: &Bound<'_, PyAny>, how: bool, flags: u32) -> PyResult<usize> {
+    /// Switches flags of processes, or of ports. `who` is a Pid, or one of all, existing, new.
+    fn process(
+        &self, py: Python<'_>, who: &Bound<'_, PyAny>, how: bool, flags: u32, ports: bool,
+    ) -> PyResult<usize> {
         let host = self.host(py)?;
         let flags = Flags(flags);
-        if how && flags.has(spawning::FLAGS) {
-            host.spawning.begin(py, host)?;
+        let class = if ports { Class::Port } else { Class::Process };
+        let fresh = if how { self.core.note_flags(class, flags) } else { Flags::NONE };
+        if fresh != Flags::NONE {
+            host.adjust(py, Wants::default())?;
         }
-        let fresh = if how { self.core.note_flags(flags) } else { Flags::NONE };
         if fresh.has(Flags::RETURN_TO) {
             py.detach(|| host.node.rearm(&self.core, &Armer));
         }
-        let answer = if let Ok(pid) = who.cast::<Pid>() {
+        let answer = if let Some(id) = terms::local_number(who) {
             let dead = || errors::raise(inviso_core::error::Error::ProcessDead);
-            let tracee = pid.get().tracee().ok_or_else(dead)?;
+            let tracee = host.node.tracee(id).ok_or_else(dead)?;
             host.node.flags(&self.core, Who::One(&tracee), how, flags)
         } else {
             let text: &str = who.extract()?;
@@ -348,9 +362,9 @@ impl Session {
                 host.directory.refresh(py, host)?;
             }
             let who = match text {
-                "all" => Who::All,
-                "existing" => Who::Existing,
-                "new" => Who::New,
+                "all" => Who::All(class),
+                "existing" => Who::Existing(class),
+                "new" => Who::New(class),
                 _ => return Err(PyValueError::new_err("procs")),
             };
             let answer = host.node.flags(&self.core, who, how, flags);
@@ -363,16 +377,72 @@ impl Session {
         answer.map_err(errors::raise)
     }
 
-    /// The flags of a process, or None if it has ended.
-    fn flags_of(&self, py: Python<'_>, pid: &Pid) -> PyResult<Option<u32>> {
-        self.host(py)?;
-        Ok(pid.tracee().map(|t| t.flags(self.core.index).0))
+    /// The flags of a process or port, or None if it has ended.
+    fn flags_of(&self, py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
+        let host = self.host(py)?;
+        let tracee = terms::local_number(who).and_then(|id| host.node.tracee(id));
+        Ok(tracee.map(|t| t.flags(self.core.index).0))
     }
 
-    /// The flags that new processes get.
-    fn new_flags(&self, py: Python<'_>) -> PyResult<u32> {
+    /// The flags that new processes, or new ports, get.
+    fn new_flags(&self, py: Python<'_>, ports: bool) -> PyResult<u32> {
         self.host(py)?;
-        Ok(self.core.new_flags().0)
+        Ok(self.core.new_flags(if ports { Kind::Port } else { Kind::Thread }).0)
+    }
+
+    /// Sets which messages are traced where they are sent, or where they arrive: `on`, `off`, or as a program decides.
+    #[pyo3(signature = (receive, on, program=None))]
+    fn messages(
+        &self, py: Python<'_>, receive: bool, on: bool, program: Option<&Bound<'_, MatchProgram>>,
+    ) -> PyResult<()> {
+        let host = self.host(py)?;
+        let pattern = match program {
+            _ if !on => Pattern::Nothing,
+            Some(program) => Pattern::Spec(program.get().program.clone()),
+            None => Pattern::All,
+        };
+        if let Pattern::Spec(program) = &pattern {
+            self.expect_switches(py, host, &Op::Match(program.clone()))?;
+            host.adjust(py, Wants { senders: receive, ..Wants::default() })?;
+        }
+        let change = |patterns: &mut Patterns| match receive {
+            true => patterns.receive = pattern,
+            false => patterns.send = pattern,
+        };
+        py.detach(|| host.node.messages(&self.core, change, &Armer)).map_err(errors::raise)?;
+        host.adjust(py, Wants::default())?;
+        host.bury(py);
+        Ok(())
+    }
+
+    /// Which messages are traced where they are sent, or where they arrive: a bool, or a match spec.
+    fn messages_of(&self, py: Python<'_>, receive: bool) -> PyResult<Py<PyAny>> {
+        let host = self.host(py)?;
+        let patterns = host.node.patterns(&self.core);
+        match if receive { patterns.receive } else { patterns.send } {
+            Pattern::All => Ok(true.into_pyobject(py)?.to_owned().into_any().unbind()),
+            Pattern::Nothing => Ok(false.into_pyobject(py)?.to_owned().into_any().unbind()),
+            Pattern::Spec(program) => match_spec::object_of(py, program.spec()),
+        }
+    }
+
+    /// Sets, or with None removes, the limit of a system event; of long_message_queue the length where it ends, too.
+    #[pyo3(signature = (event, limit, short=0))]
+    fn monitor(&self, py: Python<'_>, event: &str, limit: Option<u64>, short: u64) -> PyResult<()> {
+        let host = self.host(py)?;
+        let event = named(event)?;
+        if event == monitor::Event::LongMessageQueue && limit.is_some() {
+            self.core.set_short_queue(short);
+        }
+        self.core.set_limit(event, limit);
+        host.adjust(py, Wants::default())
+    }
+
+    /// The limits of system events that are set, `(event, limit, short)`.
+    fn monitored(&self, py: Python<'_>) -> PyResult<Vec<(&'static str, u64, u64)>> {
+        self.host(py)?;
+        let limit = |(name, event)| Some((name, self.core.limit(event)?, self.core.short_queue()));
+        Ok(monitor::Event::NAMES.into_iter().filter_map(limit).collect())
     }
 
     /// What is set on a function: `(set, running)` kinds; None if there is no such function.
@@ -519,7 +589,7 @@ impl Session {
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyAny>>> {
         let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
-        self.outlet.mailbox.receive(py, None, timeout, || self.core.is_alive())
+        self.outlet.mailbox.receive(py, None, timeout, || Ok(self.core.is_alive()))
     }
 
     /// Everything that is there now.
@@ -583,9 +653,7 @@ impl Host {
             let all = self.node.read(|s| s.events);
             inviso_core::control::Arm::arm(&Armer, &[], all);
         }
-        if !sessions.iter().any(|s| s.has_seen(spawning::FLAGS)) {
-            self.spawning.end(py, self)?;
-        }
+        self.adjust(py, Wants::default())?;
         if crate::ffi::alloc::is_installed(py) {
             let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
                 || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));

@@ -7,6 +7,7 @@ use crate::{
     match_spec::looked_at,
     pid::Pid,
 };
+use inviso_core::tracee::Kind;
 use inviso_match::View;
 use inviso_term::{
     etf::Node,
@@ -72,6 +73,37 @@ unsafe fn number(pid: *mut ffi::PyObject) -> Option<u64> {
 /// What making it raises.
 pub fn object(py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
     Ok(decode::decode(py, bytes, classes(py)?)?.unbind())
+}
+
+/// An atom.
+///
+/// # Errors
+/// What making it raises.
+pub fn atom(py: Python<'_>, text: &str) -> PyResult<Py<PyAny>> {
+    Ok(call(classes(py)?.atom.bind(py), (text,))?.unbind())
+}
+
+/// The pid or port of a number.
+///
+/// # Errors
+/// What making it raises.
+pub fn identity(py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
+    if Kind::of(id) == Kind::Port {
+        return Ok(classes(py)?.port.bind(py).call_method1("_of", (id >> 2,))?.unbind());
+    }
+    Ok(Py::new(py, Pid::new(id))?.into_any())
+}
+
+/// The number of a pid or port of this node, by which the core knows it.
+pub fn local_number(object: &Bound<'_, PyAny>) -> Option<u64> {
+    if let Ok(pid) = object.cast::<Pid>() {
+        return Some(pid.get()).filter(|pid| pid.is_local()).map(|pid| pid.id);
+    }
+    // SAFETY: the object is held, and the token says that the thread is attached.
+    match unsafe { capture::odd(object.as_ptr(), ffi::Py_TYPE(object.as_ptr())) } {
+        Some(capture::Odd::Port(number)) => Some(number << 2 | Kind::Port as u64),
+        _ => None,
+    }
 }
 
 /// Where a limit cut something off.

@@ -97,6 +97,51 @@ pub enum Kind {
     ReturnFrom = 7,
     /// An exception has left a call; the payload is its class and value.
     ExceptionFrom = 8,
+    /// The process sent a message: the payload is the message; its receiver is the process `what`, or, where that is 0, a
+    /// second term.
+    Send = 9,
+    /// As [`Kind::Send`], to a process that does not exist.
+    SendToNonExisting = 10,
+    /// A message has arrived; the payload is the message.
+    Receive = 11,
+    /// The process got the name that is the payload.
+    Register = 12,
+    /// The process lost the name that is the payload.
+    Unregister = 13,
+    /// The process linked itself to the process `what`.
+    Link = 14,
+    /// The process removed its link to the process `what`.
+    Unlink = 15,
+    /// The process was linked to by the process `what`.
+    GettingLinked = 16,
+    /// The process `what` is linked to it no longer.
+    GettingUnlinked = 17,
+    /// It begins to run; the payload is where.
+    In = 18,
+    /// It stops running; the payload is where.
+    Out = 19,
+    /// It begins to run while it ends.
+    InExiting = 20,
+    /// It stops running while it ends.
+    OutExiting = 21,
+    /// It has stopped running for ever.
+    OutExited = 22,
+    /// A collection of the young generation begins; the payload is a list of pairs.
+    GcMinorStart = 23,
+    /// It ends.
+    GcMinorEnd = 24,
+    /// A full collection begins.
+    GcMajorStart = 25,
+    /// It ends.
+    GcMajorEnd = 26,
+    /// The limit of memory was passed in a collection.
+    GcMaxHeapSize = 27,
+    /// A port was opened by the process `what`; the payload is its driver.
+    Open = 28,
+    /// A port was closed; the payload is the reason.
+    Closed = 29,
+    /// A system event that `system/3` watches for; the payload is a pair of its name and what is said about it.
+    Monitor = 30,
     /// Here `what` records were lost; no payload.
     Drop = 240,
     /// All that was traced before is delivered; `what` is the number of the reference that was asked with.
@@ -105,7 +150,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, by number.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 32] = [
         Kind::Call,
         Kind::CallArity,
         Kind::ReturnTo,
@@ -114,6 +159,28 @@ impl Kind {
         Kind::Exit,
         Kind::ReturnFrom,
         Kind::ExceptionFrom,
+        Kind::Send,
+        Kind::SendToNonExisting,
+        Kind::Receive,
+        Kind::Register,
+        Kind::Unregister,
+        Kind::Link,
+        Kind::Unlink,
+        Kind::GettingLinked,
+        Kind::GettingUnlinked,
+        Kind::In,
+        Kind::Out,
+        Kind::InExiting,
+        Kind::OutExiting,
+        Kind::OutExited,
+        Kind::GcMinorStart,
+        Kind::GcMinorEnd,
+        Kind::GcMajorStart,
+        Kind::GcMajorEnd,
+        Kind::GcMaxHeapSize,
+        Kind::Open,
+        Kind::Closed,
+        Kind::Monitor,
         Kind::Drop,
         Kind::Delivered,
     ];

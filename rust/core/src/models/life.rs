@@ -7,7 +7,7 @@ use crate::{
     ring::{Overflow, Ring},
     session::{Options, Session},
     sync::{thread, Arc, Ordering::Relaxed, UnsafeCell},
-    tracee::{Kind, Tracee},
+    tracee::{Class, Kind, Tracee},
 };
 
 #[test]
@@ -123,9 +123,9 @@ fn new_processes_get_flags_of_one_moment() {
         let session = std::sync::Arc::new(Session::new(1, 0, "", 0, Options::default()));
         let other = thread::spawn({
             let session = session.clone();
-            move || session.change_new_flags(true, Flags::CALL | Flags::PROCS)
+            move || session.change_new_flags(Class::Process, true, Flags::CALL | Flags::PROCS)
         });
-        let flags = session.new_flags();
+        let flags = session.new_flags(Kind::Thread);
         assert!([Flags::NONE, Flags::CALL | Flags::PROCS].contains(&flags), "{flags:?}");
         seen.note("none", flags == Flags::NONE);
         seen.note("both", flags != Flags::NONE);

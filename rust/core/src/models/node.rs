@@ -7,6 +7,7 @@ use crate::{
     error::Error,
     event::{on_call, Activation},
     flags::Flags,
+    matching::Subject,
     node::{Node, Who},
     plan::{events, kinds, Mfa},
     session::{Capture, Options, Session},
@@ -15,7 +16,7 @@ use crate::{
         Ordering::{Acquire, Release},
     },
     thread::Thread,
-    tracee::Kind,
+    tracee::{Class, Kind},
 };
 use inviso_match::{terms::TermView, Context, Program};
 use inviso_term::{
@@ -27,7 +28,7 @@ use std::sync::Arc;
 /// A call of a function that takes nothing and that nobody waits for.
 struct Plain(usize);
 
-impl Activation for Plain {
+impl Subject for Plain {
     type View<'v> = TermView<'v>;
 
     fn count(&self) -> usize {
@@ -39,6 +40,9 @@ impl Activation for Plain {
     fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
         out.term(view.0)
     }
+}
+
+impl Activation for Plain {
     fn address(&self) -> usize {
         self.0
     }
@@ -211,7 +215,7 @@ fn wants_ends() -> Op {
 fn the_end_of_a_call_that_is_waited_for_is_seen() {
     explore(3, 20, &["not waited for", "waited for"], |seen| {
         let (node, session) = node();
-        node.flags(&session, Who::All, true, Flags::CALL | Flags::SILENT).unwrap();
+        node.flags(&session, Who::All(Class::Process), true, Flags::CALL | Flags::SILENT).unwrap();
         let host = Shared::new(Switch(AtomicU8::new(0)));
         node.function(&session, &targets(&[1]), kinds::LOCAL, Op::On, &*host).unwrap();
         let mut scheduler = scheduler(&node);
@@ -234,7 +238,7 @@ fn the_end_of_a_call_that_is_waited_for_is_seen() {
 fn nothing_is_heard_of_a_session_after_its_end() {
     explore(3, 40, &["no more", "one more", "two more"], |seen| {
         let (node, session) = node();
-        node.flags(&session, Who::All, true, Flags::CALL).unwrap();
+        node.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
         set(&node, &session, &[1], kinds::LOCAL | kinds::COUNT, Op::On).unwrap();
         let counter = node.entry(&session, 1).unwrap().1.count;
         let calls = caller(&node, &[1], &[1, 1]);
@@ -258,7 +262,7 @@ fn an_index_used_again_brings_no_flags() {
         let process = node.process(Kind::Thread, 0);
         let user = thread::spawn({
             let (node, old) = (node.clone(), old.clone());
-            move || node.flags(&old, Who::Existing, true, Flags::CALL)
+            move || node.flags(&old, Who::Existing(Class::Process), true, Flags::CALL)
         });
         assert!(node.session_destroy(&old, &Armed));
         let new = node.session_create("", 0, Options::default()).unwrap();
@@ -319,7 +323,7 @@ fn a_thread_that_ends_is_counted_once() {
 fn a_child_begins_with_flags_of_living_sessions_only() {
     explore(1, 100, &["born before", "born after"], |seen| {
         let (node, old) = node();
-        node.flags(&old, Who::New, true, Flags::PROCS).unwrap();
+        node.flags(&old, Who::New(Class::Process), true, Flags::PROCS).unwrap();
         let births = thread::spawn({
             let node = node.clone();
             move || node.process(Kind::Thread, 0)

@@ -40,6 +40,7 @@ pub mod frame;
 pub mod handlers;
 pub mod held;
 pub mod layout;
+pub mod method;
 #[cfg(Py_3_12)]
 pub mod monitoring;
 #[cfg(Py_3_12)]

@@ -1,6 +1,6 @@
 //! Switching interpreter events on and off, as the core's plans need them.
 
-use super::{host, loading::Changing, Host};
+use super::{host, loading::Changing, watch, Host};
 use inviso_core::{control::Arm, plan::events};
 use pyo3::{prelude::*, sync::MutexExt};
 use rustc_hash::FxHashMap;
@@ -12,7 +12,7 @@ pub struct Armed {
     /// Code objects with events or about to get some, held so that their addresses stay theirs; and by how many changes
     /// under way.
     pub codes: FxHashMap<usize, (Py<PyAny>, u32)>,
-    /// Code that spawning watches, with its own needs.
+    /// Code that instruments watch, with their needs.
     pub watched: FxHashMap<usize, u8>,
     /// What plans need, by code.
     planned: FxHashMap<usize, u8>,
@@ -92,46 +92,42 @@ impl Host {
         Ok(())
     }
 
-    /// Code that spawning needs to see, whether a session traces it or not.
+    /// Gives these code objects the events that instruments need (see [`watch`]), whether a session traces them or not.
     ///
     /// # Errors
     /// What `sys.monitoring` raises.
-    pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>], needs: u8) -> PyResult<()> {
+    pub fn watch(&self, py: Python<'_>, codes: &[Bound<'_, PyAny>]) -> PyResult<()> {
         self.hold(py, codes.iter().map(|c| (c.as_ptr() as usize, c.clone().unbind())));
-        let _changing = Changing::new();
-        let mut armed = self.lock_arming(py);
-        for code in codes {
-            armed.watched.insert(code.as_ptr() as usize, needs);
-        }
         let keys: Vec<usize> = codes.iter().map(|c| c.as_ptr() as usize).collect();
-        armed.apply(py, &keys)?;
-        let all = self.node.read(|snapshot| snapshot.events);
-        let done = armed.apply_global(py, all);
-        drop(armed);
+        let done = self.watched_anew(py, &keys);
         self.release(py, keys.into_iter());
         done
     }
-}
 
-impl Host {
-    /// Spawning no longer needs these.
+    /// The same for code objects that are held for their instruments' sake, and no longer where none is left.
     ///
     /// # Errors
     /// What `sys.monitoring` raises.
-    pub fn unwatch(&self, py: Python<'_>, codes: impl IntoIterator<Item = usize>) -> PyResult<()> {
+    pub fn unwatch(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+        self.watched_anew(py, keys)?;
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
-        let keys: Vec<usize> = codes.into_iter().collect();
-        for key in &keys {
-            armed.watched.remove(key);
-        }
-        armed.apply(py, &keys)?;
-        let all = self.node.read(|snapshot| snapshot.events);
-        armed.apply_global(py, all)?;
-        for key in keys {
-            self.drop_idle(&mut armed, key);
-        }
+        keys.iter().for_each(|key| self.drop_idle(&mut armed, *key));
         Ok(())
+    }
+
+    fn watched_anew(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+        let _changing = Changing::new();
+        let mut armed = self.lock_arming(py);
+        for key in keys {
+            match watch::needs_of(*key) {
+                0 => armed.watched.remove(key),
+                needs => armed.watched.insert(*key, needs),
+            };
+        }
+        armed.apply(py, keys)?;
+        let all = self.node.read(|snapshot| snapshot.events);
+        armed.apply_global(py, all)
     }
 
     /// File and first line of a code object that is held.
@@ -304,6 +300,9 @@ mod monitoring {
         }
         if needs & events::END != 0 {
             mask |= tool.mask(&[PyReturn, PyUnwind]);
+        }
+        if needs & events::RAISE != 0 {
+            mask |= tool.bit(PyUnwind);
         }
         if needs & events::PAUSE != 0 {
             mask |= tool.mask(&[PyYield, PyResume, PyThrow]);

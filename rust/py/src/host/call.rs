@@ -11,6 +11,7 @@ use crate::{
 };
 use inviso_core::{
     event::Activation,
+    matching::Subject,
     session::{Capture, Session},
     thread::Thread,
     tracee::Tracee,
@@ -166,7 +167,7 @@ pub fn write_exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) ->
     }
 }
 
-impl Activation for PyCall<'_> {
+impl Subject for PyCall<'_> {
     type View<'v>
         = PyView<'v>
     where
@@ -207,6 +208,24 @@ impl Activation for PyCall<'_> {
         unsafe { capture::encode(view.as_ptr(), out, &late::limits(capture)) }
     }
 
+    fn caller_term(&self, line: bool) -> Term {
+        backtrace::caller(self.caller_frame(), line)
+    }
+
+    fn stacktrace(&self, depth: usize) -> Term {
+        backtrace::calls(self.caller_frame(), depth)
+    }
+
+    fn describe(&self, current: &Tracee) -> Term {
+        backtrace::describe(current, Some(self.frame()), self.caller_frame())
+    }
+
+    fn node_name(&self) -> Term {
+        Term::atom(&crate::pid::node_name())
+    }
+}
+
+impl Activation for PyCall<'_> {
     fn result(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
         match (self.end, self.end.raised()) {
             // SAFETY: the interpreter holds the value while the event is taken; attached.
@@ -229,22 +248,6 @@ impl Activation for PyCall<'_> {
     fn is_closing(&self) -> bool {
         // SAFETY: the classes live for ever; attached.
         self.is_generator() && self.end.raised().is_some_and(|e| unsafe { e.is_a(pyo3::ffi::PyExc_GeneratorExit) })
-    }
-
-    fn caller_term(&self, line: bool) -> Term {
-        backtrace::caller(self.caller_frame(), line)
-    }
-
-    fn stacktrace(&self, depth: usize) -> Term {
-        backtrace::calls(self.caller_frame(), depth)
-    }
-
-    fn describe(&self, current: &Tracee) -> Term {
-        backtrace::describe(current, Some(self.frame()), self.caller_frame())
-    }
-
-    fn node_name(&self) -> Term {
-        Term::atom(&crate::pid::node_name())
     }
 
     #[inline(always)]

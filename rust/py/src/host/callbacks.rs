@@ -4,7 +4,7 @@
 use super::{
     call::{key, End, PyCall},
     here::{here, Here},
-    spawning,
+    watch::{self, Ended},
 };
 use inviso_core::event::{self, Exit};
 use pyo3::ffi::PyObject;
@@ -57,22 +57,32 @@ mod monitoring {
         /// PY_START: a call begins.
         py_start, |here, code, call, args| {
             event::on_call(&here.host.node, &mut here.thread, key(code), &call);
-            if spawning::is_watched(code) {
+            if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
-                spawning::on_start(here, frame);
+                watched.begin(here, frame);
             }
         }
     }
 
     callback! {
         /// PY_RESUME: a suspended call goes on.
-        py_resume, |here, code, call, args| event::on_resume(&here.host.node, &mut here.thread, key(code), &call)
+        py_resume, |here, code, call, args| {
+            event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
+            if let Some(watched) = watch::find(code) {
+                let frame = call.frame();
+                watched.resume(here, frame);
+            }
+        }
     }
 
     callback! {
         /// PY_THROW: a suspended call goes on with an exception.
         py_throw, |here, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
             event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
+            if let Some(watched) = watch::find(code) {
+                let frame = call.frame();
+                watched.resume(here, frame);
+            }
         }
     }
 
@@ -81,16 +91,22 @@ mod monitoring {
         py_return, |here, code, call, args| {
             let call = call.ending(End::Value(*args.add(2)));
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
-            if spawning::is_watched(code) {
+            if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
-                spawning::on_end(here, frame, None);
+                watched.end(here, frame, Ended::Returned(*args.add(2)));
             }
         }
     }
 
     callback! {
         /// PY_YIELD: a call is suspended.
-        py_yield, |here, code, call, args| event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Yield, &call)
+        py_yield, |here, code, call, args| {
+            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Yield, &call);
+            if let Some(watched) = watch::find(code) {
+                let frame = call.frame();
+                watched.pause(here, frame);
+            }
+        }
     }
 
     callback! {
@@ -98,9 +114,9 @@ mod monitoring {
         py_unwind, |here, code, call, args| {
             let call = call.ending(End::Error(*args.add(2)));
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
-            if spawning::is_watched(code) {
+            if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
-                spawning::on_end(here, frame, Some(Raised::made(*args.add(2))));
+                watched.end(here, frame, Ended::Raised(Raised::made(*args.add(2))));
             }
         }
     }
@@ -329,17 +345,17 @@ mod frames {
                 if throwflag != 0 {
                     if frame.has_begun() {
                         event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
+                        watch::find(code).into_iter().for_each(|watched| watched.resume(here, frame));
                     }
                 } else if !begins {
                     event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
+                    watch::find(code).into_iter().for_each(|watched| watched.resume(here, frame));
                 } else {
                     event::on_call(&here.host.node, &mut here.thread, key(code), &call);
-                    let watched = spawning::is_watched(code);
-                    if watched {
-                        spawning::on_start(here, frame);
-                    }
+                    let watched = watch::find(code);
+                    watched.into_iter().for_each(|watched| watched.begin(here, frame));
                     let idle = here.thread.is_idle() && !ENDS_MATTER.load(Ordering::Relaxed);
-                    ends = watched || generator || !idle || !matches!(place, Place::Here);
+                    ends = watched.is_some() || generator || !idle || !matches!(place, Place::Here);
                 }
             });
             if !ends {
@@ -372,12 +388,15 @@ mod frames {
                 };
                 let call = PyCall::new(here.host, &here.running, frame).ending(end);
                 event::on_exit(&here.host.node, &mut here.thread, key(mode.code), exit, &call);
-                if exit != Exit::Yield && spawning::is_watched(mode.code) {
-                    let error = raised.as_ref().map(|aside| {
-                        let (kind, value) = aside.set();
-                        Raised::set(kind, value)
-                    });
-                    spawning::on_end(here, frame, error);
+                if let Some(watched) = watch::find(mode.code) {
+                    match &raised {
+                        _ if exit == Exit::Yield => watched.pause(here, frame),
+                        None => watched.end(here, frame, Ended::Returned(result)),
+                        Some(aside) => {
+                            let (kind, value) = aside.set();
+                            watched.end(here, frame, Ended::Raised(Raised::set(kind, value)));
+                        }
+                    }
                 }
                 if exit == Exit::Unwind && here.thread.waits_for_handler() {
                     handled(here);

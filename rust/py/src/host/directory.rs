@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use std::{
     collections::VecDeque,
     sync::{
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, OnceLock,
     },
 };
@@ -30,6 +30,18 @@ pub struct Process {
     pub name: Mutex<Option<String>>,
     /// The name that its thread had when it was first seen.
     pub last_name: OnceLock<String>,
+    /// Whether exit signals come as messages.
+    pub traps_exit: AtomicBool,
+    /// Why it will have ended, once it was told to end or has ended itself; a term.
+    pub exits_for: Mutex<Option<Vec<u8>>>,
+    /// Whether it was told to end and has not heard it yet.
+    pub told: AtomicBool,
+    /// Who linked itself to it while starting it, until that is told; else 0.
+    pub linked_by: AtomicU64,
+    /// Who is told of its end: the reference, and whose mailbox gets the message.
+    pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
+    /// Whether it runs, as far as that was told: see `scheduling`.
+    pub is_in: AtomicBool,
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -41,7 +53,47 @@ pub fn process(tracee: &Tracee) -> &Process {
         .unwrap_or_else(|| unreachable!("only this module fills it"))
 }
 
-/// A task, its process, and the weak reference that tells of its end.
+/// An object that a thread has met lately, and its process, queue or port.
+#[derive(Clone)]
+pub struct Place(Arc<Tracee>);
+
+impl Place {
+    /// What this is at its address now.
+    pub fn new(tracee: Arc<Tracee>) -> Place {
+        Place(tracee)
+    }
+}
+
+/// Objects that a thread has met lately, by address: looked up at each of their events.
+#[derive(Default)]
+pub struct Places(Vec<Option<Place>>);
+
+/// Objects that a thread remembers (a power of two).
+const MET: usize = 256;
+
+impl Places {
+    fn at(address: usize) -> usize {
+        (address >> 4 ^ address >> 12) & (MET - 1)
+    }
+
+    /// The number of the object at this address, if it is remembered and still the same object.
+    #[inline(always)]
+    pub fn find(&self, address: usize) -> Option<u64> {
+        match self.0.get(Self::at(address)) {
+            Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee.pid),
+            _ => None,
+        }
+    }
+
+    /// Remembers an object.
+    pub fn keep(&mut self, place: Place) {
+        self.0.resize(MET, None);
+        let at = Self::at(place.0.object.load(Ordering::Acquire));
+        self.0[at] = Some(place);
+    }
+}
+
+/// A task, queue or port, its record, and the weak reference that tells of its end.
 struct Task {
     tracee: Arc<Tracee>,
     reference: Option<Py<PyAny>>,
@@ -153,12 +205,18 @@ impl Directory {
 
     /// The process of the task at this address, which is alive; made at first sight, as a child of `parent` if that is known.
     pub fn task(&self, host: &Host, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
+        self.object_process(host, Kind::Task, address, parent)
+    }
+
+    /// The task, queue or port that the object at this address is; made at first sight. The object is alive, and one that weak
+    /// references can be made to.
+    pub fn object_process(&self, host: &Host, kind: Kind, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
         if let Some(task) = lock(&self.tasks).get(&address) {
             return task.tracee.clone();
         }
         let tracee = match parent {
-            Some(parent) => host.node.child(Kind::Task, address, parent),
-            None => host.node.process(Kind::Task, address),
+            Some(parent) => host.node.child(kind, address, parent),
+            None => host.node.process(kind, address),
         };
         {
             let mut tasks = lock(&self.tasks);
@@ -212,7 +270,7 @@ impl Directory {
     /// What the weak reference raises.
     pub fn object<'py>(&self, py: Python<'py>, tracee: &Arc<Tracee>) -> PyResult<Option<Bound<'py, PyAny>>> {
         match tracee.kind {
-            Kind::Task => {
+            Kind::Task | Kind::Queue | Kind::Port => {
                 let address = tracee.object.load(Ordering::Acquire);
                 let reference =
                     lock(&self.tasks).get(&address).and_then(|t| t.reference.as_ref().map(|r| r.clone_ref(py)));
@@ -220,12 +278,30 @@ impl Directory {
                 let object = reference.bind(py).call0()?;
                 Ok((!object.is_none()).then_some(object))
             }
-            _ => {
+            Kind::Thread => {
                 let id = lock(&self.threads).iter().find(|(_, t)| Arc::ptr_eq(t, tracee)).map(|(id, _)| *id);
                 let Some(id) = id else { return Ok(None) };
                 Ok(threads(py)?.into_iter().find(|(number, _)| *number == id).map(|(_, object)| object))
             }
         }
+    }
+
+    /// Every task that is not done, with its process.
+    ///
+    /// # Errors
+    /// What listing them raises.
+    pub fn tasks<'py>(&self, py: Python<'py>, host: &Host) -> PyResult<Vec<(Arc<Tracee>, Bound<'py, PyAny>)>> {
+        let Some(class) = task_type(py) else { return Ok(Vec::new()) };
+        let done = class.getattr("done")?;
+        let mut all = Vec::new();
+        for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<PyList>()?.iter() {
+            // SAFETY: types of live objects.
+            let is_task = unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) } != 0;
+            if is_task && !done.call1((&object,))?.extract::<bool>()? {
+                all.push((self.task(host, object.as_ptr() as usize, None), object));
+            }
+        }
+        Ok(all)
     }
 
     /// Takes in every thread and task that exists and has not been seen yet.
@@ -247,16 +323,7 @@ impl Directory {
             threads.iter().filter(|(id, _)| gone(id)).map(|(_, t)| t.clone()).collect()
         };
         gone.iter().for_each(|tracee| self.thread_ended(host, tracee));
-        let Some(class) = task_type(py) else { return Ok(()) };
-        let done = class.getattr("done")?;
-        for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<PyList>()?.iter() {
-            // SAFETY: types of live objects.
-            let is_task = unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) } != 0;
-            if is_task && !done.call1((&object,))?.extract::<bool>()? {
-                self.task(host, object.as_ptr() as usize, None);
-            }
-        }
-        Ok(())
+        self.tasks(py, host).map(drop)
     }
 
     fn task_ended(&self, py: Python<'_>, host: &Host, reference: usize) -> Option<Task> {

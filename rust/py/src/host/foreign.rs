@@ -18,6 +18,7 @@ use crate::ffi::frame::Frame;
 use crate::{capture, ffi::held::Held, view::PyView};
 use inviso_core::{
     event::Activation,
+    matching::Subject,
     plan::Mfa,
     session::{Capture, Session},
     thread::Thread,
@@ -140,7 +141,7 @@ impl<'a> ForeignCall<'a> {
     }
 }
 
-impl Activation for ForeignCall<'_> {
+impl Subject for ForeignCall<'_> {
     type View<'v>
         = PyView<'v>
     where
@@ -168,21 +169,6 @@ impl Activation for ForeignCall<'_> {
         self.caller.write(view, out, capture)
     }
 
-    /// The interpreter shows neither the value nor the exception.
-    fn result(&self, out: &mut Encoder<'_>, _capture: &Capture) -> Result<(), Full> {
-        out.cut("result")
-    }
-
-    fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
-        Python::attach(|py| {
-            late::write_one(py, Arguments { values: Vec::new(), more: true }, out, session, scheduler);
-        });
-    }
-
-    fn is_closing(&self) -> bool {
-        false
-    }
-
     fn caller_term(&self, line: bool) -> Term {
         backtrace::caller(Some(self.caller.frame()), line)
     }
@@ -197,6 +183,23 @@ impl Activation for ForeignCall<'_> {
 
     fn node_name(&self) -> Term {
         self.caller.node_name()
+    }
+}
+
+impl Activation for ForeignCall<'_> {
+    /// The interpreter shows neither the value nor the exception.
+    fn result(&self, out: &mut Encoder<'_>, _capture: &Capture) -> Result<(), Full> {
+        out.cut("result")
+    }
+
+    fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        Python::attach(|py| {
+            late::write_one(py, Arguments { values: Vec::new(), more: true }, out, session, scheduler);
+        });
+    }
+
+    fn is_closing(&self) -> bool {
+        false
     }
 
     fn address(&self) -> usize {

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 /// What `sys.monitoring` raises.
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     let Some(host) = try_host() else { return Ok(()) };
-    super::spawning::forget(py);
+    super::instruments::forget(py);
     if let Ok(mut armed) = host.arming.try_lock() {
         let keys: Vec<(usize, u8)> = armed.codes.keys().map(|k| (*k, 0)).collect();
         armed.watched.clear();

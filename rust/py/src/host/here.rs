@@ -1,6 +1,6 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
-use super::{try_host, Host};
+use super::{directory::Places, try_host, Host};
 use crate::ffi::{frame::Frame, tasks, tls};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
@@ -16,6 +16,10 @@ pub struct Here {
     pub thread: Thread,
     /// Which task runs.
     pub running: Running,
+    /// Queues and ports that it has met lately.
+    pub places: Places,
+    /// Whether the process that is being started here is to be linked to its parent.
+    pub linking: bool,
     /// How far its C stack may grow.
     #[cfg(not(Py_3_12))]
     pub stack: crate::ffi::stack::Stack,
@@ -61,7 +65,7 @@ impl Drop for AtEnd {
         if !here.told_exit {
             // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
             let reason = here.reason.take().unwrap_or_else(super::spawning::normal);
-            here.host.node.on_process_exit(&mut here.thread, &reason);
+            super::relations::exit_unattached(here.host, &mut here.thread, &own, &reason);
         }
         here.host.node.end_thread(here.thread);
         here.host.directory.thread_ended(here.host, &own);
@@ -103,6 +107,8 @@ fn create() -> Option<&'static mut Here> {
         host,
         thread,
         running,
+        places: Places::default(),
+        linking: false,
         #[cfg(not(Py_3_12))]
         stack: crate::ffi::stack::Stack::of_this_thread(),
         #[cfg(not(Py_3_12))]

@@ -12,6 +12,11 @@
 //! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
 //! | `spawning` | who starts whom, and how it ends |
+//! | `watch` | functions of the standard library that instruments look at |
+//! | `instruments` | when each of those is put in place and taken away |
+//! | `passing` | a message that is sent or has arrived, as the core sees it |
+//! | `relations` | links, monitors, names, exit signals |
+//! | `scheduling` | which task runs when |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
@@ -27,12 +32,17 @@ pub mod directory;
 pub mod foreign;
 pub mod forking;
 pub mod here;
+pub mod instruments;
 pub mod late;
 pub mod loading;
 pub mod objects;
 pub mod outlet;
+pub mod passing;
+pub mod relations;
+pub mod scheduling;
 pub mod spawning;
 pub mod waiting;
+pub mod watch;
 
 use inviso_core::{clock::Clock, node::Node};
 use pyo3::{prelude::*, sync::MutexExt};

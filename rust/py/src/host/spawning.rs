@@ -3,35 +3,59 @@
 //!
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
-use super::{call, directory, here::Here, Host};
+use super::{
+    call, directory,
+    here::Here,
+    instruments::Instrument,
+    relations, scheduling,
+    watch::{self, Ended, Handler},
+    Host,
+};
 use crate::{
     capture::{self, Limits, Raised},
     ffi::frame::Frame,
 };
 use inviso_core::{
     flags::Flags,
-    plan::events,
     tracee::{Kind, Tracee},
 };
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::{
     ffi::c_int,
     sync::{
         atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
-        Arc, Mutex, RwLock,
+        Arc, Mutex,
     },
 };
 
 static ON: AtomicBool = AtomicBool::new(false);
-static WATCHED: RwLock<Option<FxHashSet<usize>>> = RwLock::new(None);
-static THREAD_START: AtomicUsize = AtomicUsize::new(0);
-static BOOTSTRAP: AtomicUsize = AtomicUsize::new(0);
-static EXCEPTHOOK: AtomicUsize = AtomicUsize::new(0);
+static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// The flags for whose sake spawning is watched.
-pub const FLAGS: Flags = Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0);
+pub const FLAGS: Flags =
+    Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0 | Flags::EXITING.0);
+
+/// Who starts whom, and how it ends.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.processes.has(FLAGS) || wants.related,
+    |py, host| host.spawning.begin(py, host),
+    |py, host| host.spawning.end(py, host),
+    forget,
+);
+
+/// `threading.Thread.start`.
+pub static START: Handler = Handler { begin: Some(on_start), end: Some(on_start_failed), raises_only: true, ..Handler::NONE };
+
+/// `threading.Thread._bootstrap_inner`: a thread's life.
+pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(on_thread_end), ..Handler::NONE };
+
+/// What the threading module calls with an exception that has ended a thread.
+pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
+
+/// Coroutines that tasks run.
+pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
 
 /// A thread that is being started.
 struct Pending {
@@ -46,18 +70,6 @@ struct Pending {
 pub struct Spawning {
     pending: Mutex<FxHashMap<usize, Pending>>,
     started: Mutex<FxHashMap<u64, (u64, Vec<u8>)>>,
-}
-
-/// Whether an event of this code is ours to look at.
-#[inline(always)]
-pub fn is_watched(code: *mut ffi::PyObject) -> bool {
-    ON.load(Ordering::Relaxed) && watched(code as usize)
-}
-
-#[cold]
-#[inline(never)]
-fn watched(code: usize) -> bool {
-    WATCHED.read().unwrap_or_else(|e| e.into_inner()).as_ref().is_some_and(|w| w.contains(&code))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -94,33 +106,27 @@ impl Spawning {
     /// # Errors
     /// What importing threading and asyncio, or `sys.monitoring`, raises.
     pub fn begin(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        if ON.load(Ordering::Acquire) {
-            return Ok(());
-        }
         let threading = py.import("threading")?;
         let class = threading.getattr("Thread")?;
         let start = class.getattr("start")?.getattr("__code__")?;
         let bootstrap = class.getattr("_bootstrap_inner")?.getattr("__code__")?;
-        let mut all = vec![start.clone(), bootstrap.clone()];
-        THREAD_START.store(start.as_ptr() as usize, Ordering::Release);
-        BOOTSTRAP.store(bootstrap.as_ptr() as usize, Ordering::Release);
+        BOOTSTRAP_CODE.store(bootstrap.as_ptr() as usize, Ordering::Release);
+        watch::add(py, host, &START, &[start])?;
+        watch::add(py, host, &BOOTSTRAP, &[bootstrap])?;
         let maker = threading.getattr("_make_invoke_excepthook")?.getattr("__code__")?.getattr("co_consts")?;
         for constant in maker.try_iter()? {
             let constant = constant?;
             // SAFETY: a type check.
             if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
-                EXCEPTHOOK.store(constant.as_ptr() as usize, Ordering::Release);
-                all.push(constant);
+                watch::add(py, host, &EXCEPTHOOK, &[constant])?;
             }
         }
-        *WATCHED.write().unwrap_or_else(|e| e.into_inner()) = Some(all.iter().map(|c| c.as_ptr() as usize).collect());
         ON.store(true, Ordering::Release);
-        host.watch(py, &all, events::CALL | events::END)?;
         py.import("asyncio")?;
         if let Some(class) = directory::task_type(py) {
             hook_tasks(class.as_ptr().cast());
         }
-        Ok(())
+        self.watch_existing(py, host)
     }
 
     /// Nobody asks any more.
@@ -128,14 +134,28 @@ impl Spawning {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        if !ON.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
+        ON.store(false, Ordering::Release);
         if let Some(class) = directory::task_type(py) {
             unhook_tasks(class.as_ptr().cast());
         }
-        let codes = WATCHED.write().unwrap_or_else(|e| e.into_inner()).take().unwrap_or_default();
-        host.unwatch(py, codes)
+        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])
+    }
+
+    /// Tasks that exist already: their end is to be seen, too.
+    fn watch_existing(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        for (tracee, task) in host.directory.tasks(py, host)? {
+            let Ok(coroutine) = task.call_method0("get_coro") else { continue };
+            // SAFETY: checked to be a coroutine, which stands.
+            unsafe {
+                if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
+                    continue;
+                }
+                let Some(frame) = Frame::of_generator(coroutine.as_ptr()) else { continue };
+                directory::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
+                watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())])?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -149,7 +169,7 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
             frame = caller;
         }
         let first = capture::is_text(crate::ffi::frame::code_qualname(frame.code()), "Thread._bootstrap");
-        (first || frame.code() as usize == BOOTSTRAP.load(Ordering::Acquire)).then(|| frame.local(0))
+        (first || frame.code() as usize == BOOTSTRAP_CODE.load(Ordering::Acquire)).then(|| frame.local(0))
     }
 }
 
@@ -165,72 +185,81 @@ pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
     });
 }
 
-/// A watched function begins, in this frame.
-pub fn on_start(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame is about to run.
-    let code = unsafe { frame.code() } as usize;
-    if code == THREAD_START.load(Ordering::Acquire) {
-        // SAFETY: the first argument of a method.
-        let object = unsafe { frame.local(0) };
-        // SAFETY: callbacks run attached on this thread.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        if has_started(object) {
-            return; // the call is going to raise
-        }
-        let mut name = vec![0; 8192];
-        let mut out = Encoder::new(&mut name);
-        if thread_name(object, &mut out).is_err() {
-            out.truncate(0);
-            let _ = out.nil();
-        }
-        let len = out.len();
-        name.truncate(len);
-        let parent = here.thread.current().clone();
-        let announced = here.host.spawning.started(object as usize);
-        let tracee = announced.unwrap_or_else(|| here.host.spawning.announce(here.host, object as usize, &parent));
-        here.host.node.on_spawn(&mut here.thread, &tracee, &name);
-        if let Some(pending) = lock(&here.host.spawning.pending).get_mut(&(object as usize)) {
-            pending.name = Some(name);
-        }
-    } else if code == BOOTSTRAP.load(Ordering::Acquire) {
-        let told = lock(&here.host.spawning.started).remove(&here.thread.own().pid);
-        if let Some((parent, name)) = told {
-            here.thread.switch_to_own();
-            here.host.node.on_spawned(&mut here.thread, parent, &name);
-        }
-    } else if code == EXCEPTHOOK.load(Ordering::Acquire) {
-        // SAFETY: attached; a new reference or null.
-        unsafe {
-            let error = ffi::PyErr_GetHandledException();
-            if !error.is_null() {
-                here.reason = Some(reason(Some(Raised::made(error))));
-                ffi::Py_DECREF(error);
-            }
+/// A thread is about to be started.
+fn on_start(here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame is about to run; callbacks run attached on this thread.
+    let object = unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        frame.local(0)
+    };
+    if has_started(object) {
+        return; // the call is going to raise
+    }
+    let mut name = vec![0; 8192];
+    let mut out = Encoder::new(&mut name);
+    if thread_name(object, &mut out).is_err() {
+        out.truncate(0);
+        let _ = out.nil();
+    }
+    let len = out.len();
+    name.truncate(len);
+    let parent = here.thread.current().clone();
+    let announced = here.host.spawning.started(object as usize);
+    let tracee = announced.unwrap_or_else(|| here.host.spawning.announce(here.host, object as usize, &parent));
+    here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+    if let Some(pending) = lock(&here.host.spawning.pending).get_mut(&(object as usize)) {
+        pending.name = Some(name);
+    }
+    relations::link_announced(here, &tracee);
+}
+
+/// The start has failed.
+fn on_start_failed(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: the event's frame still stands.
+    let announced = lock(&here.host.spawning.pending).remove(&(unsafe { frame.local(0) } as usize));
+    if let Some(pending) = announced {
+        here.host.node.end_process(&pending.tracee);
+    }
+}
+
+/// A thread begins.
+fn on_bootstrap(here: &mut Here, _frame: Frame) {
+    let told = lock(&here.host.spawning.started).remove(&here.thread.own().pid);
+    if let Some((parent, name)) = told {
+        here.thread.switch_to_own();
+        here.host.node.on_spawned(&mut here.thread, parent, &name);
+        relations::tell_announced(here);
+    }
+}
+
+/// An exception has ended a thread: noted for its exit reason.
+fn on_excepthook(here: &mut Here, _frame: Frame) {
+    // SAFETY: attached; a new reference or null.
+    unsafe {
+        let error = ffi::PyErr_GetHandledException();
+        if !error.is_null() {
+            here.reason = Some(reason(here.thread.own(), Some(Raised::made(error))));
+            ffi::Py_DECREF(error);
         }
     }
 }
 
-/// A watched function ends, in this frame; `error` is the exception that leaves it.
-pub fn on_end(here: &mut Here, frame: Frame, error: Option<Raised>) {
-    // SAFETY: the event's frame still stands.
-    if unsafe { frame.code() } as usize == BOOTSTRAP.load(Ordering::Acquire) {
-        here.thread.switch_to_own();
-        let reason = here.reason.take().unwrap_or_else(|| reason(error));
-        here.host.node.on_process_exit(&mut here.thread, &reason);
-        here.told_exit = true;
+/// A thread ends.
+fn on_thread_end(here: &mut Here, _frame: Frame, how: Ended) {
+    if here.told_exit {
         return;
     }
+    here.thread.switch_to_own();
+    let own = here.thread.own().clone();
+    let reason = here.reason.take().unwrap_or_else(|| reason(&own, how.error()));
+    here.told_exit = true;
+    relations::exit(here.host, &mut here.thread, &own, &reason);
+}
+
+/// A coroutine ends; if it is the outermost one of a task, so does the task.
+fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
     // SAFETY: attached; the event's frame still stands.
     unsafe {
-        if frame.code() as usize == THREAD_START.load(Ordering::Acquire) {
-            if error.is_some() {
-                let announced = lock(&here.host.spawning.pending).remove(&(frame.local(0) as usize));
-                if let Some(pending) = announced {
-                    here.host.node.end_process(&pending.tracee);
-                }
-            }
-            return;
-        }
         let generator = frame.generator() as usize;
         here.running.identify(here.host, &mut here.thread);
         let current = here.thread.current().clone();
@@ -238,14 +267,22 @@ pub fn on_end(here: &mut Here, frame: Frame, error: Option<Raised>) {
             return;
         }
         if directory::process(&current).coroutine.load(Ordering::Acquire) == generator {
-            here.host.node.on_process_exit(&mut here.thread, &reason(error));
+            let reason = reason(&current, how.error());
+            relations::exit(here.host, &mut here.thread, &current, &reason);
             here.host.node.end_process(&current);
         }
     }
 }
 
 /// `"normal"`, or `(type name, args)` of an exception, as terms.
-fn reason(error: Option<Raised>) -> Vec<u8> {
+pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
+    // one that was told to end, or has ended itself, has said why
+    // SAFETY: the classes live for ever.
+    if error.is_some_and(|error| unsafe { relations::is_told(error) }) {
+        if let Some(told) = lock(&directory::process(ending).exits_for).take() {
+            return told;
+        }
+    }
     let mut bytes = vec![0; 4096];
     let mut out = Encoder::new(&mut bytes);
     let written = match error {
@@ -264,7 +301,12 @@ fn reason(error: Option<Raised>) -> Vec<u8> {
 
 /// The reason of a process that ends well, as terms.
 pub fn normal() -> Vec<u8> {
-    reason(None)
+    let mut bytes = vec![0; 32];
+    let mut out = Encoder::new(&mut bytes);
+    let _ = out.atom("normal");
+    let len = out.len();
+    bytes.truncate(len);
+    bytes
 }
 
 /// `(module, function, arguments)` of what a thread object will run.
@@ -389,16 +431,8 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         here.thread.busy = true;
         let watched = Python::attach(|py| {
             let code = Bound::from_borrowed_ptr(py, frame.code());
-            let fresh = WATCHED
-                .write()
-                .unwrap_or_else(|e| e.into_inner())
-                .as_mut()
-                .is_some_and(|all| all.insert(code.as_ptr() as usize));
-            if fresh {
-                here.host.watch(py, &[code], events::CALL | events::END)
-            } else {
-                Ok(())
-            }
+            watch::add(py, here.host, &COROUTINE, &[code.clone()])?;
+            scheduling::watch(py, here.host, &code)
         });
         if watched.is_err() {
             ffi::PyErr_Clear();
@@ -419,21 +453,19 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         let len = out.len();
         name.truncate(len);
         here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+        relations::link_announced(here, &tracee);
         here.thread.switch(tracee.clone());
         here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
+        relations::tell_announced(here);
         here.thread.switch(parent);
         Some(tracee)
     }
 }
 
 /// In a forked child: nothing is watched.
-pub fn forget(py: Python<'_>) {
-    if ON.swap(false, Ordering::AcqRel) {
-        if let Some(class) = directory::task_type(py) {
-            unhook_tasks(class.as_ptr().cast());
-        }
-        if let Ok(mut watched) = WATCHED.try_write() {
-            *watched = None;
-        }
+fn forget(py: Python<'_>) {
+    ON.store(false, Ordering::Release);
+    if let Some(class) = directory::task_type(py) {
+        unhook_tasks(class.as_ptr().cast());
     }
 }

@@ -95,6 +95,12 @@ impl<'a> Encoder<'a> {
         self.len = self.len.min(mark);
     }
 
+    /// Bytes as they are: terms that are written already, or what stands beside terms.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        self.put_with([], bytes)
+    }
+
     #[inline(always)]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) -> Result<(), Full> {
         let place = self.buffer.get_mut(self.len..).and_then(|left| left.first_chunk_mut()).ok_or(Full)?;

@@ -1,0 +1,243 @@
+//! Messages between processes: what a session traces of those that are sent, and of those that arrive.
+//!
+//! A host calls [`on_send`] and [`on_receive`] with a [`Parcel`], which it asks for what is needed. As in [`crate::event`] nothing
+//! here allocates, locks or formats but in what is marked cold and where a match spec adds to a message.
+#![forbid(unsafe_code)]
+
+use crate::{
+    emit::Head,
+    event::with_values,
+    flags::Flags,
+    late,
+    matching::{self, Subject, Told},
+    node::Node,
+    session::{Capture, Session, Takes},
+    slots::Snapshot,
+    sync::Ordering::Relaxed,
+    thread::Thread,
+    tracee::Tracee,
+};
+use inviso_match::Program;
+use inviso_term::{
+    etf::{self, Encoder, Full},
+    record::Kind,
+    term::{Identifier, Term},
+};
+use std::sync::Arc;
+
+/// Which messages a session traces, of the processes that have the flag (trace.md, `send/3`, `recv/3`).
+#[derive(Clone, Default, Debug)]
+pub enum Pattern {
+    /// All.
+    #[default]
+    All,
+    /// None.
+    Nothing,
+    /// Those that a match spec takes.
+    Spec(Arc<Program>),
+}
+
+/// A session's patterns for messages.
+#[derive(Clone, Default, Debug)]
+pub struct Patterns {
+    /// For those that are sent: the spec sees `[Receiver, Message]`.
+    pub send: Pattern,
+    /// For those that arrive: the spec sees `[Node, Sender, Message]`.
+    pub receive: Pattern,
+}
+
+/// A message on its way, as its host sees it. What match specs look at are the elements of the lists above.
+pub trait Parcel: Subject {
+    /// Writes the message.
+    ///
+    /// # Errors
+    /// [`Full`] when it doesn't fit; what was written is then ignored.
+    fn message(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
+    /// Writes it for a session that does not take [`Takes::Values`]. Outside the section: any code may run.
+    fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
+    /// Who it is for. Asked where it is sent.
+    fn receiver(&self) -> To;
+}
+
+/// Who a message is for.
+#[derive(Clone, Debug)]
+pub enum To {
+    /// The process, queue or port of this number.
+    Process(u64),
+    /// Whoever the sender named so.
+    Named(Term),
+}
+
+impl To {
+    /// As a term.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        match self {
+            To::Process(pid) => Term::Pid(Identifier::own(*pid)),
+            To::Named(name) => name.clone(),
+        }
+    }
+}
+
+/// Who an event is about.
+#[derive(Clone, Copy)]
+pub enum About<'a> {
+    /// The process that runs now.
+    Current,
+    /// Another one, or a port.
+    Other(&'a Tracee),
+}
+
+impl<'a> About<'a> {
+    /// Its record.
+    #[inline(always)]
+    pub(crate) fn tracee<'t>(self, thread: &'t Thread) -> &'t Tracee
+    where
+        'a: 't,
+    {
+        match self {
+            About::Current => &thread.current,
+            About::Other(tracee) => tracee,
+        }
+    }
+}
+
+/// A message is sent; `exists` says whether to somebody who can get it.
+#[inline(always)]
+pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, parcel: &P) {
+    let kind = if exists { Kind::Send } else { Kind::SendToNonExisting };
+    pass(node, thread, from, Flags::SEND, kind, parcel);
+}
+
+/// A message has arrived at a process.
+#[inline(always)]
+pub fn on_receive<P: Parcel>(node: &Node, thread: &mut Thread, at: About<'_>, parcel: &P) {
+    pass(node, thread, at, Flags::RECEIVE, Kind::Receive, parcel);
+}
+
+#[inline(always)]
+fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, parcel: &P) {
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
+    for index in 0..snapshot.width() {
+        if about.tracee(thread).flags(index).has(wanted) {
+            tell(node, thread, snapshot, index, about, kind, parcel);
+        }
+    }
+    if !thread.late.is_empty() {
+        drop(inside);
+        late::take_message(node, thread, parcel);
+    }
+}
+
+#[inline(always)]
+fn tell<P: Parcel>(
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, index: u16, about: About<'_>, kind: Kind, parcel: &P,
+) {
+    let Some((session, patterns)) = snapshot.standing(index) else { return };
+    let tracee = about.tracee(thread);
+    if session.tracer.load(Relaxed) == tracee.pid {
+        return;
+    }
+    let pattern = if kind == Kind::Receive { &patterns.receive } else { &patterns.send };
+    match pattern {
+        Pattern::All => {
+            let (flags, pid) = (tracee.flags(index), tracee.pid);
+            write(node, thread, session, flags, pid, kind, &[], parcel);
+        }
+        Pattern::Nothing => {}
+        Pattern::Spec(program) => filtered(node, thread, session, index, about, kind, program, parcel),
+    }
+}
+
+/// A match spec decides. Silence hides messages only where there is one (gold README, 19).
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn filtered<P: Parcel>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, index: u16, about: About<'_>, kind: Kind,
+    program: &Program, parcel: &P,
+) {
+    let mut extra = std::mem::take(&mut thread.extra);
+    let tracee = about.tracee(thread);
+    let decision = matching::decide(node, tracee, session, program, parcel, &mut extra);
+    let (flags, pid) = (tracee.flags(index), tracee.pid);
+    let added = match decision.map(|decision| decision.message) {
+        Some(Told::Plain) => Some(0),
+        Some(Told::Extra(length)) => Some(length),
+        Some(Told::Nothing) | None => None,
+    };
+    if let Some(length) = added.filter(|_| !flags.has(Flags::SILENT)) {
+        write(node, thread, session, flags, pid, kind, &extra[..length], parcel);
+    }
+    thread.extra = extra;
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn write<P: Parcel>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, tracee: u64, kind: Kind, extra: &[u8],
+    parcel: &P,
+) {
+    let now = node.clock.ticks();
+    let mut head = Head { tracee, kind, what: 0, more: 0 };
+    let mut named = None;
+    if kind != Kind::Receive {
+        match parcel.receiver() {
+            To::Process(pid) => head.what = pid,
+            To::Named(name) => named = Some(name),
+        }
+    }
+    if session.options.capture.takes != Takes::Values {
+        return late::leave(node, thread, session, flags, head, extra, now);
+    }
+    match named {
+        None => with_values(node, thread, session, flags, head, extra, now, |out, capture| {
+            parcel.message(out, capture).or_else(|Full| cut(out))
+        }),
+        Some(name) => with_name(node, thread, session, flags, head, extra, now, &name, parcel),
+    }
+}
+
+fn cut(out: &mut Encoder<'_>) -> Result<(), Full> {
+    out.truncate(0);
+    out.cut("message")
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn with_name<P: Parcel>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
+    name: &Term, parcel: &P,
+) {
+    let name = receiver_bytes(name);
+    with_values(node, thread, session, flags, head, extra, now, |out, capture| {
+        parcel.message(out, capture).or_else(|Full| cut(out))?;
+        out.raw(&name)
+    });
+}
+
+/// A receiver's name as it stands behind a message: a term, and its length.
+fn receiver_bytes(name: &Term) -> Vec<u8> {
+    let mut bytes = etf::encode(name);
+    let length = bytes.len() as u32;
+    bytes.extend_from_slice(&length.to_ne_bytes());
+    bytes
+}
+
+/// Adds the name of the receiver, if the message is for one.
+pub(crate) fn write_receiver<P: Parcel>(payload: &mut Vec<u8>, parcel: &P) {
+    if let To::Named(name) = parcel.receiver() {
+        payload.extend_from_slice(&receiver_bytes(&name));
+    }
+}
+
+/// The message, and the term that stands behind it for its receiver, in the payload of a record of [`Kind::Send`] whose `what`
+/// is 0.
+#[must_use]
+pub fn with_receiver(payload: &[u8]) -> (&[u8], &[u8]) {
+    match payload.split_last_chunk() {
+        Some((rest, length)) => rest.split_at(rest.len().saturating_sub(u32::from_ne_bytes(*length) as usize)),
+        None => (payload, &[]),
+    }
+}

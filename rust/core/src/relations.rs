@@ -1,0 +1,222 @@
+//! Which processes and ports are linked, and what they are called.
+//!
+//! Rules: trace.md, `process/4` (link, unlink, getting_linked, getting_unlinked, register, unregister, set_on_link,
+//! set_on_first_link); gold README 33, 34. What a link does when a process ends is its host's.
+#![forbid(unsafe_code)]
+
+use crate::{
+    flags::Flags,
+    messages::About,
+    node::Node,
+    sync::{Mutex, Ordering::Relaxed},
+    thread::Thread,
+    tracee::{Kind as What, Tracee},
+};
+use inviso_term::{etf, record::Kind, term::Term};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Links and names of a node. A short lock; nothing else is locked and nothing waited for under it.
+#[derive(Default)]
+pub(crate) struct Relations(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    links: FxHashMap<u64, Vec<u64>>,
+    by_name: FxHashMap<Box<str>, u64>,
+    by_pid: FxHashMap<u64, Box<str>>,
+}
+
+impl Known {
+    fn join(&mut self, one: u64, other: u64) -> bool {
+        let links = self.links.entry(one).or_default();
+        let fresh = !links.contains(&other);
+        if fresh {
+            links.push(other);
+        }
+        fresh
+    }
+
+    fn part(&mut self, one: u64, other: u64) -> bool {
+        let Some(links) = self.links.get_mut(&one) else { return false };
+        let Some(at) = links.iter().position(|link| *link == other) else { return false };
+        links.remove(at);
+        if links.is_empty() {
+            self.links.remove(&one);
+        }
+        true
+    }
+}
+
+/// Why a name can't be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unnamed {
+    /// Somebody has it.
+    Taken,
+    /// The process or port has a name.
+    HasName,
+    /// It has ended.
+    Dead,
+}
+
+/// The flags that have to do with `ports` for a port and with `procs` for a process.
+fn of(tracee: &Tracee) -> Flags {
+    if tracee.kind == What::Port {
+        Flags::PORTS
+    } else {
+        Flags::PROCS
+    }
+}
+
+impl Node {
+    /// `from` links itself to `to`, which inherits trace flags as `set_on_link` and `set_on_first_link` say; `true` if they
+    /// were not linked before.
+    pub fn link(&self, thread: &mut Thread, from: &Tracee, to: &Tracee) -> bool {
+        let fresh = self.link_begin(thread, from, to);
+        if fresh {
+            self.on_getting_linked(thread, to, from.pid);
+        }
+        fresh
+    }
+
+    /// The half of [`Node::link`] that `from` sees; where it answers `true`, [`Node::on_getting_linked`] is to follow.
+    pub fn link_begin(&self, thread: &mut Thread, from: &Tracee, to: &Tracee) -> bool {
+        self.tell(thread, About::Other(from), of(from), Kind::Link, to.pid, &[]);
+        if from.pid == to.pid {
+            return false;
+        }
+        self.inherit_by_link(from, to);
+        let mut known = self.relations.0.lock().unwrap();
+        known.join(from.pid, to.pid) & known.join(to.pid, from.pid)
+    }
+
+    /// `tracee` was linked to by `by`.
+    pub fn on_getting_linked(&self, thread: &mut Thread, tracee: &Tracee, by: u64) {
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingLinked, by, &[]);
+    }
+
+    fn inherit_by_link(&self, from: &Tracee, to: &Tracee) {
+        for session in self.sessions() {
+            if session.tracer.load(Relaxed) == to.pid {
+                continue;
+            }
+            if let Some(flags) = from.inherit_by_link(session.index) {
+                to.change(session.index, true, flags);
+            }
+        }
+    }
+
+    /// `from` removes its link to `to`; `true` if there was one.
+    pub fn unlink(&self, thread: &mut Thread, from: &Tracee, to: u64) -> bool {
+        self.tell(thread, About::Other(from), of(from), Kind::Unlink, to, &[]);
+        let parted = self.part(from.pid, to);
+        if parted {
+            if let Some(other) = self.tracee(to) {
+                self.tell(thread, About::Other(&other), of(&other), Kind::GettingUnlinked, from.pid, &[]);
+            }
+        }
+        parted
+    }
+
+    /// Takes a link away without a word; `true` if there was one.
+    pub fn part(&self, one: u64, other: u64) -> bool {
+        let mut known = self.relations.0.lock().unwrap();
+        known.part(one, other) | known.part(other, one)
+    }
+
+    /// A link of `tracee` is gone because `ended` has ended.
+    pub fn on_getting_unlinked(&self, thread: &mut Thread, tracee: &Tracee, ended: u64) {
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingUnlinked, ended, &[]);
+    }
+
+    /// The processes and ports that this one is linked to, in the order of the links.
+    #[must_use]
+    pub fn links(&self, pid: u64) -> Vec<u64> {
+        self.relations.0.lock().unwrap().links.get(&pid).cloned().unwrap_or_default()
+    }
+
+    /// Whether anything is linked or has a name.
+    #[must_use]
+    pub fn is_related(&self) -> bool {
+        let known = self.relations.0.lock().unwrap();
+        !known.links.is_empty() || !known.by_pid.is_empty()
+    }
+
+    /// Gives a process or port a name.
+    ///
+    /// # Errors
+    /// [`Unnamed`].
+    pub fn register(&self, thread: &mut Thread, name: &str, tracee: &Tracee) -> Result<(), Unnamed> {
+        {
+            let mut known = self.relations.0.lock().unwrap();
+            if !tracee.is_alive() {
+                return Err(Unnamed::Dead);
+            }
+            if known.by_name.contains_key(name) {
+                return Err(Unnamed::Taken);
+            }
+            if known.by_pid.contains_key(&tracee.pid) {
+                return Err(Unnamed::HasName);
+            }
+            known.by_name.insert(name.into(), tracee.pid);
+            known.by_pid.insert(tracee.pid, name.into());
+        }
+        let payload = etf::encode(&Term::atom(name));
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::Register, 0, &payload);
+        Ok(())
+    }
+
+    /// Takes a name back; `false` if nobody had it.
+    pub fn unregister(&self, thread: &mut Thread, name: &str) -> bool {
+        let pid = {
+            let mut known = self.relations.0.lock().unwrap();
+            let Some(pid) = known.by_name.remove(name) else { return false };
+            known.by_pid.remove(&pid);
+            pid
+        };
+        if let Some(tracee) = self.tracee(pid) {
+            self.on_unregister(thread, &tracee, name);
+        }
+        true
+    }
+
+    fn on_unregister(&self, thread: &mut Thread, tracee: &Tracee, name: &str) {
+        let payload = etf::encode(&Term::atom(name));
+        self.tell(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
+    }
+
+    /// The living process or port of a name.
+    #[must_use]
+    pub fn whereis(&self, name: &str) -> Option<Arc<Tracee>> {
+        let pid = *self.relations.0.lock().unwrap().by_name.get(name)?;
+        self.tracee(pid)
+    }
+
+    /// All names and who has them.
+    #[must_use]
+    pub fn registered(&self) -> Vec<(Box<str>, u64)> {
+        let known = self.relations.0.lock().unwrap();
+        known.by_name.iter().map(|(name, pid)| (name.clone(), *pid)).collect()
+    }
+
+    /// A process or port ends: it loses its name, and its links are given back, in their order (the others don't have them
+    /// any more either).
+    pub fn unrelate(&self, thread: Option<&mut Thread>, tracee: &Tracee) -> Vec<u64> {
+        let (name, links) = {
+            let mut known = self.relations.0.lock().unwrap();
+            let name = known.by_pid.remove(&tracee.pid);
+            if let Some(name) = &name {
+                known.by_name.remove(name);
+            }
+            let links = known.links.remove(&tracee.pid).unwrap_or_default();
+            for other in &links {
+                known.part(*other, tracee.pid);
+            }
+            (name, links)
+        };
+        if let (Some(name), Some(thread)) = (name, thread) {
+            self.on_unregister(thread, tracee, &name);
+        }
+        links
+    }
+}

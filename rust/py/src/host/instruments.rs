@@ -1,0 +1,131 @@
+//! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
+//! in place while some session has asked for what it shows, and leaves nothing behind.
+
+use super::{spawning, watch::Handler, Host};
+use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
+use pyo3::{prelude::*, sync::MutexExt};
+use std::sync::{
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    Arc, Mutex,
+};
+
+/// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
+pub static HANDLERS: [&Handler; 4] =
+    [&spawning::START, &spawning::BOOTSTRAP, &spawning::EXCEPTHOOK, &spawning::COROUTINE];
+
+/// What sessions ask for, all of them together.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Wants {
+    /// Flags that some process has, or will have.
+    pub processes: Flags,
+    /// Flags that some port has, or will have.
+    pub ports: Flags,
+    /// System events that are watched for, a bit each.
+    pub monitored: u8,
+    /// Whether processes are linked, watched or named: their ends matter.
+    pub related: bool,
+    /// Whether a match spec looks at messages that arrive, and so at their senders.
+    pub senders: bool,
+}
+
+impl Wants {
+    fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
+        let mut all = Wants { related: super::relations::are_any(host), ..Wants::default() };
+        for session in sessions {
+            all.processes = all.processes | session.seen_flags(Class::Process);
+            all.ports = all.ports | session.seen_flags(Class::Port);
+            for (_, event) in Event::NAMES {
+                all.monitored |= u8::from(session.limit(event).is_some()) << event as u8;
+            }
+            all.senders |= matches!(host.node.patterns(session).receive, Pattern::Spec(_));
+        }
+        all
+    }
+
+    /// Whether messages are traced.
+    pub fn messages(&self) -> bool {
+        self.processes.has(Flags::SEND | Flags::RECEIVE)
+    }
+
+    /// Whether a system event is watched for.
+    pub fn watches(&self, event: Event) -> bool {
+        self.monitored & 1 << event as u8 != 0
+    }
+}
+
+/// One instrument.
+pub struct Instrument {
+    /// Whether it is needed for what sessions ask for.
+    pub needed: fn(&Wants) -> bool,
+    /// Puts it in place.
+    pub begin: fn(Python<'_>, &'static Host) -> PyResult<()>,
+    /// Takes it away.
+    pub end: fn(Python<'_>, &'static Host) -> PyResult<()>,
+    /// In a forked child: takes away what is not a watched function. Nothing of the host may be used.
+    pub forget: fn(Python<'_>),
+    /// Whether it is in place.
+    pub on: AtomicBool,
+}
+
+impl Instrument {
+    /// One that is not in place.
+    pub const fn new(
+        needed: fn(&Wants) -> bool, begin: fn(Python<'_>, &'static Host) -> PyResult<()>,
+        end: fn(Python<'_>, &'static Host) -> PyResult<()>, forget: fn(Python<'_>),
+    ) -> Instrument {
+        Instrument { needed, begin, end, forget, on: AtomicBool::new(false) }
+    }
+}
+
+/// All of them, in the order in which they are put in place.
+static INSTRUMENTS: [&Instrument; 1] = [&spawning::INSTRUMENT];
+
+/// Which flags matter to somebody now: see [`wanted`].
+static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether some session has asked for one of these flags of processes; a first look, before anything is worked out.
+#[inline(always)]
+pub fn wanted(flags: Flags) -> bool {
+    WANTED.load(Ordering::Relaxed) & flags.0 != 0
+}
+
+impl Host {
+    /// Puts in place what sessions ask for (and `soon`, what one is about to ask for), and takes away what none asks for any more.
+    ///
+    /// # Errors
+    /// What importing a module of the standard library, or `sys.monitoring`, raises.
+    pub fn adjust(&'static self, py: Python<'_>, soon: Wants) -> PyResult<()> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = ONE.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let sessions = self.node.sessions();
+        let mut wants = Wants::of(&sessions, self);
+        wants.processes = wants.processes | soon.processes;
+        wants.ports = wants.ports | soon.ports;
+        wants.monitored |= soon.monitored;
+        wants.senders |= soon.senders;
+        wants.related |= soon.related;
+        WANTED.store(wants.processes.0, Ordering::Relaxed);
+        for instrument in INSTRUMENTS {
+            let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));
+            if needed && !on {
+                instrument.on.store(true, Ordering::Release);
+                (instrument.begin)(py, self)?;
+            } else if !needed && on {
+                instrument.on.store(false, Ordering::Release);
+                (instrument.end)(py, self)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// In a forked child: nothing is in place.
+pub fn forget(py: Python<'_>) {
+    WANTED.store(0, Ordering::Relaxed);
+    for instrument in INSTRUMENTS {
+        if instrument.on.swap(false, Ordering::AcqRel) {
+            (instrument.forget)(py);
+        }
+    }
+    super::watch::forget();
+}

@@ -1,0 +1,249 @@
+//! A message that is sent or has arrived, as the core sees it; and the few words in which instruments tell of one.
+
+use super::{
+    backtrace,
+    directory::Place,
+    here::Here,
+    late,
+    objects::Arguments,
+    Host,
+};
+use crate::{
+    capture,
+    ffi::{
+        frame::Frame,
+        held::Held,
+        tls,
+    },
+    terms,
+    view::{Kept, PyView},
+};
+use inviso_core::{
+    matching::Subject,
+    messages::{self, About, Parcel, To},
+    session::{Capture, Session},
+    thread::Thread,
+    tracee::{Kind, Tracee},
+};
+use inviso_term::{
+    etf::{Encoder, Full},
+    term::Term,
+};
+use pyo3::{ffi::PyObject, prelude::*};
+use std::cell::OnceCell;
+
+/// Who a message that has arrived is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sender {
+    /// A process, queue or port of this node.
+    Process(u64),
+    /// Nobody knows.
+    Unknown,
+    /// The clock: a time-out.
+    Clock,
+}
+
+/// A message on its way. Borrowed from whoever passes it on.
+pub struct Message<'a> {
+    message: *mut PyObject,
+    way: Way<'a>,
+    kept: Kept,
+    /// What match specs look at besides the message, made when one does.
+    made: [OnceCell<Option<Py<PyAny>>>; 2],
+}
+
+enum Way<'a> {
+    /// To a process, or to somebody whom the sender called by this object.
+    Out(To, Option<&'a Bound<'a, PyAny>>),
+    /// From somebody.
+    In(Sender),
+}
+
+impl<'a> Message<'a> {
+    /// A message that is sent to a process, queue or port.
+    ///
+    /// # Safety
+    /// `message` stands as long as this, and the calling thread is attached all that time.
+    pub unsafe fn to(message: *mut PyObject, to: u64) -> Message<'static> {
+        Message { message, way: Way::Out(To::Process(to), None), kept: Kept::default(), made: Default::default() }
+    }
+
+    /// A message that is sent to whoever `name` means, which is `object`.
+    pub fn to_name(message: &'a Bound<'a, PyAny>, name: Term, object: &'a Bound<'a, PyAny>) -> Message<'a> {
+        let way = Way::Out(To::Named(name), Some(object));
+        Message { message: message.as_ptr(), way, kept: Kept::default(), made: Default::default() }
+    }
+
+    /// A message that has arrived.
+    ///
+    /// # Safety
+    /// As [`Message::to`].
+    pub unsafe fn from(message: *mut PyObject, sender: Sender) -> Message<'static> {
+        Message { message, way: Way::In(sender), kept: Kept::default(), made: Default::default() }
+    }
+
+    /// One of the two objects besides the message.
+    fn made(&self, n: usize) -> Option<PyView<'_>> {
+        let object = self.made.get(n)?.get_or_init(|| {
+            // what this allocates is not the program's
+            let allocated = tls::bytes();
+            let made = Python::attach(|py| self.make(py, n).ok());
+            tls::set_bytes(allocated);
+            made
+        });
+        // SAFETY: kept by `made` as long as this; attached (the constructors' promise).
+        unsafe { PyView::new(Held::borrowed(object.as_ref()?.as_ptr()), &self.kept) }
+    }
+
+    fn make(&self, py: Python<'_>, n: usize) -> PyResult<Py<PyAny>> {
+        let atom = |text: &str| terms::atom(py, text);
+        let identity = |id: u64| terms::identity(py, id);
+        match (&self.way, n) {
+            (Way::Out(_, Some(object)), _) => Ok((*object).clone().unbind()),
+            (Way::Out(To::Process(id), _), _) => identity(*id),
+            (Way::Out(To::Named(_), _), _) => Ok(py.None()),
+            (Way::In(Sender::Clock), 0) => atom("clock_service"),
+            (Way::In(_), 0) => atom(&crate::pid::node_name()),
+            (Way::In(Sender::Process(id)), _) => identity(*id),
+            (Way::In(_), _) => Ok(py.None()),
+        }
+    }
+}
+
+impl Subject for Message<'_> {
+    type View<'v>
+        = PyView<'v>
+    where
+        Self: 'v;
+
+    fn count(&self) -> usize {
+        match self.way {
+            Way::Out(..) => 2,
+            Way::In(_) => 3,
+        }
+    }
+
+    fn argument(&self, n: usize) -> Option<PyView<'_>> {
+        match n + 1 - self.count() {
+            // SAFETY: the constructors' promise.
+            0 => unsafe { PyView::new(Held::borrowed(self.message), &self.kept) },
+            _ => self.made(n),
+        }
+    }
+
+    fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        // SAFETY: what is looked at stands; attached.
+        unsafe { capture::encode(view.as_ptr(), out, &late::limits(capture)) }
+    }
+
+    fn stacktrace(&self, depth: usize) -> Term {
+        // SAFETY: attached.
+        backtrace::calls(unsafe { Frame::current_python(crate::ffi::tstate()) }, depth)
+    }
+
+    fn describe(&self, current: &Tracee) -> Term {
+        // SAFETY: attached.
+        backtrace::describe(current, None, unsafe { Frame::current_python(crate::ffi::tstate()) })
+    }
+
+    fn node_name(&self) -> Term {
+        Term::atom(&crate::pid::node_name())
+    }
+}
+
+impl Parcel for Message<'_> {
+    #[inline(always)]
+    fn message(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
+        // SAFETY: the constructors' promise.
+        unsafe { capture::encode(self.message, out, &late::limits(capture)) }
+    }
+
+    fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        Python::attach(|py| {
+            // SAFETY: as above.
+            let values = vec![unsafe { late::held(py, self.message) }];
+            late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
+        });
+    }
+
+    fn receiver(&self) -> To {
+        match &self.way {
+            Way::Out(to, _) => to.clone(),
+            Way::In(_) => To::Process(0),
+        }
+    }
+}
+
+/// The running process sends a message to a process, queue or port.
+///
+/// # Safety
+/// `message` stands; callbacks run attached on this thread.
+#[inline(always)]
+pub unsafe fn sent(here: &mut Here, to: u64, message: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &Message::to(message, to));
+    }
+}
+
+/// The running process takes a message.
+///
+/// # Safety
+/// As [`sent`].
+#[inline(always)]
+pub unsafe fn received(here: &mut Here, sender: Sender, message: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        messages::on_receive(&here.host.node, &mut here.thread, About::Current, &Message::from(message, sender));
+    }
+}
+
+/// A message has arrived at a process, whether or not that runs.
+///
+/// # Safety
+/// As [`sent`].
+pub unsafe fn arrived(host: &Host, thread: &mut Thread, at: &Tracee, sender: Sender, message: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe { messages::on_receive(&host.node, thread, About::Other(at), &Message::from(message, sender)) };
+}
+
+/// The running process has waited for a message in vain.
+pub fn timed_out(here: &mut Here) {
+    let allocated = tls::bytes();
+    Python::attach(|py| {
+        if let Ok(timeout) = terms::atom(py, "timeout") {
+            // SAFETY: held; attached.
+            unsafe { received(here, Sender::Clock, timeout.as_ptr()) };
+        }
+    });
+    tls::set_bytes(allocated);
+}
+
+/// The number of the queue at this address: an object that messages are put into and taken out of, while it isn't known by whom.
+/// Made at first sight.
+///
+/// # Safety
+/// The object stands; callbacks run attached on this thread.
+#[inline(always)]
+pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
+    let address = object as usize;
+    match here.places.find(address) {
+        Some(pid) => pid,
+        // SAFETY: the caller's promise.
+        None => unsafe { meet(here, Kind::Queue, object) },
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
+    let was = std::mem::replace(&mut here.thread.busy, true);
+    let allocated = tls::bytes();
+    let tracee = here.host.directory.object_process(here.host, kind, object as usize, None);
+    tls::set_bytes(allocated);
+    here.thread.busy = was;
+    here.places.keep(Place::new(tracee.clone()));
+    tracee.pid
+}

@@ -1,0 +1,498 @@
+//! Links, monitors and exit signals between processes: what Erlang's mean for threads and tasks.
+//!
+//! A task is cancelled by an exit signal; a thread is told at its current or next call into this package, where SystemExit is
+//! raised. Rules: erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
+
+use super::{
+    directory,
+    here::Here,
+    instruments::Wants,
+    passing::{self, Message, Sender},
+    spawning, Host,
+};
+use crate::{
+    capture::{self, Raised},
+    pid::Pid,
+    terms,
+};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    thread::Thread,
+    tracee::{Kind, Tracee},
+};
+use inviso_term::{
+    etf,
+    record,
+    term::Term,
+};
+use pyo3::prelude::*;
+use std::sync::{
+    atomic::{AtomicUsize, Ordering},
+    Arc, Mutex, MutexGuard,
+};
+
+/// Monitors that wait.
+static MONITORS: AtomicUsize = AtomicUsize::new(0);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Whether any process is linked, has a name, or is watched.
+pub fn are_any(host: &Host) -> bool {
+    MONITORS.load(Ordering::Relaxed) != 0 || host.node.is_related()
+}
+
+/// Whether the exception is what ends a process that was told to end.
+///
+/// # Safety
+/// It stands, and the calling thread is attached.
+pub unsafe fn is_told(error: Raised) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { capture::exception_class(error) == "exit" }
+}
+
+/// What a link means for the two.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Tie {
+    /// Erlang's: the end of one is a signal to the other.
+    Link,
+    /// The program itself sees to that: a task group and its children.
+    Group,
+}
+
+static GROUPED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+/// Links two processes in the name of the program's own structure.
+pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
+    lock(&GROUPED).push((parent.pid, child.pid));
+    here.host.node.link(&mut here.thread, parent, child);
+}
+
+fn tie(one: u64, other: u64) -> Tie {
+    let mut all = lock(&GROUPED);
+    match all.iter().position(|pair| *pair == (one, other) || *pair == (other, one)) {
+        Some(at) => {
+            all.swap_remove(at);
+            Tie::Group
+        }
+        None => Tie::Link,
+    }
+}
+
+/// The running process starts `child`, and links itself to it if it said so.
+pub fn link_announced(here: &mut Here, child: &Tracee) {
+    if here.linking {
+        let parent = here.thread.current().clone();
+        if here.host.node.link_begin(&mut here.thread, &parent, child) {
+            directory::process(child).linked_by.store(parent.pid, Ordering::Release);
+        }
+    }
+}
+
+/// The running process has been started; the other half of [`link_announced`].
+pub fn tell_announced(here: &mut Here) {
+    let own = here.thread.current().clone();
+    let by = directory::process(&own).linked_by.swap(0, Ordering::AcqRel);
+    if by != 0 {
+        here.host.node.on_getting_linked(&mut here.thread, &own, by);
+    }
+}
+
+/// A process ends for `reason`, a term: whoever is linked to it, or watches it, is told.
+pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(host, thread, tracee, reason);
+    if links.is_empty() && monitors.is_empty() {
+        return;
+    }
+    let was = std::mem::replace(&mut thread.busy, true);
+    Python::attach(|py| {
+        // an exception that is under way stays so
+        let aside = PyErr::take(py);
+        for other in links {
+            let Some(other) = host.node.tracee(other) else { continue };
+            if let Err(error) = signal(py, host, thread, &other, tracee.pid, reason, Some(tie(tracee.pid, other.pid))) {
+                error.write_unraisable(py, None);
+            }
+        }
+        for (reference, watcher) in monitors {
+            if let Err(error) = down(py, host, thread, reference, watcher, tracee.pid, reason) {
+                error.write_unraisable(py, None);
+            }
+        }
+        if let Some(error) = aside {
+            error.restore(py);
+        }
+    });
+    thread.busy = was;
+}
+
+/// The same where the thread has left the interpreter already: nobody can be sent a message.
+pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) {
+    let (links, monitors) = leave(host, thread, tracee, reason);
+    drop(links);
+    // Python objects may not be let go of here
+    std::mem::forget(monitors);
+}
+
+type Monitors = Vec<(Py<PyAny>, u64)>;
+
+fn leave(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    host.node.on_process_exit(thread, About::Other(tracee), reason);
+    let links = host.node.unrelate(Some(thread), tracee);
+    let monitors = std::mem::take(&mut *lock(&directory::process(tracee).monitors));
+    MONITORS.fetch_sub(monitors.len(), Ordering::Relaxed);
+    (links, monitors)
+}
+
+fn is_normal(reason: &[u8]) -> bool {
+    reason == spawning::normal()
+}
+
+/// An exit signal comes to a process: over a link of this kind, or sent by `exit/2`.
+fn signal(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, from: u64, reason: &[u8],
+    link: Option<Tie>,
+) -> PyResult<()> {
+    if link == Some(Tie::Group) {
+        host.node.on_getting_unlinked(thread, to, from);
+        return Ok(());
+    }
+    let own = directory::process(to);
+    let kill = link.is_none() && reason == etf::encode(&Term::atom("kill"));
+    if !kill && own.traps_exit.load(Ordering::Acquire) {
+        if link.is_some() {
+            host.node.on_getting_unlinked(thread, to, from);
+        }
+        let reason = terms::object(py, reason)?;
+        let message = (terms::atom(py, "EXIT")?, terms::identity(py, from)?, reason).into_pyobject(py)?.into_any();
+        return deliver(py, host, thread, to, Sender::Process(from), message);
+    }
+    // a process's own signal with the reason normal ends it (erlang.md, `exit/2`)
+    let itself = link.is_none() && from == to.pid;
+    if is_normal(reason) && !itself {
+        if link.is_some() {
+            host.node.on_getting_unlinked(thread, to, from);
+        }
+        return Ok(());
+    }
+    let reason = if kill { etf::encode(&Term::atom("killed")) } else { reason.to_vec() };
+    end(py, host, to, reason)
+}
+
+/// Has a process end.
+fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, reason: Vec<u8>) -> PyResult<()> {
+    let own = directory::process(tracee);
+    *lock(&own.exits_for) = Some(reason);
+    if tracee.kind == Kind::Task {
+        if let Some(task) = host.directory.object(py, tracee)? {
+            let event_loop = task.call_method0("get_loop")?;
+            if !event_loop.call_method0("is_closed")?.is_truthy()? {
+                event_loop.call_method1("call_soon_threadsafe", (task.getattr("cancel")?,))?;
+            }
+        }
+        return Ok(());
+    }
+    own.told.store(true, Ordering::Release);
+    own.mailbox.wake();
+    Ok(())
+}
+
+/// A message of this package's own making, or one that a process sent, comes to a mailbox.
+///
+/// # Errors
+/// What bringing in the trace messages before it raises.
+pub fn deliver(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, sender: Sender,
+    message: Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let mailbox = directory::process(to).mailbox.clone();
+    mailbox.pump(py)?;
+    // SAFETY: held; attached.
+    unsafe { passing::arrived(host, thread, to, sender, message.as_ptr()) };
+    mailbox.put(py, [message.unbind()]);
+    Ok(())
+}
+
+fn down(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, reference: Py<PyAny>, watcher: u64, pid: u64,
+    reason: &[u8],
+) -> PyResult<()> {
+    let Some(to) = host.node.tracee(watcher) else { return Ok(()) };
+    let (word, kind) = (terms::atom(py, "DOWN")?, terms::atom(py, "process")?);
+    let message = (word, reference, kind, terms::identity(py, pid)?, terms::object(py, reason)?).into_pyobject(py)?;
+    deliver(py, host, thread, &to, Sender::Process(pid), message.into_any())
+}
+
+/// Raises SystemExit in a thread that was told to end.
+///
+/// # Errors
+/// That.
+pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
+    let process = directory::process(own);
+    if process.told.load(Ordering::Relaxed) && process.told.swap(false, Ordering::AcqRel) {
+        let reason = lock(&process.exits_for).clone();
+        let reason = reason.map(|reason| terms::object(py, &reason)).transpose()?;
+        return Err(pyo3::exceptions::PySystemExit::new_err((reason,)));
+    }
+    Ok(())
+}
+
+fn pair(pid: &Pid) -> (Option<Arc<Tracee>>, u64) {
+    (pid.tracee(), pid.id)
+}
+
+/// The running process links itself to another.
+#[pyfunction]
+pub fn link(py: Python<'_>, pid: &Pid) -> PyResult<()> {
+    with(py, Some(true), |py, here| {
+        let own = here.thread.current().clone();
+        match pair(pid) {
+            (Some(other), _) => {
+                here.host.node.link(&mut here.thread, &own, &other);
+                Ok(())
+            }
+            (None, dead) => {
+                here.host.node.tell(
+                    &mut here.thread,
+                    About::Current,
+                    Flags::PROCS,
+                    record::Kind::Link,
+                    dead,
+                    &[],
+                );
+                let reason = etf::encode(&Term::atom("noproc"));
+                signal(py, here.host, &mut here.thread, &own, dead, &reason, Some(Tie::Link))
+            }
+        }
+    })
+}
+
+/// The running process removes its link to another.
+#[pyfunction]
+pub fn unlink(py: Python<'_>, pid: &Pid) -> PyResult<()> {
+    with(py, None, |_, here| {
+        let own = here.thread.current().clone();
+        here.host.node.unlink(&mut here.thread, &own, pid.id);
+        Ok(())
+    })
+}
+
+/// The pids that a process is linked to.
+#[pyfunction]
+pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
+    super::host(py)?.node.links(pid.id).into_iter().map(|id| terms::identity(py, id)).collect()
+}
+
+/// The running process is told of the end of another: `("DOWN", reference, "process", pid, reason)`.
+#[pyfunction]
+pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
+    with(py, Some(true), |py, here| {
+        let own = here.thread.current().pid;
+        match pid.tracee() {
+            Some(tracee) => {
+                MONITORS.fetch_add(1, Ordering::Relaxed);
+                lock(&directory::process(&tracee).monitors).push((reference, own));
+                Ok(())
+            }
+            None => {
+                let reason = etf::encode(&Term::atom("noproc"));
+                down(py, here.host, &mut here.thread, reference, own, pid.id, &reason)
+            }
+        }
+    })
+}
+
+/// Takes a monitor away; False if it was not there.
+#[pyfunction]
+pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool> {
+    for tracee in super::host(py)?.node.processes() {
+        let mut found = None;
+        {
+            let mut monitors = lock(&directory::process(&tracee).monitors);
+            if let Some(at) = monitors.iter().position(|(known, _)| known.is(reference)) {
+                found = Some(monitors.remove(at));
+            }
+        }
+        if found.is_some() {
+            MONITORS.fetch_sub(1, Ordering::Relaxed);
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether exit signals come to the running process as messages from now on; whether they did before.
+#[pyfunction]
+pub fn trap_exit(py: Python<'_>, on: bool) -> PyResult<bool> {
+    with(py, None, |_, here| {
+        Ok(directory::process(here.thread.current()).traps_exit.swap(on, Ordering::AcqRel))
+    })
+}
+
+/// Sends an exit signal.
+#[pyfunction]
+pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyResult<()> {
+    let reason = snapshot(reason);
+    with(py, None, |py, here| {
+        let from = here.thread.current().pid;
+        match pid.tracee() {
+            Some(to) => signal(py, here.host, &mut here.thread, &to, from, &reason, None),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Notes why the running process is about to end.
+#[pyfunction]
+pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>) -> PyResult<()> {
+    let reason = snapshot(reason);
+    with(py, None, |_, here| {
+        *lock(&directory::process(here.thread.current()).exits_for) = Some(reason);
+        Ok(())
+    })
+}
+
+/// The process that is about to be started by the running one is to be linked to it, or not.
+#[pyfunction]
+pub fn linking(py: Python<'_>, on: bool) -> PyResult<()> {
+    with(py, on.then_some(true), |_, here| {
+        here.linking = on;
+        Ok(())
+    })
+}
+
+/// The calling thread is about to end, by this exception or by None.
+#[pyfunction]
+pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    // SAFETY: attached, not used beyond this function.
+    let Some(here) = (unsafe { super::here::here() }) else { return Ok(()) };
+    here.thread.switch_to_own();
+    let own = here.thread.own().clone();
+    // SAFETY: the exception is held by the caller.
+    let error = error.map(|error| unsafe { Raised::made(error.as_ptr()) });
+    let reason = spawning::reason(&own, error);
+    here.told_exit = true;
+    let _ = py;
+    exit(here.host, &mut here.thread, &own, &reason);
+    Ok(())
+}
+
+/// A process has a name from now on: None, or why not.
+#[pyfunction]
+pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+    let id = terms::local_number(who).unwrap_or_default();
+    with(py, Some(true), |_, here| {
+        use inviso_core::relations::Unnamed;
+        let Some(tracee) = here.host.node.tracee(id) else { return Ok(Some("dead")) };
+        Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
+            Ok(()) => None,
+            Err(Unnamed::Dead) => Some("dead"),
+            Err(Unnamed::Taken) => Some("taken"),
+            Err(Unnamed::HasName) => Some("has a name"),
+        })
+    })
+}
+
+/// Nobody has the name any more; False if nobody had.
+#[pyfunction]
+pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
+    with(py, None, |_, here| Ok(here.host.node.unregister(&mut here.thread, name)))
+}
+
+/// Who has a name.
+#[pyfunction]
+pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
+    super::host(py)?.node.whereis(name).map(|tracee| terms::identity(py, tracee.pid)).transpose()
+}
+
+/// All names.
+#[pyfunction]
+pub fn registered(py: Python<'_>) -> PyResult<Vec<String>> {
+    Ok(super::host(py)?.node.registered().into_iter().map(|(name, _)| name.into_string()).collect())
+}
+
+/// Sends a message: to a process or port by its pid, or to whoever `name` says (then `to` is who that is, if anybody). False
+/// if there was nobody to send it to.
+#[pyfunction]
+#[pyo3(signature = (to, message, name=None))]
+pub fn send(
+    py: Python<'_>, to: Option<&Pid>, message: Bound<'_, PyAny>, name: Option<Bound<'_, PyAny>>,
+) -> PyResult<bool> {
+    with(py, None, |py, here| {
+        let own = here.thread.current().pid;
+        let tracee = to.and_then(Pid::tracee);
+        let (node, thread) = (&here.host.node, &mut here.thread);
+        match (&name, to) {
+            (Some(name), _) => {
+                let parcel = Message::to_name(&message, named(name), name);
+                messages::on_send(node, thread, About::Current, true, &parcel);
+            }
+            // SAFETY: held; attached.
+            (None, Some(pid)) => unsafe {
+                let parcel = Message::to(message.as_ptr(), pid.id);
+                messages::on_send(node, thread, About::Current, tracee.is_some(), &parcel);
+            },
+            (None, None) => {}
+        }
+        let Some(tracee) = tracee else { return Ok(false) };
+        deliver(py, here.host, thread, &tracee, Sender::Process(own), message)?;
+        Ok(true)
+    })
+}
+
+/// The receiver that somebody called so.
+fn named(name: &Bound<'_, PyAny>) -> Term {
+    if let Ok(text) = name.extract::<String>() {
+        return Term::atom(&text);
+    }
+    match name.extract::<(String, String)>() {
+        Ok((name, node)) => Term::Tuple(vec![Term::atom(&name), Term::atom(&node)]),
+        Err(_) => Term::atom("undefined"),
+    }
+}
+
+/// A timer sends a message: nobody's, which has no sender.
+#[pyfunction]
+pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
+    with(py, None, |py, here| {
+        let Some(tracee) = to.tracee() else { return Ok(false) };
+        deliver(py, here.host, &mut here.thread, &tracee, Sender::Clock, message)?;
+        Ok(true)
+    })
+}
+
+/// A value's bytes, as a term.
+fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
+    let mut bytes = vec![0; 8192];
+    let mut out = etf::Encoder::new(&mut bytes);
+    // SAFETY: held; attached.
+    if unsafe { capture::encode(value.as_ptr(), &mut out, &capture::Limits::DEFAULT) }.is_err() {
+        out.truncate(0);
+        let _ = out.cut("reason");
+    }
+    let len = out.len();
+    bytes.truncate(len);
+    bytes
+}
+
+/// Runs `with` as the running process. `related` says that processes are about to be related, so that their ends matter.
+fn with<R>(
+    py: Python<'_>, related: Option<bool>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>,
+) -> PyResult<R> {
+    let host = super::host(py)?;
+    if related.is_some() {
+        host.adjust(py, Wants { related: true, ..Wants::default() })?;
+    }
+    // SAFETY: attached; while it is in use `busy` keeps others from asking for it.
+    let here = unsafe { super::here::here() };
+    let here = here.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))?;
+    // SAFETY: as above, with this thread's own scheduler.
+    unsafe { here.running.identify(here.host, &mut here.thread) };
+    hear(py, here.thread.current())?;
+    let was = std::mem::replace(&mut here.thread.busy, true);
+    let done = with(py, here);
+    here.thread.busy = was;
+    done
+}
