@@ -18,7 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._native import Pid
-from .errors import BadArg, NotYet, SystemLimit
+from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ __all__ = [
     "ImproperList",
     "Map",
     "MatchSpec",
-    "NotYet",
     "Opaque",
     "Pid",
     "Port",

@@ -81,6 +81,22 @@ impl Raised {
     }
 }
 
+impl Raised {
+    /// The name of its class, as [`type_name`] has it.
+    ///
+    /// # Safety
+    /// As [`Raised::is_a`].
+    pub unsafe fn type_name(self, buffer: &mut [u8; 256]) -> &str {
+        // SAFETY: the caller's promise; the type is checked.
+        unsafe {
+            if ffi::PyType_Check(self.kind) == 0 {
+                return "";
+            }
+            type_name(self.kind.cast(), buffer)
+        }
+    }
+}
+
 /// Erlang's class of an exception: `error` of an `Exception`, `exit` of what ends a program, a thread or a task, `throw` of any
 /// other.
 ///

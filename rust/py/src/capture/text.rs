@@ -44,6 +44,19 @@ pub unsafe fn is_text(object: *mut PyObject, text: &str) -> bool {
     }
 }
 
+/// Whether `object` is a str that begins with these characters, all ASCII.
+///
+/// # Safety
+/// As [`atom_of_str`].
+pub unsafe fn starts_with(object: *mut PyObject, text: &str) -> bool {
+    // SAFETY: the type is checked first.
+    unsafe {
+        !object.is_null()
+            && ffi::PyUnicode_Check(object) != 0
+            && matches!(units(object), Some(Units::One(units)) if units.starts_with(text.as_bytes()))
+    }
+}
+
 /// Whether `object` is a str with just these characters.
 ///
 /// # Safety

@@ -3,7 +3,7 @@
 //! A task is known by its address while it lives: a weak reference's callback takes it out before the address can belong
 //! to another. A thread is known by the operating system's number for it.
 
-use super::Host;
+use super::{senders::Senders, Host};
 use crate::{
     ffi::{frame::Frame, task_name, vectorcall},
     mailbox::Mailbox,
@@ -40,6 +40,10 @@ pub struct Process {
     pub linked_by: AtomicU64,
     /// Who is told of its end: the reference, and whose mailbox gets the message.
     pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
+    /// Of a queue, who put in what is there.
+    pub senders: Mutex<Senders>,
+    /// Sessions that were told that its mailbox, or it as a queue, is long.
+    pub long_for: Mutex<Vec<u64>>,
     /// Whether it runs, as far as that was told: see `scheduling`.
     pub is_in: AtomicBool,
 }

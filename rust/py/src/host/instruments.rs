@@ -1,7 +1,7 @@
 //! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
-use super::{spawning, watch::Handler, Host};
+use super::{groups, lengths, queues, senders, simple_queue, spawning, watch::Handler, Host};
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::sync::{
@@ -10,8 +10,18 @@ use std::sync::{
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
-pub static HANDLERS: [&Handler; 4] =
-    [&spawning::START, &spawning::BOOTSTRAP, &spawning::EXCEPTHOOK, &spawning::COROUTINE];
+pub static HANDLERS: [&Handler; 10] = [
+    &spawning::START,
+    &spawning::BOOTSTRAP,
+    &spawning::EXCEPTHOOK,
+    &spawning::COROUTINE,
+    &groups::CREATE,
+    &queues::PUT,
+    &queues::GET,
+    &queues::GET_LAST,
+    &queues::WAIT,
+    &queues::NEW,
+];
 
 /// What sessions ask for, all of them together.
 #[derive(Clone, Copy, Default, Debug)]
@@ -78,7 +88,8 @@ impl Instrument {
 }
 
 /// All of them, in the order in which they are put in place.
-static INSTRUMENTS: [&Instrument; 1] = [&spawning::INSTRUMENT];
+static INSTRUMENTS: [&Instrument; 4] =
+    [&spawning::INSTRUMENT, &groups::INSTRUMENT, &queues::INSTRUMENT, &simple_queue::INSTRUMENT];
 
 /// Which flags matter to somebody now: see [`wanted`].
 static WANTED: AtomicU32 = AtomicU32::new(0);
@@ -105,6 +116,8 @@ impl Host {
         wants.senders |= soon.senders;
         wants.related |= soon.related;
         WANTED.store(wants.processes.0, Ordering::Relaxed);
+        senders::want(wants.senders);
+        lengths::want(wants.watches(Event::LongMessageQueue));
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));
             if needed && !on {

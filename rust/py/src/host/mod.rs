@@ -17,6 +17,9 @@
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task runs when |
+//! | `queues`, `simple_queue` | queues of the standard library |
+//! | `senders`, `lengths` | who put what into a queue, and how long it is |
+//! | `groups` | task groups as links |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
@@ -31,15 +34,20 @@ pub mod codes;
 pub mod directory;
 pub mod foreign;
 pub mod forking;
+pub mod groups;
 pub mod here;
 pub mod instruments;
 pub mod late;
+pub mod lengths;
 pub mod loading;
 pub mod objects;
 pub mod outlet;
 pub mod passing;
+pub mod queues;
 pub mod relations;
 pub mod scheduling;
+pub mod senders;
+pub mod simple_queue;
 pub mod spawning;
 pub mod waiting;
 pub mod watch;

@@ -247,3 +247,20 @@ unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
     here.places.keep(Place::new(tracee.clone()));
     tracee.pid
 }
+
+/// Whether the function written in C that runs was called by a part of the standard library, whose own messages are silent.
+///
+/// # Safety
+/// Callbacks run attached on this thread.
+#[inline]
+pub unsafe fn is_inner() -> bool {
+    // SAFETY: the caller's promise; the frame runs.
+    unsafe {
+        let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return false };
+        let module = crate::ffi::frame::module_of(frame.globals());
+        !module.is_null()
+            && ["concurrent.futures", "asyncio", "multiprocessing"]
+                .iter()
+                .any(|package| capture::starts_with(module.as_ptr(), package))
+    }
+}

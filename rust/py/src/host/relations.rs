@@ -27,6 +27,7 @@ use inviso_term::{
     term::Term,
 };
 use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
     Arc, Mutex, MutexGuard,
@@ -62,22 +63,21 @@ pub enum Tie {
     Group,
 }
 
-static GROUPED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+static GROUPED: Mutex<Option<FxHashSet<(u64, u64)>>> = Mutex::new(None);
 
 /// Links two processes in the name of the program's own structure.
 pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
-    lock(&GROUPED).push((parent.pid, child.pid));
+    lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
     here.host.node.link(&mut here.thread, parent, child);
 }
 
 fn tie(one: u64, other: u64) -> Tie {
     let mut all = lock(&GROUPED);
-    match all.iter().position(|pair| *pair == (one, other) || *pair == (other, one)) {
-        Some(at) => {
-            all.swap_remove(at);
-            Tie::Group
-        }
-        None => Tie::Link,
+    let grouped = all.as_mut().is_some_and(|all| all.remove(&(one, other)) || all.remove(&(other, one)));
+    if grouped {
+        Tie::Group
+    } else {
+        Tie::Link
     }
 }
 

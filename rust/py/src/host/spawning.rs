@@ -346,7 +346,11 @@ fn has_started(thread: *mut ffi::PyObject) -> bool {
     })
 }
 
-unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
+/// A plain attribute of an object, which none of the program's code makes.
+///
+/// # Safety
+/// The object stands.
+pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
     let name = pyo3::types::PyString::intern(py, name);
     // SAFETY: the caller's object is alive.
     unsafe {
