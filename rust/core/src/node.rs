@@ -19,7 +19,7 @@ use crate::{
     session::Session,
     slots::Snapshot,
     sync::{
-        AtomicU32, AtomicU64, Mutex,
+        AtomicBool, AtomicU32, AtomicU64, Mutex,
         Ordering::{AcqRel, Relaxed},
     },
     thread::{Shared, Thread},
@@ -64,6 +64,8 @@ pub struct Node {
     cpu_stamps: AtomicU32,
     control_word: AtomicU32,
     pub(crate) relations: Relations,
+    /// Whether the snapshot has any plan.
+    pub(crate) has_plans: AtomicBool,
 }
 
 impl Node {
@@ -96,6 +98,7 @@ impl Node {
             cpu_stamps: AtomicU32::new(0),
             control_word: AtomicU32::new(0),
             relations: Relations::default(),
+            has_plans: AtomicBool::new(false),
         })
     }
 
@@ -206,6 +209,13 @@ impl Node {
     #[must_use]
     pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
         self.tracees.lock().unwrap().get(&pid).cloned()
+    }
+
+    /// Whether any function has a plan; a host may leave out calls of those that have none.
+    #[inline(always)]
+    #[must_use]
+    pub fn traces_functions(&self) -> bool {
+        self.has_plans.load(Relaxed)
     }
 
     /// The trace control word (trace.md: `get_tcw`).

@@ -39,7 +39,8 @@ use taken::Taken;
 
 pub use big::magnitude;
 pub use names::{
-    attribute_of_class, exception, exception_class, instance_dict, is_method, name_of_callable, name_of_run, type_name, Raised,
+    attribute_of_class, exception, exception_class, instance_dict, is_method, name_of_callable, name_of_run, type_name,
+    Raised,
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};
@@ -125,6 +126,17 @@ pub unsafe fn own_pid(object: *mut PyObject) -> Option<u64> {
 /// [`Full`] if there isn't even room to say so; what was written of it is taken back.
 #[inline]
 pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
+    // the commonest values, without a call
+    // SAFETY: the type is looked at first.
+    unsafe {
+        if !object.is_null() && ffi::Py_TYPE(object) == &raw mut ffi::PyLong_Type {
+            if let Some(n) = layout::small_int(object).and_then(|n| i32::try_from(n).ok()) {
+                if out.int(n.into()).is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+    }
     let mark = out.mark();
     // SAFETY: the caller's promise.
     let written = unsafe { Walk { out, limits, noted: None }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };

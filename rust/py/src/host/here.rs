@@ -149,6 +149,14 @@ pub fn forget() {
     tls::set(std::ptr::null_mut());
 }
 
+impl Here {
+    /// Whether any function is traced, or was while a call began here that has not ended.
+    #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        self.host.node.traces_functions() || !self.thread.is_idle()
+    }
+}
+
 impl Running {
     /// Makes `thread.current()` the process of the task that runs now, or the thread's own.
     ///

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
-pub static HANDLERS: [&Handler; 10] = [
+pub static HANDLERS: [&Handler; 12] = [
     &spawning::START,
     &spawning::BOOTSTRAP,
     &spawning::EXCEPTHOOK,
@@ -19,6 +19,8 @@ pub static HANDLERS: [&Handler; 10] = [
     &queues::PUT,
     &queues::GET,
     &queues::GET_LAST,
+    &queues::OWN_PUT,
+    &queues::OWN_GET,
     &queues::WAIT,
     &queues::NEW,
 ];

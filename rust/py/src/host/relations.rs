@@ -21,11 +21,7 @@ use inviso_core::{
     thread::Thread,
     tracee::{Kind, Tracee},
 };
-use inviso_term::{
-    etf,
-    record,
-    term::Term,
-};
+use inviso_term::{etf, record, term::Term};
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 use std::sync::{
@@ -254,14 +250,7 @@ pub fn link(py: Python<'_>, pid: &Pid) -> PyResult<()> {
                 Ok(())
             }
             (None, dead) => {
-                here.host.node.tell(
-                    &mut here.thread,
-                    About::Current,
-                    Flags::PROCS,
-                    record::Kind::Link,
-                    dead,
-                    &[],
-                );
+                here.host.node.tell(&mut here.thread, About::Current, Flags::PROCS, record::Kind::Link, dead, &[]);
                 let reason = etf::encode(&Term::atom("noproc"));
                 signal(py, here.host, &mut here.thread, &own, dead, &reason, Some(Tie::Link))
             }
@@ -326,9 +315,7 @@ pub fn demonitor(py: Python<'_>, reference: &Bound<'_, PyAny>) -> PyResult<bool>
 /// Whether exit signals come to the running process as messages from now on; whether they did before.
 #[pyfunction]
 pub fn trap_exit(py: Python<'_>, on: bool) -> PyResult<bool> {
-    with(py, None, |_, here| {
-        Ok(directory::process(here.thread.current()).traps_exit.swap(on, Ordering::AcqRel))
-    })
+    with(py, None, |_, here| Ok(directory::process(here.thread.current()).traps_exit.swap(on, Ordering::AcqRel)))
 }
 
 /// Sends an exit signal.
@@ -426,7 +413,7 @@ pub fn send(
         let (node, thread) = (&here.host.node, &mut here.thread);
         match (&name, to) {
             (Some(name), _) => {
-                let parcel = Message::to_name(&message, named(name), name);
+                let parcel = Message::to_name(&message, name);
                 messages::on_send(node, thread, About::Current, true, &parcel);
             }
             // SAFETY: held; attached.
@@ -440,17 +427,6 @@ pub fn send(
         deliver(py, here.host, thread, &tracee, Sender::Process(own), message)?;
         Ok(true)
     })
-}
-
-/// The receiver that somebody called so.
-fn named(name: &Bound<'_, PyAny>) -> Term {
-    if let Ok(text) = name.extract::<String>() {
-        return Term::atom(&text);
-    }
-    match name.extract::<(String, String)>() {
-        Ok((name, node)) => Term::Tuple(vec![Term::atom(&name), Term::atom(&node)]),
-        Err(_) => Term::atom("undefined"),
-    }
 }
 
 /// A timer sends a message: nobody's, which has no sender.

@@ -19,9 +19,14 @@ use pyo3::{
 };
 
 /// The methods of `SimpleQueue`.
-pub static INSTRUMENT: Instrument = Instrument::new(|wants| wants.messages(), begin, |_, _| end(), |_| {
-    let _ = end();
-});
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    begin,
+    |_, _| end(),
+    |_| {
+        let _ = end();
+    },
+);
 
 static PUT: Method = Method::new();
 static GET: Method = Method::new();

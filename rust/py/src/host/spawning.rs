@@ -34,8 +34,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// The flags for whose sake spawning is watched.
-pub const FLAGS: Flags =
-    Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0 | Flags::EXITING.0);
+pub const FLAGS: Flags = Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0 | Flags::EXITING.0);
 
 /// Who starts whom, and how it ends.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -46,7 +45,8 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// `threading.Thread.start`.
-pub static START: Handler = Handler { begin: Some(on_start), end: Some(on_start_failed), raises_only: true, ..Handler::NONE };
+pub static START: Handler =
+    Handler { begin: Some(on_start), end: Some(on_start_failed), raises_only: true, ..Handler::NONE };
 
 /// `threading.Thread._bootstrap_inner`: a thread's life.
 pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(on_thread_end), ..Handler::NONE };
