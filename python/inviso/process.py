@@ -191,10 +191,13 @@ class _Process(threading.Thread):
         _native.enter_process()
         try:
             super().run()
+        except SystemExit as error:  # threads end by it without a word
+            _native.leaving(error)
         except BaseException as error:
             _native.leaving(error)
             raise
-        _native.leaving(None)
+        else:
+            _native.leaving(None)
 
 
 def link(pid: Pid) -> bool:

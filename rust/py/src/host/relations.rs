@@ -7,6 +7,7 @@ use super::{
     directory,
     here::Here,
     instruments::Wants,
+    lengths,
     passing::{self, Message, Sender},
     spawning, Host,
 };
@@ -208,7 +209,21 @@ pub fn deliver(
     // SAFETY: held; attached.
     unsafe { passing::arrived(host, thread, to, sender, message.as_ptr()) };
     mailbox.put(py, [message.unbind()]);
+    if lengths::are_wanted() {
+        lengths::changed(host, thread, to, mailbox.len() as u64);
+    }
     Ok(())
+}
+
+/// The running process has taken a message out of its mailbox.
+pub fn taken(own: &Tracee) {
+    if lengths::are_wanted() {
+        let length = directory::process(own).mailbox.len() as u64;
+        // SAFETY: the callers are attached, and have the state of this thread not in use.
+        if let Some(here) = unsafe { super::here::here() } {
+            lengths::changed(here.host, &mut here.thread, own, length);
+        }
+    }
 }
 
 fn down(

@@ -435,7 +435,7 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         here.thread.busy = true;
         let watched = Python::attach(|py| {
             let code = Bound::from_borrowed_ptr(py, frame.code());
-            watch::add(py, here.host, &COROUTINE, &[code.clone()])?;
+            watch::add(py, here.host, &COROUTINE, std::slice::from_ref(&code))?;
             scheduling::watch(py, here.host, &code)
         });
         if watched.is_err() {
