@@ -560,8 +560,8 @@ def _local(function: str, argument: str, pid: Any) -> Pid:
     return pid
 
 
-def _running(function: str, argument: str, pid: Any) -> Pid:
-    _local(function, argument, pid)
+def _running(function: str, argument: str, given: Any) -> Pid:
+    pid = _local(function, argument, given)
     if pid.kind not in ("thread", "task"):
         raise BadArg(function, argument, f"{pid!r} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
     return pid

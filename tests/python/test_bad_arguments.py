@@ -219,7 +219,7 @@ def test_cpu_timestamp_is_for_all(procs: str, how: bool, there_is_something_to_c
     assert "cpu_timestamp" in why
 
 
-@pytest.mark.parametrize("mfa", [*NO_MFA, "send", "receive", "new", FOREIGN, inviso.self()])
+@pytest.mark.parametrize("mfa", [*NO_MFA, "new", FOREIGN, inviso.self()])
 @pytest.mark.parametrize("spec", [True, False, "pause"])
 def test_patterns(mfa: Any, spec: Any, there_is_something_to_change: trace.Session) -> None:
     refused("mfa", lambda: there_is_something_to_change.function(mfa, spec, ["call_count"]))
