@@ -42,6 +42,8 @@ pub struct Process {
     pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
     /// Whether it runs, as far as that was told: see `scheduling`.
     pub is_in: AtomicBool,
+    /// A task's outermost coroutine as `(module, function, arity)`, a term, once it was asked for.
+    pub place: OnceLock<Box<[u8]>>,
 }
 
 /// What this package keeps with `tracee`; made at first use.

@@ -17,6 +17,8 @@
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task runs when |
+//! | `loop_callbacks` | what an event loop runs besides tasks |
+//! | `collector` | collections of garbage |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
@@ -28,6 +30,7 @@ pub mod backtrace;
 pub mod call;
 pub mod callbacks;
 pub mod codes;
+pub mod collector;
 pub mod directory;
 pub mod foreign;
 pub mod forking;
@@ -35,6 +38,7 @@ pub mod here;
 pub mod instruments;
 pub mod late;
 pub mod loading;
+pub mod loop_callbacks;
 pub mod objects;
 pub mod outlet;
 pub mod passing;
