@@ -267,7 +267,6 @@ struct Getters {
     cancelling: Asker,
     coroutine: Getter,
     awaits: Getter,
-    suspended: Getter,
     yields_from: Getter,
 }
 
@@ -276,7 +275,6 @@ static GETTERS: Getters = Getters {
     cancelling: Asker(AtomicPtr::new(null_mut())),
     coroutine: Getter::new(),
     awaits: Getter::new(),
-    suspended: Getter::new(),
     yields_from: Getter::new(),
 };
 
@@ -288,7 +286,6 @@ impl Getters {
             && GETTERS.cancelling.find(class.as_ptr().cast(), c"cancelling")
             && GETTERS.coroutine.find(class.as_ptr().cast(), c"_coro")
             && GETTERS.awaits.find(coroutine, c"cr_await")
-            && GETTERS.suspended.find(coroutine, c"cr_suspended")
             && GETTERS.yields_from.find(&raw mut ffi::PyGen_Type, c"gi_yieldfrom");
         all.then_some(()).ok_or_else(|| PyRuntimeError::new_err("tasks or coroutines are not as they are known"))
     }
@@ -329,21 +326,6 @@ pub unsafe fn is_cancelling(task: *mut PyObject) -> bool {
         let answer = GETTERS.cancelling.ask(task);
         let yes = !answer.is_null() && ffi::PyLong_AsLong(answer) > 0;
         ffi::Py_XDECREF(answer);
-        yes
-    }
-}
-
-/// Whether a coroutine waits in an await.
-///
-/// # Safety
-/// Attached, no exception is set, and it is an exact coroutine.
-#[inline]
-pub unsafe fn is_suspended(coroutine: *mut PyObject) -> bool {
-    // SAFETY: the caller's promise; True is never freed.
-    unsafe {
-        let value = GETTERS.suspended.read(coroutine);
-        let yes = value == ffi::Py_True();
-        ffi::Py_XDECREF(value);
         yes
     }
 }

@@ -58,10 +58,12 @@ pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_corouti
 pub struct Here {
     /// Ticks at which what runs was scheduled in; of meaning where that is timed.
     pub since: u64,
-    /// Room for the name of a place.
-    place: Vec<u8>,
+    /// Room for the names of places: one for each step under way here, and one more.
+    rooms: Vec<Vec<u8>>,
     /// The task whose step began here before all this, until it ends; else 0.
     unseen: u64,
+    /// Whether that task's coroutine is watched.
+    watching: bool,
     /// Whether the thread is known to have ended.
     told: bool,
     /// What its event loop runs besides tasks.
@@ -119,12 +121,31 @@ fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         let Some(frame) = steps::frame_of(coroutine.as_ptr()) else { return Ok(()) };
         let process = directory::process(&current);
         process.coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
-        process.is_in.store(true, Ordering::Release);
+        current.set_in(true);
         here.turn.unseen = current.pid;
-        outermost(&current, coroutine.as_ptr());
+        let mut place = Vec::new();
+        process.place.get_or_init(|| outermost(coroutine.as_ptr(), &mut place).into());
         Bound::from_borrowed_ptr(py, frame.code())
     };
-    watch::add(py, host, &STEP, &[code])
+    here.turn.watching = true;
+    here.thread.busy = true;
+    let watched = watch::add(py, host, &STEP, &[code]);
+    here.thread.busy = false;
+    watched
+}
+
+/// That step has ended: later ones are seen without its coroutine being watched.
+#[cold]
+#[inline(never)]
+fn unwatch(here: &mut here::Here) {
+    here.turn.watching = false;
+    here.thread.busy = true;
+    Python::attach(|py| {
+        if let Err(error) = watch::remove(py, here.host, &[&STEP]) {
+            error.write_unraisable(py, None);
+        }
+    });
+    here.thread.busy = false;
 }
 
 /// A task's step, in place of asyncio's own.
@@ -160,6 +181,8 @@ struct Run {
     task: *mut ffi::PyObject,
     tracee: Arc<Tracee>,
     exiting: bool,
+    /// The outermost coroutine: room, and how much of it is taken; 0 where nobody has asked.
+    place: (Vec<u8>, usize),
     /// Where it began, and what was timed before, while somebody watches for long ones.
     timed: Option<(Box<[u8]>, u64)>,
 }
@@ -177,6 +200,9 @@ impl Run {
         // SAFETY: attached; not used beyond this function, and what is called here does not ask for it again.
         unsafe {
             let here = here().filter(|here| !here.thread.busy)?;
+            if here.turn.watching && here.turn.unseen == 0 {
+                unwatch(here);
+            }
             let tracee = here.running.process(here.host, &mut here.thread, task as usize);
             let coroutine = steps::coroutine_of(task);
             let run = Run::of(here, task, tracee, coroutine);
@@ -191,17 +217,20 @@ impl Run {
     ) -> Option<Run> {
         let timed = instruments::monitored(Event::LongSchedule);
         let asked = here.host.node.is_asked(&here.thread, About::Other(&tracee), ASKED);
-        if directory::process(&tracee).is_in.swap(true, Ordering::AcqRel) {
+        if tracee.set_in(true) {
             return None;
         }
         if !asked && !timed {
-            return Some(Run { task, tracee, exiting: false, timed: None });
+            return Some(Run { task, tracee, exiting: false, place: (Vec::new(), 0), timed: None });
         }
+        let mut room = here.turn.rooms.pop().unwrap_or_default();
+        let mut inner = here.turn.rooms.pop().unwrap_or_default();
         // SAFETY: the caller's promise.
-        let exiting = unsafe { instruments::wanted(Flags::EXITING) && steps::is_cancelling(task) };
-        let mut place = std::mem::take(&mut here.turn.place);
-        // SAFETY: as above.
-        let at = unsafe { whereabouts(&tracee, coroutine, &mut place) };
+        let (exiting, own, at) = unsafe {
+            let exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(task);
+            let own = outermost(coroutine, &mut room);
+            (exiting, own, whereabouts(coroutine, &mut inner).unwrap_or(own))
+        };
         if asked {
             let turn = if exiting { Turn::InExiting } else { Turn::In };
             here.host.node.on_turn(&mut here.thread, About::Other(&tracee), turn, RUNNING, at);
@@ -210,8 +239,9 @@ impl Run {
             let now = here.host.node.clock.ticks();
             (at.into(), std::mem::replace(&mut here.turn.since, now))
         });
-        here.turn.place = place;
-        Some(Run { task, tracee, exiting, timed })
+        let taken = own.len();
+        here.turn.rooms.push(inner);
+        Some(Run { task, tracee, exiting, place: (room, taken), timed })
     }
 
     /// The step has ended, `failed` says whether by an exception, which is set.
@@ -222,34 +252,43 @@ impl Run {
     unsafe fn end(self, failed: bool) {
         // SAFETY: attached; the exception is put aside and back.
         let _aside = failed.then(|| unsafe { Aside::new() });
-        let was_in = directory::process(&self.tracee).is_in.swap(false, Ordering::AcqRel);
+        let was_in = self.tracee.set_in(false);
         // SAFETY: attached; not used beyond this function.
         let Some(here) = (unsafe { here() }).filter(|here| !here.thread.busy) else { return };
         let asked = here.host.node.is_asked(&here.thread, About::Other(&self.tracee), ASKED);
-        if !was_in || !ON.load(Ordering::Relaxed) || !asked && self.timed.is_none() {
-            return;
-        }
-        let mut place = std::mem::take(&mut here.turn.place);
-        // SAFETY: the task stands.
-        let (done, at) = unsafe {
-            let coroutine = steps::coroutine_of(self.task);
-            let at = whereabouts(&self.tracee, coroutine, &mut place);
-            ffi::Py_XDECREF(coroutine);
-            (steps::is_done(self.task), at)
-        };
-        if asked {
-            let turn = match (done, self.exiting) {
-                (true, _) => Turn::Exited,
-                (_, true) => Turn::OutExiting,
-                _ => Turn::Out,
+        if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
+            let mut inner = here.turn.rooms.pop().unwrap_or_default();
+            // SAFETY: the task stands.
+            let (done, at) = unsafe {
+                let coroutine = steps::coroutine_of(self.task);
+                let at = match (whereabouts(coroutine, &mut inner), self.place.1) {
+                    (Some(at), _) => at,
+                    // somebody has begun to ask in the midst of the step
+                    (None, 0) => outermost(coroutine, &mut inner),
+                    (None, taken) => &self.place.0[..taken],
+                };
+                ffi::Py_XDECREF(coroutine);
+                (steps::is_done(self.task), at)
             };
-            here.host.node.on_turn(&mut here.thread, About::Other(&self.tracee), turn, RUNNING, at);
+            if asked {
+                let turn = match (done, self.exiting) {
+                    (true, _) => Turn::Exited,
+                    (_, true) => Turn::OutExiting,
+                    _ => Turn::Out,
+                };
+                here.host.node.on_turn(&mut here.thread, About::Other(&self.tracee), turn, RUNNING, at);
+            }
+            if let Some((began, _)) = &self.timed {
+                alarm(here, self.tracee.pid, began, at);
+            }
+            here.turn.rooms.push(inner);
         }
-        if let Some((began, outer)) = &self.timed {
-            alarm(here, self.tracee.pid, began, at);
+        if let Some((_, outer)) = &self.timed {
             here.turn.since = *outer;
         }
-        here.turn.place = place;
+        if self.place.1 != 0 {
+            here.turn.rooms.push(self.place.0);
+        }
     }
 }
 
@@ -273,22 +312,17 @@ pub fn alarm(here: &mut here::Here, about: u64, began: &[u8], ended: &[u8]) {
     });
 }
 
-/// Where a task that does not run goes on, or has ended: `(module, function, arity)` as a term, or 0.
-unsafe fn whereabouts<'a>(tracee: &'a Tracee, coroutine: *mut ffi::PyObject, place: &'a mut Vec<u8>) -> &'a [u8] {
+/// Where inside its outermost coroutine a task that does not run waits: `(module, function, arity)` as a term. `None` for
+/// that coroutine itself, and where it is no exact one.
+unsafe fn whereabouts(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> Option<&[u8]> {
     // SAFETY: null or an object that is held; its type is looked at first.
     unsafe {
         if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine) == 0 {
-            return directory::process(tracee).place.get().map_or(NOWHERE, |place| place);
-        }
-        let known = outermost(tracee, coroutine);
-        if !steps::is_suspended(coroutine) {
-            return known;
+            return None;
         }
         let inner = steps::innermost(coroutine);
-        let at = match steps::frame_of(inner).filter(|_| inner != coroutine) {
-            Some(frame) => written(place, |out| call::write_name(frame, out)),
-            None => known,
-        };
+        let frame = steps::frame_of(inner).filter(|_| inner != coroutine);
+        let at = frame.map(|frame| written(room, |out| call::write_name(frame, out)));
         ffi::Py_DECREF(inner);
         at
     }
@@ -297,15 +331,13 @@ unsafe fn whereabouts<'a>(tracee: &'a Tracee, coroutine: *mut ffi::PyObject, pla
 /// The integer 0 as a term.
 pub const NOWHERE: &[u8] = &[97, 0];
 
-/// The name of a task's outermost coroutine, an exact one.
-unsafe fn outermost(tracee: &Tracee, coroutine: *mut ffi::PyObject) -> &[u8] {
-    directory::process(tracee).place.get_or_init(|| {
-        let mut room = Vec::new();
-        // SAFETY: the coroutine stands.
-        match unsafe { steps::frame_of(coroutine) } {
-            Some(frame) => written(&mut room, |out| call::write_name(frame, out)).into(),
-            None => NOWHERE.into(),
-        }
+/// The name of a task's outermost coroutine, as a term, or 0: it is no exact coroutine, or has ended.
+unsafe fn outermost(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> &[u8] {
+    // SAFETY: null or an object that is held.
+    let frame = if coroutine.is_null() { None } else { unsafe { steps::frame_of(coroutine) } };
+    written(room, |out| match frame {
+        Some(frame) => call::write_name(frame, out),
+        None => out.int(0),
     })
 }
 
@@ -320,7 +352,10 @@ pub fn written<'a>(room: &'a mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>) -
             let len = out.len();
             &room[..len]
         }
-        Err(_) => NOWHERE,
+        Err(_) => {
+            room[..NOWHERE.len()].copy_from_slice(NOWHERE);
+            &room[..NOWHERE.len()]
+        }
     }
 }
 
@@ -355,7 +390,7 @@ pub unsafe fn begin_eager(
         here.thread.busy = true;
         let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
         here.thread.busy = false;
-        let is_in = parent.kind == Kind::Task && directory::process(&parent).is_in.load(Ordering::Acquire);
+        let is_in = parent.kind == Kind::Task && parent.is_in.load(Ordering::Acquire) != 0;
         let parent = Some(parent).filter(|_| is_in);
         if let Some(parent) = &parent {
             turn_of_running(here, parent, Turn::Out);
@@ -395,14 +430,14 @@ impl Eager {
 
 /// The running task waits for the first step of one that it makes, or goes on after it.
 unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
-    let mut place = std::mem::take(&mut here.turn.place);
+    let mut place = here.turn.rooms.pop().unwrap_or_default();
     // SAFETY: attached; the frame runs.
     let at = match unsafe { Frame::current_python(crate::ffi::tstate()) } {
         Some(frame) => written(&mut place, |out| call::write_name(frame, out)),
         None => NOWHERE,
     };
     here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
-    here.turn.place = place;
+    here.turn.rooms.push(place);
 }
 
 /// A task that was running when all this began is suspended.
@@ -427,7 +462,7 @@ fn first_out(here: &mut here::Here, frame: Frame, turn: Turn) {
         return;
     }
     here.turn.unseen = 0;
-    if process.is_in.swap(false, Ordering::AcqRel) {
+    if current.set_in(false) {
         let at = process.place.get().map_or(NOWHERE, |place| place);
         here.host.node.on_turn(&mut here.thread, About::Other(&current), turn, RUNNING, at);
     }
@@ -440,12 +475,12 @@ fn on_thread(here: &mut here::Here, frame: Frame) {
     if !here.host.node.is_asked(&here.thread, About::Other(&own), ASKED) {
         return;
     }
-    let mut place = std::mem::take(&mut here.turn.place);
+    let mut place = here.turn.rooms.pop().unwrap_or_default();
     // SAFETY: the first argument of a method whose frame is about to run.
     let at = written(&mut place, |out| unsafe { place_of_thread(frame.local(0), out) });
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, RUNNING, at);
     let _ = directory::process(&own).place.set(at.into());
-    here.turn.place = place;
+    here.turn.rooms.push(place);
 }
 
 /// What a thread object runs.
