@@ -32,7 +32,8 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
     let class = crate::host::directory::task_type(py)?;
     // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
     let name = unsafe {
-        if ffi::PyType_IsSubtype(ffi::Py_TYPE(task), class.as_ptr().cast()) == 0 {
+        let kind = ffi::Py_TYPE(task);
+        if kind != class.as_ptr().cast() && ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) == 0 {
             return None;
         }
         let place = (*PLACE.get_or_init(|| find(&class)))?;

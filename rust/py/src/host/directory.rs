@@ -385,28 +385,27 @@ pub fn task_type(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
 /// Attached; `task` is alive.
 unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
     static CALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    Python::attach(|py| {
-        // SAFETY: attached; an exception that is set is put aside and back, and collections are held back on 3.11, where
-        // they would run at once and in the midst of an event.
-        unsafe {
-            let _aside = Aside::new();
-            #[cfg(not(Py_3_12))]
-            let was = ffi::PyGC_Disable();
-            let made = || vectorcall::callable(py, task_died, std::ptr::null_mut());
-            let reference = match CALLBACK.get_or_try_init(py, made) {
-                Ok(callback) => ffi::PyWeakref_NewRef(task, callback.as_ptr()),
-                Err(_) => std::ptr::null_mut(),
-            };
-            if reference.is_null() {
-                ffi::PyErr_Clear();
-            }
-            #[cfg(not(Py_3_12))]
-            if was != 0 {
-                ffi::PyGC_Enable();
-            }
-            Bound::from_owned_ptr_or_opt(py, reference).map(Bound::unbind)
+    // SAFETY: attached; an exception that is set is put aside and back, and collections are held back on 3.11, where they
+    // would run at once and in the midst of an event.
+    unsafe {
+        let py = Python::assume_attached();
+        let _aside = Aside::new();
+        #[cfg(not(Py_3_12))]
+        let was = ffi::PyGC_Disable();
+        let made = || vectorcall::callable(py, task_died, std::ptr::null_mut());
+        let reference = match CALLBACK.get_or_try_init(py, made) {
+            Ok(callback) => ffi::PyWeakref_NewRef(task, callback.as_ptr()),
+            Err(_) => std::ptr::null_mut(),
+        };
+        if reference.is_null() {
+            ffi::PyErr_Clear();
         }
-    })
+        #[cfg(not(Py_3_12))]
+        if was != 0 {
+            ffi::PyGC_Enable();
+        }
+        Bound::from_owned_ptr_or_opt(py, reference).map(Bound::unbind)
+    }
 }
 
 /// A task object is about to be freed.
@@ -414,11 +413,11 @@ unsafe extern "C" fn task_died(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, _nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     if let Some(host) = super::try_host() {
-        Python::attach(|py| {
-            // SAFETY: the interpreter passes the weak reference.
-            let ended = host.directory.task_ended(py, host, unsafe { *args } as usize);
-            drop(ended);
-        });
+        // SAFETY: called attached, with the weak reference.
+        let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
+        if let Some(ended) = host.directory.task_ended(py, host, reference) {
+            drop(ended.reference.map(|reference| reference.into_bound(py)));
+        }
     }
     vectorcall::none()
 }
