@@ -363,7 +363,8 @@ thread_local! {
 /// Keeps a participant for the thread's next reading. Not under loom, whose threads are no threads.
 fn keep_reader(local: LocalHandle) {
     #[cfg(not(loom))]
-    let local = READER.try_with(|reader| reader.set(Some(local)));
+    let _at_the_threads_end = READER.try_with(|reader| reader.set(Some(local)));
+    #[cfg(loom)]
     drop(local);
 }
 
