@@ -42,6 +42,7 @@ __all__ = [
     "object_of",
     "peek",
     "pid",
+    "process_flag",
     "processes",
     "receive",
     "register",
@@ -254,6 +255,30 @@ def trap_exit(on: bool) -> bool:
     if not isinstance(on, bool):
         raise BadArg("trap_exit/1", "on", f"{on!r} is not a bool; pass True or False")
     return _native.trap_exit(on)
+
+
+def process_flag(flag: str, value: bool | int) -> bool | int:
+    """Sets a flag of the caller, and answers what it was (erlang.md, ``process_flag/2``).
+
+    Args:
+        flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``: from how many words (of 8 bytes) of resident memory on
+            a collection of garbage sends ``gc_max_heap_size`` to who traces ``garbage_collection``. Memory belongs to all
+            processes, so this limit is the node's. It ends nobody.
+        value: True or False; or an int from 0, where 0 is no limit.
+
+    Raises:
+        BadArg: a wrong argument. Nothing has changed.
+
+    >>> process_flag("max_heap_size", 1 << 30), process_flag("max_heap_size", 0)
+    (0, 1073741824)
+    """
+    if flag == "trap_exit":
+        return trap_exit(value)  # type: ignore[arg-type]
+    if flag != "max_heap_size":
+        raise BadArg("process_flag/2", "flag", f"{flag!r} is no flag; pass 'trap_exit' or 'max_heap_size'")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise BadArg("process_flag/2", "value", f"{value!r} is no number of words; pass an int from 0")
+    return _native.set_max_heap_size(int(value))
 
 
 def monitor(pid: Pid) -> Ref:

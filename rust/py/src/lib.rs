@@ -21,6 +21,8 @@ mod _native {
     #[pymodule_export]
     use super::errors::{LimitReached, ProcessDead, SessionDead};
     #[pymodule_export]
+    use super::host::collector::set_max_heap_size;
+    #[pymodule_export]
     use super::host::relations::{
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, register, registered, send,
         send_by_clock, trap_exit, unlink, unregister, whereis,

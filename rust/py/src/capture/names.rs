@@ -232,6 +232,35 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
     }
 }
 
+/// Writes `(module, function, arity)` of what a call of `callable` with so many arguments runs, named as by
+/// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments.
+///
+/// # Safety
+/// As [`name_of_callable`].
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn place_of_callable(callable: *mut PyObject, arguments: usize, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the caller's promise; a function has its code as long as it stands.
+    unsafe {
+        out.tuple(3)?;
+        name_of_callable(callable, out)?;
+        let mut callable = Held::borrowed(callable);
+        for _ in 0..8 {
+            match wrapped(callable.as_ptr()) {
+                Some(inner) => callable = inner,
+                None => break,
+            }
+        }
+        let object = callable.as_ptr();
+        let arity = match ffi::PyFunction_Check(object) {
+            0 => arguments,
+            _ => frame::arity(ffi::PyFunction_GetCode(object)),
+        };
+        out.int(arity as i64)
+    }
+}
+
 /// Writes module and qualified name of the `run` method that a thread object's start runs, as two atoms.
 ///
 /// # Safety
@@ -247,6 +276,26 @@ pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resul
             return class_atoms(ffi::Py_TYPE(thread), ".run", out);
         }
         name_of_callable(run.as_ptr(), out)
+    }
+}
+
+/// Writes `(module, function, arity)` of the `run` method that a thread object's start runs.
+///
+/// # Safety
+/// As [`name_of_callable`].
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn place_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: as in `name_of_run`.
+    unsafe {
+        let run = lookup(ffi::Py_TYPE(thread), c"run");
+        if !run.is_null() {
+            return place_of_callable(run.as_ptr(), 1, out);
+        }
+        out.tuple(3)?;
+        class_atoms(ffi::Py_TYPE(thread), ".run", out)?;
+        out.int(1)
     }
 }
 

@@ -1,16 +1,19 @@
 //! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
-use super::{groups, lengths, queues, senders, simple_queue, spawning, watch::Handler, Host};
+use super::{
+    collector, groups, lengths, loop_callbacks, queues, scheduling, senders, simple_queue, spawning, watch::Handler,
+    Host,
+};
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering},
     Arc, Mutex,
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
-pub static HANDLERS: [&Handler; 12] = [
+pub static HANDLERS: &[&Handler] = &[
     &spawning::START,
     &spawning::BOOTSTRAP,
     &spawning::EXCEPTHOOK,
@@ -23,6 +26,9 @@ pub static HANDLERS: [&Handler; 12] = [
     &queues::OWN_GET,
     &queues::WAIT,
     &queues::NEW,
+    &scheduling::THREAD,
+    &scheduling::STEP,
+    &loop_callbacks::RUN,
 ];
 
 /// What sessions ask for, all of them together.
@@ -90,11 +96,27 @@ impl Instrument {
 }
 
 /// All of them, in the order in which they are put in place.
-static INSTRUMENTS: [&Instrument; 4] =
-    [&spawning::INSTRUMENT, &groups::INSTRUMENT, &queues::INSTRUMENT, &simple_queue::INSTRUMENT];
+static INSTRUMENTS: &[&Instrument] = &[
+    &spawning::INSTRUMENT,
+    &groups::INSTRUMENT,
+    &queues::INSTRUMENT,
+    &simple_queue::INSTRUMENT,
+    &scheduling::INSTRUMENT,
+    &loop_callbacks::INSTRUMENT,
+    &collector::INSTRUMENT,
+];
 
 /// Which flags matter to somebody now: see [`wanted`].
 static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Which system events are watched for by somebody now: see [`monitored`].
+static MONITORED: AtomicU8 = AtomicU8::new(0);
+
+/// Whether some session watches for a system event; a first look.
+#[inline(always)]
+pub fn monitored(event: Event) -> bool {
+    MONITORED.load(Ordering::Relaxed) & 1 << event as u8 != 0
+}
 
 /// Whether some session has asked for one of these flags of processes; a first look, before anything is worked out.
 #[inline(always)]
@@ -120,6 +142,7 @@ impl Host {
         WANTED.store(wants.processes.0, Ordering::Relaxed);
         senders::want(wants.senders);
         lengths::want(wants.watches(Event::LongMessageQueue));
+        MONITORED.store(wants.monitored, Ordering::Relaxed);
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));
             if needed && !on {
@@ -137,6 +160,7 @@ impl Host {
 /// In a forked child: nothing is in place.
 pub fn forget(py: Python<'_>) {
     WANTED.store(0, Ordering::Relaxed);
+    MONITORED.store(0, Ordering::Relaxed);
     for instrument in INSTRUMENTS {
         if instrument.on.swap(false, Ordering::AcqRel) {
             (instrument.forget)(py);

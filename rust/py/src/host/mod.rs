@@ -20,6 +20,8 @@
 //! | `queues`, `simple_queue` | queues of the standard library |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
 //! | `groups` | task groups as links |
+//! | `loop_callbacks` | what an event loop runs besides tasks |
+//! | `collector` | collections of garbage |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
@@ -31,6 +33,7 @@ pub mod backtrace;
 pub mod call;
 pub mod callbacks;
 pub mod codes;
+pub mod collector;
 pub mod directory;
 pub mod foreign;
 pub mod forking;
@@ -40,6 +43,7 @@ pub mod instruments;
 pub mod late;
 pub mod lengths;
 pub mod loading;
+pub mod loop_callbacks;
 pub mod objects;
 pub mod outlet;
 pub mod passing;

@@ -219,6 +219,9 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
         }
         ON.store(true, Release);
     }
+    if changed.is_empty() {
+        return Ok(());
+    }
     host.watch(py, &changed)
 }
 
