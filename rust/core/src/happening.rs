@@ -14,6 +14,15 @@ use crate::{
 use inviso_term::record::Kind;
 
 impl Node {
+    /// Whether some session wants to hear of a process or port by one of these flags; a first look, before anything is worked out.
+    #[inline]
+    #[must_use]
+    pub fn is_wanted(&self, thread: &Thread, about: About<'_>, wanted: Flags) -> bool {
+        let inside = thread.shared.section.enter();
+        let width = self.snapshot.load_inside(&inside).width();
+        (0..width).any(|index| about.tracee(thread).flags(index).has(wanted))
+    }
+
     /// Something has happened to a process or port: every session that asked for it by one of these flags is told. `what` and
     /// `payload` are what the kind says.
     pub fn tell(&self, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, what: u64, payload: &[u8]) {

@@ -42,6 +42,8 @@ pub struct Process {
     pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
     /// Whether it runs, as far as that was told: see `scheduling`.
     pub is_in: AtomicBool,
+    /// What is known of it if it is a port.
+    pub port: super::ports::Own,
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -81,6 +83,15 @@ impl Places {
     pub fn find(&self, address: usize) -> Option<u64> {
         match self.0.get(Self::at(address)) {
             Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee.pid),
+            _ => None,
+        }
+    }
+
+    /// The record of the object at this address, if it is remembered and still the same object.
+    #[inline(always)]
+    pub fn tracee(&self, address: usize) -> Option<&Arc<Tracee>> {
+        match self.0.get(Self::at(address)) {
+            Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee),
             _ => None,
         }
     }
@@ -239,6 +250,11 @@ impl Directory {
         tracee
     }
 
+    /// The task, queue or port that the object at this address is known to be.
+    pub fn known(&self, address: usize) -> Option<Arc<Tracee>> {
+        lock(&self.tasks).get(&address).map(|task| task.tracee.clone())
+    }
+
     /// The process of a task or thread object, or `None` if `object` is neither.
     ///
     /// # Errors
@@ -326,7 +342,7 @@ impl Directory {
         self.tasks(py, host).map(drop)
     }
 
-    fn task_ended(&self, py: Python<'_>, host: &Host, reference: usize) -> Option<Task> {
+    fn task_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
         let address = lock(&self.references).remove(&reference)?;
         let task = lock(&self.tasks).remove(&address)?;
         let given = lock(&process(&task.tracee).name).clone();
@@ -334,6 +350,9 @@ impl Directory {
         let name = given.or_else(|| unsafe { task_name::name(py, address as *mut ffi::PyObject) });
         if let Some(name) = name {
             lock(&self.ended_tasks).keep(task.tracee.pid, name);
+        }
+        if task.tracee.kind == Kind::Port {
+            super::ports::collected(py, host, &task.tracee);
         }
         host.node.end_process(&task.tracee);
         Some(task)

@@ -1,7 +1,7 @@
 //! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
-use super::{spawning, watch::Handler, Host};
+use super::{ports, spawning, watch::Handler, Host};
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::sync::{
@@ -10,8 +10,25 @@ use std::sync::{
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
-pub static HANDLERS: [&Handler; 4] =
-    [&spawning::START, &spawning::BOOTSTRAP, &spawning::EXCEPTHOOK, &spawning::COROUTINE];
+pub static HANDLERS: [&Handler; 17] = [
+    &spawning::START,
+    &spawning::BOOTSTRAP,
+    &spawning::EXCEPTHOOK,
+    &spawning::COROUTINE,
+    &ports::socket::INIT,
+    &ports::subprocess::INIT,
+    &ports::subprocess::STATUS,
+    &ports::subprocess::COMMUNICATE,
+    &ports::subprocess::EXITED,
+    &ports::transport::SOCKET,
+    &ports::transport::WRITE,
+    &ports::transport::WRITELINES,
+    &ports::transport::PIPE,
+    &ports::transport::READ,
+    &ports::transport::LOST,
+    &ports::transport::FLOW,
+    &ports::transport::TLS,
+];
 
 /// What sessions ask for, all of them together.
 #[derive(Clone, Copy, Default, Debug)]
@@ -26,11 +43,17 @@ pub struct Wants {
     pub related: bool,
     /// Whether a match spec looks at messages that arrive, and so at their senders.
     pub senders: bool,
+    /// Whether a port has a name or is linked to: its end matters.
+    pub related_ports: bool,
 }
 
 impl Wants {
     fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
-        let mut all = Wants { related: super::relations::are_any(host), ..Wants::default() };
+        let mut all = Wants {
+            related: super::relations::are_any(host),
+            related_ports: ports::are_related(host),
+            ..Wants::default()
+        };
         for session in sessions {
             all.processes = all.processes | session.seen_flags(Class::Process);
             all.ports = all.ports | session.seen_flags(Class::Port);
@@ -78,7 +101,7 @@ impl Instrument {
 }
 
 /// All of them, in the order in which they are put in place.
-static INSTRUMENTS: [&Instrument; 1] = [&spawning::INSTRUMENT];
+static INSTRUMENTS: [&Instrument; 2] = [&spawning::INSTRUMENT, &ports::INSTRUMENT];
 
 /// Which flags matter to somebody now: see [`wanted`].
 static WANTED: AtomicU32 = AtomicU32::new(0);
@@ -104,6 +127,8 @@ impl Host {
         wants.monitored |= soon.monitored;
         wants.senders |= soon.senders;
         wants.related |= soon.related;
+        wants.related_ports |= soon.related_ports;
+        ports::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));

@@ -15,6 +15,7 @@
 //! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
+//! | `ports` | sockets, subprocesses, transports |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task runs when |
 //! | `late` | arguments whose taking runs the program's code |
@@ -38,6 +39,7 @@ pub mod loading;
 pub mod objects;
 pub mod outlet;
 pub mod passing;
+pub mod ports;
 pub mod relations;
 pub mod scheduling;
 pub mod spawning;

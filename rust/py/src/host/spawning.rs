@@ -34,8 +34,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
 /// The flags for whose sake spawning is watched.
-pub const FLAGS: Flags =
-    Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0 | Flags::EXITING.0);
+pub const FLAGS: Flags = Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0 | Flags::EXITING.0);
 
 /// Who starts whom, and how it ends.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -46,7 +45,8 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// `threading.Thread.start`.
-pub static START: Handler = Handler { begin: Some(on_start), end: Some(on_start_failed), raises_only: true, ..Handler::NONE };
+pub static START: Handler =
+    Handler { begin: Some(on_start), end: Some(on_start_failed), raises_only: true, ..Handler::NONE };
 
 /// `threading.Thread._bootstrap_inner`: a thread's life.
 pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(on_thread_end), ..Handler::NONE };
@@ -346,7 +346,11 @@ fn has_started(thread: *mut ffi::PyObject) -> bool {
     })
 }
 
-unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
+/// An attribute by Python's own rules, which run none of the program's code where it is a plain one.
+///
+/// # Safety
+/// `object` is alive, the calling thread attached, and no exception is set.
+pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
     let name = pyo3::types::PyString::intern(py, name);
     // SAFETY: the caller's object is alive.
     unsafe {
