@@ -423,7 +423,9 @@ unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
 unsafe extern "C" fn task_died(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, _nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if let Some(host) = super::try_host() {
+    // SAFETY: a plain question; at its very end the interpreter lets nobody attach any more
+    let ends = unsafe { ffi::Py_IsInitialized() } == 0;
+    if let Some(host) = super::try_host().filter(|_| !ends) {
         Python::attach(|py| {
             // SAFETY: the interpreter passes the weak reference.
             let ended = host.directory.task_ended(py, host, unsafe { *args } as usize);

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
-pub static HANDLERS: [&Handler; 17] = [
+pub static HANDLERS: [&Handler; 18] = [
     &spawning::START,
     &spawning::BOOTSTRAP,
     &spawning::EXCEPTHOOK,
@@ -28,6 +28,7 @@ pub static HANDLERS: [&Handler; 17] = [
     &ports::transport::LOST,
     &ports::transport::FLOW,
     &ports::transport::TLS,
+    &ports::transport::SELF_PIPE,
 ];
 
 /// What sessions ask for, all of them together.

@@ -130,21 +130,21 @@ pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reas
 
 /// A port has been closed for `reason`, a term. `linked` are those that linked themselves to it by a call of this package, and are
 /// sent an exit signal; the program itself sees to the others.
-pub fn port_closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, linked: &[u64], reason: &[u8]) {
+pub fn port_closed(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, linked: &[u64], reason: &[u8],
+) {
     let links = host.node.unrelate(Some(thread), port);
     if links.is_empty() {
         return;
     }
     let was = std::mem::replace(&mut thread.busy, true);
-    Python::attach(|py| {
-        for other in links {
-            let Some(other) = host.node.tracee(other) else { continue };
-            let tie = if linked.contains(&other.pid) { Tie::Link } else { Tie::Group };
-            if let Err(error) = signal(py, host, thread, &other, port.pid, reason, Some(tie)) {
-                error.write_unraisable(py, None);
-            }
+    for other in links {
+        let Some(other) = host.node.tracee(other) else { continue };
+        let tie = if linked.contains(&other.pid) { Tie::Link } else { Tie::Group };
+        if let Err(error) = signal(py, host, thread, &other, port.pid, reason, Some(tie)) {
+            error.write_unraisable(py, None);
         }
-    });
+    }
     thread.busy = was;
 }
 

@@ -171,11 +171,22 @@ pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     Ok(())
 }
 
+/// Runs `with` on a thread that is attached, also when the interpreter is about to be no more and nobody can be attached any more.
+fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
+    // SAFETY: a plain question; the interpreter calls handlers, wrappers and callbacks attached.
+    unsafe {
+        if ffi::Py_IsInitialized() == 0 {
+            return with(Python::assume_attached());
+        }
+    }
+    Python::attach(with)
+}
+
 /// Runs `with` with nobody listening on this thread, and with no exception set; what it allocates is not the program's.
 fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R) -> R {
     let was = std::mem::replace(&mut here.thread.busy, true);
     let allocated = tls::bytes();
-    let done = Python::attach(|py| {
+    let done = attached(|py| {
         let aside = PyErr::take(py);
         let done = with(py, here);
         // whatever went wrong inside is nobody's
@@ -224,11 +235,24 @@ unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
     Some(port)
 }
 
+/// An object is no port to anybody.
+///
+/// # Safety
+/// The object stands, and weak references can be made to it; attached, and nobody listens on this thread.
+unsafe fn silence(host: &Host, object: *mut ffi::PyObject) {
+    let port = host.directory.object_process(host, Kind::Port, object as usize, None);
+    host.node.end_process(&port);
+}
+
 /// The running process has opened a port, and is linked to it.
 ///
 /// # Safety
 /// The object stands; attached.
 unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
+    if transport::is_loops_own() {
+        // SAFETY: the caller's promise.
+        return quietly(here, |_, here| unsafe { silence(here.host, object) });
+    }
     // SAFETY: the caller's promise.
     let port = unsafe {
         here.running.identify(here.host, &mut here.thread);
@@ -268,7 +292,7 @@ fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: 
     let linked = std::mem::take(&mut *lock(&own(port).linked));
     LINKED.fetch_sub(linked.len(), Ordering::Relaxed);
     transport::forget_tls(port);
-    relations::port_closed(host, thread, port, &linked, reason);
+    attached(|py| relations::port_closed(py, host, thread, port, &linked, reason));
 }
 
 /// The object of a port is about to be freed.

@@ -456,6 +456,6 @@ unsafe fn tls_port(here: &mut Here, half: *mut ffi::PyObject) -> Option<Arc<Trac
     }
     // SAFETY: held.
     let port = unsafe { port(here, owner.as_ptr()) };
-    quietly(here, |_, _| drop(owner));
+    quietly(here, |py, _| drop(owner.into_bound(py)));
     port
 }

@@ -161,7 +161,7 @@ fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
             close(here, &port, object.as_ptr());
         }
     }
-    quietly(here, |_, _| drop(object));
+    quietly(here, |py, _| drop(object.into_bound(py)));
 }
 
 /// Whether it is bytes, or a str, that are not empty.

@@ -17,9 +17,12 @@ use crate::{
 use inviso_core::tracee::{Kind, Tracee};
 use pyo3::{ffi, prelude::*, sync::PyOnceLock};
 use rustc_hash::FxHashMap;
-use std::sync::{
-    atomic::{AtomicUsize, Ordering},
-    Arc, Mutex,
+use std::{
+    cell::Cell,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+    },
 };
 
 /// `_SelectorTransport.__init__`.
@@ -46,8 +49,12 @@ pub static FLOW: Handler = Handler { end: Some(on_flow), ..Handler::NONE };
 /// `SSLProtocol.connection_made`.
 pub static TLS: Handler = Handler { begin: Some(on_tls), ..Handler::NONE };
 
+/// `BaseSelectorEventLoop._make_self_pipe`.
+pub static SELF_PIPE: Handler =
+    Handler { begin: Some(on_self_pipe), end: Some(on_self_pipe_made), ..Handler::NONE };
+
 /// All of them.
-pub static HANDLERS: [&Handler; 8] = [&SOCKET, &WRITE, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS];
+pub static HANDLERS: [&Handler; 9] = [&SOCKET, &WRITE, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
 
 struct Classes {
     selector: Py<PyAny>,
@@ -55,6 +62,7 @@ struct Classes {
     /// Protocols of a subprocess's pipes.
     of_subprocess: Py<PyAny>,
     tls: Py<PyAny>,
+    event_loop: Py<PyAny>,
 }
 
 static CLASSES: PyOnceLock<Option<Classes>> = PyOnceLock::new();
@@ -84,6 +92,7 @@ fn classes(py: Python<'_>) -> Option<&'static Classes> {
             ],
             of_subprocess: of("asyncio.base_subprocess", "WriteSubprocessPipeProto")?,
             tls: of("asyncio.sslproto", "SSLProtocol")?,
+            event_loop: of("asyncio.selector_events", "BaseSelectorEventLoop")?,
         })
     };
     CLASSES.get_or_init(py, || make().ok()).as_ref()
@@ -118,6 +127,7 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &LOST, &[code(reader, "_call_connection_lost")?, code(writer, "_call_connection_lost")?])?;
     let flow = py.import("asyncio.transports")?.getattr("_FlowControlMixin")?;
     watch::add(py, host, &FLOW, &[code(&flow, "_maybe_pause_protocol")?, code(&flow, "_maybe_resume_protocol")?])?;
+    watch::add(py, host, &SELF_PIPE, &[code(classes.event_loop.bind(py), "_make_self_pipe")?])?;
     watch::add(py, host, &TLS, &[code(classes.tls.bind(py), "connection_made")?])
 }
 
@@ -175,6 +185,12 @@ pub fn adopt(host: &'static Host, object: &Bound<'_, PyAny>) {
             if let Some(port) = port(socket) {
                 encrypts(py, object.as_ptr(), port);
             }
+        } else if is(object.as_ptr(), &classes.event_loop) {
+            for name in ["_ssock", "_csock"] {
+                if let Some(socket) = attribute(py, object.as_ptr(), name).filter(|socket| !socket.is_none()) {
+                    super::silence(host, socket.as_ptr());
+                }
+            }
         }
     }
 }
@@ -229,7 +245,7 @@ unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<
     })?;
     // SAFETY: held.
     let port = unsafe { port(here, object.as_ptr()) };
-    quietly(here, |_, _| drop(object));
+    quietly(here, |py, _| drop(object.into_bound(py)));
     port
 }
 
@@ -350,4 +366,22 @@ fn on_tls(here: &mut Here, frame: Frame) {
             quietly(here, |py, _| encrypts(py, frame.local(0), port));
         }
     }
+}
+
+thread_local! {
+    /// Whether a loop is making the sockets that it wakes itself with.
+    static MAKES_SELF_PIPE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a socket that is made now is an event loop's own, which is no link to the outside world.
+pub fn is_loops_own() -> bool {
+    MAKES_SELF_PIPE.get()
+}
+
+fn on_self_pipe(_here: &mut Here, _frame: Frame) {
+    MAKES_SELF_PIPE.set(true);
+}
+
+fn on_self_pipe_made(_here: &mut Here, _frame: Frame, _how: Ended) {
+    MAKES_SELF_PIPE.set(false);
 }
