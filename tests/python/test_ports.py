@@ -706,7 +706,8 @@ def test_run(session: trace.Session, streams: dict[str, int], text: bool) -> Non
     messages = session.drain()
     (port,) = {message[1] for message in messages}
     expected = ["out", "err"] if streams["stderr"] == -1 else ["out"]
-    assert data(messages, port) == [("send", each if text else each.encode()) for each in expected]
+    # of one pipe the bytes are seen; of several, what `communicate` answers
+    assert data(messages, port) == [("send", each if text and len(expected) > 1 else each.encode()) for each in expected]
     assert of(messages, port)[-1] == ("closed", ("exit_status", 7))
 
 
@@ -716,6 +717,49 @@ def test_a_subprocess_that_was_not_waited_for(session: trace.Session) -> None:
     port = inviso.port(one)
     until(lambda: one.poll() is not None)
     assert of(session.drain(), port)[-1] == ("closed", "normal")
+
+
+@pytest.mark.parametrize("options", [{}, {"bufsize": 0}, {"text": True}, {"text": True, "bufsize": 1}])
+def test_files_of_pipes(session: trace.Session, options: dict[str, Any]) -> None:
+    session.port("new", True, ["send", "receive", "ports"])
+    code = "import sys\nfor line in sys.stdin: print(line.strip().upper(), flush=True)"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, **options) as one:
+        port = inviso.port(one)
+        assert one.stdin is not None
+        assert one.stdout is not None
+        for line in ("one\n", "two\n"):
+            one.stdin.write(line if "text" in options else line.encode())
+            one.stdin.flush()
+            assert one.stdout.readline() == (line.upper() if "text" in options else line.upper().encode())
+    messages = session.drain()
+    passed = {tag: b"".join(each for way, each in data(messages, port) if way == tag) for tag in ("receive", "send")}
+    assert passed == {"receive": b"one\ntwo\n", "send": b"ONE\nTWO\n"}
+    assert of(messages, port)[-1] == ("closed", "normal")
+
+
+def test_other_files_are_no_ports(session: trace.Session, tmp_path: Path) -> None:
+    session.port("new", True, EVENTS)
+    one = subprocess.Popen(CAT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    assert (tmp_path / "file").read_bytes() == b"x" * 100
+    assert {str(message[2]) for message in session.drain()} == {"open", "getting_linked"}
+    one.communicate()
+
+
+def test_a_subprocess_that_exists_already(session: trace.Session) -> None:
+    with subprocess.Popen(CAT, stdin=-1, stdout=-1) as one:
+        port = inviso.port(one)
+        session.port("existing", True, EVENTS)
+        assert one.stdin is not None
+        assert one.stdout is not None
+        one.stdin.write(b"text")
+        one.stdin.close()
+        assert one.stdout.read() == b"text"
+    assert of(session.drain(), port) == [
+        ("receive", (inviso.self(), ("command", b"text"))),
+        ("send", (port, ("data", b"text")), inviso.self()),
+        ("closed", "normal"),
+    ]
 
 
 def test_a_time_out_closes_nothing(session: trace.Session) -> None:

@@ -1,12 +1,13 @@
 //! Ports: sockets, subprocesses and asyncio's pipes as links to the outside world.
 //!
 //! A port is known by the address of its object, as a task is. What happens to it is seen at the C methods of sockets
-//! (`socket`), and at functions of the standard library (`subprocess`, `transport`). In place while some session asks for ports
+//! (`socket`) and of pipes' files (`pipe`), and at functions of the standard library (`subprocess`, `transport`). In place while some session asks for ports
 //! or watches for busy ones, or a port has a name or a link that somebody made.
 //!
 //! Rules: trace.md, `port/4`. Data that arrive are a message of the port to its reader, `(port, ("data", bytes))`; what is
 //! written is a message of the writer to the port, `(pid, ("command", bytes))`.
 
+pub mod pipe;
 pub mod socket;
 pub mod subprocess;
 pub mod transport;
@@ -106,6 +107,7 @@ fn words(py: Python<'_>) -> PyResult<&'static Words> {
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     words(py)?;
     socket::begin(py, host)?;
+    pipe::begin(py)?;
     subprocess::begin(py, host)?;
     transport::begin(py, host)?;
     refresh(py, host)
@@ -113,6 +115,7 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 
 fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     socket::end();
+    pipe::end();
     watch::remove(py, host, &socket::HANDLERS)?;
     watch::remove(py, host, &subprocess::HANDLERS)?;
     watch::remove(py, host, &transport::HANDLERS)?;
@@ -131,6 +134,7 @@ fn forget(_py: Python<'_>) {
     BUSY.store(false, Ordering::Relaxed);
     LINKED.store(0, Ordering::Relaxed);
     socket::end();
+    pipe::end();
     transport::forget();
 }
 
@@ -164,6 +168,7 @@ pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         if let Some(seen) = look(&object).filter(|seen| seen.is_open) {
             let port = host.directory.object_process(host, Kind::Port, object.as_ptr() as usize, None);
             own(&port).driver.get_or_init(|| seen.driver);
+            subprocess::adopt(&object, &port);
         } else {
             transport::adopt(host, &object);
         }
@@ -292,6 +297,7 @@ fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: 
     let linked = std::mem::take(&mut *lock(&own(port).linked));
     LINKED.fetch_sub(linked.len(), Ordering::Relaxed);
     transport::forget_tls(port);
+    pipe::forget(port);
     attached(|py| relations::port_closed(py, host, thread, port, &linked, reason));
 }
 

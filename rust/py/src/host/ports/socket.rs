@@ -257,9 +257,7 @@ struct Before {
     began: Option<Instant>,
 }
 
-unsafe fn before(
-    here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject,
-) -> Option<Before> {
+unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Before> {
     // SAFETY: the caller's promise.
     let port = unsafe {
         match hook.data {

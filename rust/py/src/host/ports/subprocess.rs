@@ -3,7 +3,7 @@
 //! `subprocess.Popen` opens it; it is closed when somebody learns how the subprocess has ended. What goes through its pipes is
 //! seen where `communicate` moves it, where the files of the pipes are used, and at asyncio's transports.
 
-use super::{closed, opened, own, port, quietly, read, written, Seen};
+use super::{closed, opened, own, pipe, port, quietly, read, written, Seen, INSTRUMENT};
 use crate::{
     ffi::frame::Frame,
     host::{
@@ -74,11 +74,40 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     }
 }
 
+/// Takes in the pipes of a subprocess that runs already.
+pub fn adopt(object: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
+    if own(port).driver.get() == Some(&"spawn") && INSTRUMENT.on.load(Ordering::Relaxed) {
+        // SAFETY: the object is held.
+        unsafe { pipes(object.py(), object.as_ptr(), port) };
+    }
+}
+
+/// Notes the files of a subprocess's pipes: what is read and written there goes through its port.
+unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) {
+    for name in ["stdin", "stdout", "stderr"] {
+        // SAFETY: plain attributes of the caller's object, and those of files, which are C code's.
+        let mut file = unsafe { attribute(py, object, name) };
+        for inner in ["buffer", "raw"] {
+            let deeper = file.as_ref().and_then(|file| unsafe { attribute(py, file.as_ptr(), inner) });
+            file = deeper.or(file);
+        }
+        if let Some(file) = file.filter(|file| !file.is_none()) {
+            pipe::add(&file, port);
+        }
+    }
+}
+
 /// A subprocess has been started.
 fn on_init(here: &mut Here, frame: Frame, how: Ended) {
     if let Ended::Returned(_) = how {
         // SAFETY: the first argument of a method whose frame still stands; attached.
-        unsafe { opened(here, frame.local(0)) };
+        unsafe {
+            let object = frame.local(0);
+            opened(here, object);
+            if let Some(port) = known(here, object) {
+                quietly(here, |py, _| pipes(py, object, &port));
+            }
+        }
     }
 }
 
@@ -121,9 +150,15 @@ fn on_communicate(here: &mut Here, frame: Frame) {
     unsafe {
         let (object, input) = (frame.local(0), frame.local(1));
         let Some(port) = port(here, object) else { return };
-        let begun = quietly(here, |py, _| {
-            attribute(py, object, "_communication_started").is_some_and(|begun| begun.is_truthy().unwrap_or(true))
+        let (begun, files) = quietly(here, |py, _| {
+            let begun = attribute(py, object, "_communication_started");
+            let is_there = |name: &&str| attribute(py, object, name).is_some_and(|file| !file.is_none());
+            let files = ["stdin", "stdout", "stderr"].iter().filter(|name| is_there(name)).count();
+            (begun.is_some_and(|begun| begun.is_truthy().unwrap_or(true)), files)
         });
+        if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
+            return; // it uses the file of the one pipe
+        }
         own(&port).communicates.store(true, Ordering::Relaxed);
         if !begun && has_something(input) {
             written(here, &port, |py| Some(super::bytes_of(py, input, None)));
@@ -137,7 +172,9 @@ fn on_communicated(here: &mut Here, frame: Frame, how: Ended) {
     unsafe {
         let object = frame.local(0);
         let Some(port) = known(here, object) else { return };
-        own(&port).communicates.store(false, Ordering::Relaxed);
+        if !own(&port).communicates.swap(false, Ordering::Relaxed) {
+            return;
+        }
         if let Ended::Returned(both) = how {
             for n in 0..2 {
                 let item = if ffi::PyTuple_CheckExact(both) != 0 { ffi::PyTuple_GetItem(both, n) } else { both };

@@ -50,8 +50,7 @@ pub static FLOW: Handler = Handler { end: Some(on_flow), ..Handler::NONE };
 pub static TLS: Handler = Handler { begin: Some(on_tls), ..Handler::NONE };
 
 /// `BaseSelectorEventLoop._make_self_pipe`.
-pub static SELF_PIPE: Handler =
-    Handler { begin: Some(on_self_pipe), end: Some(on_self_pipe_made), ..Handler::NONE };
+pub static SELF_PIPE: Handler = Handler { begin: Some(on_self_pipe), end: Some(on_self_pipe_made), ..Handler::NONE };
 
 /// All of them.
 pub static HANDLERS: [&Handler; 9] = [&SOCKET, &WRITE, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
@@ -134,9 +133,9 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
 /// In a forked child: the ports are the parent's.
 pub fn forget() {
     ENCRYPTED_COUNT.store(0, Ordering::Relaxed);
+    // somebody may hold it who is no more
     if let Ok(mut all) = ENCRYPTED.try_lock() {
-        // the records are the parent's
-        std::mem::forget(all.take());
+        drop(all.take());
     }
 }
 
