@@ -42,6 +42,8 @@ __all__ = [
     "object_of",
     "peek",
     "pid",
+    "port",
+    "ports",
     "process_flag",
     "processes",
     "receive",
@@ -96,12 +98,78 @@ def pid(object: threading.Thread | asyncio.Task[Any] | Pid) -> Pid:
     return found
 
 
-def object_of(pid: Pid) -> Any:
-    """The thread or task object of a process, or None if it is gone.
+def ports() -> list[Port]:
+    """All open ports of this node: sockets, subprocesses that run, transports of pipes.
+
+    >>> import socket
+    >>> with socket.socket() as listener:
+    ...     port(listener) in ports()
+    True
+    """
+    return _native.ports()
+
+
+def port(object: Any) -> Port:
+    """The port of a socket, a subprocess or a transport.
+
+    Args:
+        object: a ``socket.socket``, a ``subprocess.Popen``; of asyncio a transport, a ``StreamWriter`` or a ``Process``; or a
+            Port, which is returned. A transport over a socket is that socket's port, and a subprocess is one port with its
+            pipes.
+
+    Raises:
+        BadArg: ``object`` is none of these, or is closed.
+
+    >>> import socket
+    >>> with socket.socket() as listener:
+    ...     port(listener).name
+    'tcp_inet'
+    """
+    if isinstance(object, Port):
+        return object
+    found = _native.port_of(_outside(object))
+    if found is None:
+        raise BadArg("port/1", "object", f"{object!r} is no open port; pass a socket, a Popen or a transport of asyncio")
+    return found
+
+
+def _outside(object: Any) -> Any:
+    """What an object of asyncio's stands for: the socket, the Popen, or the transport of a pipe."""
+    kind = type(object).__module__
+    if not kind.startswith("asyncio."):
+        return object
+    for name in ("_transport", "transport"):
+        # a StreamWriter, a Process
+        if kind in ("asyncio.streams", "asyncio.subprocess") and hasattr(object, name):
+            return _outside(getattr(object, name))
+    if kind == "asyncio.sslproto":
+        return _outside(getattr(getattr(object, "_ssl_protocol", object), "_transport", None))
+    if kind == "asyncio.trsock":
+        return object._sock
+    for name in ("_sock", "_proc"):
+        if getattr(object, name, None) is not None:
+            return getattr(object, name)
+    # the pipes of a subprocess are the subprocess's
+    subprocess = getattr(getattr(object, "_protocol", None), "proc", None)
+    return object if subprocess is None else _outside(subprocess)
+
+
+def _tracee(object: Any) -> Any:
+    """The Pid or Port of whatever stands for a process or port; anything else as it is."""
+    if isinstance(object, (Pid, Port, str, tuple)):
+        return object
+    found = _native.pid_of(object)
+    return found or _native.port_of(_outside(object)) or object
+
+
+def object_of(pid: Pid | Port) -> Any:
+    """The thread or task object of a process, or the object of a port; None if it is gone.
 
     >>> object_of(self()) is threading.current_thread()
     True
     """
+    if isinstance(pid, Port):
+        return _native.port_object(pid._number)
     return _native.object_of(_local("object_of/1", "pid", pid))
 
 
@@ -201,7 +269,7 @@ class _Process(threading.Thread):
             _native.leaving(None)
 
 
-def link(pid: Pid) -> bool:
+def link(pid: Pid | Any) -> bool:
     """Links the caller to a process: when one of them ends, and not for the reason ``"normal"``, the other is told to end,
     too (erlang.md, ``link/1``).
 
@@ -209,27 +277,30 @@ def link(pid: Pid) -> bool:
     cancelled; a thread at its current or next call into this package, by ``SystemExit``: Python can't do more. To link to a
     process that has ended is to be told of an end for ``"noproc"``.
 
+    To link to a port (or to its socket or subprocess) is to be told of its end: a socket's is ``"normal"``, a subprocess's
+    ``("exit_status", number)`` if it was not 0. Whoever opens a port is not linked to it in this sense.
+
     Raises:
-        BadArg: ``pid`` is not a Pid of a process of this node.
+        BadArg: ``pid`` is neither a process of this node nor a port.
 
     >>> child = spawn(lambda: receive())
     >>> link(child), self() in links(child), unlink(child)
     (True, True, True)
     """
-    _native.link(_running("link/1", "pid", pid))
+    _native.link(_linkable("link/1", pid))
     return True
 
 
-def unlink(pid: Pid) -> bool:
-    """Removes the link between the caller and a process, if there is one (erlang.md, ``unlink/1``).
+def unlink(pid: Pid | Any) -> bool:
+    """Removes the link between the caller and a process or port, if there is one (erlang.md, ``unlink/1``).
 
     Raises:
-        BadArg: ``pid`` is not a Pid of a process of this node.
+        BadArg: ``pid`` is neither a process of this node nor a port.
 
     >>> unlink(self())
     True
     """
-    _native.unlink(_running("unlink/1", "pid", pid))
+    _native.unlink(_linkable("unlink/1", pid))
     return True
 
 
@@ -481,8 +552,11 @@ def peek(pid: Pid | None = None) -> list[Any]:
     return _native.mailbox_peek(None if pid is None else _local("peek/1", "pid", pid))
 
 
-def register(name: str, pid: Pid | Port) -> bool:
+def register(name: str, pid: Pid | Port | Any) -> bool:
     """Gives a living process, or an open port, a name (erlang.md, ``register/2``).
+
+    Args:
+        pid: a Pid or Port; or the thread, task, socket, subprocess or transport itself.
 
     Raises:
         BadArg: the name is taken, or not a str; the process has ended or has a name.
@@ -492,6 +566,7 @@ def register(name: str, pid: Pid | Port) -> bool:
     """
     if not isinstance(name, str) or not name or name == "undefined":
         raise BadArg("register/2", "name", f"{name!r} is no name; pass a str other than 'undefined'")
+    pid = _tracee(pid)
     if not isinstance(pid, Port):
         _local("register/2", "pid", pid)
     why = _native.register(name, pid)
@@ -590,6 +665,11 @@ def _running(function: str, argument: str, given: Any) -> Pid:
     if pid.kind not in ("thread", "task"):
         raise BadArg(function, argument, f"{pid!r} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
     return pid
+
+
+def _linkable(function: str, pid: Any) -> Pid | Port:
+    pid = _tracee(pid)
+    return pid if isinstance(pid, Port) else _running(function, "pid", pid)
 
 
 def _matcher(pattern: Any) -> Callable[[Any], bool] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, final
@@ -67,24 +68,55 @@ class Ref:
 
 
 @final
+@functools.total_ordering
 class Port:
     """A link to the outside world, by its number: equal to what is left of it in a message, and ordered.
 
-    >>> Port()
-    #Port<0...>
+    The port of a socket, subprocess or transport is :func:`inviso.port`'s; a port that is made here is none of them and is
+    not open.
+
+    >>> Port(), Port().is_open()
+    (#Port<0...>, False)
     """
 
     __slots__ = ("_number",)
-    _numbers: ClassVar[Iterator[int]] = itertools.count(1)
 
     def __init__(self) -> None:
-        self._number = next(Port._numbers)
+        from . import _native
+
+        self._number = _native.new_port()
 
     @staticmethod
     def _of(number: int) -> Port:
         port = Port.__new__(Port)
         port._number = number
         return port
+
+    @property
+    def name(self) -> str:
+        """What it is: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` of a socket, ``"spawn"`` of a subprocess,
+        ``"fd"`` of a pipe; ``""`` once it is closed.
+        """
+        from . import _native
+
+        return _native.port_name(self._number) or ""
+
+    @property
+    def node(self) -> str:
+        """The name of the node that has it."""
+        from . import _native
+
+        return _native.node_name()
+
+    def is_open(self) -> bool:
+        """Whether it is a port of this process, and not closed."""
+        from . import _native
+
+        return _native.port_name(self._number) is not None
+
+    def is_alive(self) -> bool:
+        """The same, by the name that a Pid has for it."""
+        return self.is_open()
 
     def __repr__(self) -> str:
         return f"#Port<0.{self._number}>"

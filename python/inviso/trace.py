@@ -31,12 +31,15 @@ from . import _native
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
+from .process import _tracee
 from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
+    import asyncio
     from types import FrameType, TracebackType
     from typing import TypeAlias
 
+    Process: TypeAlias = threading.Thread | asyncio.Task[Any]
     Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
     Tracer: TypeAlias = Pid | Callable[[Any], object] | None
     Spec: TypeAlias = bool | Literal["restart", "pause"] | list[Any]
@@ -132,7 +135,7 @@ class Session:
         """As :func:`session_destroy`."""
         return session_destroy(self)
 
-    def process(self, procs: Pid | str, how: bool, flags: Iterable[str]) -> int:
+    def process(self, procs: Pid | Process | str, how: bool, flags: Iterable[str]) -> int:
         """As :func:`process`."""
         return process(self, procs, how, flags)
 
@@ -140,7 +143,7 @@ class Session:
         """As :func:`function`."""
         return function(self, mfa, match_spec, flags)
 
-    def port(self, ports: Port | str, how: bool, flags: Iterable[str]) -> int:
+    def port(self, ports: Port | Any, how: bool, flags: Iterable[str]) -> int:
         """As :func:`port`."""
         return port(self, ports, how, flags)
 
@@ -156,7 +159,7 @@ class Session:
         """As :func:`system`."""
         system(self, event, value)
 
-    def info(self, what: Pid | Port | Mfa | str, item: str) -> Any:
+    def info(self, what: Pid | Port | Mfa | str | Any, item: str) -> Any:
         """As :func:`info`."""
         return info(self, what, item)
 
@@ -344,11 +347,11 @@ def session_destroy(session: Session) -> bool:
     return done
 
 
-def session_info(what: Pid | Port | Mfa | str) -> list[Session] | None:
+def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     """Which sessions affect something, as weak handles; None if it doesn't exist (trace.md, ``session_info/1``).
 
     Args:
-        what: ``"all"``, a Pid, a Port, an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``,
+        what: ``"all"``, a Pid, a Port, or the thread, task, socket, subprocess or transport itself; an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``,
             ``"on_load"``, ``"send"``, ``"receive"``.
 
     Raises:
@@ -359,6 +362,7 @@ def session_info(what: Pid | Port | Mfa | str) -> list[Session] | None:
     True
     """
     where = "session_info/1"
+    what = _tracee(what)
     every = [Session(native) for native in _native.sessions()]
     if isinstance(what, Pid):
         if not what.is_local():
@@ -387,11 +391,11 @@ def session_info(what: Pid | Port | Mfa | str) -> list[Session] | None:
     return [session for session, kinds in zip(every, set_on, strict=True) if kinds and kinds[0]]
 
 
-def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str]) -> int:
+def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iterable[str]) -> int:
     """Switches trace flags of processes on or off (trace.md, ``process/4``).
 
     Args:
-        procs: a Pid, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
+        procs: a Pid, a thread or task, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
             garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
@@ -413,6 +417,7 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
     """
     where = "process/4"
     native = _session(where, session)
+    procs = _tracee(procs)
     if isinstance(procs, Pid):
         if not procs.is_local():
             raise BadArg(where, "procs", f"{procs!r} is a process of another node; pass one of this node")
@@ -421,11 +426,11 @@ def process(session: Session, procs: Pid | str, how: bool, flags: Iterable[str])
     return _switch(where, native, "procs", procs, how, flags)
 
 
-def port(session: Session, ports: Port | str, how: bool, flags: Iterable[str]) -> int:
+def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -> int:
     """Switches trace flags of ports on or off (trace.md, ``port/4``).
 
     Args:
-        ports: a :class:`inviso.Port`, or ``"all"`` (those that are open and those to come), ``"existing"``, ``"new"``.
+        ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that are open and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
             cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
@@ -444,8 +449,9 @@ def port(session: Session, ports: Port | str, how: bool, flags: Iterable[str]) -
     """
     where = "port/4"
     native = _session(where, session)
+    ports = _tracee(ports)
     if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in ("all", "existing", "new", "new_ports")):
-        raise BadArg(where, "ports", f"{ports!r} is not a port; pass a Port, 'all', 'existing' or 'new'")
+        raise BadArg(where, "ports", f"{ports!r} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'")
     if isinstance(ports, str) and ports == "new_ports":
         ports = "new"
     return _switch(where, native, "ports", ports, how, flags)
@@ -664,11 +670,12 @@ def _on_load(session: Session, flag: str, patterns: Iterable[Mfa]) -> None:
         raise _dead("function/4") from None
 
 
-def info(session: Session, what: Pid | Port | Mfa | str, item: str) -> Any:
+def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any:
     """What a session has set on something, and what it has counted (trace.md, ``info/3``).
 
     Args:
-        what: a Pid, a Port, ``"new"``, ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``;
+        what: a Pid, a Port, or what they stand for (a thread, task, socket, subprocess or transport); ``"new"``,
+            ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``;
             ``"send"`` or ``"receive"``; ``"system"``; or ``"session"``.
         item: of processes and ports: flags, tracer. Of messages: match_spec. Of the system: all, the limits that are
             set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
@@ -688,6 +695,7 @@ def info(session: Session, what: Pid | Port | Mfa | str, item: str) -> Any:
     """
     where = "info/3"
     native = _session(where, session)
+    what = _tracee(what)
     if isinstance(what, Pid):
         if not what.is_local():
             raise BadArg(where, "what", f"{what!r} is a process of another node; pass one of this node")

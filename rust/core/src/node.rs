@@ -169,6 +169,11 @@ impl Node {
         tracee
     }
 
+    /// A number that no process or port of this node has or will have, for something that is neither.
+    pub fn unused_number(&self) -> u64 {
+        self.next_pid.fetch_add(1, Relaxed)
+    }
+
     /// The process has ended: its counters are kept apart or summed up. `true` for the caller who ended it.
     pub fn end_process(&self, tracee: &Tracee) -> bool {
         if !tracee.end() {

@@ -142,6 +142,12 @@ impl Node {
         !known.links.is_empty() || !known.by_pid.is_empty()
     }
 
+    /// Whether a port has a name.
+    #[must_use]
+    pub fn is_port_named(&self) -> bool {
+        self.relations.0.lock().unwrap().by_pid.keys().any(|pid| What::of(*pid) == What::Port)
+    }
+
     /// Gives a process or port a name.
     ///
     /// # Errors

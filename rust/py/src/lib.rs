@@ -23,6 +23,8 @@ mod _native {
     #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]
+    use super::host::ports::{new_port, port_name, port_object, port_of, ports};
+    #[pymodule_export]
     use super::host::relations::{
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, register, registered, send,
         send_by_clock, trap_exit, unlink, unregister, whereis,
@@ -34,8 +36,8 @@ mod _native {
     #[pymodule_export]
     use super::processes::{
         after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, mailbox_peek,
-        mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name, object_of, pid_of, ports, processes,
-        resign, self_pid, set_control_word, set_node_name, set_process_name, timed_out,
+        mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name, object_of, pid_of, processes, resign,
+        self_pid, set_control_word, set_node_name, set_process_name, timed_out,
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};

@@ -5,7 +5,6 @@ use crate::{
     ffi::calling::call,
     host::{self, directory, relations},
     pid::{self, Pid},
-    terms,
 };
 use inviso_core::tracee::Tracee;
 use pyo3::prelude::*;
@@ -148,12 +147,6 @@ pub fn timed_out(py: Python<'_>) -> PyResult<()> {
         host::passing::timed_out(here);
     }
     Ok(())
-}
-
-/// All open ports.
-#[pyfunction]
-pub fn ports(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
-    host::host(py)?.node.ports().into_iter().map(|port| terms::identity(py, port.pid)).collect()
 }
 
 /// Calls `waiter` once when something arrives in the caller's mailbox beyond its first `seen` messages.

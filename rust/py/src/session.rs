@@ -358,6 +358,9 @@ impl Session {
             let text: &str = who.extract()?;
             if text != "new" {
                 host.directory.refresh(py, host)?;
+                if ports {
+                    host::ports::refresh(py, host)?;
+                }
             }
             let who = match text {
                 "all" => Who::All(class),

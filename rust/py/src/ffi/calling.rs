@@ -28,6 +28,16 @@ impl Drop for Hold {
     }
 }
 
+/// Runs `with`, which calls a function of the interpreter that may let go of its lock, by a pointer of the type
+/// `extern "C-unwind"`.
+#[inline(always)]
+pub fn on_guard<R>(with: impl FnOnce() -> R) -> R {
+    let hold = Hold;
+    let result = with();
+    std::mem::forget(hold);
+    result
+}
+
 /// Calls `callable` with positional arguments.
 ///
 /// # Errors

@@ -22,6 +22,10 @@ pub type Fast = unsafe extern "C" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
+/// A method by the flag METH_FASTCALL alone.
+pub type Positional =
+    unsafe extern "C" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+
 /// A method by METH_METHOD besides: it is told the class that defines it.
 pub type OfClass = unsafe extern "C" fn(
     *mut ffi::PyObject,
@@ -40,6 +44,8 @@ pub type Keywords =
 pub enum Wrapper {
     /// METH_NOARGS or METH_O or METH_VARARGS.
     Plain(Plain),
+    /// METH_FASTCALL.
+    Positional(Positional),
     /// METH_FASTCALL | METH_KEYWORDS.
     Fast(Fast),
     /// METH_METHOD | METH_FASTCALL | METH_KEYWORDS.
@@ -53,6 +59,7 @@ impl Wrapper {
         let fast = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
         match self {
             Wrapper::Plain(_) => [ffi::METH_NOARGS, ffi::METH_O, ffi::METH_VARARGS].contains(&flags),
+            Wrapper::Positional(_) => flags == ffi::METH_FASTCALL,
             Wrapper::Fast(_) => flags == fast,
             Wrapper::OfClass(_) => flags == fast | METH_METHOD,
             Wrapper::Keywords(_) => flags == ffi::METH_VARARGS | ffi::METH_KEYWORDS,
@@ -62,6 +69,7 @@ impl Wrapper {
     fn address(self) -> *mut () {
         match self {
             Wrapper::Plain(function) => function as *mut (),
+            Wrapper::Positional(function) => function as *mut (),
             Wrapper::Fast(function) => function as *mut (),
             Wrapper::OfClass(function) => function as *mut (),
             Wrapper::Keywords(function) => function as *mut (),

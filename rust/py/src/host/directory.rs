@@ -51,6 +51,8 @@ pub struct Process {
     /// What a thread runs as `(module, function, arity)`, a term, once its beginning was seen; of the task that was running when
     /// scheduling began to be traced, its outermost coroutine.
     pub place: OnceLock<Box<[u8]>>,
+    /// What is known of it if it is a port.
+    pub port: super::ports::Own,
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -95,6 +97,15 @@ impl Places {
     pub fn find(&self, address: usize) -> Option<u64> {
         match self.0.get(Self::at(address)) {
             Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee.pid),
+            _ => None,
+        }
+    }
+
+    /// The record of the object at this address, if it is remembered and still the same object.
+    #[inline(always)]
+    pub fn tracee(&self, address: usize) -> Option<&Arc<Tracee>> {
+        match self.0.get(Self::at(address)) {
+            Some(Some(Place(tracee))) if tracee.object.load(Ordering::Acquire) == address => Some(tracee),
             _ => None,
         }
     }
@@ -252,6 +263,11 @@ impl Directory {
         tracee
     }
 
+    /// The task, queue or port that the object at this address is known to be.
+    pub fn known(&self, address: usize) -> Option<Arc<Tracee>> {
+        lock(&self.tasks).all.get(&address).map(|task| task.tracee.clone())
+    }
+
     /// The process of a task or thread object, or `None` if `object` is neither.
     ///
     /// # Errors
@@ -339,7 +355,7 @@ impl Directory {
         self.tasks(py, host).map(drop)
     }
 
-    fn task_ended(&self, py: Python<'_>, host: &Host, reference: usize) -> Option<Task> {
+    fn task_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
         let (address, task) = {
             let mut tasks = lock(&self.tasks);
             let address = tasks.references.remove(&reference)?;
@@ -350,6 +366,9 @@ impl Directory {
         let name = given.or_else(|| unsafe { task_name::name(py, address as *mut ffi::PyObject) });
         if let Some(name) = name {
             lock(&self.ended_tasks).keep(task.tracee.pid, name);
+        }
+        if task.tracee.kind == Kind::Port {
+            super::ports::collected(py, host, &task.tracee);
         }
         host.node.end_process(&task.tracee);
         Some(task)
@@ -416,7 +435,9 @@ unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
 unsafe extern "C" fn task_died(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, _nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if let Some(host) = super::try_host() {
+    // SAFETY: a plain question; at its very end the interpreter lets nobody attach any more
+    let ends = unsafe { ffi::Py_IsInitialized() } == 0;
+    if let Some(host) = super::try_host().filter(|_| !ends) {
         // SAFETY: called attached, with the weak reference.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
         if let Some(ended) = host.directory.task_ended(py, host, reference) {

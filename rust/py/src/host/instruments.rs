@@ -2,8 +2,8 @@
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
 use super::{
-    collector, groups, lengths, loop_callbacks, queues, scheduling, senders, simple_queue, spawning, watch::Handler,
-    Host,
+    collector, groups, lengths, loop_callbacks, ports, queues, scheduling, senders, simple_queue, spawning,
+    watch::Handler, Host,
 };
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
@@ -29,6 +29,20 @@ pub static HANDLERS: &[&Handler] = &[
     &scheduling::THREAD,
     &scheduling::STEP,
     &loop_callbacks::RUN,
+    &ports::socket::INIT,
+    &ports::subprocess::INIT,
+    &ports::subprocess::STATUS,
+    &ports::subprocess::COMMUNICATE,
+    &ports::subprocess::EXITED,
+    &ports::transport::SOCKET,
+    &ports::transport::WRITE,
+    &ports::transport::WRITELINES,
+    &ports::transport::PIPE,
+    &ports::transport::READ,
+    &ports::transport::LOST,
+    &ports::transport::FLOW,
+    &ports::transport::TLS,
+    &ports::transport::SELF_PIPE,
 ];
 
 /// What sessions ask for, all of them together.
@@ -44,11 +58,17 @@ pub struct Wants {
     pub related: bool,
     /// Whether a match spec looks at messages that arrive, and so at their senders.
     pub senders: bool,
+    /// Whether a port has a name or is linked to: its end matters.
+    pub related_ports: bool,
 }
 
 impl Wants {
     fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
-        let mut all = Wants { related: super::relations::are_any(host), ..Wants::default() };
+        let mut all = Wants {
+            related: super::relations::are_any(host),
+            related_ports: ports::are_related(host),
+            ..Wants::default()
+        };
         for session in sessions {
             all.processes = all.processes | session.seen_flags(Class::Process);
             all.ports = all.ports | session.seen_flags(Class::Port);
@@ -104,6 +124,7 @@ static INSTRUMENTS: &[&Instrument] = &[
     &scheduling::INSTRUMENT,
     &loop_callbacks::INSTRUMENT,
     &collector::INSTRUMENT,
+    &ports::INSTRUMENT,
 ];
 
 /// Which flags matter to somebody now: see [`wanted`].
@@ -139,6 +160,8 @@ impl Host {
         wants.monitored |= soon.monitored;
         wants.senders |= soon.senders;
         wants.related |= soon.related;
+        wants.related_ports |= soon.related_ports;
+        ports::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
         senders::want(wants.senders);
         lengths::want(wants.watches(Event::LongMessageQueue));

@@ -15,6 +15,7 @@
 //! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
+//! | `ports` | sockets, subprocesses, transports |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
@@ -47,6 +48,7 @@ pub mod loop_callbacks;
 pub mod objects;
 pub mod outlet;
 pub mod passing;
+pub mod ports;
 pub mod queues;
 pub mod relations;
 pub mod scheduling;

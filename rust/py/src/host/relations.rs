@@ -9,7 +9,7 @@ use super::{
     instruments::Wants,
     lengths,
     passing::{self, Message, Sender},
-    spawning, Host,
+    ports, spawning, Host,
 };
 use crate::{
     capture::{self, Raised},
@@ -125,7 +125,27 @@ pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reas
     thread.busy = was;
 }
 
-/// The same where the thread has left the interpreter already: nobody can be sent a message.
+/// A port has been closed for `reason`, a term. `linked` are those that linked themselves to it by a call of this package, and are
+/// sent an exit signal; the program itself sees to the others.
+pub fn port_closed(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, linked: &[u64], reason: &[u8],
+) {
+    let links = host.node.unrelate(Some(thread), port);
+    if links.is_empty() {
+        return;
+    }
+    let was = std::mem::replace(&mut thread.busy, true);
+    for other in links {
+        let Some(other) = host.node.tracee(other) else { continue };
+        let tie = if linked.contains(&other.pid) { Tie::Link } else { Tie::Group };
+        if let Err(error) = signal(py, host, thread, &other, port.pid, reason, Some(tie)) {
+            error.write_unraisable(py, None);
+        }
+    }
+    thread.busy = was;
+}
+
+/// As [`exit`] where the thread has left the interpreter already: nobody can be sent a message.
 pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) {
     let (links, monitors) = leave(host, thread, tracee, reason);
     drop(links);
@@ -250,35 +270,44 @@ pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
     Ok(())
 }
 
-fn pair(pid: &Pid) -> (Option<Arc<Tracee>>, u64) {
-    (pid.tracee(), pid.id)
+fn with_ports(id: u64, on: bool) -> Option<Wants> {
+    let port = Kind::of(id) == Kind::Port;
+    on.then(|| Wants { related: true, related_ports: port, ..Wants::default() })
 }
 
-/// The running process links itself to another.
+/// The running process links itself to another, or to a port.
 #[pyfunction]
-pub fn link(py: Python<'_>, pid: &Pid) -> PyResult<()> {
-    with(py, Some(true), |py, here| {
+pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
+    let id = terms::local_number(who).unwrap_or_default();
+    with(py, with_ports(id, true), |py, here| {
         let own = here.thread.current().clone();
-        match pair(pid) {
-            (Some(other), _) => {
+        match here.host.node.tracee(id) {
+            Some(other) => {
+                if other.kind == Kind::Port {
+                    ports::linked(&other, own.pid, true);
+                }
                 here.host.node.link(&mut here.thread, &own, &other);
                 Ok(())
             }
-            (None, dead) => {
-                here.host.node.tell(&mut here.thread, About::Current, Flags::PROCS, record::Kind::Link, dead, &[]);
+            None => {
+                here.host.node.tell(&mut here.thread, About::Current, Flags::PROCS, record::Kind::Link, id, &[]);
                 let reason = etf::encode(&Term::atom("noproc"));
-                signal(py, here.host, &mut here.thread, &own, dead, &reason, Some(Tie::Link))
+                signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link))
             }
         }
     })
 }
 
-/// The running process removes its link to another.
+/// The running process removes its link to another, or to a port.
 #[pyfunction]
-pub fn unlink(py: Python<'_>, pid: &Pid) -> PyResult<()> {
+pub fn unlink(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
+    let id = terms::local_number(who).unwrap_or_default();
     with(py, None, |_, here| {
         let own = here.thread.current().clone();
-        here.host.node.unlink(&mut here.thread, &own, pid.id);
+        if let Some(port) = here.host.node.tracee(id).filter(|other| other.kind == Kind::Port) {
+            ports::linked(&port, own.pid, false);
+        }
+        here.host.node.unlink(&mut here.thread, &own, id);
         Ok(())
     })
 }
@@ -292,7 +321,7 @@ pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
 /// The running process is told of the end of another: `("DOWN", reference, "process", pid, reason)`.
 #[pyfunction]
 pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
-    with(py, Some(true), |py, here| {
+    with(py, with_ports(0, true), |py, here| {
         let own = here.thread.current().pid;
         match pid.tracee() {
             Some(tracee) => {
@@ -359,7 +388,7 @@ pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>) -> PyResult<()> {
 /// The process that is about to be started by the running one is to be linked to it, or not.
 #[pyfunction]
 pub fn linking(py: Python<'_>, on: bool) -> PyResult<()> {
-    with(py, on.then_some(true), |_, here| {
+    with(py, with_ports(0, on), |_, here| {
         here.linking = on;
         Ok(())
     })
@@ -385,7 +414,7 @@ pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()>
 #[pyfunction]
 pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let id = terms::local_number(who).unwrap_or_default();
-    with(py, Some(true), |_, here| {
+    with(py, with_ports(id, true), |_, here| {
         use inviso_core::relations::Unnamed;
         let Some(tracee) = here.host.node.tracee(id) else { return Ok(Some("dead")) };
         Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
@@ -468,13 +497,14 @@ fn snapshot(value: &Bound<'_, PyAny>) -> Vec<u8> {
     bytes
 }
 
-/// Runs `with` as the running process. `related` says that processes are about to be related, so that their ends matter.
+/// Runs `with` as the running process. `related` says that processes or ports are about to be related, so that their ends
+/// matter.
 fn with<R>(
-    py: Python<'_>, related: Option<bool>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>,
+    py: Python<'_>, related: Option<Wants>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>,
 ) -> PyResult<R> {
     let host = super::host(py)?;
-    if related.is_some() {
-        host.adjust(py, Wants { related: true, ..Wants::default() })?;
+    if let Some(wants) = related {
+        host.adjust(py, wants)?;
     }
     // SAFETY: attached; while it is in use `busy` keeps others from asking for it.
     let here = unsafe { super::here::here() };

@@ -1,0 +1,214 @@
+//! Subprocesses: one port each, with its pipes.
+//!
+//! `subprocess.Popen` opens it; it is closed when somebody learns how the subprocess has ended. What goes through its pipes is
+//! seen where `communicate` moves it, where the files of the pipes are used, and at asyncio's transports.
+
+use super::{closed, opened, own, pipe, port, quietly, read, written, Seen, INSTRUMENT};
+use crate::{
+    ffi::frame::Frame,
+    host::{
+        here::Here,
+        spawning::{self, attribute},
+        watch::{self, Ended, Handler},
+        Host,
+    },
+};
+use inviso_core::tracee::Tracee;
+use inviso_term::{etf, term::Term};
+use pyo3::{ffi, prelude::*, sync::PyOnceLock};
+use std::sync::{atomic::Ordering, Arc};
+
+/// `Popen.__init__`.
+pub static INIT: Handler = Handler { end: Some(on_init), ..Handler::NONE };
+
+/// Where a Popen learns how its subprocess has ended.
+pub static STATUS: Handler = Handler { end: Some(on_status), ..Handler::NONE };
+
+/// `Popen.communicate`.
+pub static COMMUNICATE: Handler = Handler { begin: Some(on_communicate), end: Some(on_communicated), ..Handler::NONE };
+
+/// `BaseSubprocessTransport._process_exited`.
+pub static EXITED: Handler = Handler { end: Some(on_exited), ..Handler::NONE };
+
+/// All of them.
+pub static HANDLERS: [&Handler; 4] = [&INIT, &STATUS, &COMMUNICATE, &EXITED];
+
+static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+fn code<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    class.getattr(name)?.getattr("__code__")
+}
+
+/// Watches from now on.
+///
+/// # Errors
+/// What importing subprocess and asyncio, or `sys.monitoring`, raises.
+pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
+    let class = CLASS.get_or_try_init(py, || py.import("subprocess")?.getattr("Popen").map(Bound::unbind))?.bind(py);
+    watch::add(py, host, &INIT, &[code(class, "__init__")?])?;
+    watch::add(py, host, &STATUS, &[code(class, "_internal_poll")?, code(class, "_wait")?])?;
+    watch::add(py, host, &COMMUNICATE, &[code(class, "communicate")?])?;
+    let transport = py.import("asyncio.base_subprocess")?.getattr("BaseSubprocessTransport")?;
+    watch::add(py, host, &EXITED, &[code(&transport, "_process_exited")?])
+}
+
+/// Looks at a subprocess; `None` for any other object.
+pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
+    let py = object.py();
+    let class = match CLASS.get(py) {
+        Some(class) => class,
+        None => {
+            let module = py.import("sys").ok()?.getattr("modules").ok()?.get_item("subprocess").ok()?;
+            CLASS.get_or_try_init(py, || module.getattr("Popen").map(Bound::unbind)).ok()?
+        }
+    };
+    // SAFETY: two types of objects that are held; then plain attributes of an instance.
+    unsafe {
+        if ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) == 0 {
+            return None;
+        }
+        // one that was not started has no number yet
+        let started = attribute(py, object.as_ptr(), "pid").is_some_and(|pid| !pid.is_none());
+        let runs = attribute(py, object.as_ptr(), "returncode").is_some_and(|status| status.is_none());
+        Some(Seen { driver: "spawn", is_open: started && runs })
+    }
+}
+
+/// Takes in the pipes of a subprocess that runs already.
+pub fn adopt(object: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
+    if own(port).driver.get() == Some(&"spawn") && INSTRUMENT.on.load(Ordering::Relaxed) {
+        // SAFETY: the object is held.
+        unsafe { pipes(object.py(), object.as_ptr(), port) };
+    }
+}
+
+/// Notes the files of a subprocess's pipes: what is read and written there goes through its port.
+unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) {
+    for name in ["stdin", "stdout", "stderr"] {
+        // SAFETY: plain attributes of the caller's object, and those of files, which are C code's.
+        let mut file = unsafe { attribute(py, object, name) };
+        for inner in ["buffer", "raw"] {
+            let deeper = file.as_ref().and_then(|file| unsafe { attribute(py, file.as_ptr(), inner) });
+            file = deeper.or(file);
+        }
+        if let Some(file) = file.filter(|file| !file.is_none()) {
+            pipe::add(&file, port);
+        }
+    }
+}
+
+/// A subprocess has been started.
+fn on_init(here: &mut Here, frame: Frame, how: Ended) {
+    if let Ended::Returned(_) = how {
+        // SAFETY: the first argument of a method whose frame still stands; attached.
+        unsafe {
+            let object = frame.local(0);
+            opened(here, object);
+            if let Some(port) = known(here, object) {
+                quietly(here, |py, _| pipes(py, object, &port));
+            }
+        }
+    }
+}
+
+/// Somebody has asked how a subprocess has ended, and may know.
+fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: as above.
+    unsafe {
+        let object = frame.local(0);
+        if let Some(port) = known(here, object).filter(|port| !own(port).communicates.load(Ordering::Relaxed)) {
+            close(here, &port, object);
+        }
+    }
+}
+
+/// The port that a subprocess is known to be.
+unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let port = here.places.tracee(object as usize).cloned();
+    port.or_else(|| here.host.directory.known(object as usize)).filter(|port| port.is_alive())
+}
+
+/// A subprocess has ended if it has a status.
+unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject) {
+    quietly(here, |py, here| {
+        // SAFETY: the caller's object stands; a plain attribute.
+        let status = unsafe { attribute(py, object, "returncode") };
+        let Some(status) = status.and_then(|status| status.extract::<Option<i64>>().ok()).flatten() else { return };
+        // SAFETY: attached.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        let reason = match status {
+            0 => spawning::normal(),
+            status => etf::encode(&Term::Tuple(vec![Term::atom("exit_status"), Term::Int(status.into())])),
+        };
+        closed(here.host, &mut here.thread, port, &reason);
+    });
+}
+
+/// `communicate` begins: what it is given is written to the port.
+fn on_communicate(here: &mut Here, frame: Frame) {
+    // SAFETY: arguments of a method whose frame stands; attached.
+    unsafe {
+        let (object, input) = (frame.local(0), frame.local(1));
+        let Some(port) = port(here, object) else { return };
+        let (begun, files) = quietly(here, |py, _| {
+            let begun = attribute(py, object, "_communication_started");
+            let is_there = |name: &&str| attribute(py, object, name).is_some_and(|file| !file.is_none());
+            let files = ["stdin", "stdout", "stderr"].iter().filter(|name| is_there(name)).count();
+            (begun.is_some_and(|begun| begun.is_truthy().unwrap_or(true)), files)
+        });
+        if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
+            return; // it uses the file of the one pipe
+        }
+        own(&port).communicates.store(true, Ordering::Relaxed);
+        if !begun && has_something(input) {
+            written(here, &port, |py| Some(super::bytes_of(py, input, None)));
+        }
+    }
+}
+
+/// It ends: what has come is the port's, and it may have ended.
+fn on_communicated(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: as above; what is returned is held by the event.
+    unsafe {
+        let object = frame.local(0);
+        let Some(port) = known(here, object) else { return };
+        if !own(&port).communicates.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        if let Ended::Returned(both) = how {
+            for n in 0..2 {
+                let item = if ffi::PyTuple_CheckExact(both) != 0 { ffi::PyTuple_GetItem(both, n) } else { both };
+                if has_something(item) {
+                    read(here, &port, |py| Some(Bound::from_borrowed_ptr(py, item)));
+                }
+            }
+        }
+        close(here, &port, object);
+    }
+}
+
+/// asyncio has learnt how a subprocess has ended.
+fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: the first argument of a method whose frame still stands; attached.
+    let object = quietly(here, |py, _| unsafe { attribute(py, frame.local(0), "_proc").map(Bound::unbind) });
+    let Some(object) = object else { return };
+    // SAFETY: held.
+    unsafe {
+        if let Some(port) = known(here, object.as_ptr()) {
+            close(here, &port, object.as_ptr());
+        }
+    }
+    quietly(here, |py, _| drop(object.into_bound(py)));
+}
+
+/// Whether it is bytes, or a str, that are not empty.
+unsafe fn has_something(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: null, or an object that stands.
+    unsafe {
+        !object.is_null()
+            && (ffi::PyBytes_Check(object) != 0 && ffi::Py_SIZE(object) > 0
+                || ffi::PyUnicode_Check(object) != 0 && ffi::PyUnicode_GetLength(object) > 0
+                || ffi::PyByteArray_Check(object) != 0 && ffi::Py_SIZE(object) > 0
+                || ffi::PyMemoryView_Check(object) != 0)
+    }
+}

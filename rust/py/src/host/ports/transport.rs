@@ -1,0 +1,386 @@
+//! asyncio's transports: what is written to them, their pipes, and what stands between a socket and its TLS.
+//!
+//! A transport over a socket is that socket's port. What it reads is seen at the socket; a write is told here, once and by the
+//! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
+//! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
+
+use super::{busy, bytes_of, closed, lock, opened, own, port, quietly, read, socket::gathered, written, Seen, BUSY};
+use crate::{
+    ffi::frame::Frame,
+    host::{
+        here::Here,
+        spawning::{self, attribute},
+        watch::{self, Ended, Handler},
+        Host,
+    },
+};
+use inviso_core::tracee::{Kind, Tracee};
+use pyo3::{ffi, prelude::*, sync::PyOnceLock};
+use rustc_hash::FxHashMap;
+use std::{
+    cell::Cell,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+    },
+};
+
+/// `_SelectorTransport.__init__`.
+pub static SOCKET: Handler = Handler { begin: Some(on_socket), ..Handler::NONE };
+
+/// `write` and `sendto` of transports.
+pub static WRITE: Handler = Handler { begin: Some(on_write), ..Handler::NONE };
+
+/// `writelines` of transports.
+pub static WRITELINES: Handler = Handler { begin: Some(on_writelines), ..Handler::NONE };
+
+/// `__init__` of transports of pipes.
+pub static PIPE: Handler = Handler { end: Some(on_pipe), ..Handler::NONE };
+
+/// `_UnixReadPipeTransport._read_ready`.
+pub static READ: Handler = Handler { end: Some(on_read), ..Handler::NONE };
+
+/// `_call_connection_lost` of transports of pipes.
+pub static LOST: Handler = Handler { end: Some(on_lost), ..Handler::NONE };
+
+/// Where a transport stops and lets on who writes to it.
+pub static FLOW: Handler = Handler { end: Some(on_flow), ..Handler::NONE };
+
+/// `SSLProtocol.connection_made`.
+pub static TLS: Handler = Handler { begin: Some(on_tls), ..Handler::NONE };
+
+/// `BaseSelectorEventLoop._make_self_pipe`.
+pub static SELF_PIPE: Handler = Handler { begin: Some(on_self_pipe), end: Some(on_self_pipe_made), ..Handler::NONE };
+
+/// All of them.
+pub static HANDLERS: [&Handler; 9] = [&SOCKET, &WRITE, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
+
+struct Classes {
+    selector: Py<PyAny>,
+    pipes: [Py<PyAny>; 2],
+    /// Protocols of a subprocess's pipes.
+    of_subprocess: Py<PyAny>,
+    tls: Py<PyAny>,
+    event_loop: Py<PyAny>,
+}
+
+static CLASSES: PyOnceLock<Option<Classes>> = PyOnceLock::new();
+
+/// Which local of `_read_ready` has the data.
+static DATA: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Ports by the object through which asyncio encrypts what goes over them.
+static ENCRYPTED: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None);
+
+/// How many there are.
+static ENCRYPTED_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The classes, if asyncio is there and has them.
+fn classes(py: Python<'_>) -> Option<&'static Classes> {
+    if let Some(known) = CLASSES.get(py) {
+        return known.as_ref();
+    }
+    py.import("sys").ok()?.getattr("modules").ok()?.get_item("asyncio.unix_events").ok()?;
+    let make = || -> PyResult<Classes> {
+        let of = |module: &str, name: &str| py.import(module)?.getattr(name).map(Bound::unbind);
+        Ok(Classes {
+            selector: of("asyncio.selector_events", "_SelectorTransport")?,
+            pipes: [
+                of("asyncio.unix_events", "_UnixReadPipeTransport")?,
+                of("asyncio.unix_events", "_UnixWritePipeTransport")?,
+            ],
+            of_subprocess: of("asyncio.base_subprocess", "WriteSubprocessPipeProto")?,
+            tls: of("asyncio.sslproto", "SSLProtocol")?,
+            event_loop: of("asyncio.selector_events", "BaseSelectorEventLoop")?,
+        })
+    };
+    CLASSES.get_or_init(py, || make().ok()).as_ref()
+}
+
+fn code<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    class.getattr(name)?.getattr("__code__")
+}
+
+/// Watches from now on.
+///
+/// # Errors
+/// What importing asyncio, or `sys.monitoring`, raises.
+pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
+    py.import("asyncio.unix_events")?;
+    let Some(classes) = classes(py) else { return Ok(()) };
+    let module = py.import("asyncio.selector_events")?;
+    let (stream, datagram) =
+        (module.getattr("_SelectorSocketTransport")?, module.getattr("_SelectorDatagramTransport")?);
+    let [reader, writer] = &classes.pipes;
+    let (reader, writer) = (reader.bind(py), writer.bind(py));
+    watch::add(py, host, &SOCKET, &[code(classes.selector.bind(py), "__init__")?])?;
+    watch::add(py, host, &WRITE, &[code(&stream, "write")?, code(&datagram, "sendto")?, code(writer, "write")?])?;
+    if stream.getattr("__dict__")?.contains("writelines")? {
+        watch::add(py, host, &WRITELINES, &[code(&stream, "writelines")?])?;
+    }
+    watch::add(py, host, &PIPE, &[code(reader, "__init__")?, code(writer, "__init__")?])?;
+    let ready = code(reader, "_read_ready")?;
+    let names: Vec<String> = ready.getattr("co_varnames")?.extract()?;
+    DATA.store(names.iter().position(|name| name == "data").unwrap_or(usize::MAX), Ordering::Relaxed);
+    watch::add(py, host, &READ, &[ready])?;
+    watch::add(py, host, &LOST, &[code(reader, "_call_connection_lost")?, code(writer, "_call_connection_lost")?])?;
+    let flow = py.import("asyncio.transports")?.getattr("_FlowControlMixin")?;
+    watch::add(py, host, &FLOW, &[code(&flow, "_maybe_pause_protocol")?, code(&flow, "_maybe_resume_protocol")?])?;
+    watch::add(py, host, &SELF_PIPE, &[code(classes.event_loop.bind(py), "_make_self_pipe")?])?;
+    watch::add(py, host, &TLS, &[code(classes.tls.bind(py), "connection_made")?])
+}
+
+/// In a forked child: the ports are the parent's.
+pub fn forget() {
+    ENCRYPTED_COUNT.store(0, Ordering::Relaxed);
+    // somebody may hold it who is no more
+    if let Ok(mut all) = ENCRYPTED.try_lock() {
+        drop(all.take());
+    }
+}
+
+fn is(object: *mut ffi::PyObject, class: &Py<PyAny>) -> bool {
+    // SAFETY: asked of objects that stand; two types.
+    unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0 }
+}
+
+/// Looks at a transport of a pipe; `None` for any other object, and for the pipes of subprocesses.
+pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
+    let py = object.py();
+    let classes = classes(py)?;
+    if !classes.pipes.iter().any(|class| is(object.as_ptr(), class)) {
+        return None;
+    }
+    // SAFETY: plain attributes of an instance that is held.
+    unsafe {
+        if attribute(py, object.as_ptr(), "_protocol").is_some_and(|it| is(it.as_ptr(), &classes.of_subprocess)) {
+            return None;
+        }
+        let is_open = attribute(py, object.as_ptr(), "_pipe").is_some_and(|pipe| !pipe.is_none());
+        Some(Seen { driver: "fd", is_open })
+    }
+}
+
+/// Takes in what stands before a socket that exists already.
+pub fn adopt(host: &'static Host, object: &Bound<'_, PyAny>) {
+    let py = object.py();
+    let Some(classes) = classes(py) else { return };
+    let port = |socket: Option<Bound<'_, PyAny>>| {
+        let socket = socket?;
+        let seen = super::look(&socket).filter(|seen| seen.is_open)?;
+        let port = host.directory.object_process(host, Kind::Port, socket.as_ptr() as usize, None);
+        own(&port).driver.get_or_init(|| seen.driver);
+        Some(port)
+    };
+    // SAFETY: plain attributes of objects that are held.
+    unsafe {
+        if is(object.as_ptr(), &classes.selector) {
+            if let Some(port) = port(attribute(py, object.as_ptr(), "_sock")) {
+                own(&port).by_transport.store(true, Ordering::Relaxed);
+            }
+        } else if is(object.as_ptr(), &classes.tls) {
+            let transport = attribute(py, object.as_ptr(), "_transport");
+            let socket = transport.and_then(|transport| attribute(py, transport.as_ptr(), "_sock"));
+            if let Some(port) = port(socket) {
+                encrypts(py, object.as_ptr(), port);
+            }
+        } else if is(object.as_ptr(), &classes.event_loop) {
+            for name in ["_ssock", "_csock"] {
+                if let Some(socket) = attribute(py, object.as_ptr(), name).filter(|socket| !socket.is_none()) {
+                    super::silence(host, socket.as_ptr());
+                }
+            }
+        }
+    }
+}
+
+/// What goes over this port is encrypted by this protocol.
+unsafe fn encrypts(py: Python<'_>, protocol: *mut ffi::PyObject, port: Arc<Tracee>) {
+    own(&port).is_encrypted.store(true, Ordering::Relaxed);
+    // SAFETY: a plain attribute of an object that the caller holds.
+    if let Some(half) = unsafe { attribute(py, protocol, "_sslobj") }.filter(|half| !half.is_none()) {
+        let mut all = lock(&ENCRYPTED);
+        let all = all.get_or_insert_default();
+        all.retain(|_, port| port.is_alive());
+        all.insert(half.as_ptr() as usize, port);
+        ENCRYPTED_COUNT.store(all.len(), Ordering::Relaxed);
+    }
+}
+
+/// The port that asyncio encrypts for through the object at this address.
+pub fn of_tls(_host: &Host, half: usize) -> Option<Arc<Tracee>> {
+    if ENCRYPTED_COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    lock(&ENCRYPTED).as_ref()?.get(&half).filter(|port| port.is_alive()).cloned()
+}
+
+/// A port is closed: nothing is encrypted for it any more.
+pub fn forget_tls(port: &Tracee) {
+    if own(port).is_encrypted.load(Ordering::Relaxed) {
+        if let Some(all) = lock(&ENCRYPTED).as_mut() {
+            all.retain(|_, known| known.pid != port.pid);
+            ENCRYPTED_COUNT.store(all.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// The port of a transport: its socket's, its own, or its subprocess's.
+unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let object = quietly(here, |py, _| {
+        let classes = classes(py)?;
+        // SAFETY: plain attributes of an object that the caller holds.
+        unsafe {
+            if is(transport, &classes.selector) {
+                return attribute(py, transport, "_sock").map(Bound::unbind);
+            }
+            let protocol = attribute(py, transport, "_protocol")?;
+            if is(protocol.as_ptr(), &classes.of_subprocess) {
+                let subprocess = attribute(py, protocol.as_ptr(), "proc")?;
+                return attribute(py, subprocess.as_ptr(), "_proc").map(Bound::unbind);
+            }
+            Some(Bound::from_borrowed_ptr(py, transport).unbind())
+        }
+    })?;
+    // SAFETY: held.
+    let port = unsafe { port(here, object.as_ptr()) };
+    quietly(here, |py, _| drop(object.into_bound(py)));
+    port
+}
+
+/// A transport takes a socket over.
+fn on_socket(here: &mut Here, frame: Frame) {
+    // SAFETY: the third argument of a method whose frame stands; attached.
+    if let Some(port) = unsafe { port(here, frame.local(2)) } {
+        own(&port).by_transport.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Something is written to a transport.
+fn on_write(here: &mut Here, frame: Frame) {
+    // SAFETY: arguments of a method whose frame stands; attached.
+    unsafe {
+        let (transport, data) = (frame.local(0), frame.local(1));
+        let Some(port) = port_of(here, transport).filter(|_| has_length(data)) else { return };
+        if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(here, transport) {
+            written(here, &port, |py| Some(bytes_of(py, data, None)));
+        }
+    }
+}
+
+/// Several things are written to a transport.
+fn on_writelines(here: &mut Here, frame: Frame) {
+    // SAFETY: as above.
+    unsafe {
+        let (transport, buffers) = (frame.local(0), frame.local(1));
+        let Some(port) = port_of(here, transport) else { return };
+        if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(here, transport) {
+            written(here, &port, |py| gathered(py, buffers, usize::MAX));
+        }
+    }
+}
+
+/// Whether it is bytes that are not empty.
+unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
+    // SAFETY: null, or an object that stands.
+    unsafe {
+        !data.is_null()
+            && ((ffi::PyBytes_Check(data) != 0 || ffi::PyByteArray_Check(data) != 0) && ffi::Py_SIZE(data) > 0
+                || ffi::PyMemoryView_Check(data) != 0 && ffi::PyObject_Size(data) > 0)
+    }
+}
+
+/// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows.
+unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
+    quietly(here, |py, _| {
+        // SAFETY: plain attributes of an object that the caller holds.
+        let is_set = |name: &str| {
+            unsafe { attribute(py, transport, name) }.is_some_and(|value| value.is_truthy().unwrap_or(false))
+        };
+        !is_set("_conn_lost") && !is_set("_eof")
+    })
+}
+
+/// A pipe has got a transport.
+fn on_pipe(here: &mut Here, frame: Frame, how: Ended) {
+    if let Ended::Returned(_) = how {
+        // SAFETY: the first argument of a method whose frame still stands; attached.
+        unsafe { opened(here, frame.local(0)) };
+    }
+}
+
+/// A pipe has been read.
+fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
+    let place = DATA.load(Ordering::Relaxed);
+    // SAFETY: arguments and a local of a method whose frame still stands; attached.
+    unsafe {
+        let data = if place == usize::MAX { std::ptr::null_mut() } else { frame.local(place) };
+        if !has_length(data) {
+            return;
+        }
+        if let Some(port) = port_of(here, frame.local(0)) {
+            read(here, &port, |py| Some(bytes_of(py, data, None)));
+        }
+    }
+}
+
+/// A pipe's transport is done with it.
+fn on_lost(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: as above.
+    let port = unsafe { here.host.directory.known(frame.local(0) as usize) };
+    if let Some(port) = port.filter(|port| port.kind == Kind::Port) {
+        quietly(here, |_, here| {
+            // SAFETY: attached.
+            unsafe { here.running.identify(here.host, &mut here.thread) };
+            closed(here.host, &mut here.thread, &port, &spawning::normal());
+        });
+    }
+}
+
+/// A transport may have stopped who writes to it, or let it go on.
+fn on_flow(here: &mut Here, frame: Frame, _how: Ended) {
+    if !BUSY.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: as above.
+    unsafe {
+        let transport = frame.local(0);
+        let stopped = quietly(here, |py, _| {
+            attribute(py, transport, "_protocol_paused").is_some_and(|paused| paused.is_truthy().unwrap_or(false))
+        });
+        let Some(port) = port_of(here, transport) else { return };
+        if stopped && !own(&port).is_full.swap(true, Ordering::Relaxed) {
+            busy(here, &port);
+        } else if !stopped {
+            own(&port).is_full.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A TLS protocol gets its transport: what it writes there from now on is encrypted.
+fn on_tls(here: &mut Here, frame: Frame) {
+    // SAFETY: arguments of a method whose frame stands; attached.
+    unsafe {
+        if let Some(port) = port_of(here, frame.local(1)) {
+            quietly(here, |py, _| encrypts(py, frame.local(0), port));
+        }
+    }
+}
+
+thread_local! {
+    /// Whether a loop is making the sockets that it wakes itself with.
+    static MAKES_SELF_PIPE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a socket that is made now is an event loop's own, which is no link to the outside world.
+pub fn is_loops_own() -> bool {
+    MAKES_SELF_PIPE.get()
+}
+
+fn on_self_pipe(_here: &mut Here, _frame: Frame) {
+    MAKES_SELF_PIPE.set(true);
+}
+
+fn on_self_pipe_made(_here: &mut Here, _frame: Frame, _how: Ended) {
+    MAKES_SELF_PIPE.set(false);
+}
