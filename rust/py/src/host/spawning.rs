@@ -346,7 +346,12 @@ fn has_started(thread: *mut ffi::PyObject) -> bool {
     })
 }
 
-unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
+/// An attribute by the generic rules.
+///
+/// # Safety
+/// The object stands, and the calling thread is attached and has no exception set. No class of the object may have a descriptor
+/// of the program's own under the name.
+pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
     let name = pyo3::types::PyString::intern(py, name);
     // SAFETY: the caller's object is alive.
     unsafe {
