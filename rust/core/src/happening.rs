@@ -34,6 +34,14 @@ impl Node {
         }
     }
 
+    /// Whether some session has given a process one of these flags; to be asked before something is made for a message.
+    #[must_use]
+    pub fn is_asked(&self, thread: &mut Thread, about: About<'_>, wanted: Flags) -> bool {
+        let inside = thread.shared.section.enter();
+        let width = self.snapshot.load_inside(&inside).width();
+        (0..width).any(|index| about.tracee(thread).flags(index).has(wanted))
+    }
+
     /// A process started another: the child has its flags already (see [`Node::child`]); the messages are written here.
     /// `name` is `(module, function, arguments)` as terms.
     pub fn on_spawn(&self, thread: &mut Thread, child: &Tracee, name: &[u8]) {

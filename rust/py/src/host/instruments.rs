@@ -1,7 +1,7 @@
 //! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
-use super::{spawning, watch::Handler, Host};
+use super::{executors, futures, loops, modules, multiprocess, spawning, watch::Handler, Host};
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::sync::{
@@ -10,8 +10,16 @@ use std::sync::{
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
-pub static HANDLERS: [&Handler; 4] =
-    [&spawning::START, &spawning::BOOTSTRAP, &spawning::EXCEPTHOOK, &spawning::COROUTINE];
+#[rustfmt::skip]
+pub static HANDLERS: [&Handler; 26] = [
+    &spawning::START, &spawning::BOOTSTRAP, &spawning::EXCEPTHOOK, &spawning::COROUTINE,
+    &modules::LOADED,
+    &executors::ITEM, &executors::PROCESS_ITEM, &executors::RUNNING,
+    &futures::SET_RESULT, &futures::SET_EXCEPTION, &futures::RESULT, &futures::EXCEPTION,
+    &loops::HANDLE, &loops::RUN, &loops::SUBMIT, &loops::BEGUN,
+    &multiprocess::PUT, &multiprocess::PUT_SIMPLE, &multiprocess::GET, &multiprocess::SEND, &multiprocess::RECEIVE,
+    &multiprocess::RECEIVE_INTO, &multiprocess::BUSY, &multiprocess::APPLY, &multiprocess::APPLIED, &multiprocess::AWAIT,
+];
 
 /// What sessions ask for, all of them together.
 #[derive(Clone, Copy, Default, Debug)]
@@ -78,7 +86,11 @@ impl Instrument {
 }
 
 /// All of them, in the order in which they are put in place.
-static INSTRUMENTS: [&Instrument; 1] = [&spawning::INSTRUMENT];
+#[rustfmt::skip]
+static INSTRUMENTS: [&Instrument; 6] = [
+    &spawning::INSTRUMENT,
+    &futures::INSTRUMENT, &executors::INSTRUMENT, &loops::INSTRUMENT, &multiprocess::INSTRUMENT, &multiprocess::BUSY_SENDS,
+];
 
 /// Which flags matter to somebody now: see [`wanted`].
 static WANTED: AtomicU32 = AtomicU32::new(0);

@@ -15,6 +15,12 @@
 //! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
+//! | `parcels` | calls and exceptions, as objects that are sent |
+//! | `modules` | what instruments watch in modules, whenever those are imported |
+//! | `executors` | calls that are submitted to executors |
+//! | `futures` | results of futures |
+//! | `loops` | what other threads hand to an event loop |
+//! | `multiprocess` | queues, connections and pools of `multiprocessing` |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task runs when |
 //! | `late` | arguments whose taking runs the program's code |
@@ -29,14 +35,20 @@ pub mod call;
 pub mod callbacks;
 pub mod codes;
 pub mod directory;
+pub mod executors;
 pub mod foreign;
 pub mod forking;
+pub mod futures;
 pub mod here;
 pub mod instruments;
 pub mod late;
 pub mod loading;
+pub mod loops;
+pub mod modules;
+pub mod multiprocess;
 pub mod objects;
 pub mod outlet;
+pub mod parcels;
 pub mod passing;
 pub mod relations;
 pub mod scheduling;
