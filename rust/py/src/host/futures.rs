@@ -17,7 +17,8 @@ use super::{
 use crate::{
     capture,
     ffi::{
-        frame::Frame,
+        frame::{code_qualname, Frame},
+        held::Held,
         method::{Method, Wrapper},
     },
 };
@@ -132,24 +133,31 @@ pub unsafe fn is_in_state(py: Python<'_>, object: *mut ffi::PyObject, states: &[
 /// A result is about to be set.
 fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
     // SAFETY: the first two parameters, at the beginning; the caller's frame runs.
-    let (future, value, inner) = unsafe { (frame.local(0), frame.local(1), passing::is_inner(passing::caller(frame))) };
-    let known = here.host.directory.known(future as usize);
+    let (object, value, inner) = unsafe { (frame.local(0), frame.local(1), passing::is_inner(passing::caller(frame))) };
+    let known = here.host.directory.known(object as usize);
     let reply = known.as_ref().is_some_and(|known| outcome(known).reply_to != 0);
-    if known.is_none() && inner || future.is_null() || value.is_null() {
+    if known.is_none() && inner || object.is_null() || value.is_null() {
         return;
     }
     // SAFETY: callbacks run attached on this thread; both objects stand.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        if !quietly(here, |py, _| is_in_state(py, future, &["PENDING", "RUNNING"])) {
+        if !quietly(here, |py, _| is_in_state(py, object, &["PENDING", "RUNNING"])) {
             return; // the call is going to raise
         }
-        let future = known.unwrap_or_else(|| record(here, future));
+        let future = known.unwrap_or_else(|| record(here, object));
         match (reply, inner) {
             (true, _) => reply_with(here, &future, value, is_error),
             (false, false) => {
                 let now = *outcome(&future);
-                let waiter = if now.waiters == 1 { here.host.node.tracee(now.waiter) } else { None };
+                let waiter = match now.waiters {
+                    0 => quietly(here, |py, here| {
+                        let task = chained_task(py, object)?;
+                        Some(here.host.directory.task(here.host, task.as_ptr() as usize, None))
+                    }),
+                    1 => here.host.node.tracee(now.waiter),
+                    _ => None,
+                };
                 send(here, &future, waiter.as_deref(), value, is_error);
             }
             (false, true) => outcome(&future).is_set = true,
@@ -324,8 +332,17 @@ static C_SET_EXCEPTION: Method = Method::new();
 static C_RESULT: Method = Method::new();
 static C_EXCEPTION: Method = Method::new();
 
-/// The class's descriptor of the callbacks that wait, which reads them from the object.
-static CALLBACKS: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
+/// A descriptor of the class, which reads a field of its instances.
+type Field = AtomicPtr<ffi::PyObject>;
+
+/// The callbacks that wait, the value, the exception.
+static CALLBACKS: Field = AtomicPtr::new(std::ptr::null_mut());
+static RESULT_FIELD: Field = AtomicPtr::new(std::ptr::null_mut());
+static EXCEPTION_FIELD: Field = AtomicPtr::new(std::ptr::null_mut());
+/// The future class.
+static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
+/// What its `am_await` was.
+static AWAIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// The task class.
 static TASK: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -340,12 +357,22 @@ const GETTERS: [[Wrapper; 2]; 2] = [
 
 fn adopt_asyncio(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
     let (class, task) = (module.getattr("Future")?, module.getattr("Task")?);
-    let callbacks = class.getattr("__dict__")?.get_item("_callbacks")?;
+    let fields = class.getattr("__dict__")?;
+    for (place, name) in [(&CALLBACKS, "_callbacks"), (&RESULT_FIELD, "_result"), (&EXCEPTION_FIELD, "_exception")] {
+        place.store(fields.get_item(name)?.into_ptr(), Ordering::Release);
+    }
     // SAFETY: the wrappers keep to their kinds' contracts and call the originals on. The class, and what is in its dict, belongs to
     // a module that is never unloaded; one more reference makes sure of that.
     unsafe {
-        CALLBACKS.store(callbacks.into_ptr(), Ordering::Release);
         TASK.store(task.into_ptr().cast(), Ordering::Release);
+        CLASS.store(class.clone().into_ptr().cast(), Ordering::Release);
+        if let Some(word) = await_slot() {
+            let there = word.load(Ordering::Acquire);
+            if !std::ptr::eq(there, awaiting as *const ()) {
+                AWAIT.store(there, Ordering::Release);
+                word.store(awaiting as *mut (), Ordering::Release);
+            }
+        }
         C_SET_RESULT.take(&class, "set_result", &SETTERS[0])?;
         C_SET_EXCEPTION.take(&class, "set_exception", &SETTERS[1])?;
         C_RESULT.take(&class, "result", &GETTERS[0])?;
@@ -353,7 +380,62 @@ fn adopt_asyncio(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny
     }
 }
 
+/// The word that says what `await` does with an asyncio future.
+fn await_slot() -> Option<&'static AtomicPtr<()>> {
+    let class = CLASS.load(Ordering::Acquire);
+    // SAFETY: null or a class that lives for ever; the slot is read by the interpreter as one word, and written here as one.
+    unsafe {
+        let methods = class.as_ref()?.tp_as_async;
+        (!methods.is_null()).then(|| AtomicPtr::from_ptr((&raw mut (*methods).am_await).cast()))
+    }
+}
+
+/// `await future`: if the result is there already, the running process takes it. A class made of the future class meanwhile keeps
+/// this for ever, which is no harm.
+///
+/// # Safety
+/// To be called by the interpreter only.
+unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: in place only after the original was stored, a function of that type.
+    let original: ffi::unaryfunc = unsafe { std::mem::transmute(AWAIT.load(Ordering::Acquire)) };
+    // SAFETY: called attached, with a future that stands.
+    unsafe {
+        let there = super::try_host().and_then(|host| host.directory.known(future as usize));
+        if let Some(record) = there {
+            let now = *outcome(&record);
+            if let Some(here) = super::here::here().filter(|here| now.is_set && !now.is_taken && !here.thread.busy) {
+                take_set(here, &record, future);
+            }
+        }
+        original(future)
+    }
+}
+
+/// The running process takes the result of a future that is done, as `await` is about to.
+unsafe fn take_set(here: &mut Here, record: &Tracee, future: *mut ffi::PyObject) {
+    // SAFETY: the callers': attached, and the future, one of asyncio's, stands.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let taken = quietly(here, |py, _| {
+            let error = field(py, &EXCEPTION_FIELD, future)?;
+            if error.is_none() {
+                return Some((field(py, &RESULT_FIELD, future)?.into_ptr(), false));
+            }
+            Some((error.into_ptr(), true))
+        });
+        let Some((value, is_error)) = taken else { return };
+        let value = Held::owned(value);
+        receive(here, record, value.as_ptr(), is_error);
+    }
+}
+
 fn give_back() {
+    if let Some(word) = await_slot() {
+        let original = AWAIT.load(Ordering::Acquire);
+        if !original.is_null() {
+            let _ = word.compare_exchange(awaiting as *mut (), original, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
     C_SET_RESULT.give_back(&SETTERS[0]);
     C_SET_EXCEPTION.give_back(&SETTERS[1]);
     C_RESULT.give_back(&GETTERS[0]);
@@ -370,20 +452,27 @@ unsafe fn program() -> Option<&'static mut Here> {
     }
 }
 
-/// The one task that waits for an asyncio future: `Err` if there is none or are several.
-unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
-    // SAFETY: the descriptor reads the fields of the object, whose class it belongs to, and answers a new list or None; each
-    // type is checked before its layout is read.
+/// A field of an asyncio future.
+unsafe fn field<'py>(py: Python<'py>, field: &Field, future: *mut ffi::PyObject) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the descriptor lives for ever; it reads a field of the object, whose class it belongs to, and answers a new
+    // reference or null.
     unsafe {
-        let descriptor = CALLBACKS.load(Ordering::Acquire);
+        let descriptor = field.load(Ordering::Acquire);
         let get = (*ffi::Py_TYPE(descriptor)).tp_descr_get?;
-        let all = Bound::from_owned_ptr_or_opt(py, get(descriptor, future, ffi::Py_TYPE(future).cast()));
-        let Some(all) = all else {
+        let value = Bound::from_owned_ptr_or_opt(py, get(descriptor, future, ffi::Py_TYPE(future).cast()));
+        if value.is_none() {
             ffi::PyErr_Clear();
-            return None;
-        };
+        }
+        value
+    }
+}
+
+/// The one task that waits for an asyncio future; `None` if there is none or are several.
+unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: each type is checked before its layout is read.
+    unsafe {
         let mut found = None;
-        for entry in all.cast::<PyList>().ok()?.iter() {
+        for entry in field(py, &CALLBACKS, future)?.cast::<PyList>().ok()?.iter() {
             let callback = entry.cast::<PyTuple>().ok()?.get_item(0).ok()?;
             if ffi::PyCFunction_CheckExact(callback.as_ptr()) == 0 {
                 continue;
@@ -401,6 +490,49 @@ unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bou
             found = Some(Bound::from_borrowed_ptr(py, owner));
         }
         found
+    }
+}
+
+/// The one task that waits for a future of `concurrent.futures` through an asyncio future (`asyncio.wrap_future`).
+unsafe fn chained_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the callers': the object stands, attached, nothing set; types are checked before layouts are read.
+    unsafe {
+        let callbacks = attribute(py, future, "_done_callbacks")?.cast_into::<PyList>().ok()?;
+        let class = CLASS.load(Ordering::Acquire);
+        let mut found = None;
+        for callback in callbacks.iter() {
+            if ffi::PyFunction_Check(callback.as_ptr()) == 0 {
+                continue;
+            }
+            let code = ffi::PyFunction_GetCode(callback.as_ptr());
+            if !capture::is_text(code_qualname(code), "_chain_future.<locals>._call_set_state") {
+                continue;
+            }
+            let Some(destination) = closed_over(py, callback.as_ptr(), "destination") else { continue };
+            let plain = !class.is_null() && ffi::PyType_IsSubtype(ffi::Py_TYPE(destination.as_ptr()), class) != 0;
+            if !plain || found.is_some() {
+                return None;
+            }
+            found = Some(waiting_task(py, destination.as_ptr())?);
+        }
+        found
+    }
+}
+
+/// What a function that is written inside another has of that one's variables; null if nothing.
+///
+/// # Safety
+/// A Python function, which stands; the calling thread is attached and has no exception set.
+pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &str) -> Option<Held> {
+    // SAFETY: the caller's promise; the types are checked.
+    unsafe {
+        let cells = Bound::from_borrowed_ptr_or_opt(py, ffi::PyFunction_GetClosure(function))?;
+        let cells = cells.cast_into::<PyTuple>().ok()?;
+        let code = Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(function));
+        let names = code.getattr("co_freevars").ok()?.cast_into::<PyTuple>().ok()?;
+        let at = names.iter().position(|known| capture::is_text(known.as_ptr(), name))?;
+        let value = Held::owned(ffi::PyCell_Get(cells.get_item(at).ok()?.as_ptr()));
+        (!value.is_null()).then_some(value)
     }
 }
 

@@ -2,7 +2,7 @@
 //! it begins.
 
 use super::{
-    futures::{outcome, record},
+    futures::{closed_over, outcome, record},
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
@@ -281,16 +281,6 @@ unsafe fn captured(py: Python<'_>, frame: Frame) -> Option<[Held; 2]> {
         if function.is_null() || ffi::PyFunction_Check(function) == 0 {
             return None;
         }
-        let cells = ffi::PyFunction_GetClosure(function);
-        let cells = Bound::from_borrowed_ptr_or_opt(py, cells)?.cast_into::<PyTuple>().ok()?;
-        let names =
-            Bound::from_borrowed_ptr(py, frame.code()).getattr("co_freevars").ok()?.cast_into::<PyTuple>().ok()?;
-        let find = |wanted: &str| {
-            let at = names.iter().position(|name| capture::is_text(name.as_ptr(), wanted))?;
-            // the cell stays the function's while that runs
-            let value = shared(cells.get_item(at).ok()?.as_ptr());
-            (!value.is_null()).then_some(value)
-        };
-        Some([find("coro")?, find("future")?])
+        Some([closed_over(py, function, "coro")?, closed_over(py, function, "future")?])
     }
 }

@@ -110,7 +110,8 @@ fn keep(word: &AtomicUsize, object: Bound<'_, PyAny>) {
 
 fn adopt_queues(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
     keep(&EMPTY, module.getattr("Empty")?);
-    let limit = module.getattr("_multiprocessing")?.getattr("SemLock")?.getattr("SEM_VALUE_MAX")?;
+    // small, written in C, and needed by every queue
+    let limit = py.import("_multiprocessing")?.getattr("SemLock")?.getattr("SEM_VALUE_MAX")?;
     NO_LIMIT.store(limit.extract()?, Ordering::Release);
     let put = &["self", "obj", "block", "timeout"];
     modules::watch_all(
