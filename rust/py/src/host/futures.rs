@@ -390,8 +390,7 @@ fn await_slot() -> Option<&'static AtomicPtr<()>> {
     }
 }
 
-/// `await future`: if the result is there already, the running process takes it. A class made of the future class meanwhile keeps
-/// this for ever, which is no harm.
+/// `await future`: if the result is there already, the running process takes it. Subclasses have the original.
 ///
 /// # Safety
 /// To be called by the interpreter only.
