@@ -7,6 +7,7 @@ use super::{
     directory,
     here::Here,
     instruments::Instrument,
+    loops,
     modules::{self, Module},
     parcels::{self, quietly},
     passing::{self, Message, Sender},
@@ -441,13 +442,30 @@ fn give_back() {
     C_EXCEPTION.give_back(&GETTERS[1]);
 }
 
-/// The interpreter's own state of this thread, if an event may be taken for what the program does in it now.
+/// This thread's state, if the program calls a method, and not the library.
 unsafe fn program() -> Option<&'static mut Here> {
     // SAFETY: the wrappers are called attached.
     unsafe {
-        let here = super::here::here()?;
-        let busy = here.thread.busy || passing::is_inner(Frame::current_python(crate::ffi::tstate()));
-        (!busy).then_some(here)
+        let here = super::here::here().filter(|here| !here.thread.busy)?;
+        let frame = Frame::current_python(crate::ffi::tstate());
+        let inner = passing::is_inner(frame) || frame.is_some_and(|frame| loops::runs_inner(frame));
+        (!inner).then_some(here)
+    }
+}
+
+/// Whether a callback is a method of an asyncio future.
+///
+/// # Safety
+/// It stands; the calling thread is attached.
+pub unsafe fn is_method(callback: *mut ffi::PyObject) -> bool {
+    // SAFETY: the type is checked before the layout is read; both classes are null or live for ever.
+    unsafe {
+        if callback.is_null() || ffi::PyCFunction_CheckExact(callback) == 0 {
+            return false;
+        }
+        let function: *mut ffi::PyCFunctionObject = callback.cast();
+        let owner = (*function).m_self;
+        !owner.is_null() && ffi::Py_TYPE(owner) == CLASS.load(Ordering::Acquire)
     }
 }
 
@@ -570,7 +588,7 @@ unsafe fn getting(
     let done = original();
     // SAFETY: as in `setting`; the result is held here.
     unsafe {
-        let Some(here) = program() else { return done };
+        let Some(here) = super::here::here().filter(|here| !here.thread.busy) else { return done };
         let Some(record) = here.host.directory.known(future as usize) else { return done };
         let now = *outcome(&record);
         let nothing = shows_error && (done.is_null() || done == ffi::Py_None());
@@ -578,6 +596,11 @@ unsafe fn getting(
             return done;
         }
         here.running.identify(here.host, &mut here.thread);
+        // the library's own coroutines take a result for the task that runs them; its callbacks only look at it
+        let inner = passing::is_inner(Frame::current_python(crate::ffi::tstate()));
+        if inner && here.thread.current().kind != Kind::Task {
+            return done;
+        }
         if !done.is_null() {
             receive(here, &record, done, shows_error);
             return done;

@@ -2,7 +2,7 @@
 //! it begins.
 
 use super::{
-    futures::{closed_over, outcome, record},
+    futures::{self, closed_over, outcome, record},
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{frame::Frame, held::Held},
+    ffi::{
+        frame::{code_qualname, Frame},
+        held::Held,
+    },
 };
 use inviso_core::{
     flags::Flags,
@@ -22,9 +25,12 @@ use inviso_core::{
 };
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
-use std::sync::{
-    atomic::{AtomicPtr, AtomicUsize, Ordering},
-    Mutex, MutexGuard,
+use std::{
+    cell::Cell,
+    sync::{
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
+        Mutex, MutexGuard,
+    },
 };
 
 /// Event loops.
@@ -138,12 +144,55 @@ unsafe fn process_of(here: &mut Here, event_loop: *mut ffi::PyObject) -> u64 {
     running.unwrap_or_else(|| unsafe { passing::queue(here, event_loop) })
 }
 
+/// Instead of a sender: the loop itself sets a future by this callback.
+const INNER: u64 = u64::MAX;
+
+thread_local! {
+    /// The handle that this thread runs, if it is such a one.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this frame, the innermost one, runs a callback that the library has scheduled for itself.
+///
+/// # Safety
+/// The frame runs.
+pub unsafe fn runs_inner(frame: Frame) -> bool {
+    let handle = RUNNING.get();
+    // SAFETY: the caller's promise; the first variable of `Handle._run` is the handle.
+    handle != 0
+        && unsafe { capture::is_text(code_qualname(frame.code()), "Handle._run") && frame.local(0) as usize == handle }
+}
+
+/// Who has called the loop's method that makes a handle, by the frame of that handle's initialiser.
+unsafe fn scheduler(frame: Frame) -> Option<Frame> {
+    // SAFETY: the callers': the event's frame begins; its callers run.
+    unsafe {
+        let mut caller = passing::caller(frame);
+        while let Some(within) = caller {
+            let name = code_qualname(within.code());
+            let is_loop = capture::text_is(name, |name| {
+                name.starts_with("BaseEventLoop.call_")
+                    || matches!(name, "BaseEventLoop._call_soon" | "TimerHandle.__init__")
+            });
+            if !is_loop {
+                break;
+            }
+            caller = within.caller();
+        }
+        caller
+    }
+}
+
 /// A callback is scheduled: by the program and from another thread, or not.
 fn on_handle(here: &mut Here, frame: Frame) {
     // SAFETY: callbacks run attached; the event's frame begins, and so has its parameters; its callers run.
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
+        if futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame)) {
+            senders(&HANDLES).insert(handle, INNER);
+            return;
+        }
         let Some(soon) = passing::caller(frame).filter(|f| f.code() as usize == CALL_SOON.load(Ordering::Acquire))
         else {
             return;
@@ -182,12 +231,10 @@ fn on_run(here: &mut Here, frame: Frame) {
         let handle = frame.local(0);
         let sender = {
             let mut senders = senders(&HANDLES);
-            if senders.is_empty() {
-                return;
-            }
             senders.remove(&(handle as usize))
         };
-        let Some(sender) = sender else { return };
+        RUNNING.set(if sender == Some(INNER) { handle as usize } else { 0 });
+        let Some(sender) = sender.filter(|sender| *sender != INNER) else { return };
         here.running.identify(here.host, &mut here.thread);
         if !parcels::is_asked(here, Flags::RECEIVE) {
             return;
