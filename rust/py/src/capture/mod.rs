@@ -39,12 +39,12 @@ use taken::Taken;
 
 pub use big::magnitude;
 pub use names::{
-    attribute_of_class, exception, exception_class, instance_dict, is_method, name_of_callable, name_of_run,
-    place_of_callable, place_of_run, type_name, Raised,
+    arguments as exception_arguments, attribute_of_class, exception, exception_class, instance_dict, is_method,
+    name_of_callable, name_of_run, place_of_callable, place_of_run, type_name, Raised,
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};
-pub use text::{atom_of_str, is_text, is_text_of, starts_with, text_of, units, Units};
+pub use text::{atom_of_str, is_text, is_text_of, text_is, text_of, units, Units};
 
 /// How much of a value is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -71,6 +71,20 @@ impl Raised {
 }
 
 impl Raised {
+    /// The exception, or its class if it has not been made yet.
+    ///
+    /// # Safety
+    /// What it holds stands.
+    pub unsafe fn object(self) -> *mut PyObject {
+        // SAFETY: the caller's promise.
+        let made = !self.value.is_null() && unsafe { ffi::PyExceptionInstance_Check(self.value) } != 0;
+        if made {
+            self.value
+        } else {
+            self.kind
+        }
+    }
+
     /// Whether it is an instance of an exception class.
     ///
     /// # Safety
@@ -439,7 +453,10 @@ unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
 }
 
 /// The exception's arguments: a tuple, or null.
-unsafe fn arguments(error: *mut PyObject) -> Held {
+///
+/// # Safety
+/// `error` is an instance of an exception class, which stands; and the calling thread is attached.
+pub unsafe fn arguments(error: *mut PyObject) -> Held {
     // SAFETY: an exception instance (the callers'), so that it has the base class's fields.
     unsafe {
         #[cfg(Py_3_12)]

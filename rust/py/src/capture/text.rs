@@ -44,17 +44,13 @@ pub unsafe fn is_text(object: *mut PyObject, text: &str) -> bool {
     }
 }
 
-/// Whether `object` is a str that begins with these characters, all ASCII.
+/// Whether `object` is a short str of ASCII characters for which `holds` is true.
 ///
 /// # Safety
 /// As [`atom_of_str`].
-pub unsafe fn starts_with(object: *mut PyObject, text: &str) -> bool {
+pub unsafe fn text_is(object: *mut PyObject, holds: impl FnOnce(&str) -> bool) -> bool {
     // SAFETY: the type is checked first.
-    unsafe {
-        !object.is_null()
-            && ffi::PyUnicode_Check(object) != 0
-            && matches!(units(object), Some(Units::One(units)) if units.starts_with(text.as_bytes()))
-    }
+    unsafe { ffi::PyUnicode_Check(object) != 0 && short_ascii(object, ATOM_CHARACTERS).is_some_and(holds) }
 }
 
 /// Whether `object` is a str with just these characters.

@@ -53,6 +53,8 @@ pub struct Process {
     pub place: OnceLock<Box<[u8]>>,
     /// What is known of it if it is a port.
     pub port: super::ports::Own,
+    /// Of a future: on its way to whom its result is.
+    pub result: Mutex<super::futures::Outcome>,
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -263,9 +265,19 @@ impl Directory {
         tracee
     }
 
-    /// The task, queue or port that the object at this address is known to be.
+    /// What the task, queue or port at this address is, if it was met before.
     pub fn known(&self, address: usize) -> Option<Arc<Tracee>> {
         lock(&self.tasks).all.get(&address).map(|task| task.tracee.clone())
+    }
+
+    /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
+    pub fn of_ident(&self, py: Python<'_>, host: &Host, ident: &Bound<'_, PyAny>) -> Option<Arc<Tracee>> {
+        let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+        let active = modules.get_item("threading").ok()?.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
+        let thread = active.get_item(ident).ok()??;
+        // SAFETY: held; attached, with nothing set. The attribute is a plain one of the class's own.
+        let id = unsafe { super::spawning::attribute(py, thread.as_ptr(), "_native_id") }?.extract().ok()?;
+        Some(self.thread(host, id))
     }
 
     /// The process of a task or thread object, or `None` if `object` is neither.

@@ -3,7 +3,11 @@
 use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, Host};
 use crate::{
     capture,
-    ffi::{frame::Frame, held::Held, tls},
+    ffi::{
+        frame::{code_qualname, module_of, Frame},
+        held::Held,
+        tls,
+    },
     terms,
     view::{Kept, PyView},
 };
@@ -265,19 +269,66 @@ unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
     tracee.pid
 }
 
-/// Whether the function written in C that runs was called by a part of the standard library, whose own messages are silent.
+/// The frame that called the one of an event, which begins or ends.
 ///
 /// # Safety
-/// Callbacks run attached on this thread.
-#[inline]
-pub unsafe fn is_inner() -> bool {
-    // SAFETY: the caller's promise; the frame runs.
+/// It is the frame of the event that is being taken.
+pub unsafe fn caller(frame: Frame) -> Option<Frame> {
+    // SAFETY: attached. Before 3.12 the current frame is the caller's at a call's beginning and at its end.
     unsafe {
-        let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return false };
-        let module = crate::ffi::frame::module_of(frame.globals());
-        !module.is_null()
-            && ["concurrent.futures", "asyncio", "multiprocessing"]
-                .iter()
-                .any(|package| capture::starts_with(module.as_ptr(), package))
+        if cfg!(not(Py_3_12)) {
+            let current = Frame::current_python(crate::ffi::tstate());
+            if let Some(current) = current.filter(|current| *current != frame) {
+                return Some(current);
+            }
+        }
+        frame.caller()
     }
+}
+
+/// Functions of the standard library that do nothing with messages themselves, but call what the program gave them.
+const RUNNERS: [&str; 5] =
+    ["_WorkItem.run", "WorkerContext.run", "Handle._run", "Future._invoke_callbacks", "Future.add_done_callback"];
+
+/// Other names under which the program calls a method of the library's.
+const FORWARDERS: [&str; 2] = ["Queue.get_nowait", "Queue.put_nowait"];
+
+/// Whether code of the standard library's message passing runs in this frame, and not the program: what it sends and takes is
+/// part of a larger message. A callback of the program's that is called from there is the program's.
+///
+/// # Safety
+/// The frame runs, or is about to end, and is no shim; the calling thread is attached.
+pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
+    let mut frame = frame;
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    unsafe {
+        while let Some(here) = frame.filter(|frame| is_library(*frame)) {
+            let function = code_qualname(here.code());
+            if RUNNERS.iter().any(|runner| capture::is_text(function, runner)) {
+                return false;
+            }
+            if !FORWARDERS.iter().any(|forwarder| capture::is_text(function, forwarder)) {
+                return true;
+            }
+            frame = here.caller();
+        }
+        false
+    }
+}
+
+/// Whether the frame's function is one of the library's that passes messages.
+///
+/// # Safety
+/// As [`is_inner`].
+pub unsafe fn is_library(frame: Frame) -> bool {
+    // SAFETY: the caller's promise; the name is held while it is looked at.
+    unsafe {
+        let name = module_of(frame.globals());
+        !name.is_null() && capture::text_is(name.as_ptr(), passes_messages)
+    }
+}
+
+fn passes_messages(module: &str) -> bool {
+    let first = module.split('.').next().unwrap_or_default();
+    matches!(first, "asyncio" | "queue" | "multiprocessing" | "inviso") || module.starts_with("concurrent.futures")
 }

@@ -133,9 +133,9 @@ fn is_super(frame: Frame, queue: *mut ffi::PyObject) -> bool {
 #[cold]
 #[inline(never)]
 fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
-    let Some(caller) = watch::caller(frame) else { return false };
-    // SAFETY: the caller's frame runs; what is watched is a method, which has a first argument.
+    // SAFETY: the event's frame; the caller's runs, and what is watched is a method, which has a first argument.
     unsafe {
+        let Some(caller) = passing::caller(frame) else { return false };
         watch::find(caller.code()).is_some_and(|watched| watched.has(&OWN_PUT) || watched.has(&OWN_GET))
             && queue_of(caller) == queue
     }

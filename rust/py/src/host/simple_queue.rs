@@ -9,8 +9,9 @@ use super::{
 use crate::{
     capture,
     ffi::{
+        frame::Frame,
         method::{Fast, Method, OfClass, Wrapper},
-        Aside,
+        tstate, Aside,
     },
 };
 use pyo3::{
@@ -82,7 +83,7 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
         let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
-        if item.is_null() || passing::is_inner() {
+        if item.is_null() || passing::is_inner(Frame::current_python(tstate())) {
             return;
         }
         let number = passing::queue(here, queue);
@@ -116,7 +117,7 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: as `tell_put`; an exception that is set is put aside and back.
     unsafe {
         let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
-        if passing::is_inner() {
+        if passing::is_inner(Frame::current_python(tstate())) {
             return;
         }
         if item.is_null() {

@@ -346,10 +346,11 @@ fn has_started(thread: *mut ffi::PyObject) -> bool {
     })
 }
 
-/// An attribute by the generic rules, which run none of the program's code where it is a plain one.
+/// An attribute by the generic rules.
 ///
 /// # Safety
-/// The object stands; no exception is set.
+/// The object stands, and the calling thread is attached and has no exception set. No class of the object may have a descriptor
+/// of the program's own under the name.
 pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
     let name = pyo3::types::PyString::intern(py, name);
     // SAFETY: the caller's object is alive.

@@ -128,19 +128,6 @@ pub fn find(code: *mut PyObject) -> Option<Handlers> {
     (handlers != 0).then_some(Handlers(handlers))
 }
 
-/// The frame that called this one, an event's.
-pub fn caller(frame: Frame) -> Option<Frame> {
-    #[cfg(Py_3_12)]
-    // SAFETY: the event's frame runs.
-    return unsafe { frame.caller() };
-    #[cfg(not(Py_3_12))]
-    // SAFETY: attached; before the frame goes on, and after it has ended, the thread's current frame is its caller.
-    unsafe {
-        let current = Frame::current_python(crate::ffi::tstate());
-        current.filter(|f| f.address() != frame.address()).or_else(|| frame.caller())
-    }
-}
-
 impl Handlers {
     /// Whether a handler is one of them.
     pub fn has(self, handler: &'static Handler) -> bool {
