@@ -90,6 +90,7 @@ impl Wants {
     fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
         let mut all = Wants {
             related: super::relations::are_any(host),
+            tokens: host.node.seq_in_use(),
             related_ports: ports::are_related(host),
             ..Wants::default()
         };
