@@ -10,19 +10,26 @@
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | `in_use` | who sets a token, `Release` | hosts, `Relaxed` | the token itself travels with the message, by its host's own means |
-//! | `era` | reset, `AcqRel` | who takes a message, `Acquire` | a token that was sent before a reset is empty after it |
+//! | `era` | reset, `AcqRel` | everybody, `Acquire` | a token of an earlier era is empty, in a process and in a message |
+//! | `used` | who sets a token, `AcqRel` | hosts, `Relaxed` | the token itself travels with the message, by its host's own means |
+//!
+//! A reset only begins another era: what is left of earlier ones is found to be empty where it is looked at, so that no token can
+//! slip past a reset between its parts.
+//!
+//! # Checked by
+//! `models::seq` (loom); mutant `seq_revived`; the tests below.
 #![forbid(unsafe_code)]
 
 use crate::{
     emit::{emit, Head},
     flags::Flags,
     messages::About,
+    mutants::mutant,
     node::Node,
     session::Session,
     sync::{
-        AtomicBool, AtomicU64, Mutex,
-        Ordering::{AcqRel, Acquire, Relaxed, Release},
+        AtomicU64, Mutex,
+        Ordering::{AcqRel, Acquire, Relaxed},
     },
     thread::Thread,
     tracee::Tracee,
@@ -100,9 +107,10 @@ pub enum Carried {
     Token(Token, u64),
 }
 
-/// A process's token and its counters.
+/// A process's token and its counters, in an era.
 #[derive(Default)]
 struct Standing {
+    era: u64,
     token: Option<Token>,
     previous: i64,
     current: i64,
@@ -113,24 +121,23 @@ struct Standing {
 pub(crate) struct Place(Mutex<Option<Box<Standing>>>);
 
 impl Place {
-    fn with<R>(&self, with: impl FnOnce(&mut Standing) -> R) -> R {
-        with(self.0.lock().unwrap().get_or_insert_default())
-    }
-
-    fn token(&self) -> Option<Token> {
-        self.0.lock().unwrap().as_ref()?.token.clone()
-    }
-
-    fn clear(&self) {
-        *self.0.lock().unwrap() = None;
+    /// What stands there in this era; nothing of an earlier one does.
+    fn with<R>(&self, era: u64, with: impl FnOnce(&mut Standing) -> R) -> R {
+        let mut place = self.0.lock().unwrap();
+        let standing = place.get_or_insert_default();
+        if standing.era != era && !mutant!("seq_revived") {
+            **standing = Standing { era, ..Standing::default() };
+        }
+        with(standing)
     }
 }
 
 /// Sequential tracing of a node.
 #[derive(Default)]
 pub(crate) struct Seq {
-    in_use: AtomicBool,
     era: AtomicU64,
+    /// The last era in which a token was set, plus 1.
+    used: AtomicU64,
     overflows: AtomicU64,
     /// Where events go: the session that stands for the system tracer.
     tracer: Mutex<Option<Arc<Session>>>,
@@ -141,29 +148,54 @@ fn fresh(tracee: &Tracee, standing: &Standing) -> Token {
     Token { flags: 0, label: Arc::new([97, 0]), serial: (standing.previous, 0), from: tracee.pid }
 }
 
+/// A process takes a token, by the algorithm.
+fn take(tracee: &Tracee, era: u64, token: Token) {
+    tracee.seq.with(era, |standing| {
+        standing.current = standing.current.max(token.serial.1);
+        standing.previous = token.serial.1;
+        standing.token = Some(token);
+    });
+}
+
 impl Node {
     /// Whether any token was set since the last reset; a host may leave out everything about tokens before.
     #[inline(always)]
     #[must_use]
     pub fn seq_in_use(&self) -> bool {
-        self.seq.in_use.load(Relaxed)
+        self.seq.used.load(Relaxed) == self.seq.era.load(Relaxed) + 1
+    }
+
+    fn seq_era(&self) -> u64 {
+        self.seq.era.load(Acquire)
+    }
+
+    /// The era, in which a token is about to be set.
+    fn seq_use(&self) -> u64 {
+        let era = self.seq_era();
+        self.seq.used.fetch_max(era + 1, AcqRel);
+        era
     }
 
     /// The token of a process.
     #[must_use]
     pub fn seq_token(&self, tracee: &Tracee) -> Option<Token> {
-        tracee.seq.token()
+        if !self.seq_in_use() {
+            return None;
+        }
+        tracee.seq.with(self.seq_era(), |standing| standing.token.clone())
     }
 
     /// Empties the token of a process; answers what it was.
     pub fn seq_clear(&self, tracee: &Tracee) -> Option<Token> {
-        tracee.seq.0.lock().unwrap().as_mut()?.token.take()
+        if !self.seq_in_use() {
+            return None;
+        }
+        tracee.seq.with(self.seq_era(), |standing| standing.token.take())
     }
 
     /// Changes the token of a process, which gets one if it has none.
     pub fn seq_change<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Token) -> R) -> R {
-        self.seq.in_use.store(true, Release);
-        tracee.seq.with(|standing| {
+        tracee.seq.with(self.seq_use(), |standing| {
             let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
             let answer = change(&mut token);
             standing.token = Some(token);
@@ -173,10 +205,13 @@ impl Node {
 
     /// Sets the serial of a process's token, and with it the process's own counters; answers what it was.
     pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
-        let had = tracee.seq.token().map_or((0, 0), |token| token.serial);
-        self.seq_change(tracee, |token| token.serial = serial);
-        tracee.seq.with(|standing| (standing.previous, standing.current) = serial);
-        had
+        tracee.seq.with(self.seq_use(), |standing| {
+            let had = standing.token.as_ref().map_or((0, 0), |token| token.serial);
+            let token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            standing.token = Some(Token { serial, ..token });
+            (standing.previous, standing.current) = serial;
+            had
+        })
     }
 
     /// Sets a component of a process's token, as `set_token/2` does; `None` if there is no such component, or the value is none of
@@ -212,15 +247,12 @@ impl Node {
 
     /// Sets the token of a process to another node's, as it came with a message.
     pub fn seq_adopt(&self, tracee: &Tracee, token: Token) {
-        self.seq.in_use.store(true, Release);
-        self.seq_take(tracee, token);
+        take(tracee, self.seq_use(), token);
     }
 
     /// Empties all tokens, those of messages under way included, and sets all counters to 0.
     pub fn seq_reset(&self) {
         self.seq.era.fetch_add(1, AcqRel);
-        self.each_process(|tracee| tracee.seq.clear());
-        self.seq.in_use.store(false, Release);
     }
 
     /// The session that stands for the system tracer, if there is one that lives.
@@ -244,21 +276,21 @@ impl Node {
         self.seq.overflows.load(Relaxed)
     }
 
-    /// The serial of the next event of a process, by the algorithm; `None` without a token. The system tracer's own events
-    /// don't count.
-    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<Token> {
-        let mut place = tracee.seq.0.lock().unwrap();
-        let standing = place.as_mut()?;
-        let token = standing.token.as_mut().filter(|token| wanted(token))?;
-        if tracer != tracee.pid {
-            match standing.current.checked_add(1) {
-                Some(next) => standing.current = next,
-                None => drop(self.seq.overflows.fetch_add(1, Relaxed)),
+    /// The token that the next event of a process has, by the algorithm, and its era; `None` without one. The system tracer's own
+    /// events don't count.
+    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<(Token, u64)> {
+        tracee.seq.with(self.seq_era(), |standing| {
+            let token = standing.token.as_mut().filter(|token| wanted(token))?;
+            if tracer != tracee.pid {
+                match standing.current.checked_add(1) {
+                    Some(next) => standing.current = next,
+                    None => drop(self.seq.overflows.fetch_add(1, Relaxed)),
+                }
+                token.serial = (standing.previous, standing.current);
+                token.from = tracee.pid;
             }
-            token.serial = (standing.previous, standing.current);
-            token.from = tracee.pid;
-        }
-        Some(token.clone())
+            Some((token.clone(), standing.era))
+        })
     }
 
     /// A message leaves its sender for `to`: what it carries. `message` writes it.
@@ -271,10 +303,9 @@ impl Node {
         }
         let tracer = self.seq_tracer();
         let tracer_pid = tracer.as_ref().map_or(0, |session| session.tracer.load(Relaxed));
-        let era = self.seq.era.load(Acquire);
         let tracee = from.tracee(thread);
         let pid = tracee.pid;
-        let Some(token) = self.seq_step(tracee, tracer_pid, |_| true) else { return Carried::Empty };
+        let Some((token, era)) = self.seq_step(tracee, tracer_pid, |_| true) else { return Carried::Empty };
         if let Some(session) = tracer.filter(|_| token.flags & flags::SEND != 0 && tracer_pid != pid) {
             self.seq_event(thread, &session, &token, "send", pid, Some(to), message);
         }
@@ -292,8 +323,8 @@ impl Node {
         let tracee = at.tracee(thread);
         match carried {
             Carried::Nothing => {}
-            Carried::Token(token, era) if era == self.seq.era.load(Acquire) => {
-                self.seq_take(tracee, token.clone());
+            Carried::Token(token, era) if era == self.seq_era() => {
+                take(tracee, era, token.clone());
                 let pid = tracee.pid;
                 if token.flags & flags::RECEIVE == 0 {
                     return;
@@ -305,14 +336,6 @@ impl Node {
             }
             Carried::Empty | Carried::Token(..) => drop(self.seq_clear(tracee)),
         }
-    }
-
-    fn seq_take(&self, tracee: &Tracee, token: Token) {
-        tracee.seq.with(|standing| {
-            standing.current = standing.current.max(token.serial.1);
-            standing.previous = token.serial.1;
-            standing.token = Some(token);
-        });
     }
 
     /// A process prints into its sequential trace: whatever its label is, or only under this one.
@@ -328,7 +351,7 @@ impl Node {
         let tracee = &thread.current;
         let pid = tracee.pid;
         let step = self.seq_step(tracee, tracer_pid, |token| label.is_none_or(|label| *label == *token.label));
-        let Some(token) = step else { return };
+        let Some((token, _)) = step else { return };
         if let Some(session) = tracer.filter(|_| token.flags & flags::PRINT != 0 && tracer_pid != pid) {
             self.seq_event(thread, &session, &token, "print", pid, None, info);
         }
@@ -348,7 +371,7 @@ impl Node {
         let answered = self.seq_send(thread, About::Other(child), parent.pid, |out, _| out.raw(reply));
         self.seq_receive(thread, About::Current, answered, |out, _| out.raw(reply));
         // the reply leaves the parent's token as it was; its counters go on as with any other message
-        parent.seq.with(|standing| standing.token = left);
+        parent.seq.with(era, |standing| standing.token = left);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -405,4 +428,42 @@ fn stamps(flags: u32) -> Flags {
     ]
     .into_iter()
     .fold(Flags::NONE, |all, (bit, flag)| if flags & bit != 0 { all | flag } else { all })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{clock::Clock, tracee};
+
+    #[test]
+    fn counters_and_tokens_go_with_a_reset_and_come_anew() {
+        let node = Node::new(Clock::new());
+        let process = node.process(tracee::Kind::Thread, 0);
+        let mut thread = node.thread(process.clone());
+        assert!(!node.seq_in_use() && node.seq_token(&process).is_none());
+        node.seq_change(&process, |token| token.flags = flags::SEND);
+        assert_eq!(node.seq_set_serial(&process, (3, 5)), (0, 0));
+        let sent = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
+        assert!(matches!(&sent, Carried::Token(token, 0) if token.serial == (3, 6)), "{sent:?}");
+        node.seq_reset();
+        assert!(!node.seq_in_use() && node.seq_token(&process).is_none());
+        node.seq_change(&process, |token| token.flags = flags::RECEIVE);
+        assert_eq!(node.seq_token(&process).map(|token| token.serial), Some((0, 0)));
+        node.seq_receive(&mut thread, About::Current, sent, |_, _| Ok(()));
+        assert!(node.seq_token(&process).is_none(), "a token of before the reset is empty, and empties");
+        let next = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
+        assert!(matches!(next, Carried::Empty));
+    }
+
+    #[test]
+    fn a_message_without_a_token_clears_and_a_timer_s_does_not() {
+        let node = Node::new(Clock::new());
+        let process = node.process(tracee::Kind::Thread, 0);
+        let mut thread = node.thread(process.clone());
+        node.seq_change(&process, |_| ());
+        node.seq_receive(&mut thread, About::Current, Carried::Nothing, |_, _| Ok(()));
+        assert!(node.seq_token(&process).is_some());
+        node.seq_receive(&mut thread, About::Current, Carried::Empty, |_, _| Ok(()));
+        assert!(node.seq_token(&process).is_none());
+    }
 }
