@@ -68,8 +68,7 @@ pub static MODULES: [Module; 3] = [
     Module::new("asyncio.base_events", adopt_loops),
 ];
 
-/// Codes of `BaseEventLoop._call_soon` and `call_soon_threadsafe`.
-static CALL_SOON: AtomicUsize = AtomicUsize::new(0);
+/// The code of `BaseEventLoop.call_soon_threadsafe`.
 static THREADSAFE: AtomicUsize = AtomicUsize::new(0);
 
 /// Who sent what is on its way, by the address of the handle or coroutine. An entry whose object is gone is overwritten when
@@ -112,10 +111,8 @@ fn adopt_events(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
 }
 
 fn adopt_loops(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
-    let soon = modules::code(module, "BaseEventLoop._call_soon", &["self", "callback", "args"])?;
     let threadsafe = modules::code(module, "BaseEventLoop.call_soon_threadsafe", &["self", "callback"])?;
-    // kept for ever, so that no other code gets their addresses
-    CALL_SOON.store(soon.into_ptr() as usize, Ordering::Release);
+    // kept for ever, so that no other code gets its address
     THREADSAFE.store(threadsafe.into_ptr() as usize, Ordering::Release);
     Ok(())
 }
@@ -172,7 +169,10 @@ unsafe fn scheduler(frame: Frame) -> Option<Frame> {
             let name = code_qualname(within.code());
             let is_loop = capture::text_is(name, |name| {
                 name.starts_with("BaseEventLoop.call_")
-                    || matches!(name, "BaseEventLoop._call_soon" | "TimerHandle.__init__")
+                    || matches!(
+                        name,
+                        "BaseEventLoop._call_soon" | "TimerHandle.__init__" | "_ThreadSafeHandle.__init__"
+                    )
             });
             if !is_loop {
                 break;
@@ -193,11 +193,10 @@ fn on_handle(here: &mut Here, frame: Frame) {
             senders(&HANDLES).insert(handle, INNER);
             return;
         }
-        let Some(soon) = passing::caller(frame).filter(|f| f.code() as usize == CALL_SOON.load(Ordering::Acquire))
-        else {
-            return;
-        };
-        let threadsafe = soon.caller().filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
+        // one function lies between, which differs by version
+        let between = passing::caller(frame);
+        let threadsafe =
+            between.and_then(|f| f.caller()).filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
         let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(frame.caller())) else { return };
         here.running.identify(here.host, &mut here.thread);
         let own = here.thread.current().pid;

@@ -55,7 +55,7 @@ pub static BUSY_SENDS: Instrument = Instrument::new(
 pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done), ..Handler::NONE };
 
 /// `SimpleQueue.put`.
-pub static PUT_SIMPLE: Handler = Handler { begin: Some(|here, frame| put(here, frame)), ..Handler::NONE };
+pub static PUT_SIMPLE: Handler = Handler { begin: Some(put), ..Handler::NONE };
 
 /// `get` of any of them.
 pub static GET: Handler = Handler { end: Some(on_got), ..Handler::NONE };

@@ -56,8 +56,8 @@ fn atom<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let class = terms::classes(py)?.atom.as_ptr().cast::<ffi::PyTypeObject>();
     // SAFETY: the class is a subclass of str, which makes an instance of it out of a str; a new reference or null.
     unsafe {
-        let make = (*(&raw mut ffi::PyUnicode_Type)).tp_new;
-        let make = make.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("str can't be made"))?;
+        let make =
+            ffi::PyUnicode_Type.tp_new.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("str can't be made"))?;
         Bound::from_owned_ptr_or_err(py, make(class, args.as_ptr(), std::ptr::null_mut()))
     }
 }
