@@ -460,7 +460,7 @@ unsafe fn program() -> Option<&'static mut Here> {
 pub unsafe fn is_method(callback: *mut ffi::PyObject) -> bool {
     // SAFETY: the type is checked before the layout is read; both classes are null or live for ever.
     unsafe {
-        if callback.is_null() || ffi::PyCFunction_CheckExact(callback) == 0 {
+        if callback.is_null() || ffi::PyCFunction_Check(callback) == 0 {
             return false;
         }
         let function: *mut ffi::PyCFunctionObject = callback.cast();
