@@ -1,4 +1,4 @@
-"""Calls that are submitted to executors and event loops: one message there, one message back, and nothing from inside."""
+"""Calls that are submitted to executors and event loops: one message there, one back, and nothing from inside."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_many_submitters_and_workers(session: trace.Session) -> None:
     assert all(names[m[3]] == m[2][0][0] for m in replies)
     for n, pid in pids.items():
         assert [m[2][2][0] for m in requests if m[0] == pid] == [(n, i) for i in range(calls)]
-    place = {}
+    place: dict[Any, list[int]] = {}
     for at, message in enumerate(messages):
         key = message[2][2][0] if isinstance(message[2][1], str) else message[2][0]
         place.setdefault(key, []).append(at)
@@ -263,7 +263,7 @@ def test_calls_of_a_loop_from_other_threads(session: trace.Session) -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        seen: list[int] = []
+        seen: list[tuple[int, int]] = []
         done = asyncio.Event()
 
         def body(n: int) -> None:
@@ -369,7 +369,7 @@ assert asyncio.run(main()) == 4
 
 
 def test_nothing_is_imported_and_what_comes_later_is_seen() -> None:
-    assert good("""
+    text = good("""
 import sys
 import inviso
 from inviso import trace
@@ -381,7 +381,8 @@ from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(1) as executor:
     executor.submit(len, "abc").result()
 print([m[2:4] for m in s.drain() if m[1] == inviso.self()])
-""") == "set()\n[('send', ('builtins', 'len', ['abc'])), ('receive', 3)]\n"
+""")
+    assert text == "set()\n[('send', ('builtins', 'len', ['abc'])), ('receive', 3)]\n"
 
 
 def test_a_pickled_message_is_plain(session: trace.Session) -> None:
