@@ -7,7 +7,7 @@ use super::{
     instruments::Instrument,
     modules::{self, Module},
     parcels::{self, quietly},
-    passing::{self, Message, Sender},
+    passing::{self, Sender},
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
@@ -19,10 +19,7 @@ use crate::{
         held::Held,
     },
 };
-use inviso_core::{
-    flags::Flags,
-    messages::{self, About},
-};
+use inviso_core::flags::Flags;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::{
@@ -209,12 +206,8 @@ fn on_handle(here: &mut Here, frame: Frame) {
         if callback.is_null() || args.is_null() {
             return;
         }
-        quietly(here, |py, here| {
-            if let Some(message) = call(py, callback, args) {
-                let parcel = Message::to(message.as_ptr(), to);
-                messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
-            }
-        });
+        let message = parcels::made(here, |py| call(py, callback, args));
+        parcels::send(here, to, &message);
     }
 }
 
@@ -238,14 +231,12 @@ fn on_run(here: &mut Here, frame: Frame) {
         if !parcels::is_asked(here, Flags::RECEIVE) {
             return;
         }
-        quietly(here, |py, here| {
+        let message = parcels::made(here, |py| {
             let (callback, args) = (attribute(py, handle, "_callback"), attribute(py, handle, "_args"));
-            let (Some(callback), Some(args)) = (callback, args) else { return };
-            if let Some(message) = call(py, callback.as_ptr(), args.as_ptr()) {
-                let parcel = Message::from(message.as_ptr(), Sender::Process(sender));
-                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
-            }
+            let (Some(callback), Some(args)) = (callback, args) else { return None };
+            call(py, callback.as_ptr(), args.as_ptr())
         });
+        parcels::receive(here, Sender::Process(sender), &message);
     }
 }
 
@@ -279,12 +270,8 @@ fn on_submit(here: &mut Here, frame: Frame) {
         senders(&COROUTINES).insert(coroutine.as_ptr() as usize, own);
         if parcels::is_asked(here, Flags::SEND) {
             let to = process_of(here, event_loop.as_ptr());
-            quietly(here, |py, here| {
-                if let Ok(Some(message)) = parcels::of_coroutine(py, coroutine.as_ptr()) {
-                    let parcel = Message::to(message.as_ptr(), to);
-                    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
-                }
-            });
+            let message = parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
+            parcels::send(here, to, &message);
         }
     }
 }
@@ -309,12 +296,8 @@ fn on_begun(here: &mut Here, frame: Frame) {
         if !parcels::is_asked(here, Flags::RECEIVE) {
             return;
         }
-        quietly(here, |py, here| {
-            if let Ok(Some(message)) = parcels::of_coroutine(py, coroutine.as_ptr()) {
-                let parcel = Message::from(message.as_ptr(), Sender::Process(sender));
-                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
-            }
-        });
+        let message = parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
+        parcels::receive(here, Sender::Process(sender), &message);
     }
 }
 

@@ -1,13 +1,21 @@
 //! What is sent where the standard library hands over a call or an exception: `(module, function, [argument, ...])` and
 //! `(type, arguments)`, as objects, which live as long as the message is being written.
 
-use super::{call, here::Here};
+use super::{
+    call,
+    here::Here,
+    passing::{Message, Sender},
+};
 use crate::{
     capture,
     ffi::{code::CodeLayout, frame::Frame, held::Held, tls, Aside},
     terms,
 };
-use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    tracee::Tracee,
+};
 use inviso_term::{
     etf::{self, Encoder},
     term::Term,
@@ -38,6 +46,35 @@ pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R
     tls::set_bytes(allocated);
     here.thread.busy = was;
     done
+}
+
+/// Makes a message, see [`quietly`]; null where that fails.
+pub fn made(here: &mut Here, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
+    Held::owned(quietly(here, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
+}
+
+/// The running process sends a message, if it could be made.
+///
+/// # Safety
+/// Callbacks run attached on this thread; the running process has been identified.
+pub unsafe fn send(here: &mut Here, to: u64, message: &Held) {
+    if !message.is_null() {
+        // SAFETY: held; attached.
+        let parcel = unsafe { Message::to(message.as_ptr(), to) };
+        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+    }
+}
+
+/// The running process receives one.
+///
+/// # Safety
+/// As [`send`].
+pub unsafe fn receive(here: &mut Here, sender: Sender, message: &Held) {
+    if !message.is_null() {
+        // SAFETY: held; attached.
+        let parcel = unsafe { Message::from(message.as_ptr(), sender) };
+        messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+    }
 }
 
 /// Whether somebody wants to know what the running process sends, or takes.
