@@ -211,7 +211,7 @@ def test_other_flags_of_a_process() -> None:
 
 def test_under_threads_and_sessions_that_come_and_go() -> None:
     text = """
-import gc, threading, inviso
+import gc, sys, threading, inviso
 from inviso import trace
 stop = threading.Event()
 class Cycle:
@@ -220,10 +220,11 @@ def work():
     while not stop.is_set():
         for _ in range(1000): Cycle()
         gc.collect(0)
+        stop.wait(0.001)
 threads = [threading.Thread(target=work) for _ in range(3)]
 for thread in threads: thread.start()
 seen = 0
-for n in range(30):
+for n in range(int(sys.argv[1])):
     with trace.session_create("s") as session:
         session.process("all", True, ["garbage_collection", "running", "procs", "call"])
         session.function((__name__, "Cycle.__init__", 1), True, ["local"])
@@ -232,6 +233,7 @@ for n in range(30):
         seen += len(session.drain())
 stop.set()
 for thread in threads: thread.join()
-assert seen > 30 and gc.callbacks == []
+assert seen and gc.callbacks == []
 """
-    assert good(text) == ""
+    # each collection of a free-threaded build stops all threads
+    assert good(text, "2" if FREE_THREADED else "30") == ""

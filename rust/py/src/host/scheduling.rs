@@ -218,7 +218,11 @@ impl Run {
         let timed = instruments::monitored(Event::LongSchedule);
         let asked = here.host.node.is_asked(&here.thread, About::Other(&tracee), ASKED);
         if tracee.set_in(true) {
-            return None;
+            // the end of the step in which all this began may stay unseen (3.11)
+            if here.turn.unseen != tracee.pid {
+                return None;
+            }
+            here.turn.unseen = 0;
         }
         if !asked && !timed {
             return Some(Run { task, tracee, exiting: false, place: (Vec::new(), 0), timed: None });
