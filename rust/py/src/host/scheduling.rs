@@ -346,7 +346,7 @@ unsafe fn outermost(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> &[u8] 
 }
 
 /// What `write` writes, or 0 if it can't.
-pub fn written<'a>(room: &'a mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> &'a [u8] {
+pub fn written(room: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> &[u8] {
     if room.len() < PLACE {
         room.resize(PLACE, 0);
     }
