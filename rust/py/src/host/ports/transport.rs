@@ -293,9 +293,10 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
 /// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows.
 unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
     quietly(here, |py, _| {
-        // SAFETY: plain attributes of an object that the caller holds.
         let is_set = |name: &str| {
-            unsafe { attribute(py, transport, name) }.is_some_and(|value| value.is_truthy().unwrap_or(false))
+            // SAFETY: plain attributes of an object that the caller holds.
+            let value = unsafe { attribute(py, transport, name) };
+            value.is_some_and(|value| value.is_truthy().unwrap_or(false))
         };
         !is_set("_conn_lost") && !is_set("_eof")
     })
