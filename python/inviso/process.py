@@ -168,7 +168,7 @@ def object_of(pid: Pid | Port) -> Any:
     True
     """
     if isinstance(pid, Port):
-        return _native.port_object(pid._number)
+        return _native.port_object(pid._number) if pid.is_local() else None
     return _native.object_of(_local("object_of/1", "pid", pid))
 
 
@@ -539,7 +539,7 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
     if not isinstance(name, str) or not name or name == "undefined":
         raise BadArg("register/2", "name", f"{name!r} is no name; pass a str other than 'undefined'")
     pid = _tracee(pid)
-    if not isinstance(pid, Port):
+    if not isinstance(pid, Port) or not pid.is_local():
         _local("register/2", "pid", pid)
     why = _native.register(name, pid)
     if why == "dead":
@@ -641,7 +641,7 @@ def _running(function: str, argument: str, pid: Any) -> Pid:
 
 def _linkable(function: str, pid: Any) -> Pid | Port:
     pid = _tracee(pid)
-    return pid if isinstance(pid, Port) else _running(function, "pid", pid)
+    return pid if isinstance(pid, Port) and pid.is_local() else _running(function, "pid", pid)
 
 
 def _matcher(pattern: Any) -> Callable[[Any], bool] | None:

@@ -80,6 +80,36 @@ def test_a_port_that_is_made_is_none_of_those_that_are_there(pair: tuple[socket.
     assert pickle.loads(pickle.dumps(made[0])) == made[0]
 
 
+ELSEWHERE = """
+import pickle, socket, sys, inviso
+from inviso import trace
+with socket.socket() as one:
+    own = inviso.port(one)
+    while own._number < 50:
+        own = inviso.Port()
+    print(pickle.dumps([inviso.Port(), own]).hex())
+"""
+
+
+def test_a_port_of_another_node(session: trace.Session) -> None:
+    _, there = pickle.loads(bytes.fromhex(good(ELSEWHERE)))
+    here = Port._of(there._number)
+    assert there != here
+    assert hash(there) != hash(here)
+    assert there in sorted([there, here])
+    assert repr(there) != repr(here)
+    assert (there.is_local(), there.is_open(), there.name) == (False, False, "")
+    for call in (
+        lambda: session.port(there, True, ["send"]),
+        lambda: session.info(there, "flags"),
+        lambda: trace.session_info(there),
+        lambda: inviso.register("there", there),
+        lambda: inviso.link(there),
+    ):
+        with pytest.raises(inviso.BadArg):
+            call()
+
+
 @pytest.mark.parametrize("odd", [None, 1, "x", b"", object(), socket, socket.socket, Port, inviso.self(), io.BytesIO()])
 def test_what_is_no_port(odd: Any) -> None:
     with pytest.raises(inviso.BadArg, match=r"port/1, object: .* is no open port"):
@@ -981,6 +1011,7 @@ one, other = socket.socketpair()
 before = inviso.port(one)
 child = os.fork()
 if not child:
+    assert not before.is_local() and not before.is_open() and inviso.port(one) != before
     one.send(b"from the child")
     with trace.session_create("child") as own:
         own.port("new", True, ["receive"])

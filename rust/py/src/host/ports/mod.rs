@@ -160,8 +160,7 @@ pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         let open =
             host.directory.object(py, &port)?.is_some_and(|object| look(&object).is_some_and(|seen| seen.is_open));
         if !open {
-            host.node.unrelate(None, &port);
-            host.node.end_process(&port);
+            leave(host, &port);
         }
     }
     for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<pyo3::types::PyList>()?.iter() {
@@ -266,7 +265,7 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
             None => meet(here, object),
         }
     };
-    let Some(port) = port else { return };
+    let Some(port) = port.filter(|_| WANTED.load(Ordering::Relaxed) != 0) else { return };
     let opener = here.thread.current().clone();
     let (node, thread) = (&here.host.node, &mut here.thread);
     if node.is_wanted(thread, About::Other(&port), Flags::PORTS | Flags::RUNNING_PORTS) {
@@ -294,24 +293,35 @@ fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: 
         return;
     }
     host.node.tell(thread, About::Other(port), Flags::PORTS, record::Kind::Closed, 0, reason);
-    let linked = std::mem::take(&mut *lock(&own(port).linked));
-    LINKED.fetch_sub(linked.len(), Ordering::Relaxed);
-    transport::forget_tls(port);
-    pipe::forget(port);
+    let linked = forget_port(port);
     attached(|py| relations::port_closed(py, host, thread, port, &linked, reason));
 }
 
+/// Nothing more comes of a port; answers who linked itself to it.
+fn forget_port(port: &Tracee) -> Vec<u64> {
+    transport::forget_tls(port);
+    pipe::forget(port);
+    let linked = std::mem::take(&mut *lock(&own(port).linked));
+    LINKED.fetch_sub(linked.len(), Ordering::Relaxed);
+    linked
+}
+
+/// A port was closed, and nobody is told.
+fn leave(host: &Host, port: &Tracee) {
+    if host.node.end_process(port) {
+        forget_port(port);
+        host.node.unrelate(None, port);
+    }
+}
+
 /// The object of a port is about to be freed.
-pub fn collected(py: Python<'_>, host: &'static Host, port: &Arc<Tracee>) {
-    if !port.is_alive() || !INSTRUMENT.on.load(Ordering::Relaxed) {
+pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
+    if !port.is_alive() {
         return;
     }
     // SAFETY: attached; not used beyond this function.
-    let Some(here) = (unsafe { super::here::here() }) else { return };
-    if here.thread.busy {
-        return;
-    }
-    let _ = py;
+    let here = unsafe { super::here::here() }.filter(|here| !here.thread.busy && INSTRUMENT.on.load(Ordering::Relaxed));
+    let Some(here) = here else { return leave(host, port) };
     quietly(here, |_, here| {
         // SAFETY: attached.
         unsafe { here.running.identify(here.host, &mut here.thread) };
