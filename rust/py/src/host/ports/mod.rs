@@ -16,7 +16,7 @@ use super::{
     directory,
     directory::Place,
     here::Here,
-    instruments::{Instrument, Wants},
+    instruments::{wanted, Instrument, Wants},
     passing::{self, Message, Sender},
     relations, watch, Host,
 };
@@ -86,6 +86,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn note(wants: &Wants) {
     WANTED.store(wants.ports.0, Ordering::Relaxed);
     BUSY.store(wants.watches(Event::BusyPort), Ordering::Relaxed);
+}
+
+/// Whether some port has, or will have, one of these flags.
+#[inline(always)]
+fn asked(flags: Flags) -> bool {
+    WANTED.load(Ordering::Relaxed) & flags.0 != 0
 }
 
 /// Whether a port has a name, or a link that somebody made.
@@ -265,7 +271,7 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
             None => meet(here, object),
         }
     };
-    let Some(port) = port.filter(|_| WANTED.load(Ordering::Relaxed) != 0) else { return };
+    let Some(port) = port.filter(|_| asked(Flags(!0))) else { return };
     let opener = here.thread.current().clone();
     let (node, thread) = (&here.host.node, &mut here.thread);
     if node.is_wanted(thread, About::Other(&port), Flags::PORTS | Flags::RUNNING_PORTS) {
@@ -281,7 +287,7 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
 
 /// A port begins to run a command, or has run one; `None` for what has no name.
 fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, command: Option<&str>) {
-    if host.node.is_wanted(thread, About::Other(port), Flags::RUNNING_PORTS) {
+    if asked(Flags::RUNNING_PORTS) && host.node.is_wanted(thread, About::Other(port), Flags::RUNNING_PORTS) {
         let command = etf::encode(&command.map_or(Term::Int(0.into()), Term::atom));
         host.node.tell(thread, About::Other(port), Flags::RUNNING_PORTS, kind, 0, &command);
     }
@@ -361,13 +367,15 @@ unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Opt
 /// Whether anybody wants to hear of messages of the running process, or of the port, by these flags.
 #[inline]
 fn passes(here: &mut Here, port: &Tracee, of_process: Flags, of_port: Flags) -> bool {
-    if WANTED.load(Ordering::Relaxed) == 0 {
+    let (port_asked, process_asked) = (asked(of_port), asked(Flags(!0)) && wanted(of_process));
+    if !port_asked && !process_asked {
         return false;
     }
     // SAFETY: handlers and wrappers run attached on this thread.
     unsafe { here.running.identify(here.host, &mut here.thread) };
     let (node, thread) = (&here.host.node, &here.thread);
-    node.is_wanted(thread, About::Other(port), of_port) || node.is_wanted(thread, About::Current, of_process)
+    port_asked && node.is_wanted(thread, About::Other(port), of_port)
+        || process_asked && node.is_wanted(thread, About::Current, of_process)
 }
 
 /// The running process writes to a port what `data` makes.
