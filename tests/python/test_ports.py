@@ -703,6 +703,54 @@ def test_pipes_of_asyncio(session: trace.Session) -> None:
     assert of(messages, outgoing)[-1] == of(messages, incoming)[-1] == ("closed", "normal")
 
 
+def test_loops_in_c_are_left_alone(session: trace.Session) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    session.port("new", True, EVENTS)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        with pytest.raises(inviso.BadArg, match="is no open port"):
+            inviso.port(writer)
+        writer.write(b"echo")
+        assert await reader.read() == b"echo"
+        writer.close()
+        server.close()
+
+    uvloop.run(main())
+    assert not [message for message in session.drain() if message[2] in ("send", "receive")]
+
+
+def test_what_a_loop_wakes_itself_with_is_no_port(session: trace.Session) -> None:
+    session.port("new", True, EVENTS)
+    loop = asyncio.new_event_loop()
+    try:
+        thread = threading.Thread(target=loop.call_soon_threadsafe, args=(loop.stop,))
+        thread.start()
+        loop.run_forever()
+        thread.join()
+        with pytest.raises(inviso.BadArg):
+            inviso.port(loop._ssock)  # type: ignore[attr-defined]
+    finally:
+        loop.close()
+    assert session.drain() == []
+
+
+def test_a_loop_that_exists_already(session: trace.Session) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        session.port("all", True, EVENTS)
+        loop.call_soon_threadsafe(loop.stop)
+        loop.run_forever()
+    finally:
+        loop.close()
+    assert session.drain() == []
+
+
 # subprocesses
 
 
