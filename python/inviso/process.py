@@ -112,9 +112,9 @@ def port(object: Any) -> Port:
     """The port of a socket, a subprocess or a transport.
 
     Args:
-        object: a ``socket.socket``, a ``subprocess.Popen``; of asyncio a transport, a ``StreamWriter`` or a ``Process``; or a
-            Port, which is returned. A transport over a socket is that socket's port, and a subprocess is one port with its
-            pipes.
+        object: a ``socket.socket``, a ``subprocess.Popen``; of asyncio a transport, a ``StreamWriter`` or a ``Process``;
+            or a Port, which is returned. A transport over a socket is that socket's port, and a subprocess is one port
+            with its pipes.
 
     Raises:
         BadArg: ``object`` is none of these, or is closed.
@@ -128,7 +128,8 @@ def port(object: Any) -> Port:
         return object
     found = _native.port_of(_outside(object))
     if found is None:
-        raise BadArg("port/1", "object", f"{object!r} is no open port; pass a socket, a Popen or a transport of asyncio")
+        why = f"{object!r} is no open port; pass a socket, a Popen or a transport of asyncio"
+        raise BadArg("port/1", "object", why)
     return found
 
 
@@ -273,8 +274,8 @@ def link(pid: Pid | Any) -> bool:
     cancelled; a thread at its current or next call into this package, by ``SystemExit``: Python can't do more. To link to a
     process that has ended is to be told of an end for ``"noproc"``.
 
-    To link to a port (or to its socket or subprocess) is to be told of its end: a socket's is ``"normal"``, a subprocess's
-    ``("exit_status", number)`` if it was not 0. Whoever opens a port is not linked to it in this sense.
+    To link to a port (or to its socket or subprocess) is to be told of its end: a socket's is ``"normal"``, a
+    subprocess's ``("exit_status", number)`` if it was not 0. Whoever opens a port is not linked to it in this sense.
 
     Raises:
         BadArg: ``pid`` is neither a process of this node nor a port.
@@ -633,7 +634,7 @@ def _local(function: str, argument: str, pid: Any) -> Pid:
 
 
 def _running(function: str, argument: str, pid: Any) -> Pid:
-    _local(function, argument, pid)
+    pid = _local(function, argument, pid)
     if pid.kind not in ("thread", "task"):
         raise BadArg(function, argument, f"{pid!r} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
     return pid

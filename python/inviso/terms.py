@@ -74,8 +74,8 @@ class Ref:
 class Port:
     """A link to the outside world, by its number: equal to what is left of it in a message, and ordered.
 
-    The port of a socket, subprocess or transport is :func:`inviso.port`'s; a port that is made here is none of them and is
-    not open.
+    The port of a socket, subprocess or transport is :func:`inviso.port`'s; a port that is made here is none of them and
+    is not open.
 
     >>> Port(), Port().is_open()
     (#Port<0...>, False)
@@ -96,8 +96,8 @@ class Port:
 
     @property
     def name(self) -> str:
-        """What it is: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` of a socket, ``"spawn"`` of a subprocess,
-        ``"fd"`` of a pipe; ``""`` once it is closed, and of a port of another node.
+        """What it is: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` of a socket, ``"spawn"`` of a
+        subprocess, ``"fd"`` of a pipe; ``""`` once it is closed, and of a port of another node.
         """
         return _native.port_name(self._number) or "" if self.is_local() else ""
 

@@ -351,8 +351,8 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     """Which sessions affect something, as weak handles; None if it doesn't exist (trace.md, ``session_info/1``).
 
     Args:
-        what: ``"all"``, a Pid, a Port, or the thread, task, socket, subprocess or transport itself; an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``,
-            ``"on_load"``, ``"send"``, ``"receive"``.
+        what: ``"all"``, a Pid, a Port, or the thread, task, socket, subprocess or transport itself; an MFA without
+            wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``, ``"on_load"``, ``"send"``, ``"receive"``.
 
     Raises:
         BadArg: ``what`` is none of these.
@@ -432,7 +432,8 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     """Switches trace flags of ports on or off (trace.md, ``port/4``).
 
     Args:
-        ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that are open and those to come), ``"existing"``, ``"new"``.
+        ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that
+            are open and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
             cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
