@@ -18,7 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._native import Pid
-from .errors import BadArg, NotYet, SystemLimit
+from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         pid,
         port,
         ports,
+        process_flag,
         processes,
         receive,
         register,
@@ -62,7 +63,6 @@ __all__ = [
     "ImproperList",
     "Map",
     "MatchSpec",
-    "NotYet",
     "Opaque",
     "Pid",
     "Port",
@@ -85,6 +85,7 @@ __all__ = [
     "port",
     "ports",
     "process",
+    "process_flag",
     "processes",
     "receive",
     "register",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["BadArg", "NotYet", "SystemLimit"]
+__all__ = ["BadArg", "SystemLimit"]
 
 
 class BadArg(ValueError):
@@ -34,14 +34,6 @@ class SystemLimit(RuntimeError):
     Traceback (most recent call last):
     ...
     inviso.errors.SystemLimit: session_create/3: too many sessions
-    """
-
-
-class NotYet(UserWarning):
-    """A setting was taken and is remembered, but this version sends no messages for it.
-
-    >>> issubclass(NotYet, UserWarning)
-    True
     """
 
 

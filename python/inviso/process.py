@@ -44,6 +44,7 @@ __all__ = [
     "pid",
     "port",
     "ports",
+    "process_flag",
     "processes",
     "receive",
     "register",
@@ -260,10 +261,13 @@ class _Process(threading.Thread):
         _native.enter_process()
         try:
             super().run()
+        except SystemExit as error:  # threads end by it without a word
+            _native.leaving(error)
         except BaseException as error:
             _native.leaving(error)
             raise
-        _native.leaving(None)
+        else:
+            _native.leaving(None)
 
 
 def link(pid: Pid | Any) -> bool:
@@ -323,6 +327,30 @@ def trap_exit(on: bool) -> bool:
     if not isinstance(on, bool):
         raise BadArg("trap_exit/1", "on", f"{on!r} is not a bool; pass True or False")
     return _native.trap_exit(on)
+
+
+def process_flag(flag: str, value: bool | int) -> bool | int:
+    """Sets a flag of the caller, and answers what it was (erlang.md, ``process_flag/2``).
+
+    Args:
+        flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``: from how many words (of 8 bytes) of resident memory on
+            a collection of garbage sends ``gc_max_heap_size`` to who traces ``garbage_collection``. Memory belongs to all
+            processes, so this limit is the node's. It ends nobody.
+        value: True or False; or an int from 0, where 0 is no limit.
+
+    Raises:
+        BadArg: a wrong argument. Nothing has changed.
+
+    >>> process_flag("max_heap_size", 1 << 30), process_flag("max_heap_size", 0)
+    (0, 1073741824)
+    """
+    if flag == "trap_exit":
+        return trap_exit(value)  # type: ignore[arg-type]
+    if flag != "max_heap_size":
+        raise BadArg("process_flag/2", "flag", f"{flag!r} is no flag; pass 'trap_exit' or 'max_heap_size'")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise BadArg("process_flag/2", "value", f"{value!r} is no number of words; pass an int from 0")
+    return _native.set_max_heap_size(int(value))
 
 
 def monitor(pid: Pid) -> Ref:
@@ -633,8 +661,8 @@ def _local(function: str, argument: str, pid: Any) -> Pid:
     return pid
 
 
-def _running(function: str, argument: str, pid: Any) -> Pid:
-    pid = _local(function, argument, pid)
+def _running(function: str, argument: str, given: Any) -> Pid:
+    pid = _local(function, argument, given)
     if pid.kind not in ("thread", "task"):
         raise BadArg(function, argument, f"{pid!r} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
     return pid

@@ -556,7 +556,7 @@ def _messages(where: str, context: str, session: Session, spec: Any, flags: Any)
 
 
 _EVENTS = ("long_gc", "long_message_queue", "long_schedule", "large_heap", "busy_port", "busy_dist_port")
-_LEAST = {"long_gc": 1, "long_schedule": 1, "large_heap": 1}
+_LEAST = 1
 
 
 def system(session: Session, event: str, value: bool | int | tuple[int, int]) -> None:
@@ -581,25 +581,22 @@ def system(session: Session, event: str, value: bool | int | tuple[int, int]) ->
     native = _session(where, session)
     if not (isinstance(event, str) and event in _EVENTS):
         _one_of(where, "event", "event", event, _EVENTS)
-    short, limit = 0, value
     if value is False:
         native.monitor(str(event), None)
-        return
-    if event in ("busy_port", "busy_dist_port"):
+    elif event in ("busy_port", "busy_dist_port"):
         if value is not True:
             raise BadArg(where, "value", f"{value!r} is no setting of {event!r}; pass True or False")
-        limit = 1
+        native.monitor(str(event), 1)
     elif event == "long_message_queue":
-        pair = isinstance(value, tuple) and len(value) == 2 and all(map(_is_length, value))
-        if not pair or not 0 <= value[0] < value[1]:  # type: ignore[index]
+        pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_length, value)) else (0, 0)
+        if not 0 <= pair[0] < pair[1]:
             why = f"{value!r} is no (disable, enable); pass two ints, 0 or more, the first less than the second"
             raise BadArg(where, "value", why)
-        short, limit = value  # type: ignore[misc]
-    elif not _is_length(value) or value < 0:  # type: ignore[operator]
+        native.monitor(str(event), pair[1], pair[0])
+    elif isinstance(value, tuple) or not _is_length(value) or value < 0:
         raise BadArg(where, "value", f"{value!r} is no limit of {event!r}; pass an int from 0, or False")
     else:
-        limit = max(value, _LEAST[event])  # type: ignore[type-var]
-    native.monitor(str(event), limit, short)
+        native.monitor(str(event), max(value, _LEAST))
 
 
 def _is_length(value: object) -> bool:
@@ -644,7 +641,7 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     native = _session(where, session)
     on_load = isinstance(mfa, str) and mfa == "on_load"
     if isinstance(mfa, str) and mfa in ("send", "receive"):
-        raise BadArg(where, "mfa", f"patterns of {mfa!r} are not supported yet; pass an MFA or 'on_load'")
+        return _messages(where, str(mfa), session, match_spec, flags)
     target = None if on_load else _mfa(where, "mfa", mfa, wildcards=True)
     how, program = _how(where, match_spec)
     names = _list(where, "flags", flags)
@@ -721,7 +718,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             _one_of(where, "item", "item of processes", item, ("flags", "tracer"))
             return _flags_info(session, item, native.new_flags(what == "new_ports"))
         if what in ("send", "receive"):
-            _one_of(where, "item", "item of messages", item, ("match_spec",))
+            _one_of(where, "item", "item of a message", item, ("match_spec",))
             return (Atom(item), native.messages_of(what == "receive"))
         if what == "system":
             _one_of(where, "item", "item of the system", item, ("all",))

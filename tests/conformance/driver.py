@@ -79,6 +79,8 @@ class Driver:
         return self.sessions[name]
 
     def session_create(self, name: str, tracer: Any, options: Any = ()) -> Term:
+        # Erlang cuts nothing
+        options = options or {"capture": {"items": 100_000, "bytes": 60_000, "total": 60_000, "depth": 64}}
         return self._created(name, self.trace.session_create(name, tracer, options))
 
     def session_create_raw(self, name: Any, tracer: Any, options: Any) -> Term:

@@ -219,7 +219,7 @@ def test_cpu_timestamp_is_for_all(procs: str, how: bool, there_is_something_to_c
     assert "cpu_timestamp" in why
 
 
-@pytest.mark.parametrize("mfa", [*NO_MFA, "send", "receive", "new", FOREIGN, inviso.self()])
+@pytest.mark.parametrize("mfa", [*NO_MFA, "new", FOREIGN, inviso.self()])
 @pytest.mark.parametrize("spec", [True, False, "pause"])
 def test_patterns(mfa: Any, spec: Any, there_is_something_to_change: trace.Session) -> None:
     refused("mfa", lambda: there_is_something_to_change.function(mfa, spec, ["call_count"]))
@@ -245,7 +245,7 @@ def test_global_stands_alone(other: str, spec: Any, there_is_something_to_change
         assert other in why
 
 
-@pytest.mark.parametrize("what", [*NO_MFA, "send", "receive", "system", "threads", ("json", "loads", "_"), FOREIGN])
+@pytest.mark.parametrize("what", [*NO_MFA, "threads", ("json", "loads", "_"), FOREIGN])
 def test_things_to_ask_about(what: Any, there_is_something_to_change: trace.Session) -> None:
     # what is no function is the item's fault, as in OTP
     other = isinstance(what, (str, inviso.Pid))
@@ -290,8 +290,17 @@ NO_LOCAL_PID = [None, 1, "x", [], Hostile(), threading.current_thread(), FOREIGN
         ("name", process.set_node, [None, 1, "", "name", "@", "a@", "@b", "a@b@c", b"a@b", Hostile()]),
         ("function", process.spawn, [None, 1, "f", [], Hostile()]),
         ("name", lambda v: process.spawn(traced, 1, name=v), [1, b"x", [], Hostile()]),
-        ("link", lambda v: process.spawn(traced, 1, link=v), [True, False, None]),
-        ("monitor", lambda v: process.spawn(traced, 1, monitor=v), [True, False, []]),
+        ("link", lambda v: process.spawn(traced, 1, link=v), [None, 1, "yes", []]),
+        ("monitor", lambda v: process.spawn(traced, 1, monitor=v), [None, 1, "yes", []]),
+        ("pid", process.link, NO_LOCAL_PID),
+        ("pid", process.unlink, NO_LOCAL_PID),
+        ("pid", process.links, [v for v in NO_LOCAL_PID if v is not None]),
+        ("pid", process.monitor, NO_LOCAL_PID),
+        ("pid", lambda v: process.exit(v, "reason"), NO_LOCAL_PID),
+        ("reference", process.demonitor, [None, 1, "me", Hostile()]),
+        ("on", process.trap_exit, [None, 1, "yes", []]),
+        ("time", lambda v: process.send_after(v, inviso.self(), 1), [None, "1", -1, float("nan"), float("inf"), True]),
+        ("destination", lambda v: process.send_after(0, v, 1), NO_LOCAL_PID),
     ],
 )
 def test_processes_and_names(argument: str, call: Any, values: list[Any]) -> None:

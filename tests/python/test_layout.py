@@ -18,7 +18,7 @@ BELOW = {
     "terms": {"_native"},
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
-    "process": {"_native", "errors"},
+    "process": {"_native", "errors", "terms"},
     "trace": {"_native", "errors", "match_spec", "process", "terms"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "_progress": set(),

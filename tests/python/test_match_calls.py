@@ -531,11 +531,12 @@ def test_flags_of_a_task(session: trace.Session) -> None:
         one = asyncio.ensure_future(task(1))
         await asyncio.sleep(0)
         two = asyncio.ensure_future(task(2))
+        second = inviso.pid(two)
         spec(session, says(("enable_trace", inviso.pid(two), "call")), middle)
         own(session)
         middle(5)
         await one, await two
-        assert [(m[1], m[3][2]) for m in session.drain() if m[3][1] == "leaf"][1:] == [(inviso.pid(two), [2])]
+        assert [(m[1], m[3][2]) for m in session.drain() if m[3][1] == "leaf"][1:] == [(second, [2])]
 
     local(session, leaf)
     asyncio.run(main())

@@ -14,11 +14,11 @@ use inviso_core::{
     drain::drain,
     flags::Flags,
     node::Who,
-    tracee::Class,
     plan::kinds,
     point::{Point, Program},
     ring::{Overflow, Ring},
     session::{Options, Session},
+    tracee::Class,
 };
 use std::{
     hint::black_box,

@@ -8,10 +8,10 @@ use inviso_core::{
     error::Error,
     flags::Flags,
     node::Who,
-    tracee::Class,
     plan::kinds,
     point::{Point, Program},
     session::Options,
+    tracee::Class,
 };
 use inviso_term::{etf::decode, record::Kind};
 use std::thread;

@@ -28,6 +28,7 @@ use crate::{
     plan::{kinds, Entry, Mfa, Plan},
     session::{Options, Session},
     slots::Snapshot,
+    sync::Ordering::Relaxed,
     tracee::MAX_SESSIONS,
 };
 use inviso_match::Program;
@@ -468,6 +469,7 @@ impl Node {
         let mut all = 0;
         let retired = self.publish(|old| {
             let next = finish(old.with(plans));
+            self.has_plans.store(!next.is_empty(), Relaxed);
             all = next.events;
             next
         });

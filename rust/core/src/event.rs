@@ -459,7 +459,15 @@ fn finish<A: Activation>(
         }
         // a function that is traced itself has its name at hand
         if let Some(plan) = snapshot.find(code) {
-            return emit(node, thread, session, flags, Head::new(thread, Kind::ReturnTo, u64::from(plan.name)), &[], now);
+            return emit(
+                node,
+                thread,
+                session,
+                flags,
+                Head::new(thread, Kind::ReturnTo, u64::from(plan.name)),
+                &[],
+                now,
+            );
         }
     }
     let mut scratch = std::mem::take(&mut thread.scratch);
@@ -723,7 +731,15 @@ fn call_message<A: Activation>(
     } else {
         let mut payload = Vec::with_capacity(extra.len() + 4);
         let more = stamp::with_extra(&mut payload, extra);
-        emit(node, thread, session, flags, Head::new(thread, Kind::CallArity, u64::from(name)).with(more), &payload, now);
+        emit(
+            node,
+            thread,
+            session,
+            flags,
+            Head::new(thread, Kind::CallArity, u64::from(name)).with(more),
+            &payload,
+            now,
+        );
     }
 }
 

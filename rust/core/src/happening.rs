@@ -11,16 +11,79 @@ use crate::{
     thread::Thread,
     tracee::Tracee,
 };
-use inviso_term::record::Kind;
+use inviso_term::{etf, record::Kind, term::Term};
+
+/// What a process does when it is scheduled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// It begins to run.
+    In,
+    /// It stops running.
+    Out,
+    /// It begins to run while it ends.
+    InExiting,
+    /// It stops running while it ends.
+    OutExiting,
+    /// It stops running for ever.
+    Exited,
+}
+
+impl Turn {
+    /// What a session with the flag `exiting` is told.
+    fn exiting(self) -> Option<Kind> {
+        match self {
+            Turn::In | Turn::Out => None,
+            Turn::InExiting => Some(Kind::InExiting),
+            Turn::OutExiting => Some(Kind::OutExiting),
+            Turn::Exited => Some(Kind::OutExited),
+        }
+    }
+
+    /// What a session is told that asks for scheduling without telling processes that end from others.
+    fn plain(self) -> Kind {
+        match self {
+            Turn::In | Turn::InExiting => Kind::In,
+            Turn::Out | Turn::OutExiting | Turn::Exited => Kind::Out,
+        }
+    }
+}
 
 impl Node {
-    /// Whether some session wants to hear of a process or port by one of these flags; a first look, before anything is worked out.
+    /// Whether some session asked for one of these flags of a process or port.
     #[inline]
     #[must_use]
-    pub fn is_wanted(&self, thread: &Thread, about: About<'_>, wanted: Flags) -> bool {
+    pub fn is_asked(&self, thread: &Thread, about: About<'_>, wanted: Flags) -> bool {
         let inside = thread.shared.section.enter();
         let width = self.snapshot.load_inside(&inside).width();
-        (0..width).any(|index| about.tracee(thread).flags(index).has(wanted))
+        let tracee = about.tracee(thread);
+        (0..width).any(|index| tracee.flags(index).has(wanted))
+    }
+
+    /// A process is scheduled: sessions with the flag `exiting` are told of one that ends by its own tags, others with one of the
+    /// flags `wanted` by `in` and `out` (trace.md, `process/4`). `place` is `(module, function, arity)` or 0, as a term; of one
+    /// that has ended, `out_exited` says 0.
+    pub fn on_turn(&self, thread: &mut Thread, about: About<'_>, turn: Turn, wanted: Flags, place: &[u8]) {
+        let inside = thread.shared.section.enter();
+        let snapshot = self.snapshot.load_inside(&inside);
+        let mut now = 0;
+        for index in 0..snapshot.width() {
+            let tracee = about.tracee(thread);
+            let (flags, pid) = (tracee.flags(index), tracee.pid);
+            let ending = turn.exiting().filter(|_| flags.has(Flags::EXITING));
+            let Some(kind) = ending.or_else(|| flags.has(wanted).then_some(turn.plain())) else { continue };
+            let Some((session, _)) = snapshot.standing(index) else { continue };
+            if session.tracer.load(Relaxed) != pid {
+                now = if now == 0 { self.clock.ticks() } else { now };
+                let nowhere;
+                let payload = if kind == Kind::OutExited {
+                    nowhere = etf::encode(&Term::from(0));
+                    &nowhere
+                } else {
+                    place
+                };
+                emit(self, thread, session, flags, Head { tracee: pid, kind, what: 0, more: 0 }, payload, now);
+            }
+        }
     }
 
     /// Something has happened to a process or port: every session that asked for it by one of these flags is told. `what` and

@@ -38,9 +38,9 @@ pub mod monitor;
 pub mod names;
 pub mod node;
 pub mod plan;
-pub mod relations;
 #[cfg(not(loom))]
 pub mod point;
+pub mod relations;
 pub mod session;
 pub mod slots;
 pub mod thread;

@@ -103,9 +103,7 @@ pub(crate) fn decide<A: Subject>(
 
 /// Writes what a program adds to the message; answers its length.
 #[inline(never)]
-fn write<'a, A: Subject>(
-    value: &Value<'_, A::View<'a>>, call: &'a A, capture: &Capture, extra: &mut Vec<u8>,
-) -> usize {
+fn write<'a, A: Subject>(value: &Value<'_, A::View<'a>>, call: &'a A, capture: &Capture, extra: &mut Vec<u8>) -> usize {
     extra.resize(extra.len().max(capture.total), 0);
     let mut out = Encoder::new(&mut extra[..capture.total]);
     if value.write(&mut out, &mut |view, out: &mut Encoder<'_>| call.write(view, out, capture)).is_err() {

@@ -21,7 +21,7 @@ use inviso_match::Program;
 use inviso_term::{
     etf::{self, Encoder, Full},
     record::Kind,
-    term::{Identifier, Term},
+    term::Term,
 };
 use std::sync::Arc;
 
@@ -55,28 +55,10 @@ pub trait Parcel: Subject {
     fn message(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
     /// Writes it for a session that does not take [`Takes::Values`]. Outside the section: any code may run.
     fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
-    /// Who it is for. Asked where it is sent.
-    fn receiver(&self) -> To;
-}
-
-/// Who a message is for.
-#[derive(Clone, Debug)]
-pub enum To {
-    /// The process, queue or port of this number.
-    Process(u64),
-    /// Whoever the sender named so.
-    Named(Term),
-}
-
-impl To {
-    /// As a term.
-    #[must_use]
-    pub fn term(&self) -> Term {
-        match self {
-            To::Process(pid) => Term::Pid(Identifier::own(*pid)),
-            To::Named(name) => name.clone(),
-        }
-    }
+    /// The process, queue or port that it is sent to; 0 if the sender called it otherwise.
+    fn process(&self) -> u64;
+    /// What the sender called the receiver, where [`Parcel::process`] is 0.
+    fn name(&self) -> Term;
 }
 
 /// Who an event is about.
@@ -179,23 +161,17 @@ fn write<P: Parcel>(
     parcel: &P,
 ) {
     let now = node.clock.ticks();
-    let mut head = Head { tracee, kind, what: 0, more: 0 };
-    let mut named = None;
-    if kind != Kind::Receive {
-        match parcel.receiver() {
-            To::Process(pid) => head.what = pid,
-            To::Named(name) => named = Some(name),
-        }
-    }
+    let what = if kind == Kind::Receive { 0 } else { parcel.process() };
+    let head = Head { tracee, kind, what, more: 0 };
     if session.options.capture.takes != Takes::Values {
         return late::leave(node, thread, session, flags, head, extra, now);
     }
-    match named {
-        None => with_values(node, thread, session, flags, head, extra, now, |out, capture| {
-            parcel.message(out, capture).or_else(|Full| cut(out))
-        }),
-        Some(name) => with_name(node, thread, session, flags, head, extra, now, &name, parcel),
+    if what == 0 && kind != Kind::Receive {
+        return with_name(node, thread, session, flags, head, extra, now, parcel);
     }
+    with_values(node, thread, session, flags, head, extra, now, |out, capture| {
+        parcel.message(out, capture).or_else(|Full| cut(out))
+    });
 }
 
 fn cut(out: &mut Encoder<'_>) -> Result<(), Full> {
@@ -208,9 +184,9 @@ fn cut(out: &mut Encoder<'_>) -> Result<(), Full> {
 #[allow(clippy::too_many_arguments)]
 fn with_name<P: Parcel>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
-    name: &Term, parcel: &P,
+    parcel: &P,
 ) {
-    let name = receiver_bytes(name);
+    let name = receiver_bytes(&parcel.name());
     with_values(node, thread, session, flags, head, extra, now, |out, capture| {
         parcel.message(out, capture).or_else(|Full| cut(out))?;
         out.raw(&name)
@@ -227,8 +203,8 @@ fn receiver_bytes(name: &Term) -> Vec<u8> {
 
 /// Adds the name of the receiver, if the message is for one.
 pub(crate) fn write_receiver<P: Parcel>(payload: &mut Vec<u8>, parcel: &P) {
-    if let To::Named(name) = parcel.receiver() {
-        payload.extend_from_slice(&receiver_bytes(&name));
+    if parcel.process() == 0 {
+        payload.extend_from_slice(&receiver_bytes(&parcel.name()));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     session::Session,
     slots::Snapshot,
     sync::{
-        AtomicU32, AtomicU64, Mutex,
+        AtomicBool, AtomicU32, AtomicU64, Mutex,
         Ordering::{AcqRel, Relaxed},
     },
     thread::{Shared, Thread},
@@ -27,6 +27,8 @@ use crate::{
 };
 use crossbeam_epoch::{Collector, LocalHandle};
 use rustc_hash::FxHashMap;
+#[cfg(not(loom))]
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// The first pid that is given out; smaller ones are reserved (see [`crate::cells::FOLDED`]).
@@ -64,6 +66,8 @@ pub struct Node {
     cpu_stamps: AtomicU32,
     control_word: AtomicU32,
     pub(crate) relations: Relations,
+    /// Whether the snapshot has any plan.
+    pub(crate) has_plans: AtomicBool,
 }
 
 impl Node {
@@ -96,6 +100,7 @@ impl Node {
             cpu_stamps: AtomicU32::new(0),
             control_word: AtomicU32::new(0),
             relations: Relations::default(),
+            has_plans: AtomicBool::new(false),
         })
     }
 
@@ -152,12 +157,14 @@ impl Node {
         let pid = self.next_pid.fetch_add(1, Relaxed) << 2 | kind as u64;
         let tracee = Arc::new(Tracee::new(pid, kind, object));
         let mut tracees = self.tracees.lock().unwrap();
-        for session in self.sessions() {
-            if session.tracer.load(Relaxed) != tracee.pid {
-                let inherited = parent.and_then(|p| p.inherit(session.index));
-                tracee.set(session.index, inherited.unwrap_or_else(|| session.new_flags(kind)));
+        self.read(|snapshot| {
+            for session in snapshot.sessions().filter(|session| session.is_alive()) {
+                if session.tracer.load(Relaxed) != tracee.pid {
+                    let inherited = parent.and_then(|p| p.inherit(session.index));
+                    tracee.set(session.index, inherited.unwrap_or_else(|| session.new_flags(kind)));
+                }
             }
-        }
+        });
         tracees.insert(tracee.pid, tracee.clone());
         tracee
     }
@@ -173,6 +180,10 @@ impl Node {
             return false;
         }
         self.tracees.lock().unwrap().remove(&tracee.pid);
+        let traces = |session: &Arc<Session>| session.tracer.load(Relaxed) == tracee.pid;
+        if !tracee.has_cells() && !self.read(|snapshot| snapshot.sessions().any(traces)) {
+            return true;
+        }
         for session in self.sessions() {
             if session.tracer.load(Relaxed) == tracee.pid {
                 self.lose_tracer(&session);
@@ -211,6 +222,13 @@ impl Node {
     #[must_use]
     pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
         self.tracees.lock().unwrap().get(&pid).cloned()
+    }
+
+    /// Whether any function has a plan; a host may leave out calls of those that have none.
+    #[inline(always)]
+    #[must_use]
+    pub fn traces_functions(&self) -> bool {
+        self.has_plans.load(Relaxed)
     }
 
     /// The trace control word (trace.md: `get_tcw`).
@@ -263,9 +281,24 @@ impl Node {
 
     /// Reads the current snapshot. For the control side: the hot path pins with its own participant.
     pub fn read<R>(&self, with: impl FnOnce(&Snapshot) -> R) -> R {
-        let local = self.collector.register();
-        let guard = grace::pin(&local);
-        with(self.snapshot.load(&guard))
+        let local = self.reader();
+        let read = {
+            let guard = grace::pin(&local);
+            with(self.snapshot.load(&guard))
+        };
+        keep_reader(local);
+        read
+    }
+
+    /// The calling thread's participant, which is kept from one reading to the next: processes come and go by the thousand.
+    fn reader(&self) -> LocalHandle {
+        #[cfg(not(loom))]
+        if let Ok(Some(known)) = READER.try_with(Cell::take) {
+            if known.collector() == &self.collector {
+                return known;
+            }
+        }
+        self.collector.register()
     }
 
     /// Waits until every event that began before has ended, and every look at a snapshot: see [`crate::section`] and
@@ -335,6 +368,19 @@ impl Node {
         }
         Ok(count)
     }
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    static READER: Cell<Option<LocalHandle>> = const { Cell::new(None) };
+}
+
+/// Keeps a participant for the thread's next reading. Not under loom, whose threads are no threads.
+fn keep_reader(local: LocalHandle) {
+    #[cfg(not(loom))]
+    let _at_the_threads_end = READER.try_with(|reader| reader.set(Some(local)));
+    #[cfg(loom)]
+    drop(local);
 }
 
 impl Drop for Node {

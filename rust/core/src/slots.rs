@@ -197,9 +197,7 @@ impl Snapshot {
         self.sessions.to_vec()
     }
 
-    fn of(
-        chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>, patterns: Arc<[Patterns]>,
-    ) -> Snapshot {
+    fn of(chunks: Vec<Arc<[Bucket]>>, sessions: Arc<[Option<Arc<Session>>]>, patterns: Arc<[Patterns]>) -> Snapshot {
         let ids = sessions.iter().map(|s| s.as_ref().map_or(0, |s| s.id as u32)).collect();
         let mut snapshot = Snapshot {
             chunks: chunks.into(),

@@ -111,6 +111,8 @@ pub struct Tracee {
     index: Index,
     memberships: Segments<Membership, 4, PARTS>,
     ended: AtomicU32,
+    /// Whether it runs, as far as its host has told: 0 or 1.
+    pub is_in: AtomicU32,
     /// What it is.
     pub kind: Kind,
     /// Whatever the host keeps with a process.
@@ -126,6 +128,7 @@ impl Tracee {
             kind,
             object: AtomicUsize::new(object),
             ended: AtomicU32::new(0),
+            is_in: AtomicU32::new(0),
             first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
             memberships: Segments::new(),
             index: Index::default(),
@@ -143,6 +146,17 @@ impl Tracee {
     pub fn end(&self) -> bool {
         self.object.store(0, Release);
         self.ended.compare_exchange(0, 1, AcqRel, Acquire).is_ok()
+    }
+
+    /// Notes that it runs, or does not; answers what was noted before.
+    pub fn set_in(&self, how: bool) -> bool {
+        self.is_in.swap(u32::from(how), AcqRel) != 0
+    }
+
+    /// Whether cells were ever made for it: it has been counted in some session.
+    #[must_use]
+    pub fn has_cells(&self) -> bool {
+        self.index.used.load(Relaxed) != 0
     }
 
     /// Its flags in the session with this index.

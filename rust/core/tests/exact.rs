@@ -5,11 +5,11 @@ use inviso_core::{
     drain::{drain, lost, Event, Mark, Record, What},
     flags::Flags,
     node::Who,
-    tracee::Class,
     plan::kinds,
     point::{Point, Program},
     ring::Overflow,
     session::{Options, Session},
+    tracee::Class,
 };
 use inviso_term::{etf::decode, term::Term};
 use std::{

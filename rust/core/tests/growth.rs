@@ -1,6 +1,8 @@
 //! A hundred thousand sessions come and go and leave nothing behind. Alone in its process: it counts all memory.
 
-use inviso_core::{control::Op, drain::drain, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
+use inviso_core::{
+    control::Op, drain::drain, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class,
+};
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicIsize, Ordering::Relaxed},

@@ -21,6 +21,8 @@ mod _native {
     #[pymodule_export]
     use super::errors::{LimitReached, ProcessDead, SessionDead};
     #[pymodule_export]
+    use super::host::collector::set_max_heap_size;
+    #[pymodule_export]
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
     #[pymodule_export]
     use super::host::relations::{

@@ -77,6 +77,11 @@ impl Mailbox {
         Ok(true)
     }
 
+    /// How many messages are there.
+    pub fn len(&self) -> usize {
+        lock(&self.queue).len()
+    }
+
     /// What is there, oldest first, left there.
     pub fn peek(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         lock(&self.queue).iter().map(|m| m.clone_ref(py)).collect()

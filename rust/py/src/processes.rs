@@ -131,7 +131,11 @@ pub fn mailbox_receive(
     let own = current(py)?;
     let mailbox = directory::process(&own).mailbox.clone();
     let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
-    Ok(mailbox.receive(py, matches, timeout, || relations::hear(py, &own).map(|()| true))?.map(|m| (m,)))
+    let message = mailbox.receive(py, matches, timeout, || relations::hear(py, &own).map(|()| true))?;
+    if message.is_some() {
+        relations::taken(&own);
+    }
+    Ok(message.map(|m| (m,)))
 }
 
 /// The running process has waited for a message in vain.

@@ -339,9 +339,7 @@ impl Session {
     }
 
     /// Switches flags of processes, or of ports. `who` is a Pid, or one of all, existing, new.
-    fn process(
-        &self, py: Python<'_>, who: &Bound<'_, PyAny>, how: bool, flags: u32, ports: bool,
-    ) -> PyResult<usize> {
+    fn process(&self, py: Python<'_>, who: &Bound<'_, PyAny>, how: bool, flags: u32, ports: bool) -> PyResult<usize> {
         let host = self.host(py)?;
         let flags = Flags(flags);
         let class = if ports { Class::Port } else { Class::Process };

@@ -39,11 +39,12 @@ use taken::Taken;
 
 pub use big::magnitude;
 pub use names::{
-    exception, exception_class, instance_dict, is_method, name_of_callable, name_of_run, type_name, Raised,
+    arguments as exception_arguments, attribute_of_class, exception, exception_class, instance_dict, is_method,
+    name_of_callable, name_of_run, place_of_callable, place_of_run, type_name, Raised,
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};
-pub use text::{atom_of_str, is_text, is_text_of, text_of, units, Units};
+pub use text::{atom_of_str, is_text, is_text_of, text_is, text_of, units, Units};
 
 /// How much of a value is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +126,17 @@ pub unsafe fn own_pid(object: *mut PyObject) -> Option<u64> {
 /// [`Full`] if there isn't even room to say so; what was written of it is taken back.
 #[inline]
 pub unsafe fn encode(object: *mut PyObject, out: &mut Encoder<'_>, limits: &Limits) -> Result<(), Full> {
+    // the commonest values, without a call
+    // SAFETY: the type is looked at first.
+    unsafe {
+        if !object.is_null() && ffi::Py_TYPE(object) == &raw mut ffi::PyLong_Type {
+            if let Some(n) = layout::small_int(object).and_then(|n| i32::try_from(n).ok()) {
+                if out.int(n.into()).is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+    }
     let mark = out.mark();
     // SAFETY: the caller's promise.
     let written = unsafe { Walk { out, limits, noted: None }.value(object, limits.depth.min(Limits::MAX_DEPTH)) };

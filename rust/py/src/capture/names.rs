@@ -71,6 +71,20 @@ impl Raised {
 }
 
 impl Raised {
+    /// The exception, or its class if it has not been made yet.
+    ///
+    /// # Safety
+    /// What it holds stands.
+    pub unsafe fn object(self) -> *mut PyObject {
+        // SAFETY: the caller's promise.
+        let made = !self.value.is_null() && unsafe { ffi::PyExceptionInstance_Check(self.value) } != 0;
+        if made {
+            self.value
+        } else {
+            self.kind
+        }
+    }
+
     /// Whether it is an instance of an exception class.
     ///
     /// # Safety
@@ -78,6 +92,22 @@ impl Raised {
     pub unsafe fn is_a(self, class: *mut PyObject) -> bool {
         // SAFETY: the caller's promise; both are types.
         unsafe { ffi::PyType_Check(self.kind) != 0 && ffi::PyType_IsSubtype(self.kind.cast(), class.cast()) != 0 }
+    }
+}
+
+impl Raised {
+    /// The name of its class, as [`type_name`] has it.
+    ///
+    /// # Safety
+    /// As [`Raised::is_a`].
+    pub unsafe fn type_name(self, buffer: &mut [u8; 256]) -> &str {
+        // SAFETY: the caller's promise; the type is checked.
+        unsafe {
+            if ffi::PyType_Check(self.kind) == 0 {
+                return "";
+            }
+            type_name(self.kind.cast(), buffer)
+        }
     }
 }
 
@@ -216,6 +246,35 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
     }
 }
 
+/// Writes `(module, function, arity)` of what a call of `callable` with so many arguments runs, named as by
+/// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments.
+///
+/// # Safety
+/// As [`name_of_callable`].
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn place_of_callable(callable: *mut PyObject, arguments: usize, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the caller's promise; a function has its code as long as it stands.
+    unsafe {
+        out.tuple(3)?;
+        name_of_callable(callable, out)?;
+        let mut callable = Held::borrowed(callable);
+        for _ in 0..8 {
+            match wrapped(callable.as_ptr()) {
+                Some(inner) => callable = inner,
+                None => break,
+            }
+        }
+        let object = callable.as_ptr();
+        let arity = match ffi::PyFunction_Check(object) {
+            0 => arguments,
+            _ => frame::arity(ffi::PyFunction_GetCode(object)),
+        };
+        out.int(arity as i64)
+    }
+}
+
 /// Writes module and qualified name of the `run` method that a thread object's start runs, as two atoms.
 ///
 /// # Safety
@@ -231,6 +290,26 @@ pub unsafe fn name_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resul
             return class_atoms(ffi::Py_TYPE(thread), ".run", out);
         }
         name_of_callable(run.as_ptr(), out)
+    }
+}
+
+/// Writes `(module, function, arity)` of the `run` method that a thread object's start runs.
+///
+/// # Safety
+/// As [`name_of_callable`].
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn place_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: as in `name_of_run`.
+    unsafe {
+        let run = lookup(ffi::Py_TYPE(thread), c"run");
+        if !run.is_null() {
+            return place_of_callable(run.as_ptr(), 1, out);
+        }
+        out.tuple(3)?;
+        class_atoms(ffi::Py_TYPE(thread), ".run", out)?;
+        out.int(1)
     }
 }
 
@@ -374,7 +453,10 @@ unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
 }
 
 /// The exception's arguments: a tuple, or null.
-unsafe fn arguments(error: *mut PyObject) -> Held {
+///
+/// # Safety
+/// `error` is an instance of an exception class, which stands; and the calling thread is attached.
+pub unsafe fn arguments(error: *mut PyObject) -> Held {
     // SAFETY: an exception instance (the callers'), so that it has the base class's fields.
     unsafe {
         #[cfg(Py_3_12)]

@@ -44,6 +44,15 @@ pub unsafe fn is_text(object: *mut PyObject, text: &str) -> bool {
     }
 }
 
+/// Whether `object` is a short str of ASCII characters for which `holds` is true.
+///
+/// # Safety
+/// As [`atom_of_str`].
+pub unsafe fn text_is(object: *mut PyObject, holds: impl FnOnce(&str) -> bool) -> bool {
+    // SAFETY: the type is checked first.
+    unsafe { ffi::PyUnicode_Check(object) != 0 && short_ascii(object, ATOM_CHARACTERS).is_some_and(holds) }
+}
+
 /// Whether `object` is a str with just these characters.
 ///
 /// # Safety

@@ -89,10 +89,7 @@ pub struct Method {
 impl Method {
     /// One whose calls are not taken.
     pub const fn new() -> Method {
-        Method {
-            definition: AtomicPtr::new(std::ptr::null_mut()),
-            original: AtomicPtr::new(std::ptr::null_mut()),
-        }
+        Method { definition: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// Takes the calls of the method `name` of a class: the first of `wrappers` that is called as the method is.

@@ -50,6 +50,7 @@ pub mod profile;
 #[cfg(not(Py_3_12))]
 pub mod stack;
 pub mod state;
+pub mod steps;
 pub mod task_name;
 pub mod tasks;
 pub mod tls;

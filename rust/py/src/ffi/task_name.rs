@@ -6,15 +6,34 @@ use std::sync::OnceLock;
 /// Where asyncio's own task objects keep their name, found once: bytes from the object's beginning. `None` if it was not found.
 static PLACE: OnceLock<Option<usize>> = OnceLock::new();
 
+/// The name of a task.
+pub enum Name {
+    /// What it was given.
+    Given(String),
+    /// From 3.12 on a task that was given none has only a number until somebody asks.
+    Number(u64),
+}
+
+impl Name {
+    /// As asyncio would say it.
+    pub fn text(&self) -> String {
+        match self {
+            Name::Given(name) => name.clone(),
+            Name::Number(number) => format!("Task-{number}"),
+        }
+    }
+}
+
 /// The name of a task of asyncio's own class; `None` for any other object.
 ///
 /// # Safety
 /// `task` is an object of which nothing has been cleared yet.
-pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<String> {
+pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
     let class = crate::host::directory::task_type(py)?;
     // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
     let name = unsafe {
-        if ffi::PyType_IsSubtype(ffi::Py_TYPE(task), class.as_ptr().cast()) == 0 {
+        let kind = ffi::Py_TYPE(task);
+        if kind != class.as_ptr().cast() && ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) == 0 {
             return None;
         }
         let place = (*PLACE.get_or_init(|| find(&class)))?;
@@ -22,11 +41,9 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<String> {
         Bound::from_borrowed_ptr_or_opt(py, name)?
     };
     if let Ok(text) = name.cast::<PyString>() {
-        return Some(text.to_string_lossy().into_owned());
+        return Some(Name::Given(text.to_string_lossy().into_owned()));
     }
-    // from 3.12 on a task that was given no name has only a number until somebody asks
-    let number = name.cast_exact::<PyInt>().ok()?;
-    Some(format!("Task-{}", number.extract::<u64>().ok()?))
+    Some(Name::Number(name.cast_exact::<PyInt>().ok()?.extract().ok()?))
 }
 
 /// Names a task that was made but never set up, and looks for that name in it.

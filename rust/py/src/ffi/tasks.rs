@@ -214,6 +214,28 @@ unsafe fn ask_loop() -> *mut PyObject {
     }
 }
 
+/// Whether this event loop, or where it is null any, runs on this thread.
+///
+/// # Safety
+/// Attached, no exception is set.
+pub unsafe fn runs_here(event_loop: *mut PyObject) -> bool {
+    // SAFETY: the function is asyncio's C one; its result is checked.
+    unsafe {
+        let running_loop = RUNNING_LOOP.get();
+        if running_loop.is_null() {
+            return false;
+        }
+        let running = ffi::PyObject_CallNoArgs(running_loop);
+        if running.is_null() {
+            ffi::PyErr_Clear();
+            return false;
+        }
+        let right = if event_loop.is_null() { running != ffi::Py_None() } else { running == event_loop };
+        ffi::Py_DECREF(running);
+        right
+    }
+}
+
 #[cfg(Py_3_14)]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     // SAFETY: as in `ask_loop`. The task runs, so the loop holds it when our reference goes.

@@ -56,8 +56,11 @@ mod monitoring {
     callback! {
         /// PY_START: a call begins.
         py_start, |here, code, call, args| {
-            event::on_call(&here.host.node, &mut here.thread, key(code), &call);
-            if let Some(watched) = watch::find(code) {
+            let watched = watch::find(code);
+            if watched.is_none() || here.is_traced() {
+                event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+            }
+            if let Some(watched) = watched {
                 let frame = call.frame();
                 watched.begin(here, frame);
             }
@@ -90,8 +93,11 @@ mod monitoring {
         /// PY_RETURN: a call ends.
         py_return, |here, code, call, args| {
             let call = call.ending(End::Value(*args.add(2)));
-            event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
-            if let Some(watched) = watch::find(code) {
+            let watched = watch::find(code);
+            if watched.is_none() || here.is_traced() {
+                event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Return, &call);
+            }
+            if let Some(watched) = watched {
                 let frame = call.frame();
                 watched.end(here, frame, Ended::Returned(*args.add(2)));
             }

@@ -3,13 +3,17 @@
 //! A task is known by its address while it lives: a weak reference's callback takes it out before the address can belong
 //! to another. A thread is known by the operating system's number for it.
 
-use super::Host;
+use super::{senders::Senders, Host};
 use crate::{
-    ffi::{frame::Frame, task_name, vectorcall},
+    ffi::{
+        frame::Frame,
+        task_name::{self, Name},
+        vectorcall, Aside,
+    },
     mailbox::Mailbox,
 };
 use inviso_core::tracee::{Kind, Tracee};
-use pyo3::{ffi, prelude::*, types::*};
+use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
     collections::VecDeque,
@@ -40,10 +44,17 @@ pub struct Process {
     pub linked_by: AtomicU64,
     /// Who is told of its end: the reference, and whose mailbox gets the message.
     pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
-    /// Whether it runs, as far as that was told: see `scheduling`.
-    pub is_in: AtomicBool,
+    /// Of a queue, who put in what is there.
+    pub senders: Mutex<Senders>,
+    /// Sessions that were told that its mailbox, or it as a queue, is long.
+    pub long_for: Mutex<Vec<u64>>,
+    /// What a thread runs as `(module, function, arity)`, a term, once its beginning was seen; of the task that was running when
+    /// scheduling began to be traced, its outermost coroutine.
+    pub place: OnceLock<Box<[u8]>>,
     /// What is known of it if it is a port.
     pub port: super::ports::Own,
+    /// Of a future: on its way to whom its result is.
+    pub result: Mutex<super::futures::Outcome>,
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -53,6 +64,11 @@ pub fn process(tracee: &Tracee) -> &Process {
         .get_or_init(|| Box::new(Process::default()))
         .downcast_ref()
         .unwrap_or_else(|| unreachable!("only this module fills it"))
+}
+
+/// The same if it was made.
+fn known(tracee: &Tracee) -> Option<&Process> {
+    tracee.host.get()?.downcast_ref()
 }
 
 /// An object that a thread has met lately, and its process, queue or port.
@@ -110,11 +126,17 @@ struct Task {
     reference: Option<Py<PyAny>>,
 }
 
+/// Tasks, queues and ports by address, and those addresses by that of the weak reference.
+#[derive(Default)]
+struct Tasks {
+    all: FxHashMap<usize, Task>,
+    references: FxHashMap<usize, usize>,
+}
+
 /// All processes by what they are in Python.
 #[derive(Default)]
 pub struct Directory {
-    tasks: Mutex<FxHashMap<usize, Task>>,
-    references: Mutex<FxHashMap<usize, usize>>,
+    tasks: Mutex<Tasks>,
     threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     ended_threads: Mutex<EndedNames>,
     ended_tasks: Mutex<EndedNames>,
@@ -122,24 +144,22 @@ pub struct Directory {
 
 /// Names of processes that have ended, the latest ones.
 #[derive(Default)]
-struct EndedNames {
-    by_pid: FxHashMap<u64, String>,
-    order: VecDeque<u64>,
-}
+struct EndedNames(VecDeque<(u64, Name)>);
 
 /// How many names of ended threads, and of tasks, are kept.
 const ENDED_NAMES: usize = 4096;
 
 impl EndedNames {
-    fn keep(&mut self, pid: u64, name: String) {
-        if self.by_pid.insert(pid, name).is_none() {
-            self.order.push_back(pid);
+    fn keep(&mut self, pid: u64, name: Name) {
+        if self.0.len() >= ENDED_NAMES {
+            self.0.pop_front();
         }
-        if self.order.len() > ENDED_NAMES {
-            if let Some(oldest) = self.order.pop_front() {
-                self.by_pid.remove(&oldest);
-            }
-        }
+        self.0.push_back((pid, name));
+    }
+
+    /// Rarely asked for, and of many thousands.
+    fn find(&self, pid: u64) -> Option<String> {
+        self.0.iter().rev().find(|(known, _)| *known == pid).map(|(_, name)| name.text())
     }
 }
 
@@ -185,18 +205,18 @@ impl Directory {
             Kind::Task => &self.ended_tasks,
             _ => &self.ended_threads,
         };
-        if let Some(name) = lock(kept).by_pid.get(&pid) {
-            return Some(name.clone());
+        if let Some(name) = lock(kept).find(pid) {
+            return Some(name);
         }
         // a task whose end was told while its object is still there
         let reference = {
             let tasks = lock(&self.tasks);
-            let task = tasks.values().find(|task| task.tracee.pid == pid)?;
+            let task = tasks.all.values().find(|task| task.tracee.pid == pid)?;
             task.reference.as_ref()?.clone_ref(py)
         };
         let object = reference.bind(py).cast::<PyWeakref>().ok()?.upgrade()?;
         // SAFETY: the task is held.
-        unsafe { task_name::name(py, object.as_ptr()) }
+        unsafe { task_name::name(py, object.as_ptr()) }.map(|name| name.text())
     }
 
     /// The calling thread is this process from now on.
@@ -209,7 +229,7 @@ impl Directory {
         lock(&self.threads).retain(|_, t| !Arc::ptr_eq(t, own));
         let given = lock(&process(own).name).clone();
         if let Some(name) = given.or_else(|| process(own).last_name.get().cloned()) {
-            lock(&self.ended_threads).keep(own.pid, name);
+            lock(&self.ended_threads).keep(own.pid, Name::Given(name));
         }
         host.node.end_process(own);
     }
@@ -222,37 +242,42 @@ impl Directory {
     /// The task, queue or port that the object at this address is; made at first sight. The object is alive, and one that weak
     /// references can be made to.
     pub fn object_process(&self, host: &Host, kind: Kind, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
-        if let Some(task) = lock(&self.tasks).get(&address) {
+        if let Some(task) = lock(&self.tasks).all.get(&address) {
             return task.tracee.clone();
         }
         let tracee = match parent {
             Some(parent) => host.node.child(kind, address, parent),
             None => host.node.process(kind, address),
         };
-        {
-            let mut tasks = lock(&self.tasks);
-            if let Some(task) = tasks.get(&address) {
-                let known = task.tracee.clone();
-                drop(tasks);
-                host.node.end_process(&tracee);
-                return known;
-            }
-            tasks.insert(address, Task { tracee: tracee.clone(), reference: None });
-        }
-        // SAFETY: the caller is attached and the task alive.
+        // SAFETY: the caller is attached and the object alive.
         let reference = unsafe { weak_reference(address as *mut ffi::PyObject) };
-        if let Some(reference) = reference {
-            lock(&self.references).insert(reference.as_ptr() as usize, address);
-            if let Some(task) = lock(&self.tasks).get_mut(&address) {
-                task.reference = Some(reference);
-            }
+        let mut tasks = lock(&self.tasks);
+        if let Some(task) = tasks.all.get(&address) {
+            let known = task.tracee.clone();
+            drop(tasks);
+            host.node.end_process(&tracee);
+            return known;
         }
+        if let Some(reference) = &reference {
+            tasks.references.insert(reference.as_ptr() as usize, address);
+        }
+        tasks.all.insert(address, Task { tracee: tracee.clone(), reference });
         tracee
     }
 
-    /// The task, queue or port that the object at this address is known to be.
+    /// What the task, queue or port at this address is, if it was met before.
     pub fn known(&self, address: usize) -> Option<Arc<Tracee>> {
-        lock(&self.tasks).get(&address).map(|task| task.tracee.clone())
+        lock(&self.tasks).all.get(&address).map(|task| task.tracee.clone())
+    }
+
+    /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
+    pub fn of_ident(&self, py: Python<'_>, host: &Host, ident: &Bound<'_, PyAny>) -> Option<Arc<Tracee>> {
+        let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+        let active = modules.get_item("threading").ok()?.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
+        let thread = active.get_item(ident).ok()??;
+        // SAFETY: held; attached, with nothing set. The attribute is a plain one of the class's own.
+        let id = unsafe { super::spawning::attribute(py, thread.as_ptr(), "_native_id") }?.extract().ok()?;
+        Some(self.thread(host, id))
     }
 
     /// The process of a task or thread object, or `None` if `object` is neither.
@@ -289,7 +314,7 @@ impl Directory {
             Kind::Task | Kind::Queue | Kind::Port => {
                 let address = tracee.object.load(Ordering::Acquire);
                 let reference =
-                    lock(&self.tasks).get(&address).and_then(|t| t.reference.as_ref().map(|r| r.clone_ref(py)));
+                    lock(&self.tasks).all.get(&address).and_then(|t| t.reference.as_ref().map(|r| r.clone_ref(py)));
                 let Some(reference) = reference else { return Ok(None) };
                 let object = reference.bind(py).call0()?;
                 Ok((!object.is_none()).then_some(object))
@@ -343,9 +368,12 @@ impl Directory {
     }
 
     fn task_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
-        let address = lock(&self.references).remove(&reference)?;
-        let task = lock(&self.tasks).remove(&address)?;
-        let given = lock(&process(&task.tracee).name).clone();
+        let (address, task) = {
+            let mut tasks = lock(&self.tasks);
+            let address = tasks.references.remove(&reference)?;
+            (address, tasks.all.remove(&address)?)
+        };
+        let given = known(&task.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
         // SAFETY: a weak reference's callback comes before anything of the object is cleared.
         let name = given.or_else(|| unsafe { task_name::name(py, address as *mut ffi::PyObject) });
         if let Some(name) = name {
@@ -377,8 +405,13 @@ fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
 
 /// asyncio's own task class, if the program has imported it.
 pub fn task_type(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+    static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    if let Some(known) = KNOWN.get(py) {
+        return Some(known.bind(py).clone());
+    }
     let modules = py.import("sys").ok()?.getattr("modules").ok()?;
-    modules.get_item("_asyncio").ok()?.getattr("Task").ok()
+    let class = modules.get_item("_asyncio").ok()?.getattr("Task").ok()?;
+    Some(KNOWN.get_or_init(py, || class.unbind()).bind(py).clone())
 }
 
 /// A weak reference that calls [`task_died`].
@@ -386,37 +419,28 @@ pub fn task_type(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
 /// # Safety
 /// Attached; `task` is alive.
 unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
-    static CALLBACK: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
-    Python::attach(|py| {
-        // SAFETY: attached; an exception that is set is put aside and back, and collections are held back on 3.11, where
-        // they would run at once and in the midst of an event.
-        unsafe {
-            let aside = PyErr::take(py);
-            let was = ffi::PyGC_Disable();
-            let callback = {
-                let known = lock(&CALLBACK).as_ref().map(|c| c.clone_ref(py));
-                match known {
-                    Some(callback) => callback,
-                    None => {
-                        let made = vectorcall::callable(py, task_died, std::ptr::null_mut()).ok()?;
-                        *lock(&CALLBACK) = Some(made.clone_ref(py));
-                        made
-                    }
-                }
-            };
-            let reference = ffi::PyWeakref_NewRef(task, callback.as_ptr());
-            if reference.is_null() {
-                ffi::PyErr_Clear();
-            }
-            if was != 0 {
-                ffi::PyGC_Enable();
-            }
-            if let Some(error) = aside {
-                error.restore(py);
-            }
-            Bound::from_owned_ptr_or_opt(py, reference).map(Bound::unbind)
+    static CALLBACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    // SAFETY: attached; an exception that is set is put aside and back, and collections are held back on 3.11, where they
+    // would run at once and in the midst of an event.
+    unsafe {
+        let py = Python::assume_attached();
+        let _aside = Aside::new();
+        #[cfg(not(Py_3_12))]
+        let was = ffi::PyGC_Disable();
+        let made = || vectorcall::callable(py, task_died, std::ptr::null_mut());
+        let reference = match CALLBACK.get_or_try_init(py, made) {
+            Ok(callback) => ffi::PyWeakref_NewRef(task, callback.as_ptr()),
+            Err(_) => std::ptr::null_mut(),
+        };
+        if reference.is_null() {
+            ffi::PyErr_Clear();
         }
-    })
+        #[cfg(not(Py_3_12))]
+        if was != 0 {
+            ffi::PyGC_Enable();
+        }
+        Bound::from_owned_ptr_or_opt(py, reference).map(Bound::unbind)
+    }
 }
 
 /// A task object is about to be freed.
@@ -426,11 +450,11 @@ unsafe extern "C" fn task_died(
     // SAFETY: a plain question; at its very end the interpreter lets nobody attach any more
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
     if let Some(host) = super::try_host().filter(|_| !ends) {
-        Python::attach(|py| {
-            // SAFETY: the interpreter passes the weak reference.
-            let ended = host.directory.task_ended(py, host, unsafe { *args } as usize);
-            drop(ended);
-        });
+        // SAFETY: called attached, with the weak reference.
+        let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
+        if let Some(ended) = host.directory.task_ended(py, host, reference) {
+            drop(ended.reference.map(|reference| reference.into_bound(py)));
+        }
     }
     vectorcall::none()
 }

@@ -30,6 +30,10 @@ pub struct Here {
     pub reason: Option<Vec<u8>>,
     /// Whether its end has been told.
     pub told_exit: bool,
+    /// What runs on it, see `scheduling`.
+    pub turn: super::scheduling::Here,
+    /// The collection of garbage that is under way.
+    pub collection: Option<super::collector::Begun>,
 }
 
 /// Which task runs on this thread, remembered from one event to the next.
@@ -67,6 +71,7 @@ impl Drop for AtEnd {
             let reason = here.reason.take().unwrap_or_else(super::spawning::normal);
             super::relations::exit_unattached(here.host, &mut here.thread, &own, &reason);
         }
+        super::scheduling::thread_ended(&mut here);
         here.host.node.end_thread(here.thread);
         here.host.directory.thread_ended(here.host, &own);
     }
@@ -115,6 +120,8 @@ fn create() -> Option<&'static mut Here> {
         met: super::loading::Met::default(),
         reason: None,
         told_exit: false,
+        turn: super::scheduling::Here::default(),
+        collection: None,
     };
     let here = Box::into_raw(Box::new(here));
     tls::set(here.cast());
@@ -149,6 +156,14 @@ pub fn forget() {
     tls::set(std::ptr::null_mut());
 }
 
+impl Here {
+    /// Whether any function is traced, or was while a call began here that has not ended.
+    #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        self.host.node.traces_functions() || !self.thread.is_idle()
+    }
+}
+
 impl Running {
     /// Makes `thread.current()` the process of the task that runs now, or the thread's own.
     ///
@@ -174,12 +189,18 @@ impl Running {
             thread.switch_to_own();
             return;
         }
+        let tracee = self.process(host, thread, task);
+        thread.switch(tracee);
+    }
+
+    /// The process of the task at this address, which is alive.
+    #[inline]
+    pub fn process(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
         let at = (task >> 4 ^ task >> 16) & (KNOWN - 1);
         let mut known = self.known.borrow_mut();
         if let Some(Some((address, tracee))) = known.get(at) {
             if *address == task && tracee.object.load(Ordering::Acquire) == task {
-                thread.switch(tracee.clone());
-                return;
+                return tracee.clone();
             }
         }
         let was = std::mem::replace(&mut thread.busy, true);
@@ -189,6 +210,6 @@ impl Running {
             known.resize(KNOWN, None);
         }
         known[at] = Some((task, tracee.clone()));
-        thread.switch(tracee);
+        tracee
     }
 }

@@ -1,20 +1,56 @@
 //! The instruments: what is put into the interpreter and the standard library for the sake of events that are no calls. Each is
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
-use super::{ports, spawning, watch::Handler, Host};
+use super::{
+    collector, executors, futures, groups, lengths, loop_callbacks, loops, modules, multiprocess, ports, queues,
+    scheduling, senders, simple_queue, spawning, watch::Handler, Host,
+};
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering},
     Arc, Mutex,
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
-pub static HANDLERS: [&Handler; 18] = [
+pub static HANDLERS: &[&Handler] = &[
     &spawning::START,
     &spawning::BOOTSTRAP,
     &spawning::EXCEPTHOOK,
     &spawning::COROUTINE,
+    &groups::CREATE,
+    &queues::PUT,
+    &queues::GET,
+    &queues::GET_LAST,
+    &queues::OWN_PUT,
+    &queues::OWN_GET,
+    &queues::WAIT,
+    &queues::NEW,
+    &modules::LOADED,
+    &executors::ITEM,
+    &executors::PROCESS_ITEM,
+    &executors::RUNNING,
+    &futures::SET_RESULT,
+    &futures::SET_EXCEPTION,
+    &futures::RESULT,
+    &futures::EXCEPTION,
+    &loops::HANDLE,
+    &loops::RUN,
+    &loops::SUBMIT,
+    &loops::BEGUN,
+    &multiprocess::PUT,
+    &multiprocess::PUT_SIMPLE,
+    &multiprocess::GET,
+    &multiprocess::SEND,
+    &multiprocess::RECEIVE,
+    &multiprocess::RECEIVE_INTO,
+    &multiprocess::BUSY,
+    &multiprocess::APPLY,
+    &multiprocess::APPLIED,
+    &multiprocess::AWAIT,
+    &scheduling::THREAD,
+    &scheduling::STEP,
+    &loop_callbacks::RUN,
     &ports::socket::INIT,
     &ports::subprocess::INIT,
     &ports::subprocess::STATUS,
@@ -102,10 +138,33 @@ impl Instrument {
 }
 
 /// All of them, in the order in which they are put in place.
-static INSTRUMENTS: [&Instrument; 2] = [&spawning::INSTRUMENT, &ports::INSTRUMENT];
+static INSTRUMENTS: &[&Instrument] = &[
+    &spawning::INSTRUMENT,
+    &groups::INSTRUMENT,
+    &queues::INSTRUMENT,
+    &simple_queue::INSTRUMENT,
+    &futures::INSTRUMENT,
+    &executors::INSTRUMENT,
+    &loops::INSTRUMENT,
+    &multiprocess::INSTRUMENT,
+    &multiprocess::BUSY_SENDS,
+    &scheduling::INSTRUMENT,
+    &loop_callbacks::INSTRUMENT,
+    &collector::INSTRUMENT,
+    &ports::INSTRUMENT,
+];
 
 /// Which flags matter to somebody now: see [`wanted`].
 static WANTED: AtomicU32 = AtomicU32::new(0);
+
+/// Which system events are watched for by somebody now: see [`monitored`].
+static MONITORED: AtomicU8 = AtomicU8::new(0);
+
+/// Whether some session watches for a system event; a first look.
+#[inline(always)]
+pub fn monitored(event: Event) -> bool {
+    MONITORED.load(Ordering::Relaxed) & 1 << event as u8 != 0
+}
 
 /// Whether some session has asked for one of these flags of processes; a first look, before anything is worked out.
 #[inline(always)]
@@ -131,6 +190,9 @@ impl Host {
         wants.related_ports |= soon.related_ports;
         ports::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
+        senders::want(wants.senders);
+        lengths::want(wants.watches(Event::LongMessageQueue));
+        MONITORED.store(wants.monitored, Ordering::Relaxed);
         let mut ended = false;
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));
@@ -155,6 +217,7 @@ impl Host {
 /// In a forked child: nothing is in place.
 pub fn forget(py: Python<'_>) {
     WANTED.store(0, Ordering::Relaxed);
+    MONITORED.store(0, Ordering::Relaxed);
     for instrument in INSTRUMENTS {
         if instrument.on.swap(false, Ordering::AcqRel) {
             (instrument.forget)(py);

@@ -16,8 +16,19 @@
 //! | `instruments` | when each of those is put in place and taken away |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `ports` | sockets, subprocesses, transports |
+//! | `parcels` | calls and exceptions, as objects that are sent |
+//! | `modules` | what instruments watch in modules, whenever those are imported |
+//! | `executors` | calls that are submitted to executors |
+//! | `futures` | results of futures |
+//! | `loops` | what other threads hand to an event loop |
+//! | `multiprocess` | queues, connections and pools of `multiprocessing` |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task runs when |
+//! | `queues`, `simple_queue` | queues of the standard library |
+//! | `senders`, `lengths` | who put what into a queue, and how long it is |
+//! | `groups` | task groups as links |
+//! | `loop_callbacks` | what an event loop runs besides tasks |
+//! | `collector` | collections of garbage |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
@@ -29,19 +40,32 @@ pub mod backtrace;
 pub mod call;
 pub mod callbacks;
 pub mod codes;
+pub mod collector;
 pub mod directory;
+pub mod executors;
 pub mod foreign;
 pub mod forking;
+pub mod futures;
+pub mod groups;
 pub mod here;
 pub mod instruments;
 pub mod late;
+pub mod lengths;
 pub mod loading;
+pub mod loop_callbacks;
+pub mod loops;
+pub mod modules;
+pub mod multiprocess;
 pub mod objects;
 pub mod outlet;
+pub mod parcels;
 pub mod passing;
 pub mod ports;
+pub mod queues;
 pub mod relations;
 pub mod scheduling;
+pub mod senders;
+pub mod simple_queue;
 pub mod spawning;
 pub mod waiting;
 pub mod watch;

@@ -1,17 +1,10 @@
 //! A message that is sent or has arrived, as the core sees it; and the few words in which instruments tell of one.
 
-use super::{
-    backtrace,
-    directory::Place,
-    here::Here,
-    late,
-    objects::Arguments,
-    Host,
-};
+use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, Host};
 use crate::{
     capture,
     ffi::{
-        frame::Frame,
+        frame::{code_qualname, module_of, Frame},
         held::Held,
         tls,
     },
@@ -20,7 +13,7 @@ use crate::{
 };
 use inviso_core::{
     matching::Subject,
-    messages::{self, About, Parcel, To},
+    messages::{self, About, Parcel},
     session::{Capture, Session},
     thread::Thread,
     tracee::{Kind, Tracee},
@@ -49,12 +42,17 @@ pub struct Message<'a> {
     way: Way<'a>,
     kept: Kept,
     /// What match specs look at besides the message, made when one does.
-    made: [OnceCell<Option<Py<PyAny>>>; 2],
+    made: OnceCell<Box<Made>>,
 }
 
+/// The receiver; or the node and the sender.
+type Made = [Option<Py<PyAny>>; 2];
+
 enum Way<'a> {
-    /// To a process, or to somebody whom the sender called by this object.
-    Out(To, Option<&'a Bound<'a, PyAny>>),
+    /// To a process, queue or port.
+    Out(u64),
+    /// To whoever the sender called so.
+    Named(&'a Bound<'a, PyAny>),
     /// From somebody.
     In(Sender),
 }
@@ -65,13 +63,12 @@ impl<'a> Message<'a> {
     /// # Safety
     /// `message` stands as long as this, and the calling thread is attached all that time.
     pub unsafe fn to(message: *mut PyObject, to: u64) -> Message<'static> {
-        Message { message, way: Way::Out(To::Process(to), None), kept: Kept::default(), made: Default::default() }
+        Message { message, way: Way::Out(to), kept: Kept::default(), made: OnceCell::new() }
     }
 
-    /// A message that is sent to whoever `name` means, which is `object`.
-    pub fn to_name(message: &'a Bound<'a, PyAny>, name: Term, object: &'a Bound<'a, PyAny>) -> Message<'a> {
-        let way = Way::Out(To::Named(name), Some(object));
-        Message { message: message.as_ptr(), way, kept: Kept::default(), made: Default::default() }
+    /// A message that is sent to whoever is called `name`, a str or a pair of them.
+    pub fn to_name(message: &'a Bound<'a, PyAny>, name: &'a Bound<'a, PyAny>) -> Message<'a> {
+        Message { message: message.as_ptr(), way: Way::Named(name), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// A message that has arrived.
@@ -79,29 +76,32 @@ impl<'a> Message<'a> {
     /// # Safety
     /// As [`Message::to`].
     pub unsafe fn from(message: *mut PyObject, sender: Sender) -> Message<'static> {
-        Message { message, way: Way::In(sender), kept: Kept::default(), made: Default::default() }
+        Message { message, way: Way::In(sender), kept: Kept::default(), made: OnceCell::new() }
     }
 
-    /// One of the two objects besides the message.
+    /// One of the objects besides the message.
     fn made(&self, n: usize) -> Option<PyView<'_>> {
-        let object = self.made.get(n)?.get_or_init(|| {
+        let made = self.made.get_or_init(|| {
             // what this allocates is not the program's
             let allocated = tls::bytes();
-            let made = Python::attach(|py| self.make(py, n).ok());
+            let made = Python::attach(|py| [0, 1].map(|n| self.make(py, n).ok()));
             tls::set_bytes(allocated);
-            made
+            Box::new(made)
         });
+        let object = made.get(n)?.as_ref()?;
         // SAFETY: kept by `made` as long as this; attached (the constructors' promise).
-        unsafe { PyView::new(Held::borrowed(object.as_ref()?.as_ptr()), &self.kept) }
+        unsafe { PyView::new(Held::borrowed(object.as_ptr()), &self.kept) }
     }
 
     fn make(&self, py: Python<'_>, n: usize) -> PyResult<Py<PyAny>> {
         let atom = |text: &str| terms::atom(py, text);
         let identity = |id: u64| terms::identity(py, id);
         match (&self.way, n) {
-            (Way::Out(_, Some(object)), _) => Ok((*object).clone().unbind()),
-            (Way::Out(To::Process(id), _), _) => identity(*id),
-            (Way::Out(To::Named(_), _), _) => Ok(py.None()),
+            (Way::Named(name), _) => match name.extract::<String>() {
+                Ok(name) => atom(&name),
+                Err(_) => Ok((*name).clone().unbind()),
+            },
+            (Way::Out(id), _) => identity(*id),
             (Way::In(Sender::Clock), 0) => atom("clock_service"),
             (Way::In(_), 0) => atom(&crate::pid::node_name()),
             (Way::In(Sender::Process(id)), _) => identity(*id),
@@ -118,7 +118,7 @@ impl Subject for Message<'_> {
 
     fn count(&self) -> usize {
         match self.way {
-            Way::Out(..) => 2,
+            Way::Out(_) | Way::Named(_) => 2,
             Way::In(_) => 3,
         }
     }
@@ -166,11 +166,32 @@ impl Parcel for Message<'_> {
         });
     }
 
-    fn receiver(&self) -> To {
-        match &self.way {
-            Way::Out(to, _) => to.clone(),
-            Way::In(_) => To::Process(0),
+    #[inline(always)]
+    fn process(&self) -> u64 {
+        match self.way {
+            Way::Out(to) => to,
+            Way::Named(_) | Way::In(_) => 0,
         }
+    }
+
+    #[cold]
+    fn name(&self) -> Term {
+        match &self.way {
+            Way::Named(name) => named(name),
+            Way::Out(_) | Way::In(_) => Term::atom("undefined"),
+        }
+    }
+}
+
+/// The term of a name that a message is sent to.
+#[cold]
+fn named(name: &Bound<'_, PyAny>) -> Term {
+    if let Ok(text) = name.extract::<String>() {
+        return Term::atom(&text);
+    }
+    match name.extract::<(String, String)>() {
+        Ok((name, node)) => Term::Tuple(vec![Term::atom(&name), Term::atom(&node)]),
+        Err(_) => Term::atom("undefined"),
     }
 }
 
@@ -246,4 +267,68 @@ unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
     here.thread.busy = was;
     here.places.keep(Place::new(tracee.clone()));
     tracee.pid
+}
+
+/// The frame that called the one of an event, which begins or ends.
+///
+/// # Safety
+/// It is the frame of the event that is being taken.
+pub unsafe fn caller(frame: Frame) -> Option<Frame> {
+    // SAFETY: attached. Before 3.12 the current frame is the caller's at a call's beginning and at its end.
+    unsafe {
+        if cfg!(not(Py_3_12)) {
+            let current = Frame::current_python(crate::ffi::tstate());
+            if let Some(current) = current.filter(|current| *current != frame) {
+                return Some(current);
+            }
+        }
+        frame.caller()
+    }
+}
+
+/// Functions of the standard library that do nothing with messages themselves, but call what the program gave them.
+const RUNNERS: [&str; 5] =
+    ["_WorkItem.run", "WorkerContext.run", "Handle._run", "Future._invoke_callbacks", "Future.add_done_callback"];
+
+/// Other names under which the program calls a method of the library's.
+const FORWARDERS: [&str; 2] = ["Queue.get_nowait", "Queue.put_nowait"];
+
+/// Whether code of the standard library's message passing runs in this frame, and not the program: what it sends and takes is
+/// part of a larger message. A callback of the program's that is called from there is the program's.
+///
+/// # Safety
+/// The frame runs, or is about to end, and is no shim; the calling thread is attached.
+pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
+    let mut frame = frame;
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    unsafe {
+        while let Some(here) = frame.filter(|frame| is_library(*frame)) {
+            let function = code_qualname(here.code());
+            if RUNNERS.iter().any(|runner| capture::is_text(function, runner)) {
+                return false;
+            }
+            if !FORWARDERS.iter().any(|forwarder| capture::is_text(function, forwarder)) {
+                return true;
+            }
+            frame = here.caller();
+        }
+        false
+    }
+}
+
+/// Whether the frame's function is one of the library's that passes messages.
+///
+/// # Safety
+/// As [`is_inner`].
+pub unsafe fn is_library(frame: Frame) -> bool {
+    // SAFETY: the caller's promise; the name is held while it is looked at.
+    unsafe {
+        let name = module_of(frame.globals());
+        !name.is_null() && capture::text_is(name.as_ptr(), passes_messages)
+    }
+}
+
+fn passes_messages(module: &str) -> bool {
+    let first = module.split('.').next().unwrap_or_default();
+    matches!(first, "asyncio" | "queue" | "multiprocessing" | "inviso") || module.starts_with("concurrent.futures")
 }

@@ -7,6 +7,7 @@ use super::{
     directory,
     here::Here,
     instruments::Wants,
+    lengths,
     passing::{self, Message, Sender},
     ports, spawning, Host,
 };
@@ -21,12 +22,9 @@ use inviso_core::{
     thread::Thread,
     tracee::{Kind, Tracee},
 };
-use inviso_term::{
-    etf,
-    record,
-    term::Term,
-};
+use inviso_term::{etf, record, term::Term};
 use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
     Arc, Mutex, MutexGuard,
@@ -62,22 +60,21 @@ pub enum Tie {
     Group,
 }
 
-static GROUPED: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+static GROUPED: Mutex<Option<FxHashSet<(u64, u64)>>> = Mutex::new(None);
 
 /// Links two processes in the name of the program's own structure.
 pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
-    lock(&GROUPED).push((parent.pid, child.pid));
+    lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
     here.host.node.link(&mut here.thread, parent, child);
 }
 
 fn tie(one: u64, other: u64) -> Tie {
     let mut all = lock(&GROUPED);
-    match all.iter().position(|pair| *pair == (one, other) || *pair == (other, one)) {
-        Some(at) => {
-            all.swap_remove(at);
-            Tie::Group
-        }
-        None => Tie::Link,
+    let grouped = all.as_mut().is_some_and(|all| all.remove(&(one, other)) || all.remove(&(other, one)));
+    if grouped {
+        Tie::Group
+    } else {
+        Tie::Link
     }
 }
 
@@ -240,7 +237,21 @@ pub fn deliver(
     // SAFETY: held; attached.
     unsafe { passing::arrived(host, thread, to, sender, message.as_ptr()) };
     mailbox.put(py, [message.unbind()]);
+    if lengths::are_wanted() {
+        lengths::changed(host, thread, to, mailbox.len() as u64);
+    }
     Ok(())
+}
+
+/// The running process has taken a message out of its mailbox.
+pub fn taken(own: &Tracee) {
+    if lengths::are_wanted() {
+        let length = directory::process(own).mailbox.len() as u64;
+        // SAFETY: the callers are attached, and have the state of this thread not in use.
+        if let Some(here) = unsafe { super::here::here() } {
+            lengths::changed(here.host, &mut here.thread, own, length);
+        }
+    }
 }
 
 fn down(
@@ -454,7 +465,7 @@ pub fn send(
         let (node, thread) = (&here.host.node, &mut here.thread);
         match (&name, to) {
             (Some(name), _) => {
-                let parcel = Message::to_name(&message, named(name), name);
+                let parcel = Message::to_name(&message, name);
                 messages::on_send(node, thread, About::Current, true, &parcel);
             }
             // SAFETY: held; attached.
@@ -468,17 +479,6 @@ pub fn send(
         deliver(py, here.host, thread, &tracee, Sender::Process(own), message)?;
         Ok(true)
     })
-}
-
-/// The receiver that somebody called so.
-fn named(name: &Bound<'_, PyAny>) -> Term {
-    if let Ok(text) = name.extract::<String>() {
-        return Term::atom(&text);
-    }
-    match name.extract::<(String, String)>() {
-        Ok((name, node)) => Term::Tuple(vec![Term::atom(&name), Term::atom(&node)]),
-        Err(_) => Term::atom("undefined"),
-    }
 }
 
 /// A timer sends a message: nobody's, which has no sender.

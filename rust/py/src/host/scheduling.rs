@@ -1,12 +1,514 @@
-//! Which task runs when.
+//! Which process runs when: the steps of tasks, and the beginning and end of threads.
+//!
+//! A task's step is taken where asyncio's own task class takes it (see [`steps`]), whatever event loop runs it, and the first
+//! step of an eager task around its initialiser. What happens at a step is told as `in` and `out` of the task; while somebody
+//! watches for `long_schedule` it is timed, too. Tasks written in Python are not seen.
+//!
+//! Which thread runs when is the interpreter's secret. A thread is told to be `in` when it begins and `out` when it ends, and
+//! nothing between. Rules: trace.md, `process/4`, `system/3`.
 
-use super::Host;
-use pyo3::prelude::*;
+use super::{
+    call, directory,
+    here::{self, here},
+    instruments::{self, Instrument},
+    spawning,
+    watch::{self, Ended, Handler},
+    Host,
+};
+use crate::{
+    capture,
+    ffi::{frame::Frame, steps, Aside},
+};
+use inviso_core::{
+    flags::Flags,
+    happening::Turn,
+    messages::About,
+    monitor::Event,
+    tracee::{Kind, Tracee},
+};
+use inviso_term::{
+    etf::{self, Encoder, Full},
+    term::Term,
+};
+use pyo3::{ffi, prelude::*};
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc,
+};
 
-/// A coroutine that a task is about to run: its steps are to be seen while somebody asks for scheduling.
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// What asks for `in` and `out` of processes.
+pub const RUNNING: Flags = Flags(Flags::RUNNING.0 | Flags::RUNNING_PROCS.0);
+/// The same with those that end.
+const ASKED: Flags = Flags(RUNNING.0 | Flags::EXITING.0);
+
+/// Which process runs when.
+pub static INSTRUMENT: Instrument =
+    Instrument::new(|wants| wants.processes.has(ASKED) || wants.watches(Event::LongSchedule), begin, end, forget);
+
+/// `threading.Thread._bootstrap_inner`: a thread's life.
+pub static THREAD: Handler = Handler { begin: Some(on_thread), end: Some(on_thread_end), ..Handler::NONE };
+
+/// The coroutine of the task in whose step all this began: that step is not seen from its beginning.
+pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_coroutine_end), ..Handler::NONE };
+
+/// What a thread keeps about what it runs.
+#[derive(Default)]
+pub struct Here {
+    /// Ticks at which what runs was scheduled in; of meaning where that is timed.
+    pub since: u64,
+    /// Room for the names of places: one for each step under way here, and one more.
+    rooms: Vec<Vec<u8>>,
+    /// The task whose step began here before all this, until it ends; else 0.
+    unseen: u64,
+    /// Whether that task's coroutine is watched.
+    watching: bool,
+    /// Whether the thread is known to have ended.
+    told: bool,
+    /// What its event loop runs besides tasks.
+    pub callbacks: Vec<super::loop_callbacks::Running>,
+}
+
+/// Bytes of the name of a place: two atoms of 255 characters, and a number.
+const PLACE: usize = 2 * 4 * 255 + 64;
+
+fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    // SAFETY: as below; what is asked for here is not used beyond this block.
+    unsafe {
+        let was = here().map(|here| std::mem::replace(&mut here.thread.busy, true));
+        let taken = steps::take(py, step, wakeup);
+        if let (Some(here), Some(was)) = (here(), was) {
+            here.thread.busy = was;
+        }
+        taken?;
+    }
+    if let Some(class) = directory::task_type(py) {
+        spawning::hook_tasks(class.as_ptr().cast(), spawning::EAGER);
+    }
+    ON.store(true, Ordering::Release);
+    let bootstrap = py.import("threading")?.getattr("Thread")?.getattr("_bootstrap_inner")?.getattr("__code__")?;
+    watch::add(py, host, &THREAD, &[bootstrap])?;
+    watch_running(py, host)
+}
+
+fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    forget(py);
+    watch::remove(py, host, &[&THREAD, &STEP])
+}
+
+fn forget(py: Python<'_>) {
+    ON.store(false, Ordering::Release);
+    steps::give_back(step, wakeup);
+    if let Some(class) = directory::task_type(py) {
+        spawning::unhook_tasks(class.as_ptr().cast(), spawning::EAGER);
+    }
+}
+
+/// The task that is running here is `in`, and will be `out` though its step began before all this.
+fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    // SAFETY: attached; not used beyond this function, in which nothing asks for it again.
+    let Some(here) = (unsafe { here() }) else { return Ok(()) };
+    // SAFETY: attached, this thread's own; the running task stands, and so does its coroutine, an exact one.
+    let code = unsafe {
+        here.running.identify(host, &mut here.thread);
+        let current = here.thread.current().clone();
+        let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
+        if current.kind != Kind::Task || task.is_null() {
+            return Ok(());
+        }
+        let Some(coroutine) = Bound::from_owned_ptr_or_opt(py, steps::coroutine_of(task)) else { return Ok(()) };
+        let Some(frame) = steps::frame_of(coroutine.as_ptr()) else { return Ok(()) };
+        let process = directory::process(&current);
+        process.coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
+        current.set_in(true);
+        here.turn.unseen = current.pid;
+        let mut place = Vec::new();
+        process.place.get_or_init(|| outermost(coroutine.as_ptr(), &mut place).into());
+        Bound::from_borrowed_ptr(py, frame.code())
+    };
+    here.turn.watching = true;
+    here.thread.busy = true;
+    let watched = watch::add(py, host, &STEP, &[code]);
+    here.thread.busy = false;
+    watched
+}
+
+/// That step has ended: later ones are seen without its coroutine being watched.
+#[cold]
+#[inline(never)]
+fn unwatch(here: &mut here::Here) {
+    here.turn.watching = false;
+    here.thread.busy = true;
+    Python::attach(|py| {
+        if let Err(error) = watch::remove(py, here.host, &[&STEP]) {
+            error.write_unraisable(py, None);
+        }
+    });
+    here.thread.busy = false;
+}
+
+/// A task's step, in place of asyncio's own.
+unsafe extern "C" fn step(
+    this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: called as the slot of steps, attached; the step holds its task.
+    unsafe {
+        let run = Run::begin(steps::task_of(this));
+        let result = steps::original_step()(this, args, keywords);
+        if let Some(run) = run {
+            run.end(result.is_null());
+        }
+        result
+    }
+}
+
+/// A future is done that a task waits for, in place of asyncio's own.
+unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: called as the method, attached; its caller holds the task.
+    unsafe {
+        let run = Run::begin(task);
+        let result = steps::original_wakeup()(task, future);
+        if let Some(run) = run {
+            run.end(result.is_null());
+        }
+        result
+    }
+}
+
+/// A step that has begun.
+struct Run {
+    task: *mut ffi::PyObject,
+    tracee: Arc<Tracee>,
+    exiting: bool,
+    /// The outermost coroutine: room, and how much of it is taken; 0 where nobody has asked.
+    place: (Vec<u8>, usize),
+    /// Where it began, and what was timed before, while somebody watches for long ones.
+    timed: Option<(Box<[u8]>, u64)>,
+}
+
+impl Run {
+    /// `None` if it is not to be seen.
+    ///
+    /// # Safety
+    /// Attached, without an exception; the task stands until [`Run::end`].
+    #[inline]
+    unsafe fn begin(task: *mut ffi::PyObject) -> Option<Run> {
+        if !ON.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: attached; not used beyond this function, and what is called here does not ask for it again.
+        unsafe {
+            let here = here().filter(|here| !here.thread.busy)?;
+            if here.turn.watching && here.turn.unseen == 0 {
+                unwatch(here);
+            }
+            let tracee = here.running.process(here.host, &mut here.thread, task as usize);
+            let coroutine = steps::coroutine_of(task);
+            let run = Run::of(here, task, tracee, coroutine);
+            ffi::Py_XDECREF(coroutine);
+            run
+        }
+    }
+
+    /// The same where the task's process and coroutine are known.
+    unsafe fn of(
+        here: &mut here::Here, task: *mut ffi::PyObject, tracee: Arc<Tracee>, coroutine: *mut ffi::PyObject,
+    ) -> Option<Run> {
+        let timed = instruments::monitored(Event::LongSchedule);
+        let asked = here.host.node.is_asked(&here.thread, About::Other(&tracee), ASKED);
+        if tracee.set_in(true) {
+            return None;
+        }
+        if !asked && !timed {
+            return Some(Run { task, tracee, exiting: false, place: (Vec::new(), 0), timed: None });
+        }
+        let mut room = here.turn.rooms.pop().unwrap_or_default();
+        let mut inner = here.turn.rooms.pop().unwrap_or_default();
+        // SAFETY: the caller's promise.
+        let (exiting, own, at) = unsafe {
+            let exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(task);
+            let own = outermost(coroutine, &mut room);
+            (exiting, own, whereabouts(coroutine, &mut inner).unwrap_or(own))
+        };
+        if asked {
+            let turn = if exiting { Turn::InExiting } else { Turn::In };
+            here.host.node.on_turn(&mut here.thread, About::Other(&tracee), turn, RUNNING, at);
+        }
+        let timed = timed.then(|| {
+            let now = here.host.node.clock.ticks();
+            (at.into(), std::mem::replace(&mut here.turn.since, now))
+        });
+        let taken = own.len();
+        here.turn.rooms.push(inner);
+        Some(Run { task, tracee, exiting, place: (room, taken), timed })
+    }
+
+    /// The step has ended, `failed` says whether by an exception, which is set.
+    ///
+    /// # Safety
+    /// As [`Run::begin`].
+    #[inline]
+    unsafe fn end(self, failed: bool) {
+        // SAFETY: attached; the exception is put aside and back.
+        let _aside = failed.then(|| unsafe { Aside::new() });
+        let was_in = self.tracee.set_in(false);
+        // SAFETY: attached; not used beyond this function.
+        let Some(here) = (unsafe { here() }).filter(|here| !here.thread.busy) else { return };
+        let asked = here.host.node.is_asked(&here.thread, About::Other(&self.tracee), ASKED);
+        if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
+            let mut inner = here.turn.rooms.pop().unwrap_or_default();
+            // SAFETY: the task stands.
+            let (done, at) = unsafe {
+                let coroutine = steps::coroutine_of(self.task);
+                let at = match (whereabouts(coroutine, &mut inner), self.place.1) {
+                    (Some(at), _) => at,
+                    // somebody has begun to ask in the midst of the step
+                    (None, 0) => outermost(coroutine, &mut inner),
+                    (None, taken) => &self.place.0[..taken],
+                };
+                ffi::Py_XDECREF(coroutine);
+                (steps::is_done(self.task), at)
+            };
+            if asked {
+                let turn = match (done, self.exiting) {
+                    (true, _) => Turn::Exited,
+                    (_, true) => Turn::OutExiting,
+                    _ => Turn::Out,
+                };
+                here.host.node.on_turn(&mut here.thread, About::Other(&self.tracee), turn, RUNNING, at);
+            }
+            if let Some((began, _)) = &self.timed {
+                alarm(here, self.tracee.pid, began, at);
+            }
+            here.turn.rooms.push(inner);
+        }
+        if let Some((_, outer)) = &self.timed {
+            here.turn.since = *outer;
+        }
+        if self.place.1 != 0 {
+            here.turn.rooms.push(self.place.0);
+        }
+    }
+}
+
+/// Reports what has run since [`Here::since`] to those for whom that is long. The places are terms.
+pub fn alarm(here: &mut here::Here, about: u64, began: &[u8], ended: &[u8]) {
+    let clock = &here.host.node.clock;
+    let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(here.turn.since)) / 1_000_000;
+    if here.host.node.watched(Event::LongSchedule).is_none_or(|limit| spent < limit) {
+        return;
+    }
+    let place = |at: &[u8]| match etf::decode(at) {
+        Ok(place @ Term::Tuple(_)) => place,
+        _ => Term::atom("undefined"),
+    };
+    let pair = |key: &str, value: Term| Term::Tuple(vec![Term::atom(key), value]);
+    here.host.node.alarm(&mut here.thread, about, Event::LongSchedule, |_, limit| {
+        (spent >= limit).then(|| {
+            let timeout = pair("timeout", Term::from(spent as i64));
+            Term::List(vec![timeout, pair("in", place(began)), pair("out", place(ended))])
+        })
+    });
+}
+
+/// Where inside its outermost coroutine a task that does not run waits: `(module, function, arity)` as a term. `None` for
+/// that coroutine itself, and where it is no exact one.
+unsafe fn whereabouts(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> Option<&[u8]> {
+    // SAFETY: null or an object that is held; its type is looked at first.
+    unsafe {
+        if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine) == 0 {
+            return None;
+        }
+        let inner = steps::innermost(coroutine);
+        let frame = steps::frame_of(inner).filter(|_| inner != coroutine);
+        let at = frame.map(|frame| written(room, |out| call::write_name(frame, out)));
+        ffi::Py_DECREF(inner);
+        at
+    }
+}
+
+/// The integer 0 as a term.
+pub const NOWHERE: &[u8] = &[97, 0];
+
+/// The name of a task's outermost coroutine, as a term, or 0: it is no exact coroutine, or has ended.
+unsafe fn outermost(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> &[u8] {
+    // SAFETY: null or an object that is held.
+    let frame = if coroutine.is_null() { None } else { unsafe { steps::frame_of(coroutine) } };
+    written(room, |out| match frame {
+        Some(frame) => call::write_name(frame, out),
+        None => out.int(0),
+    })
+}
+
+/// What `write` writes, or 0 if it can't.
+pub fn written<'a>(room: &'a mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> &'a [u8] {
+    if room.len() < PLACE {
+        room.resize(PLACE, 0);
+    }
+    let mut out = Encoder::new(room);
+    match write(&mut out) {
+        Ok(()) => {
+            let len = out.len();
+            &room[..len]
+        }
+        Err(_) => {
+            room[..NOWHERE.len()].copy_from_slice(NOWHERE);
+            &room[..NOWHERE.len()]
+        }
+    }
+}
+
+/// The first step of an eager task, and who is scheduled out for it.
+pub struct Eager {
+    run: Run,
+    parent: Option<Arc<Tracee>>,
+}
+
+/// A task is about to be made; `None` if that doesn't run its first step.
 ///
-/// # Errors
-/// What `sys.monitoring` raises.
-pub fn watch(_py: Python<'_>, _host: &Host, _code: &Bound<'_, PyAny>) -> PyResult<()> {
-    Ok(())
+/// # Safety
+/// Attached, without an exception: called by the initialiser of tasks, with its arguments.
+pub unsafe fn begin_eager(
+    task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> Option<Eager> {
+    // SAFETY: the caller's promise; what is asked for here is not used beyond this function.
+    unsafe {
+        if !ON.load(Ordering::Relaxed) || keywords.is_null() || coroutine.is_null() {
+            return None;
+        }
+        if ffi::PyDict_GetItemString(keywords, c"eager_start".as_ptr()) != ffi::Py_True() {
+            return None;
+        }
+        let here = here().filter(|here| !here.thread.busy)?;
+        let event_loop = ffi::PyDict_GetItemString(keywords, c"loop".as_ptr());
+        if !crate::ffi::tasks::runs_here(event_loop) {
+            return None;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let parent = here.thread.current().clone();
+        here.thread.busy = true;
+        let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
+        here.thread.busy = false;
+        let is_in = parent.kind == Kind::Task && parent.is_in.load(Ordering::Acquire) != 0;
+        let parent = Some(parent).filter(|_| is_in);
+        if let Some(parent) = &parent {
+            turn_of_running(here, parent, Turn::Out);
+        }
+        match Run::of(here, task, tracee, coroutine) {
+            Some(run) => Some(Eager { run, parent }),
+            None => {
+                if let Some(parent) = &parent {
+                    turn_of_running(here, parent, Turn::In);
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Eager {
+    /// The task is made, or `failed` to be, by an exception that is set.
+    ///
+    /// # Safety
+    /// As [`begin_eager`].
+    pub unsafe fn end(self, failed: bool) {
+        // SAFETY: as above.
+        unsafe {
+            let timed = self.run.timed.is_some();
+            self.run.end(failed);
+            let Some(here) = here().filter(|here| !here.thread.busy) else { return };
+            if let Some(parent) = &self.parent {
+                turn_of_running(here, parent, Turn::In);
+            }
+            if timed {
+                here.turn.since = here.host.node.clock.ticks();
+            }
+        }
+    }
+}
+
+/// The running task waits for the first step of one that it makes, or goes on after it.
+unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
+    let mut place = here.turn.rooms.pop().unwrap_or_default();
+    // SAFETY: attached; the frame runs.
+    let at = match unsafe { Frame::current_python(crate::ffi::tstate()) } {
+        Some(frame) => written(&mut place, |out| call::write_name(frame, out)),
+        None => NOWHERE,
+    };
+    here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
+    here.turn.rooms.push(place);
+}
+
+/// A task that was running when all this began is suspended.
+fn on_pause(here: &mut here::Here, frame: Frame) {
+    first_out(here, frame, Turn::Out);
+}
+
+/// It ends.
+fn on_coroutine_end(here: &mut here::Here, frame: Frame, _how: Ended) {
+    first_out(here, frame, Turn::Exited);
+}
+
+fn first_out(here: &mut here::Here, frame: Frame, turn: Turn) {
+    // SAFETY: attached; the event's frame still stands.
+    let generator = unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        frame.generator() as usize
+    };
+    let current = here.thread.current().clone();
+    let process = directory::process(&current);
+    if here.turn.unseen != current.pid || process.coroutine.load(Ordering::Acquire) != generator {
+        return;
+    }
+    here.turn.unseen = 0;
+    if current.set_in(false) {
+        let at = process.place.get().map_or(NOWHERE, |place| place);
+        here.host.node.on_turn(&mut here.thread, About::Other(&current), turn, RUNNING, at);
+    }
+}
+
+/// A thread begins.
+fn on_thread(here: &mut here::Here, frame: Frame) {
+    here.thread.switch_to_own();
+    let own = here.thread.own().clone();
+    if !here.host.node.is_asked(&here.thread, About::Other(&own), ASKED) {
+        return;
+    }
+    let mut place = here.turn.rooms.pop().unwrap_or_default();
+    // SAFETY: the first argument of a method whose frame is about to run.
+    let at = written(&mut place, |out| unsafe { place_of_thread(frame.local(0), out) });
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, RUNNING, at);
+    let _ = directory::process(&own).place.set(at.into());
+    here.turn.rooms.push(place);
+}
+
+/// What a thread object runs.
+unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: attached; the thread object stands, and what is read of it is held.
+    Python::attach(|py| unsafe {
+        match spawning::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
+            Some(target) => {
+                let arguments = spawning::attribute(py, thread, "_args").and_then(|args| args.len().ok());
+                capture::place_of_callable(target.as_ptr(), arguments.unwrap_or(0), out)
+            }
+            None => capture::place_of_run(thread, out),
+        }
+    })
+}
+
+/// A thread ends.
+fn on_thread_end(here: &mut here::Here, _frame: Frame, _how: Ended) {
+    here.thread.switch_to_own();
+    thread_ended(here);
+}
+
+/// The same, seen by whoever comes first. Maybe not attached.
+pub fn thread_ended(here: &mut here::Here) {
+    if !ON.load(Ordering::Relaxed) || std::mem::replace(&mut here.turn.told, true) {
+        return;
+    }
+    let own = here.thread.own().clone();
+    let at = directory::process(&own).place.get().map_or(NOWHERE, |place| place);
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Exited, RUNNING, at);
 }

@@ -25,7 +25,7 @@ use rustc_hash::FxHashMap;
 use std::{
     ffi::c_int,
     sync::{
-        atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering},
         Arc, Mutex,
     },
 };
@@ -124,7 +124,7 @@ impl Spawning {
         ON.store(true, Ordering::Release);
         py.import("asyncio")?;
         if let Some(class) = directory::task_type(py) {
-            hook_tasks(class.as_ptr().cast());
+            hook_tasks(class.as_ptr().cast(), SPAWNING);
         }
         self.watch_existing(py, host)
     }
@@ -136,7 +136,7 @@ impl Spawning {
     pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         ON.store(false, Ordering::Release);
         if let Some(class) = directory::task_type(py) {
-            unhook_tasks(class.as_ptr().cast());
+            unhook_tasks(class.as_ptr().cast(), SPAWNING);
         }
         watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])
     }
@@ -346,10 +346,11 @@ fn has_started(thread: *mut ffi::PyObject) -> bool {
     })
 }
 
-/// An attribute by Python's own rules, which run none of the program's code where it is a plain one.
+/// An attribute by the generic rules.
 ///
 /// # Safety
-/// `object` is alive, the calling thread attached, and no exception is set.
+/// The object stands, and the calling thread is attached and has no exception set. No class of the object may have a descriptor
+/// of the program's own under the name.
 pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
     let name = pyo3::types::PyString::intern(py, name);
     // SAFETY: the caller's object is alive.
@@ -373,7 +374,16 @@ fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
     unsafe { AtomicPtr::from_ptr((&raw mut (*class).tp_init).cast()) }
 }
 
-fn hook_tasks(class: *mut ffi::PyTypeObject) {
+/// Who needs tasks to be seen when they are made, a bit each.
+static HOOKED_FOR: AtomicU8 = AtomicU8::new(0);
+/// For the messages about spawning.
+const SPAWNING: u8 = 1;
+/// For the first step of eager tasks.
+pub const EAGER: u8 = 2;
+
+/// Has the initialiser of tasks come to [`task_init`].
+pub fn hook_tasks(class: *mut ffi::PyTypeObject, user: u8) {
+    HOOKED_FOR.fetch_or(user, Ordering::AcqRel);
     let there = slot(class).load(Ordering::Acquire);
     if !std::ptr::eq(there, task_init as *const ()) {
         TASK_INIT.store(there, Ordering::Release);
@@ -381,7 +391,11 @@ fn hook_tasks(class: *mut ffi::PyTypeObject) {
     }
 }
 
-fn unhook_tasks(class: *mut ffi::PyTypeObject) {
+/// One needs it no longer.
+pub fn unhook_tasks(class: *mut ffi::PyTypeObject, user: u8) {
+    if HOOKED_FOR.fetch_and(!user, Ordering::AcqRel) & !user != 0 {
+        return;
+    }
     let original = TASK_INIT.load(Ordering::Acquire);
     let _ = slot(class).compare_exchange(task_init as *mut (), original, Ordering::AcqRel, Ordering::Acquire);
 }
@@ -396,7 +410,11 @@ unsafe extern "C" fn task_init(
     unsafe {
         let coroutine = first_argument(args, keywords);
         let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
+        let eager = scheduling::begin_eager(this, coroutine, keywords);
         let done = original(this, args, keywords);
+        if let Some(eager) = eager {
+            eager.end(done != 0);
+        }
         if done != 0 {
             if let (Some(tracee), Some(host)) = (announced, super::try_host()) {
                 host.node.end_process(&tracee);
@@ -435,8 +453,7 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         here.thread.busy = true;
         let watched = Python::attach(|py| {
             let code = Bound::from_borrowed_ptr(py, frame.code());
-            watch::add(py, here.host, &COROUTINE, &[code.clone()])?;
-            scheduling::watch(py, here.host, &code)
+            watch::add(py, here.host, &COROUTINE, std::slice::from_ref(&code))
         });
         if watched.is_err() {
             ffi::PyErr_Clear();
@@ -470,6 +487,6 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     if let Some(class) = directory::task_type(py) {
-        unhook_tasks(class.as_ptr().cast());
+        unhook_tasks(class.as_ptr().cast(), SPAWNING);
     }
 }

@@ -129,6 +129,11 @@ pub fn find(code: *mut PyObject) -> Option<Handlers> {
 }
 
 impl Handlers {
+    /// Whether a handler is one of them.
+    pub fn has(self, handler: &'static Handler) -> bool {
+        self.0 & number(handler) != 0
+    }
+
     #[inline(always)]
     fn each(self, mut with: impl FnMut(&Handler)) {
         let mut left = self.0;
@@ -200,6 +205,9 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
             }
         }
         ON.store(true, Release);
+    }
+    if changed.is_empty() {
+        return Ok(());
     }
     host.watch(py, &changed)
 }

@@ -274,7 +274,7 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
     let Some(port) = port.filter(|_| asked(Flags(!0))) else { return };
     let opener = here.thread.current().clone();
     let (node, thread) = (&here.host.node, &mut here.thread);
-    if node.is_wanted(thread, About::Other(&port), Flags::PORTS | Flags::RUNNING_PORTS) {
+    if node.is_asked(thread, About::Other(&port), Flags::PORTS | Flags::RUNNING_PORTS) {
         runs(here.host, thread, &port, record::Kind::In, Some("open"));
         let driver = etf::encode(&Term::atom(own(&port).driver.get().unwrap_or(&"port")));
         node.tell(thread, About::Other(&port), Flags::PORTS, record::Kind::Open, opener.pid, &driver);
@@ -287,7 +287,7 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
 
 /// A port begins to run a command, or has run one; `None` for what has no name.
 fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, command: Option<&str>) {
-    if asked(Flags::RUNNING_PORTS) && host.node.is_wanted(thread, About::Other(port), Flags::RUNNING_PORTS) {
+    if asked(Flags::RUNNING_PORTS) && host.node.is_asked(thread, About::Other(port), Flags::RUNNING_PORTS) {
         let command = etf::encode(&command.map_or(Term::Int(0.into()), Term::atom));
         host.node.tell(thread, About::Other(port), Flags::RUNNING_PORTS, kind, 0, &command);
     }
@@ -374,8 +374,8 @@ fn passes(here: &mut Here, port: &Tracee, of_process: Flags, of_port: Flags) -> 
     // SAFETY: handlers and wrappers run attached on this thread.
     unsafe { here.running.identify(here.host, &mut here.thread) };
     let (node, thread) = (&here.host.node, &here.thread);
-    port_asked && node.is_wanted(thread, About::Other(port), of_port)
-        || process_asked && node.is_wanted(thread, About::Current, of_process)
+    port_asked && node.is_asked(thread, About::Other(port), of_port)
+        || process_asked && node.is_asked(thread, About::Current, of_process)
 }
 
 /// The running process writes to a port what `data` makes.

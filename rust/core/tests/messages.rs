@@ -1,0 +1,308 @@
+//! Messages, links and names against slow models: what each session is told, in which order.
+
+use inviso_core::{
+    clock::Clock,
+    control::Arm,
+    drain::{drain, Event, What},
+    flags::Flags,
+    matching::Subject,
+    messages::{on_receive, on_send, with_receiver, About, Parcel, Pattern},
+    monitor,
+    node::{Node, Who},
+    relations::Unnamed,
+    session::{Capture, Options, Session},
+    thread::Thread,
+    tracee::{Class, Kind, Tracee},
+};
+use inviso_match::{terms::TermView, Context, Program};
+use inviso_term::{
+    etf::{self, Encoder, Full},
+    record,
+    term::{Identifier, Term},
+};
+use proptest::prelude::*;
+use std::{collections::BTreeSet, sync::Arc};
+
+struct Nobody;
+
+impl Arm for Nobody {
+    fn arm(&self, _: &[(usize, u8)], _: u8) {}
+}
+
+/// A message of terms.
+struct Letter {
+    parts: Vec<Term>,
+    to: u64,
+}
+
+impl Letter {
+    fn to(pid: u64, message: Term) -> Letter {
+        Letter { parts: vec![Term::Pid(Identifier::own(pid)), message], to: pid }
+    }
+
+    fn named(name: &str, message: Term) -> Letter {
+        Letter { parts: vec![Term::atom(name), message], to: 0 }
+    }
+
+    fn from(pid: u64, message: Term) -> Letter {
+        Letter { parts: vec![Term::atom("nonode@nohost"), Term::Pid(Identifier::own(pid)), message], to: 0 }
+    }
+}
+
+impl Subject for Letter {
+    type View<'v> = TermView<'v>;
+
+    fn count(&self) -> usize {
+        self.parts.len()
+    }
+    fn argument(&self, n: usize) -> Option<TermView<'_>> {
+        self.parts.get(n).map(TermView)
+    }
+    fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
+        out.term(view.0)
+    }
+}
+
+impl Parcel for Letter {
+    fn message(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
+        out.term(self.parts.last().unwrap())
+    }
+    fn message_late(&self, out: &mut Vec<u8>, _: &Session, _: u16) {
+        *out = etf::encode(self.parts.last().unwrap());
+    }
+    fn process(&self) -> u64 {
+        self.to
+    }
+    fn name(&self) -> Term {
+        self.parts[0].clone()
+    }
+}
+
+fn program(clause: Vec<Term>) -> Arc<Program> {
+    let spec = Term::List(vec![Term::Tuple(clause)]);
+    Arc::new(Program::compile(&spec, Context::Send).unwrap_or_else(|problems| panic!("{problems:?}")))
+}
+
+/// Messages that are ints above `least`; each carries itself once more.
+fn above(least: i64) -> Arc<Program> {
+    let variable = || Term::atom("$1");
+    let head = Term::List(vec![Term::atom("_"), variable()]);
+    let guard = Term::Tuple(vec![Term::atom(">"), variable(), Term::from(least)]);
+    let body = Term::Tuple(vec![Term::atom("message"), variable()]);
+    program(vec![head, Term::List(vec![guard]), Term::List(vec![body])])
+}
+
+fn events(session: &Session) -> Vec<Event> {
+    let mut all = Vec::new();
+    drain(session, usize::MAX, |record| match record.what {
+        What::Event(event) => all.push(event),
+        What::Lost(n) => panic!("lost {n}"),
+    })
+    .unwrap();
+    all
+}
+
+fn kinds(session: &Session) -> Vec<(u8, u64, u64)> {
+    events(session).into_iter().map(|event| (event.kind, event.tracee, event.what)).collect()
+}
+
+fn world() -> (Arc<Node>, Thread, Vec<Arc<Tracee>>) {
+    let node = Node::new(Clock::new());
+    let processes: Vec<_> = (0..4).map(|_| node.process(Kind::Thread, 0)).collect();
+    let thread = node.thread(processes[0].clone());
+    (node, thread, processes)
+}
+
+fn session(node: &Node) -> Arc<Session> {
+    node.session_create("s", 0, Options::default()).unwrap()
+}
+
+#[test]
+fn a_name_stands_behind_the_message() {
+    let (node, mut thread, _) = world();
+    let session = session(&node);
+    node.flags(&session, Who::All(Class::Process), true, Flags::SEND).unwrap();
+    on_send(&node, &mut thread, About::Current, true, &Letter::named("logger", Term::from(5)));
+    let [event] = &events(&session)[..] else { panic!("one event") };
+    let (message, receiver) = with_receiver(&event.payload);
+    assert_eq!((event.kind, event.what), (record::Kind::Send as u8, 0));
+    assert_eq!(message, etf::encode(&Term::from(5)));
+    assert_eq!(receiver, etf::encode(&Term::atom("logger")));
+}
+
+#[test]
+fn names_are_given_once_and_go_with_their_process() {
+    let (node, mut thread, p) = world();
+    let session = session(&node);
+    node.flags(&session, Who::All(Class::Process), true, Flags::PROCS).unwrap();
+    assert_eq!(node.register(&mut thread, "a", &p[1]), Ok(()));
+    assert_eq!(node.register(&mut thread, "a", &p[2]), Err(Unnamed::Taken));
+    assert_eq!(node.register(&mut thread, "b", &p[1]), Err(Unnamed::HasName));
+    assert_eq!(node.whereis("a").map(|t| t.pid), Some(p[1].pid));
+    node.link(&mut thread, &p[1], &p[2]);
+    assert_eq!(node.unrelate(Some(&mut thread), &p[1]), [p[2].pid]);
+    node.end_process(&p[1]);
+    assert_eq!(node.register(&mut thread, "c", &p[1]), Err(Unnamed::Dead));
+    assert!(node.whereis("a").is_none() && node.links(p[2].pid).is_empty() && !node.is_related());
+    use record::Kind::*;
+    let told: Vec<u8> = kinds(&session).into_iter().map(|(kind, ..)| kind).collect();
+    assert_eq!(told, [Register, Link, GettingLinked, Unregister].map(|kind| kind as u8));
+}
+
+#[test]
+fn a_limit_is_reported_to_those_that_it_is_reached_for() {
+    let (node, mut thread, p) = world();
+    let (low, high) = (session(&node), session(&node));
+    low.set_limit(monitor::Event::LongGc, Some(10));
+    high.set_limit(monitor::Event::LongGc, Some(100));
+    assert_eq!(node.watched(monitor::Event::LongGc), Some(10));
+    assert_eq!(node.watched(monitor::Event::LargeHeap), None);
+    for took in [5u64, 50, 500] {
+        node.alarm(&mut thread, p[1].pid, monitor::Event::LongGc, |_, limit| {
+            (took >= limit).then(|| Term::from(took as i64))
+        });
+    }
+    assert_eq!((events(&low).len(), events(&high).len()), (2, 1));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Flags { session: usize, process: usize, how: bool, flags: Flags },
+    Pattern { session: usize, receive: bool, pattern: u8 },
+    Send { from: usize, to: usize, value: i64 },
+    Arrive { at: usize, from: usize, value: i64 },
+    Link { from: usize, to: usize },
+    Unlink { from: usize, to: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let flags = prop::sample::select(vec![Flags::SEND, Flags::RECEIVE, Flags::PROCS, Flags::SILENT]);
+    let step = prop_oneof![
+        (0..2usize, 0..4usize, any::<bool>(), flags).prop_map(|(session, process, how, flags)| Step::Flags {
+            session,
+            process,
+            how,
+            flags
+        }),
+        (0..2usize, any::<bool>(), 0..3u8).prop_map(|(session, receive, pattern)| Step::Pattern {
+            session,
+            receive,
+            pattern
+        }),
+        (0..4usize, 0..4usize, -20..20i64).prop_map(|(from, to, value)| Step::Send { from, to, value }),
+        (0..4usize, 0..4usize, -20..20i64).prop_map(|(at, from, value)| Step::Arrive { at, from, value }),
+        (0..4usize, 0..4usize).prop_map(|(from, to)| Step::Link { from, to }),
+        (0..4usize, 0..4usize).prop_map(|(from, to)| Step::Unlink { from, to }),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// What one session is to be told, by the rules.
+#[derive(Default)]
+struct Model {
+    flags: [u32; 4],
+    patterns: [u8; 2],
+    told: Vec<(u8, u64, u64)>,
+}
+
+impl Model {
+    fn has(&self, process: usize, flags: Flags) -> bool {
+        self.flags[process] & flags.0 != 0
+    }
+
+    /// Whether a pattern lets a message through: all, none, or a spec, which silence hides.
+    fn takes(&self, receive: bool, process: usize, value: i64) -> bool {
+        match self.patterns[usize::from(receive)] {
+            0 => true,
+            1 => false,
+            _ => value > 0 && !self.has(process, Flags::SILENT),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn each_session_is_told_what_its_rules_say(steps in steps()) {
+        use record::Kind::{GettingLinked, GettingUnlinked, Link, Receive, Send, Unlink};
+        let (node, mut thread, p) = world();
+        let sessions = [session(&node), session(&node)];
+        let mut models = [Model::default(), Model::default()];
+        let mut links: BTreeSet<(usize, usize)> = BTreeSet::new();
+        for step in steps {
+            match step {
+                Step::Flags { session, process, how, flags } => {
+                    node.flags(&sessions[session], Who::One(&p[process]), how, flags).unwrap();
+                    let word = &mut models[session].flags[process];
+                    *word = if how { *word | flags.0 } else { *word & !flags.0 };
+                }
+                Step::Pattern { session, receive, pattern } => {
+                    models[session].patterns[usize::from(receive)] = pattern;
+                    let pattern = match pattern {
+                        0 => Pattern::All,
+                        1 => Pattern::Nothing,
+                        _ => Pattern::Spec(if receive { from_above(0) } else { above(0) }),
+                    };
+                    node.messages(&sessions[session], |all| match receive {
+                        true => all.receive = pattern,
+                        false => all.send = pattern,
+                    }, &Nobody).unwrap();
+                }
+                Step::Send { from, to, value } => {
+                    let letter = Letter::to(p[to].pid, Term::from(value));
+                    on_send(&node, &mut thread, About::Other(&p[from]), true, &letter);
+                    for model in &mut models {
+                        if model.has(from, Flags::SEND) && model.takes(false, from, value) {
+                            model.told.push((Send as u8, p[from].pid, p[to].pid));
+                        }
+                    }
+                }
+                Step::Arrive { at, from, value } => {
+                    let letter = Letter::from(p[from].pid, Term::from(value));
+                    on_receive(&node, &mut thread, About::Other(&p[at]), &letter);
+                    for model in &mut models {
+                        if model.has(at, Flags::RECEIVE) && model.takes(true, at, value) {
+                            model.told.push((Receive as u8, p[at].pid, 0));
+                        }
+                    }
+                }
+                Step::Link { from, to } => {
+                    let fresh = from != to && links.insert((from.min(to), from.max(to)));
+                    prop_assert_eq!(node.link(&mut thread, &p[from], &p[to]), fresh);
+                    for model in &mut models {
+                        if model.has(from, Flags::PROCS) {
+                            model.told.push((Link as u8, p[from].pid, p[to].pid));
+                        }
+                        if fresh && model.has(to, Flags::PROCS) {
+                            model.told.push((GettingLinked as u8, p[to].pid, p[from].pid));
+                        }
+                    }
+                }
+                Step::Unlink { from, to } => {
+                    let there = links.remove(&(from.min(to), from.max(to)));
+                    prop_assert_eq!(node.unlink(&mut thread, &p[from], p[to].pid), there);
+                    for model in &mut models {
+                        if model.has(from, Flags::PROCS) {
+                            model.told.push((Unlink as u8, p[from].pid, p[to].pid));
+                        }
+                        if there && model.has(to, Flags::PROCS) {
+                            model.told.push((GettingUnlinked as u8, p[to].pid, p[from].pid));
+                        }
+                    }
+                }
+            }
+        }
+        for (session, model) in sessions.iter().zip(&models) {
+            prop_assert_eq!(&kinds(session), &model.told);
+        }
+    }
+}
+
+/// As [`above`], for messages that arrive.
+fn from_above(least: i64) -> Arc<Program> {
+    let any = || Term::atom("_");
+    let head = Term::List(vec![any(), any(), Term::atom("$1")]);
+    let guard = Term::Tuple(vec![Term::atom(">"), Term::atom("$1"), Term::from(least)]);
+    program(vec![head, Term::List(vec![guard]), Term::List(Vec::new())])
+}

@@ -1,0 +1,381 @@
+//! The steps of tasks, taken where asyncio's own task class takes them: whatever event loop runs a task, and whether a step
+//! begins, goes on after a future, or throws a cancellation in, one of two C functions does it.
+//!
+//! | function | is | word |
+//! | --- | --- | --- |
+//! | step | what `call_soon` gets for a task's first step, and after a bare yield | `tp_call` of its type |
+//! | wake-up | what a future calls when it is done | `ml_meth` of its definition |
+//!
+//! Both words are read by the interpreter at each call, and are written as one word. The functions that stand there meanwhile
+//! are never unloaded. The first step of an eager task is none of these: its initialiser takes it.
+
+use super::{frame::Frame, layout};
+use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};
+use std::{
+    ffi::{c_void, CStr},
+    ptr::null_mut,
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+};
+
+/// The function of a step: its object, arguments, keywords.
+pub type Step = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut PyObject) -> *mut PyObject;
+
+/// The function of a wake-up: the task, and the future that is done.
+pub type Wakeup = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+
+/// A word that holds a function, and the function that belongs there.
+struct Place {
+    word: AtomicPtr<AtomicPtr<()>>,
+    original: AtomicPtr<()>,
+}
+
+static STEP: Place = Place::new();
+static WAKEUP: Place = Place::new();
+/// The type of steps.
+static STEP_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
+/// The definition of wake-ups.
+static WAKEUP_DEFINITION: AtomicPtr<ffi::PyMethodDef> = AtomicPtr::new(null_mut());
+
+impl Place {
+    const fn new() -> Place {
+        Place { word: AtomicPtr::new(null_mut()), original: AtomicPtr::new(null_mut()) }
+    }
+
+    fn word(&self) -> Option<&AtomicPtr<()>> {
+        // SAFETY: null, or a word in a type that is held for ever or in a static of asyncio's, which is never unloaded.
+        unsafe { self.word.load(Acquire).as_ref() }
+    }
+
+    fn put(&self, function: *mut ()) {
+        let Some(word) = self.word() else { return };
+        let there = word.load(Acquire);
+        if there != function {
+            self.original.store(there, Release);
+            word.store(function, Release);
+        }
+    }
+
+    /// What someone else has put there since stays, and ours under it.
+    fn give_back(&self, function: *mut ()) {
+        if let Some(word) = self.word() {
+            let _ = word.compare_exchange(function, self.original.load(Acquire), AcqRel, Acquire);
+        }
+    }
+}
+
+/// Takes the steps of all tasks from now on.
+///
+/// # Errors
+/// RuntimeError if asyncio is not as it is known.
+///
+/// # Safety
+/// The functions keep to the contracts of their kinds, and call [`original_step`] and [`original_wakeup`] on.
+pub unsafe fn take(py: Python<'_>, step: Step, wakeup: Wakeup) -> PyResult<()> {
+    if STEP.word().is_none() {
+        find(py)?;
+    }
+    STEP.put(step as *mut ());
+    WAKEUP.put(wakeup as *mut ());
+    Ok(())
+}
+
+/// Gives the steps back.
+pub fn give_back(step: Step, wakeup: Wakeup) {
+    STEP.give_back(step as *mut ());
+    WAKEUP.give_back(wakeup as *mut ());
+}
+
+/// asyncio's own step.
+///
+/// # Safety
+/// To be called by the function that [`take`] has put there.
+#[inline(always)]
+pub unsafe fn original_step() -> Step {
+    // SAFETY: the word was read from a slot of this kind before ours was put there.
+    unsafe { std::mem::transmute(STEP.original.load(Acquire)) }
+}
+
+/// asyncio's own wake-up.
+///
+/// # Safety
+/// As [`original_step`].
+#[inline(always)]
+pub unsafe fn original_wakeup() -> Wakeup {
+    // SAFETY: as there.
+    unsafe { std::mem::transmute(WAKEUP.original.load(Acquire)) }
+}
+
+/// The task of a step, borrowed from it.
+///
+/// # Safety
+/// `step` is a step that stands.
+#[inline(always)]
+pub unsafe fn task_of(step: *mut PyObject) -> *mut PyObject {
+    // SAFETY: `find` has looked that the task is there.
+    unsafe { layout::at(step.cast(), layout::HEAD) }
+}
+
+/// Whether what an event loop is to call is a task's step or wake-up.
+///
+/// # Safety
+/// The object stands.
+pub unsafe fn is_step(callback: *mut PyObject) -> bool {
+    // SAFETY: a function written in C has its definition.
+    unsafe {
+        let definition = WAKEUP_DEFINITION.load(Acquire);
+        !callback.is_null()
+            && (ffi::Py_TYPE(callback) == STEP_TYPE.load(Acquire)
+                || !definition.is_null()
+                    && ffi::PyCFunction_CheckExact(callback) != 0
+                    && (*callback.cast::<ffi::PyCFunctionObject>()).m_ml == definition)
+    }
+}
+
+/// Has asyncio take one step, and looks at what it does it by.
+fn find(py: Python<'_>) -> PyResult<()> {
+    type Any<'py> = Bound<'py, PyAny>;
+    let found = py.import("inviso._steps")?.call_method0("find")?;
+    let (step, wakeup, task, fresh, ended) = found.extract::<(Any<'_>, Any<'_>, Any<'_>, Any<'_>, Any<'_>)>()?;
+    // SAFETY: two coroutines, held.
+    let known = unsafe { state(fresh.as_ptr()) < 0 && state(ended.as_ptr()) > 0 };
+    STATES_KNOWN.store(known, Release);
+    fresh.call_method0("close")?;
+    let unknown = |what: &str| {
+        PyRuntimeError::new_err(format!("asyncio's {what} is not as it is known: no scheduling can be traced"))
+    };
+    Getters::find(py)?;
+    // SAFETY: the objects are held; types are checked before anything is read that only they have.
+    unsafe {
+        let class = ffi::Py_TYPE(step.as_ptr());
+        let size = (*class).tp_basicsize as usize;
+        if size < layout::HEAD + size_of::<usize>()
+            || task_of(step.as_ptr()) != task.as_ptr()
+            || (*class).tp_call.is_none()
+        {
+            return Err(unknown("step of a task"));
+        }
+        if ffi::PyCFunction_CheckExact(wakeup.as_ptr()) == 0 {
+            return Err(unknown("wake-up of a task"));
+        }
+        let function: *mut ffi::PyCFunctionObject = wakeup.as_ptr().cast();
+        let definition = (*function).m_ml;
+        if (*function).m_self != task.as_ptr() || (*definition).ml_flags != ffi::METH_O {
+            return Err(unknown("wake-up of a task"));
+        }
+        // the type is held for ever: its slot may be written as long as the process lives
+        ffi::Py_INCREF(class.cast());
+        STEP_TYPE.store(class, Release);
+        WAKEUP_DEFINITION.store(definition, Release);
+        WAKEUP.word.store((&raw mut (*definition).ml_meth).cast(), Release);
+        STEP.word.store((&raw mut (*class).tp_call).cast(), Release);
+    }
+    Ok(())
+}
+
+/// A C-level attribute of a built-in type, read without a look-up.
+struct Getter {
+    get: AtomicPtr<()>,
+    closure: AtomicPtr<c_void>,
+}
+
+impl Getter {
+    const fn new() -> Getter {
+        Getter { get: AtomicPtr::new(null_mut()), closure: AtomicPtr::new(null_mut()) }
+    }
+
+    fn find(&self, class: *mut ffi::PyTypeObject, name: &CStr) -> bool {
+        // SAFETY: a type's table of attributes ends with an entry without a name.
+        unsafe {
+            let mut entry = (*class).tp_getset;
+            while !entry.is_null() && !(*entry).name.is_null() {
+                if CStr::from_ptr((*entry).name) == name {
+                    let Some(get) = (*entry).get else { return false };
+                    self.closure.store((*entry).closure, Release);
+                    self.get.store(get as *mut (), Release);
+                    return true;
+                }
+                entry = entry.add(1);
+            }
+            false
+        }
+    }
+
+    /// The value, a new reference; null for none.
+    ///
+    /// # Safety
+    /// Attached, no exception is set, and `object` is of the type.
+    #[inline]
+    unsafe fn read(&self, object: *mut PyObject) -> *mut PyObject {
+        type Get = unsafe extern "C" fn(*mut PyObject, *mut c_void) -> *mut PyObject;
+        let get = self.get.load(Acquire);
+        if get.is_null() {
+            return null_mut();
+        }
+        // SAFETY: stored from an entry of this kind.
+        unsafe {
+            let value = std::mem::transmute::<*mut (), Get>(get)(object, self.closure.load(Acquire));
+            if value.is_null() {
+                ffi::PyErr_Clear();
+            }
+            value
+        }
+    }
+}
+
+/// A method without arguments of a built-in type, called without a look-up.
+struct Asker(AtomicPtr<()>);
+
+impl Asker {
+    fn find(&self, class: *mut ffi::PyTypeObject, name: &CStr) -> bool {
+        // SAFETY: a type's table of methods ends with an entry without a name.
+        unsafe {
+            let mut entry = (*class).tp_methods;
+            while !entry.is_null() && !(*entry).ml_name.is_null() {
+                if CStr::from_ptr((*entry).ml_name) == name && (*entry).ml_flags == ffi::METH_NOARGS {
+                    self.0.store((*entry).ml_meth.PyCFunction as *mut (), Release);
+                    return true;
+                }
+                entry = entry.add(1);
+            }
+            false
+        }
+    }
+
+    /// The answer, a new reference; null for none.
+    ///
+    /// # Safety
+    /// Attached, no exception is set, and `object` is of the type.
+    #[inline]
+    unsafe fn ask(&self, object: *mut PyObject) -> *mut PyObject {
+        let function = self.0.load(Acquire);
+        if function.is_null() {
+            return null_mut();
+        }
+        // SAFETY: stored from an entry of this kind.
+        unsafe {
+            let answer = std::mem::transmute::<*mut (), ffi::PyCFunction>(function)(object, null_mut());
+            if answer.is_null() {
+                ffi::PyErr_Clear();
+            }
+            answer
+        }
+    }
+}
+
+struct Getters {
+    done: Asker,
+    cancelling: Asker,
+    coroutine: Getter,
+    awaits: Getter,
+    yields_from: Getter,
+}
+
+static GETTERS: Getters = Getters {
+    done: Asker(AtomicPtr::new(null_mut())),
+    cancelling: Asker(AtomicPtr::new(null_mut())),
+    coroutine: Getter::new(),
+    awaits: Getter::new(),
+    yields_from: Getter::new(),
+};
+
+impl Getters {
+    fn find(py: Python<'_>) -> PyResult<()> {
+        let class = py.import("_asyncio")?.getattr("Task")?;
+        let coroutine = &raw mut ffi::PyCoro_Type;
+        let all = GETTERS.done.find(class.as_ptr().cast(), c"done")
+            && GETTERS.cancelling.find(class.as_ptr().cast(), c"cancelling")
+            && GETTERS.coroutine.find(class.as_ptr().cast(), c"_coro")
+            && GETTERS.awaits.find(coroutine, c"cr_await")
+            && GETTERS.yields_from.find(&raw mut ffi::PyGen_Type, c"gi_yieldfrom");
+        all.then_some(()).ok_or_else(|| PyRuntimeError::new_err("tasks or coroutines are not as they are known"))
+    }
+}
+
+/// The outermost coroutine of a task of asyncio's own class, or of a subclass: a new reference, or null.
+///
+/// # Safety
+/// Attached, no exception is set.
+#[inline]
+pub unsafe fn coroutine_of(task: *mut PyObject) -> *mut PyObject {
+    // SAFETY: the caller's promise.
+    unsafe { GETTERS.coroutine.read(task) }
+}
+
+/// Whether a task is done.
+///
+/// # Safety
+/// As [`coroutine_of`].
+#[inline]
+pub unsafe fn is_done(task: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise; True is never freed.
+    unsafe {
+        let answer = GETTERS.done.ask(task);
+        let yes = answer == ffi::Py_True();
+        ffi::Py_XDECREF(answer);
+        yes
+    }
+}
+
+/// Whether a task was asked to cancel itself and has not taken that back.
+///
+/// # Safety
+/// As [`coroutine_of`].
+pub unsafe fn is_cancelling(task: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise; the answer is an int.
+    unsafe {
+        let answer = GETTERS.cancelling.ask(task);
+        let yes = !answer.is_null() && ffi::PyLong_AsLong(answer) > 0;
+        ffi::Py_XDECREF(answer);
+        yes
+    }
+}
+
+/// Whether the states of coroutines are where they are looked for.
+static STATES_KNOWN: AtomicBool = AtomicBool::new(false);
+
+unsafe fn state(coroutine: *mut PyObject) -> i8 {
+    // SAFETY: a byte inside a coroutine or generator, before its frame.
+    unsafe { layout::at(coroutine.cast(), layout::GENERATOR_STATE) }
+}
+
+/// The frame of a coroutine or generator that has not ended; `None` for one that has, and for any other object.
+///
+/// # Safety
+/// It stands, and [`take`] has been called.
+#[inline]
+pub unsafe fn frame_of(coroutine: *mut PyObject) -> Option<Frame> {
+    // SAFETY: the type is checked before the state is read.
+    unsafe {
+        let frame = Frame::of_generator(coroutine)?;
+        (STATES_KNOWN.load(Acquire) && state(coroutine) <= 0).then_some(frame)
+    }
+}
+
+/// How many coroutines inside each other are looked at.
+const DEPTH: usize = 1000;
+
+/// The innermost coroutine or generator that an exact coroutine waits in, which may be itself: a new reference.
+///
+/// # Safety
+/// Attached, no exception is set, and it is an exact coroutine.
+pub unsafe fn innermost(coroutine: *mut PyObject) -> *mut PyObject {
+    // SAFETY: each step looks at the type before it reads what only that has, and holds what it looks at.
+    unsafe {
+        let mut at = coroutine;
+        ffi::Py_INCREF(at);
+        for _ in 0..DEPTH {
+            let getter = if ffi::PyCoro_CheckExact(at) != 0 { &GETTERS.awaits } else { &GETTERS.yields_from };
+            let next = getter.read(at);
+            if next.is_null() {
+                break;
+            }
+            if ffi::PyCoro_CheckExact(next) == 0 && ffi::PyGen_CheckExact(next) == 0 {
+                ffi::Py_DECREF(next);
+                break;
+            }
+            ffi::Py_DECREF(at);
+            at = next;
+        }
+        at
+    }
+}

@@ -1,0 +1,163 @@
+//! Executors: a call that is submitted is a message to the executor, which the worker that begins with it receives; its result is
+//! a message from the worker to whoever submitted it. What executors use inside is silent.
+
+use super::{
+    futures::{self, outcome, record},
+    here::Here,
+    instruments::Instrument,
+    modules::{self, Module},
+    parcels::{self, quietly},
+    passing::{self, Message, Sender},
+    spawning::attribute,
+    watch::{self, Ended, Handler},
+    Host,
+};
+use crate::ffi::frame::Frame;
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+};
+use pyo3::{ffi, prelude::*};
+
+/// Pools of threads and of operating system processes.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&ITEM, &PROCESS_ITEM, &RUNNING])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| modules::forget(&MODULES),
+);
+
+/// The initialiser of a thread pool's work items: a call has been submitted, and nobody can have taken it yet.
+pub static ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, false)), ..Handler::NONE };
+
+/// The same of a pool of operating system processes.
+pub static PROCESS_ITEM: Handler = Handler { begin: Some(|here, frame| on_item(here, frame, true)), ..Handler::NONE };
+
+/// `Future.set_running_or_notify_cancel`: a worker begins with an item, unless that was cancelled.
+pub static RUNNING: Handler = Handler { end: Some(on_running), ..Handler::NONE };
+
+/// Where they are defined.
+pub static MODULES: [Module; 3] = [
+    Module::new("concurrent.futures.thread", adopt_threads),
+    Module::new("concurrent.futures.process", adopt_processes),
+    Module::new("concurrent.futures._base", adopt_base),
+];
+
+/// Work items are made of a future, and of the call: as three parts before 3.14, as one since.
+const SPREAD: &[&str] = &["self", "future", "fn", "args", "kwargs"];
+const TASK: &[&str] = &["self", "future", "task"];
+
+fn adopt_threads(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("_WorkItem.__init__", SPREAD, &ITEM)])
+        .or_else(|_| modules::watch_all(py, host, module, &[("_WorkItem.__init__", TASK, &ITEM)]))
+}
+
+fn adopt_processes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("_WorkItem.__init__", SPREAD, &PROCESS_ITEM)])
+}
+
+fn adopt_base(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("Future.set_running_or_notify_cancel", &["self"], &RUNNING)])
+}
+
+/// The function, the arguments and the keyword arguments of a work item, from where `part` finds its parts. Borrowed.
+unsafe fn parts(part: impl Fn(usize) -> *mut ffi::PyObject, spread: bool) -> Option<[*mut ffi::PyObject; 3]> {
+    if spread {
+        return Some([part(0), part(1), part(2)]).filter(|parts| !parts.contains(&std::ptr::null_mut()));
+    }
+    let task = part(0);
+    // SAFETY: the type is checked; the tuple keeps its items, and is kept by whoever shows it.
+    unsafe {
+        if task.is_null() || ffi::PyTuple_Check(task) == 0 || ffi::PyTuple_GET_SIZE(task) != 3 {
+            return None;
+        }
+        Some([0, 1, 2].map(|i| ffi::PyTuple_GET_ITEM(task, i)))
+    }
+}
+
+/// The message that a work item's parts are.
+unsafe fn message(py: Python<'_>, [function, args, keywords]: [*mut ffi::PyObject; 3]) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the callers': they stand, the thread is attached, and nothing is set.
+    unsafe {
+        if ffi::PyTuple_Check(args) == 0 {
+            return None;
+        }
+        parcels::of_call(py, function, args, keywords).ok()
+    }
+}
+
+/// A call is submitted.
+fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
+    // SAFETY: callbacks run attached; the event's frame begins, and so has its parameters; its caller runs.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let future = frame.local(1);
+        if future.is_null() {
+            return;
+        }
+        let own = here.thread.current().pid;
+        let future = record(here, future);
+        {
+            let mut outcome = outcome(&future);
+            outcome.reply_to = own;
+            outcome.comes_from_afar = comes_from_afar;
+        }
+        if !parcels::is_asked(here, Flags::SEND) {
+            return;
+        }
+        let arity = crate::ffi::frame::arity(frame.code());
+        let Some(parts) = parts(|n| frame.local(2 + n), arity == 5) else { return };
+        // whoever submits by the executor's own method has the executor as its first variable
+        let executor = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))).map(|c| c.local(0));
+        let to = match executor.filter(|executor| !executor.is_null()) {
+            Some(executor) => passing::queue(here, executor),
+            None => future.pid,
+        };
+        quietly(here, |py, here| {
+            if let Some(message) = message(py, parts) {
+                let parcel = Message::to(message.as_ptr(), to);
+                messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+            }
+        });
+    }
+}
+
+/// A worker has taken an item that was not cancelled.
+fn on_running(here: &mut Here, frame: Frame, how: Ended) {
+    let Ended::Returned(goes_on) = how else { return };
+    // SAFETY: `True` lives for ever; both frames run; callbacks run attached.
+    unsafe {
+        if goes_on != ffi::Py_True() {
+            return;
+        }
+        let Some(worker) = passing::caller(frame) else { return };
+        let is_worker = crate::capture::is_text(crate::ffi::frame::code_qualname(worker.code()), "_WorkItem.run");
+        let (future, item) = (frame.local(0), worker.local(0));
+        if !is_worker || future.is_null() || item.is_null() || !passing::is_library(worker) {
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        if !parcels::is_asked(here, Flags::RECEIVE) {
+            return;
+        }
+        let by = here.host.directory.known(future as usize).map_or(0, |future| futures::outcome(&future).reply_to);
+        let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
+        quietly(here, |py, here| {
+            let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
+            let task = attribute(py, item, "task");
+            let borrowed =
+                |field: &Option<Bound<'_, PyAny>>| field.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
+            let parts = match &task {
+                Some(_) => parts(|_| borrowed(&task), false),
+                None => parts(|n| borrowed(&fields[n]), true),
+            };
+            if let Some(message) = parts.and_then(|parts| message(py, parts)) {
+                let parcel = Message::from(message.as_ptr(), sender);
+                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+            }
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
+
+use super::{directory, here::Here, Host};
+use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
+use inviso_term::term::Term;
+use pyo3::ffi::{self, PyObject};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether somebody watches from now on.
+pub fn want(how: bool) {
+    ON.store(how, Ordering::Release);
+}
+
+/// Whether somebody watches.
+#[inline(always)]
+pub fn are_wanted() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// How many items a queue of the standard library holds, by its own list of them; `None` where that is of another kind.
+///
+/// # Safety
+/// The queue stands; attached.
+pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
+    // SAFETY: the caller's promise; plain attributes of the standard library's classes, and containers of exact built-in types.
+    unsafe {
+        for name in [c"queue", c"_queue"] {
+            let key = ffi::PyUnicode_InternFromString(name.as_ptr());
+            let items = ffi::PyObject_GenericGetAttr(queue, key);
+            ffi::Py_DECREF(key);
+            if items.is_null() {
+                ffi::PyErr_Clear();
+                continue;
+            }
+            let sized = (*ffi::Py_TYPE(items)).tp_as_sequence;
+            let known = ffi::PyList_CheckExact(items) != 0 || is_deque(items);
+            let length = if known && !sized.is_null() { ffi::PySequence_Size(items) } else { -1 };
+            ffi::Py_DECREF(items);
+            return u64::try_from(length).ok();
+        }
+        None
+    }
+}
+
+unsafe fn is_deque(object: *mut PyObject) -> bool {
+    let mut buffer = [0; 256];
+    // SAFETY: the object stands.
+    unsafe { crate::capture::type_name(ffi::Py_TYPE(object), &mut buffer) == "collections.deque" }
+}
+
+/// A queue holds what it holds, and `more` besides.
+///
+/// # Safety
+/// As [`length`].
+#[inline(always)]
+pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more: u64) {
+    if are_wanted() {
+        // SAFETY: the caller's promise.
+        if let Some(length) = unsafe { length(queue) } {
+            if let Some(tracee) = here.host.node.tracee(number) {
+                changed(here.host, &mut here.thread, &tracee, length + more);
+            }
+        }
+    }
+}
+
+/// A mailbox or queue has become longer or shorter.
+#[cold]
+#[inline(never)]
+pub fn changed(host: &Host, thread: &mut Thread, tracee: &Tracee, length: u64) {
+    let mut long = directory::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
+    host.node.alarm(thread, tracee.pid, Event::LongMessageQueue, |session, enable| {
+        let known = long.iter().position(|id| *id == session.id);
+        match known {
+            None if length >= enable => {
+                long.push(session.id);
+                Some(Term::atom("true"))
+            }
+            Some(at) if length <= session.short_queue() => {
+                long.swap_remove(at);
+                Some(Term::atom("false"))
+            }
+            _ => None,
+        }
+    });
+}

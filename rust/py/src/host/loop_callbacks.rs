@@ -1,0 +1,97 @@
+//! What an event loop runs besides the steps of tasks: callbacks, of timers, sockets and whoever called `call_soon`.
+//!
+//! They belong to the loop's thread. With the flag `running_procs` it is told to be `in` and `out` around each of them; while
+//! somebody watches for `long_schedule` they are timed. Seen on asyncio's own event loops, whose handles are written in Python.
+
+use super::{
+    here::Here,
+    instruments::{self, Instrument},
+    scheduling::{alarm, written},
+    spawning::attribute,
+    watch::{self, Ended, Handler},
+    Host,
+};
+use crate::{
+    capture,
+    ffi::{frame::Frame, steps},
+};
+use inviso_core::{flags::Flags, happening::Turn, messages::About, monitor::Event};
+use pyo3::{prelude::*, types::PyTuple};
+
+/// What an event loop runs besides tasks.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(Event::LongSchedule),
+    begin,
+    |py, host| watch::remove(py, host, &[&RUN]),
+    |_| {},
+);
+
+/// `asyncio.Handle._run`.
+pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Handler::NONE };
+
+/// A callback that runs on a thread.
+pub struct Running {
+    /// The frame of its handle's method.
+    frame: usize,
+    /// What it is, as `(module, function, arity)`, a term.
+    place: Box<[u8]>,
+    /// When what it interrupts began: a loop may be run inside another's callback.
+    since: u64,
+}
+
+/// Callbacks inside each other on one thread.
+const DEPTH: usize = 64;
+
+fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    // what has been imported is found by name, and a handle that overrides the method has one of its own
+    for name in ["Handle", "TimerHandle", "_ThreadSafeHandle"] {
+        let Ok(class) = py.import("asyncio.events")?.getattr(name) else { continue };
+        if let Ok(run) = class.getattr("__dict__")?.get_item("_run") {
+            watch::add(py, host, &RUN, &[run.getattr("__code__")?])?;
+        }
+    }
+    Ok(())
+}
+
+/// A handle is about to call.
+fn on_run(here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame is about to run; attached.
+    let Some(place) = (unsafe { callback(frame) }) else { return };
+    here.thread.switch_to_own();
+    let own = here.thread.own().clone();
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
+    // a frame that ended unseen has left its own
+    here.turn.callbacks.retain(|running| running.frame != frame.address());
+    if here.turn.callbacks.len() < DEPTH {
+        let since = std::mem::replace(&mut here.turn.since, here.host.node.clock.ticks());
+        here.turn.callbacks.push(Running { frame: frame.address(), place, since });
+    }
+}
+
+/// It has.
+fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
+    let found = here.turn.callbacks.iter().rposition(|running| running.frame == frame.address());
+    let Some(running) = found.and_then(|at| here.turn.callbacks.drain(at..).next()) else { return };
+    let own = here.thread.own().clone();
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
+    if instruments::monitored(Event::LongSchedule) {
+        alarm(here, own.pid, &running.place, &running.place);
+    }
+    here.turn.since = running.since;
+}
+
+/// What a handle calls, as a term; `None` if that is a task's step.
+unsafe fn callback(frame: Frame) -> Option<Box<[u8]>> {
+    // SAFETY: the caller's promise; the fields are slots, and what is read of them is held.
+    Python::attach(|py| unsafe {
+        let handle = frame.local(0);
+        let callback = attribute(py, handle, "_callback")?;
+        if callback.is_none() || steps::is_step(callback.as_ptr()) {
+            return None;
+        }
+        let arguments = attribute(py, handle, "_args");
+        let number = arguments.and_then(|args| args.cast::<PyTuple>().ok().map(|args| args.len()));
+        let mut room = Vec::new();
+        Some(written(&mut room, |out| capture::place_of_callable(callback.as_ptr(), number.unwrap_or(0), out)).into())
+    })
+}

@@ -1,0 +1,333 @@
+//! What other threads hand to an event loop: a callback, or a coroutine, is a message to the loop's thread, which receives it when
+//! it begins.
+
+use super::{
+    futures::{self, closed_over, outcome, record},
+    here::Here,
+    instruments::Instrument,
+    modules::{self, Module},
+    parcels::{self, quietly},
+    passing::{self, Message, Sender},
+    spawning::attribute,
+    watch::{self, Ended, Handler},
+    Host,
+};
+use crate::{
+    capture,
+    ffi::{
+        frame::{code_qualname, Frame},
+        held::Held,
+    },
+};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+};
+use pyo3::{ffi, prelude::*, types::*};
+use rustc_hash::FxHashMap;
+use std::{
+    cell::Cell,
+    sync::{
+        atomic::{AtomicPtr, AtomicUsize, Ordering},
+        Mutex, MutexGuard,
+    },
+};
+
+/// Event loops.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&HANDLE, &RUN, &SUBMIT, &BEGUN])?;
+        forget_all();
+        modules::leave(py, host, &MODULES)
+    },
+    |_| {
+        forget_all();
+        modules::forget(&MODULES);
+    },
+);
+
+/// `Handle.__init__`: a callback is scheduled, and can't have run yet.
+pub static HANDLE: Handler = Handler { begin: Some(on_handle), ..Handler::NONE };
+
+/// `Handle._run`: it runs.
+pub static RUN: Handler = Handler { begin: Some(on_run), ..Handler::NONE };
+
+/// `run_coroutine_threadsafe`.
+pub static SUBMIT: Handler =
+    Handler { begin: Some(on_submit), end: Some(on_submitted), raises_only: true, ..Handler::NONE };
+
+/// The function inside of that, which the loop runs.
+pub static BEGUN: Handler = Handler { begin: Some(on_begun), ..Handler::NONE };
+
+/// Where they are defined.
+pub static MODULES: [Module; 3] = [
+    Module::new("asyncio.events", adopt_events),
+    Module::new("asyncio.tasks", adopt_tasks),
+    Module::new("asyncio.base_events", adopt_loops),
+];
+
+/// Codes of `BaseEventLoop._call_soon` and `call_soon_threadsafe`.
+static CALL_SOON: AtomicUsize = AtomicUsize::new(0);
+static THREADSAFE: AtomicUsize = AtomicUsize::new(0);
+
+/// Who sent what is on its way, by the address of the handle or coroutine. An entry whose object is gone is overwritten when
+/// another one takes its address: each that is looked up here was announced before.
+type Senders = Mutex<FxHashMap<usize, u64>>;
+
+/// Handles of callbacks that are on their way, and coroutines. Replaced after a fork: a thread that is no more may hold the lock.
+static HANDLES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
+static COROUTINES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
+
+fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usize, u64>> {
+    let mut there = of.load(Ordering::Acquire);
+    if there.is_null() {
+        let fresh = Box::into_raw(Box::default());
+        there = match of.compare_exchange(there, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => fresh,
+            Err(other) => other,
+        };
+    }
+    // SAFETY: made by `Box::into_raw` and never freed.
+    unsafe { &*there }.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn forget_all() {
+    // the table is left to whoever still looks at it
+    HANDLES.store(std::ptr::null_mut(), Ordering::Release);
+    COROUTINES.store(std::ptr::null_mut(), Ordering::Release);
+}
+
+fn adopt_events(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("Handle.__init__", &["self", "callback", "args", "loop", "context"], &HANDLE),
+            ("Handle._run", &["self"], &RUN),
+        ],
+    )
+}
+
+fn adopt_loops(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    let soon = modules::code(module, "BaseEventLoop._call_soon", &["self", "callback", "args"])?;
+    let threadsafe = modules::code(module, "BaseEventLoop.call_soon_threadsafe", &["self", "callback"])?;
+    // kept for ever, so that no other code gets their addresses
+    CALL_SOON.store(soon.into_ptr() as usize, Ordering::Release);
+    THREADSAFE.store(threadsafe.into_ptr() as usize, Ordering::Release);
+    Ok(())
+}
+
+fn adopt_tasks(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    let submit = modules::code(module, "run_coroutine_threadsafe", &["coro", "loop"])?;
+    watch::add(py, host, &SUBMIT, std::slice::from_ref(&submit))?;
+    for constant in submit.getattr("co_consts")?.try_iter()? {
+        let constant = constant?;
+        // SAFETY: a type check.
+        if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
+            watch::add(py, host, &BEGUN, &[constant])?;
+        }
+    }
+    Ok(())
+}
+
+/// The process that runs an event loop, or the loop as a queue while none does.
+unsafe fn process_of(here: &mut Here, event_loop: *mut ffi::PyObject) -> u64 {
+    let running = quietly(here, |py, here| {
+        // SAFETY: the callers': the object stands; nothing is set inside `quietly`.
+        let ident = unsafe { attribute(py, event_loop, "_thread_id") }.filter(|ident| !ident.is_none())?;
+        here.host.directory.of_ident(py, here.host, &ident).map(|thread| thread.pid)
+    });
+    // SAFETY: as above; callbacks run attached on this thread.
+    running.unwrap_or_else(|| unsafe { passing::queue(here, event_loop) })
+}
+
+/// Instead of a sender: the loop itself sets a future by this callback.
+const INNER: u64 = u64::MAX;
+
+thread_local! {
+    /// The handle that this thread runs, if it is such a one.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this frame, the innermost one, runs a callback that the library has scheduled for itself.
+///
+/// # Safety
+/// The frame runs.
+pub unsafe fn runs_inner(frame: Frame) -> bool {
+    let handle = RUNNING.get();
+    // SAFETY: the caller's promise; the first variable of `Handle._run` is the handle.
+    handle != 0
+        && unsafe { capture::is_text(code_qualname(frame.code()), "Handle._run") && frame.local(0) as usize == handle }
+}
+
+/// Who has called the loop's method that makes a handle, by the frame of that handle's initialiser.
+unsafe fn scheduler(frame: Frame) -> Option<Frame> {
+    // SAFETY: the callers': the event's frame begins; its callers run.
+    unsafe {
+        let mut caller = passing::caller(frame);
+        while let Some(within) = caller {
+            let name = code_qualname(within.code());
+            let is_loop = capture::text_is(name, |name| {
+                name.starts_with("BaseEventLoop.call_")
+                    || matches!(name, "BaseEventLoop._call_soon" | "TimerHandle.__init__")
+            });
+            if !is_loop {
+                break;
+            }
+            caller = within.caller();
+        }
+        caller
+    }
+}
+
+/// A callback is scheduled: by the program and from another thread, or not.
+fn on_handle(here: &mut Here, frame: Frame) {
+    // SAFETY: callbacks run attached; the event's frame begins, and so has its parameters; its callers run.
+    unsafe {
+        let handle = frame.local(0) as usize;
+        senders(&HANDLES).remove(&handle);
+        if futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame)) {
+            senders(&HANDLES).insert(handle, INNER);
+            return;
+        }
+        let Some(soon) = passing::caller(frame).filter(|f| f.code() as usize == CALL_SOON.load(Ordering::Acquire))
+        else {
+            return;
+        };
+        let threadsafe = soon.caller().filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
+        let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(frame.caller())) else { return };
+        here.running.identify(here.host, &mut here.thread);
+        let own = here.thread.current().pid;
+        senders(&HANDLES).insert(handle, own);
+        if !parcels::is_asked(here, Flags::SEND) {
+            return;
+        }
+        let to = process_of(here, threadsafe.local(0));
+        let (callback, args) = (frame.local(1), frame.local(2));
+        if callback.is_null() || args.is_null() {
+            return;
+        }
+        quietly(here, |py, here| {
+            if let Some(message) = call(py, callback, args) {
+                let parcel = Message::to(message.as_ptr(), to);
+                messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+            }
+        });
+    }
+}
+
+unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the callers': both stand, the thread is attached, and nothing is set.
+    unsafe { (ffi::PyTuple_Check(args) != 0).then(|| parcels::of_call(py, callback, args, std::ptr::null_mut()).ok())? }
+}
+
+/// A callback is about to run.
+fn on_run(here: &mut Here, frame: Frame) {
+    // SAFETY: as in `on_handle`.
+    unsafe {
+        let handle = frame.local(0);
+        let sender = {
+            let mut senders = senders(&HANDLES);
+            senders.remove(&(handle as usize))
+        };
+        RUNNING.set(if sender == Some(INNER) { handle as usize } else { 0 });
+        let Some(sender) = sender.filter(|sender| *sender != INNER) else { return };
+        here.running.identify(here.host, &mut here.thread);
+        if !parcels::is_asked(here, Flags::RECEIVE) {
+            return;
+        }
+        quietly(here, |py, here| {
+            let (callback, args) = (attribute(py, handle, "_callback"), attribute(py, handle, "_args"));
+            let (Some(callback), Some(args)) = (callback, args) else { return };
+            if let Some(message) = call(py, callback.as_ptr(), args.as_ptr()) {
+                let parcel = Message::from(message.as_ptr(), Sender::Process(sender));
+                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+            }
+        });
+    }
+}
+
+/// A variable that an inner function uses, too: what its cell holds; null if nothing.
+unsafe fn shared(variable: *mut ffi::PyObject) -> Held {
+    // SAFETY: the callers': attached, and the variable's cell or value stands; the type is checked.
+    unsafe {
+        if variable.is_null() || ffi::Py_TYPE(variable) != &raw mut ffi::PyCell_Type {
+            return Held::borrowed(variable);
+        }
+        Held::owned(ffi::PyCell_Get(variable))
+    }
+}
+
+/// A coroutine is handed to a loop.
+fn on_submit(here: &mut Here, frame: Frame) {
+    // SAFETY: as in `on_handle`.
+    unsafe {
+        let (coroutine, event_loop) = (shared(frame.local(0)), shared(frame.local(1)));
+        if coroutine.is_null() || event_loop.is_null() || ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
+            return;
+        }
+        let closed = quietly(here, |py, _| {
+            attribute(py, event_loop.as_ptr(), "_closed").is_some_and(|c| c.is(PyBool::new(py, true)))
+        });
+        if closed {
+            return; // the call is going to raise
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let own = here.thread.current().pid;
+        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, own);
+        if parcels::is_asked(here, Flags::SEND) {
+            let to = process_of(here, event_loop.as_ptr());
+            quietly(here, |py, here| {
+                if let Ok(Some(message)) = parcels::of_coroutine(py, coroutine.as_ptr()) {
+                    let parcel = Message::to(message.as_ptr(), to);
+                    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+                }
+            });
+        }
+    }
+}
+
+/// It could not be.
+fn on_submitted(_here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: the event's frame still stands.
+    let coroutine = unsafe { shared(frame.local(0)) };
+    senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
+}
+
+/// The loop is about to make a task of a coroutine that another thread has handed to it.
+fn on_begun(here: &mut Here, frame: Frame) {
+    // SAFETY: as in `on_handle`.
+    unsafe {
+        let Some([coroutine, future]) = quietly(here, |py, _| captured(py, frame)) else { return };
+        let sender = senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
+        let Some(sender) = sender else { return };
+        here.running.identify(here.host, &mut here.thread);
+        let record = record(here, future.as_ptr());
+        outcome(&record).reply_to = sender;
+        if !parcels::is_asked(here, Flags::RECEIVE) {
+            return;
+        }
+        quietly(here, |py, here| {
+            if let Ok(Some(message)) = parcels::of_coroutine(py, coroutine.as_ptr()) {
+                let parcel = Message::from(message.as_ptr(), Sender::Process(sender));
+                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+            }
+        });
+    }
+}
+
+/// The coroutine and the future of a running `callback`, by its function's closure: before its first instruction its own variables
+/// are not there yet.
+unsafe fn captured(py: Python<'_>, frame: Frame) -> Option<[Held; 2]> {
+    // SAFETY: the callers': the frame begins, attached, nothing set; a function is checked to be one.
+    unsafe {
+        let function = frame.function();
+        if function.is_null() || ffi::PyFunction_Check(function) == 0 {
+            return None;
+        }
+        Some([closed_over(py, function, "coro")?, closed_over(py, function, "future")?])
+    }
+}

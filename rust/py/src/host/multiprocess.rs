@@ -1,0 +1,415 @@
+//! `multiprocessing`: what goes through its queues and connections to and from other operating system processes, and calls that
+//! its pools are asked to make.
+//!
+//! The message is the object at the outer call. Feeder threads, pickling, and the connections inside queues and pools are silent.
+
+use super::{
+    futures::{self, outcome, record},
+    here::Here,
+    instruments::Instrument,
+    modules::{self, Module},
+    parcels::{self, quietly},
+    passing::{self, Message, Sender},
+    spawning::attribute,
+    watch::{self, Ended, Handler},
+    Host,
+};
+use crate::{capture, ffi::frame::Frame};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    monitor::Event,
+};
+use inviso_term::term::{Identifier, Term};
+use pyo3::{ffi, prelude::*, types::*};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicI64, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Queues, connections and pools.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    |py, host| modules::want(py, host, &MODULES[..3]),
+    |py, host| {
+        let all = [&PUT, &PUT_SIMPLE, &GET, &SEND, &RECEIVE, &RECEIVE_INTO, &APPLY, &APPLIED, &AWAIT];
+        watch::remove(py, host, &all)?;
+        modules::leave(py, host, &MODULES[..3])
+    },
+    |_| modules::forget(&MODULES[..3]),
+);
+
+/// Connections that are slow to take what is sent.
+pub static BUSY_SENDS: Instrument = Instrument::new(
+    |wants| wants.watches(Event::BusyDistPort),
+    |py, host| modules::want(py, host, &MODULES[3..]),
+    |py, host| {
+        watch::remove(py, host, &[&BUSY])?;
+        modules::leave(py, host, &MODULES[3..])
+    },
+    |_| modules::forget(&MODULES[3..]),
+);
+
+/// `put` of `Queue` and `JoinableQueue`.
+pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done), ..Handler::NONE };
+
+/// `SimpleQueue.put`.
+pub static PUT_SIMPLE: Handler = Handler { begin: Some(|here, frame| put(here, frame)), ..Handler::NONE };
+
+/// `get` of any of them.
+pub static GET: Handler = Handler { end: Some(on_got), ..Handler::NONE };
+
+/// `Connection._send_bytes`: what `send` and `send_bytes` were given is about to be written.
+pub static SEND: Handler = Handler { begin: Some(on_send), ..Handler::NONE };
+
+/// `recv` and `recv_bytes` of a connection.
+pub static RECEIVE: Handler = Handler { end: Some(on_received), ..Handler::NONE };
+
+/// `recv_bytes_into`.
+pub static RECEIVE_INTO: Handler = Handler { end: Some(on_received_into), ..Handler::NONE };
+
+/// `Connection._send_bytes`, timed.
+pub static BUSY: Handler = Handler { begin: Some(on_write), end: Some(on_written), ..Handler::NONE };
+
+/// `ApplyResult.__init__`: a pool is asked for a call.
+pub static APPLY: Handler = Handler { begin: Some(on_apply), ..Handler::NONE };
+
+/// `ApplyResult._set`: the call's result has come.
+pub static APPLIED: Handler = Handler { begin: Some(on_applied), ..Handler::NONE };
+
+/// `ApplyResult.get` raises.
+pub static AWAIT: Handler = Handler { end: Some(on_await_failed), raises_only: true, ..Handler::NONE };
+
+/// Where they are defined; the last one for [`BUSY_SENDS`].
+pub static MODULES: [Module; 4] = [
+    Module::new("multiprocessing.queues", adopt_queues),
+    Module::new("multiprocessing.connection", adopt_connections),
+    Module::new("multiprocessing.pool", adopt_pools),
+    Module::new("multiprocessing.connection", adopt_writes),
+];
+
+/// A send that lasts so long has waited for the other side to read.
+const BUSY_AFTER: Duration = Duration::from_millis(5);
+
+/// Codes that others are called by.
+static SEND_CODE: AtomicUsize = AtomicUsize::new(0);
+static SEND_BYTES_CODE: AtomicUsize = AtomicUsize::new(0);
+static APPLY_CODE: AtomicUsize = AtomicUsize::new(0);
+/// `queue.Empty`.
+static EMPTY: AtomicUsize = AtomicUsize::new(0);
+/// The length of a queue that has no limit.
+static NO_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
+
+/// Keeps an object for ever, so that nothing else gets its address.
+fn keep(word: &AtomicUsize, object: Bound<'_, PyAny>) {
+    if word.load(Ordering::Acquire) != object.as_ptr() as usize {
+        word.store(object.into_ptr() as usize, Ordering::Release);
+    }
+}
+
+fn adopt_queues(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    keep(&EMPTY, module.getattr("Empty")?);
+    // small, written in C, and needed by every queue
+    let limit = py.import("_multiprocessing")?.getattr("SemLock")?.getattr("SEM_VALUE_MAX")?;
+    NO_LIMIT.store(limit.extract()?, Ordering::Release);
+    let put = &["self", "obj", "block", "timeout"];
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("Queue.put", put, &PUT),
+            ("JoinableQueue.put", put, &PUT),
+            ("SimpleQueue.put", &["self", "obj"], &PUT_SIMPLE),
+            ("Queue.get", &["self", "block", "timeout"], &GET),
+            ("SimpleQueue.get", &["self"], &GET),
+        ],
+    )
+}
+
+fn adopt_connections(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    keep(&SEND_CODE, modules::code(module, "_ConnectionBase.send", &["self", "obj"])?);
+    keep(&SEND_BYTES_CODE, modules::code(module, "_ConnectionBase.send_bytes", &["self", "buf"])?);
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("Connection._send_bytes", &["self", "buf"], &SEND),
+            ("_ConnectionBase.recv", &["self"], &RECEIVE),
+            ("_ConnectionBase.recv_bytes", &["self"], &RECEIVE),
+            ("_ConnectionBase.recv_bytes_into", &["self", "buf", "offset"], &RECEIVE_INTO),
+        ],
+    )
+}
+
+fn adopt_pools(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    keep(&APPLY_CODE, modules::code(module, "Pool.apply_async", &["self", "func", "args", "kwds"])?);
+    modules::watch_all(
+        py,
+        host,
+        module,
+        &[
+            ("ApplyResult.__init__", &["self", "pool"], &APPLY),
+            ("ApplyResult._set", &["self", "i", "obj"], &APPLIED),
+            ("ApplyResult.get", &["self", "timeout"], &AWAIT),
+        ],
+    )
+}
+
+fn adopt_writes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    modules::watch_all(py, host, module, &[("Connection._send_bytes", &["self", "buf"], &BUSY)])
+}
+
+/// The running process puts an object into a queue or connection.
+unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyObject) {
+    if into.is_null() || object.is_null() {
+        return;
+    }
+    // SAFETY: the callers': both stand; callbacks run attached on this thread.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if parcels::is_asked(here, Flags::SEND) {
+            let to = passing::queue(here, into);
+            passing::sent(here, to, object);
+        }
+    }
+}
+
+/// It takes one out.
+unsafe fn receive(here: &mut Here, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
+    if from.is_null() || object.is_null() {
+        return;
+    }
+    // SAFETY: as in `send`.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if parcels::is_asked(here, Flags::RECEIVE) {
+            let sender = Sender::Process(passing::queue(here, from));
+            passing::received(here, sender, object);
+        }
+    }
+}
+
+/// The program puts something into a queue, by this frame.
+fn put(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame; its first two parameters.
+    unsafe {
+        if !passing::is_inner(passing::caller(frame)) {
+            send(here, frame.local(0), frame.local(1));
+        }
+    }
+}
+
+/// Whether this `put` is sure to go well, if it ever ends: then the message is sent before anybody can get it.
+fn is_sure(here: &mut Here, frame: Frame) -> bool {
+    // SAFETY: the parameters of `put`, at its beginning or end: none of them is assigned to. `True` and `None` live for ever.
+    unsafe {
+        if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
+            return true;
+        }
+        let limit = quietly(here, |py, _| attribute(py, frame.local(0), "_maxsize")?.extract::<i64>().ok());
+        limit == Some(NO_LIMIT.load(Ordering::Acquire))
+    }
+}
+
+/// An object is about to be put.
+fn on_put(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame; `True` lives for ever.
+    let closed = quietly(here, |py, _| unsafe {
+        attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
+    });
+    if !closed && is_sure(here, frame) {
+        put(here, frame);
+    }
+}
+
+/// It has been put, where that was not sure.
+fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
+    if matches!(how, Ended::Returned(_)) && !is_sure(here, frame) {
+        put(here, frame);
+    }
+}
+
+/// An object has been taken out of a queue, or none was there in time.
+fn on_got(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: the event's frame ends; what ends it is held; `queue.Empty` is kept for ever.
+    unsafe {
+        if passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        match how {
+            Ended::Returned(object) => receive(here, frame.local(0), object),
+            Ended::Raised(error) => {
+                let empty = EMPTY.load(Ordering::Acquire) as *mut ffi::PyObject;
+                if !empty.is_null() && error.is_a(empty) {
+                    passing::timed_out(here);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes are about to be written to a connection.
+fn on_send(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame begins; its caller runs.
+    unsafe {
+        let Some(caller) = passing::caller(frame) else { return };
+        let code = caller.code() as usize;
+        let outer = code == SEND_CODE.load(Ordering::Acquire) || code == SEND_BYTES_CODE.load(Ordering::Acquire);
+        if outer && !passing::is_inner(caller.caller()) {
+            send(here, caller.local(0), caller.local(1));
+        }
+    }
+}
+
+/// An object, or bytes, have come out of a connection.
+fn on_received(here: &mut Here, frame: Frame, how: Ended) {
+    let Ended::Returned(object) = how else { return };
+    // SAFETY: the event's frame ends; the result is held.
+    unsafe {
+        if !passing::is_inner(passing::caller(frame)) {
+            receive(here, frame.local(0), object);
+        }
+    }
+}
+
+/// Bytes have been written into a buffer of the program's; the message is a copy of them where that is a bytearray, else the buffer.
+fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
+    let Ended::Returned(size) = how else { return };
+    // SAFETY: the event's frame ends; the type is checked, and the range, before bytes are read.
+    unsafe {
+        if passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        let (connection, buffer) = (frame.local(0), frame.local(1));
+        if buffer.is_null() || ffi::PyByteArray_CheckExact(buffer) == 0 {
+            return receive(here, connection, buffer);
+        }
+        let offset = frame.local(2);
+        let copy = quietly(here, |py, _| {
+            let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
+            let (offset, size) = (number(offset)?, number(size)?);
+            let bytes = Bound::from_borrowed_ptr(py, buffer).cast_into::<PyByteArray>().ok()?.to_vec();
+            Some(PyBytes::new(py, bytes.get(offset..offset.checked_add(size)?)?).unbind())
+        });
+        if let Some(copy) = copy {
+            receive(here, connection, copy.as_ptr());
+            Python::attach(|_| drop(copy));
+        }
+    }
+}
+
+thread_local! {
+    /// The write that this thread is in: its frame, and since when.
+    static WRITING: Cell<Option<(usize, Instant)>> = const { Cell::new(None) };
+}
+
+fn on_write(_here: &mut Here, frame: Frame) {
+    WRITING.set(Some((frame.address(), Instant::now())));
+}
+
+/// Bytes have been written, or could not be.
+fn on_written(here: &mut Here, frame: Frame, _how: Ended) {
+    let began = WRITING.take().filter(|(address, _)| *address == frame.address());
+    if began.is_none_or(|(_, began)| began.elapsed() < BUSY_AFTER) {
+        return;
+    }
+    // SAFETY: the event's frame ends; callbacks run attached.
+    unsafe {
+        let connection = frame.local(0);
+        if connection.is_null() {
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let (own, connection) = (here.thread.current().pid, passing::queue(here, connection));
+        let host = here.host;
+        host.node
+            .alarm(&mut here.thread, own, Event::BusyDistPort, |_, _| Some(Term::Pid(Identifier::own(connection))));
+    }
+}
+
+/// A pool is asked for a call.
+fn on_apply(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame begins; its caller runs, and has its parameters still.
+    unsafe {
+        let caller = passing::caller(frame);
+        let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };
+        here.running.identify(here.host, &mut here.thread);
+        let own = here.thread.current().pid;
+        let result = frame.local(0);
+        if result.is_null() {
+            return;
+        }
+        let result = record(here, result);
+        {
+            let mut outcome = outcome(&result);
+            outcome.reply_to = own;
+            outcome.comes_from_afar = true;
+        }
+        let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
+        if [pool, function, args, keywords].contains(&std::ptr::null_mut()) || !parcels::is_asked(here, Flags::SEND) {
+            return;
+        }
+        let to = passing::queue(here, pool);
+        quietly(here, |py, here| {
+            if let Some(message) = call(py, function, args, keywords) {
+                let parcel = Message::to(message.as_ptr(), to);
+                messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+            }
+        });
+    }
+}
+
+/// The message that such a call is. Its arguments are any iterable, which is not gone through unless it is a tuple or a list.
+unsafe fn call<'py>(
+    py: Python<'py>, function: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
+) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the callers': they stand, the thread is attached, and nothing is set; types are checked.
+    unsafe {
+        let args = Bound::from_borrowed_ptr(py, args);
+        let args = match (args.cast_exact::<PyTuple>(), args.cast_exact::<PyList>()) {
+            (Ok(args), _) => args.clone(),
+            (_, Ok(args)) => args.to_tuple(),
+            _ => PyTuple::new(py, [&args]).ok()?,
+        };
+        let keywords = if ffi::PyDict_CheckExact(keywords) != 0 { keywords } else { std::ptr::null_mut() };
+        parcels::of_call(py, function, args.as_ptr(), keywords).ok()
+    }
+}
+
+/// The result of such a call comes: whether it went well, and the value or exception.
+fn on_applied(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame begins, and holds its parameters; the type is checked before items are read.
+    unsafe {
+        let (result, pair) = (frame.local(0), frame.local(2));
+        let Some(record) = here.host.directory.known(result as usize) else { return };
+        if outcome(&record).reply_to == 0 || pair.is_null() || ffi::PyTuple_Check(pair) == 0 {
+            return;
+        }
+        if ffi::PyTuple_GET_SIZE(pair) == 2 {
+            here.running.identify(here.host, &mut here.thread);
+            let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
+            futures::reply_with(here, &record, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
+        }
+    }
+}
+
+/// Waiting for such a result has failed.
+fn on_await_failed(here: &mut Here, frame: Frame, how: Ended) {
+    let Some(error) = how.error() else { return };
+    // SAFETY: the event's frame ends; the exception is held.
+    unsafe {
+        if passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        let known = here.host.directory.known(frame.local(0) as usize);
+        let waits = known.is_some_and(|record| !outcome(&record).is_set);
+        let mut name = [0; 256];
+        let class = ffi::Py_TYPE(error.object());
+        if waits && capture::type_name(class, &mut name) == "multiprocessing.context.TimeoutError" {
+            passing::timed_out(here);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! `queue.Queue` and `asyncio.Queue`, and their kinds: a put is a message to the queue, a get takes one.
+//!
+//! What is watched are `_put` and `_get`, which each kind has of its own: they run while nobody else can touch the queue, so that
+//! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used.
+
+use super::{
+    here::Here,
+    instruments::Instrument,
+    lengths,
+    passing::{self, Sender},
+    senders,
+    watch::{self, Ended, Handler},
+    Host,
+};
+use crate::{
+    capture::{self, Raised},
+    ffi::frame::{CodeLayout, Frame},
+};
+use pyo3::{ffi, prelude::*, types::*};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a class that derives from the standard library's has been met with methods of its own.
+static DERIVED: AtomicBool = AtomicBool::new(false);
+
+/// Both kinds of queues.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages() || wants.watches(inviso_core::monitor::Event::LongMessageQueue),
+    begin,
+    |py, host| watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW]),
+    |_| {},
+);
+
+/// `_put`.
+pub static PUT: Handler = Handler { begin: Some(on_put), ..Handler::NONE };
+
+/// `_get`.
+pub static GET: Handler = Handler { end: Some(on_get), ..Handler::NONE };
+
+/// `_get` of a queue whose newest item comes first.
+pub static GET_LAST: Handler = Handler { end: Some(on_get_last), ..Handler::NONE };
+
+/// `_put` of a class of the program's own.
+pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), ..Handler::NONE };
+
+/// `_get` of a class of the program's own.
+pub static OWN_GET: Handler = Handler { end: Some(on_own_get), ..Handler::NONE };
+
+/// `queue.Queue.get` and `asyncio.Queue.get_nowait`, which raise where nothing has come in time.
+pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, ..Handler::NONE };
+
+/// `__init__`: a class of queues is used.
+pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
+
+fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    for (module, wait) in [("queue", "get"), ("asyncio.queues", "get_nowait")] {
+        let class = py.import(module)?.getattr("Queue")?;
+        let code = |name: &str| class.getattr(name)?.getattr("__code__");
+        watch::add(py, host, &WAIT, &[code(wait)?])?;
+        watch::add(py, host, &NEW, &[code("__init__")?])?;
+        learn_all(py, host, &class)?;
+    }
+    Ok(())
+}
+
+/// A class of queues and those that derive from it.
+fn learn_all(py: Python<'_>, host: &Host, class: &Bound<'_, PyAny>) -> PyResult<()> {
+    learn(py, host, class.as_ptr().cast())?;
+    // a method of `type`: what the class itself may call so is not asked
+    let derived = py.get_type::<PyType>().getattr("__subclasses__")?.call1((class,))?;
+    for class in derived.cast_into::<PyList>()?.iter() {
+        learn_all(py, host, &class)?;
+    }
+    Ok(())
+}
+
+/// The methods of a class of queues, its own or not.
+fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult<()> {
+    let own = !is_of_library(class);
+    let get = if is_lifo(class) { &GET_LAST } else { &GET };
+    for (name, handler, own_handler) in [("_put", &PUT, &OWN_PUT), ("_get", get, &OWN_GET)] {
+        // SAFETY: the class stands, and the token says that the thread is attached; the exact type of what is found is checked.
+        unsafe {
+            let method = capture::attribute_of_class(class, name);
+            if method.is_null() || ffi::PyFunction_Check(method.as_ptr()) == 0 {
+                continue;
+            }
+            let code = Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(method.as_ptr()));
+            if !own {
+                watch::add(py, host, handler, &[code])?;
+            } else if watch::find(code.as_ptr()).is_none() {
+                DERIVED.store(true, Ordering::Release);
+                watch::add(py, host, own_handler, &[code])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a class is one of the standard library's whose newest item comes first, or derives from one.
+fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: the order of a ready type is a tuple of types, which stand.
+    unsafe {
+        let order = (*class).tp_mro;
+        let mut buffer = [0; 256];
+        !order.is_null()
+            && (0..ffi::PyTuple_GET_SIZE(order)).any(|n| {
+                let name = capture::type_name(ffi::PyTuple_GET_ITEM(order, n).cast(), &mut buffer);
+                matches!(name, "queue.LifoQueue" | "asyncio.queues.LifoQueue")
+            })
+    }
+}
+
+/// Whether a class is one of the standard library's own.
+fn is_of_library(class: *mut ffi::PyTypeObject) -> bool {
+    let mut buffer = [0; 256];
+    // SAFETY: the class stands; attached.
+    let name = unsafe { capture::type_name(class, &mut buffer) };
+    name.starts_with("queue.") || name.starts_with("asyncio.queues.")
+}
+
+/// The queue of a method's frame.
+fn queue_of(frame: Frame) -> *mut ffi::PyObject {
+    // SAFETY: an event's frame, which has its first argument.
+    unsafe { frame.argument(&CodeLayout::read(frame.code()), 0).as_ptr() }
+}
+
+/// Whether a method was called by that of a class that derives from its own: then that one has told, or will.
+#[inline(always)]
+fn is_super(frame: Frame, queue: *mut ffi::PyObject) -> bool {
+    DERIVED.load(Ordering::Relaxed) && is_called_by_own(frame, queue)
+}
+
+#[cold]
+#[inline(never)]
+fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
+    // SAFETY: the event's frame; the caller's runs, and what is watched is a method, which has a first argument.
+    unsafe {
+        let Some(caller) = passing::caller(frame) else { return false };
+        watch::find(caller.code()).is_some_and(|watched| watched.has(&OWN_PUT) || watched.has(&OWN_GET))
+            && queue_of(caller) == queue
+    }
+}
+
+/// An item is put into a queue; it stands, as the queue does, and callbacks run attached.
+#[inline(always)]
+fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
+    // SAFETY: the callers'.
+    unsafe {
+        let number = passing::queue(here, queue);
+        passing::sent(here, number, item);
+        senders::put(here, queue, number, item);
+        lengths::of_queue(here, queue, number, 1);
+    }
+}
+
+/// An item is taken out of a queue; as above.
+#[inline(always)]
+fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
+    // SAFETY: the callers'.
+    unsafe {
+        let number = passing::queue(here, queue);
+        let sender = senders::take(here, number, item, last).map_or(Sender::Unknown, Sender::Process);
+        passing::received(here, sender, item);
+        lengths::of_queue(here, queue, number, 0);
+    }
+}
+
+fn on_put(here: &mut Here, frame: Frame) {
+    // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
+    let (queue, item) = unsafe { (frame.local(0), frame.local(1)) };
+    if !is_super(frame, queue) {
+        put(here, queue, item);
+    }
+}
+
+fn on_get(here: &mut Here, frame: Frame, how: Ended) {
+    get(here, frame, how, false);
+}
+
+fn on_get_last(here: &mut Here, frame: Frame, how: Ended) {
+    get(here, frame, how, true);
+}
+
+#[inline(always)]
+fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
+    let Ended::Returned(item) = how else { return };
+    // SAFETY: as above; no method binds its first argument anew.
+    let queue = unsafe { frame.local(0) };
+    if !is_super(frame, queue) {
+        take(here, queue, item, last);
+    }
+}
+
+fn on_own_put(here: &mut Here, frame: Frame) {
+    let queue = queue_of(frame);
+    // SAFETY: the event's frame; its arguments stand as long as it runs.
+    unsafe {
+        let layout = CodeLayout::read(frame.code());
+        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) {
+            return;
+        }
+        let item = frame.argument(&layout, 1);
+        if !item.is_null() {
+            put(here, queue, item.as_ptr());
+        }
+    }
+}
+
+fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
+    let (queue, Ended::Returned(item)) = (queue_of(frame), how) else { return };
+    if !queue.is_null() && !is_super(frame, queue) {
+        // SAFETY: the queue stands while its method runs.
+        let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
+        take(here, queue, item, last);
+    }
+}
+
+fn on_nothing(here: &mut Here, _frame: Frame, how: Ended) {
+    let Some(error) = how.error() else { return };
+    if is_empty(error) {
+        passing::timed_out(here);
+    }
+}
+
+/// Whether an exception says that nothing was there.
+fn is_empty(error: Raised) -> bool {
+    let mut buffer = [0; 256];
+    // SAFETY: the exception is held by who raises it; attached.
+    let name = unsafe { error.type_name(&mut buffer) };
+    matches!(name, "_queue.Empty" | "queue.Empty" | "asyncio.queues.QueueEmpty")
+}
+
+/// A queue is made: if its class has methods of its own, they are watched from now on.
+fn on_new(here: &mut Here, frame: Frame) {
+    let was = std::mem::replace(&mut here.thread.busy, true);
+    Python::attach(|py| {
+        let queue = queue_of(frame);
+        if !queue.is_null() {
+            // SAFETY: the argument stands while the frame runs.
+            let class = unsafe { ffi::Py_TYPE(queue) };
+            if let Err(error) = learn(py, here.host, class) {
+                error.write_unraisable(py, None);
+            }
+        }
+    });
+    here.thread.busy = was;
+}

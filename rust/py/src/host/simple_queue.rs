@@ -1,0 +1,158 @@
+//! `queue.SimpleQueue`, which is written in C: its methods are taken at their definitions.
+
+use super::{
+    here,
+    instruments::Instrument,
+    passing::{self, Sender},
+    senders, Host,
+};
+use crate::{
+    capture,
+    ffi::{
+        frame::Frame,
+        method::{Fast, Method, OfClass, Wrapper},
+        tstate, Aside,
+    },
+};
+use pyo3::{
+    ffi::{self, PyObject, PyTypeObject, Py_ssize_t},
+    prelude::*,
+};
+
+/// The methods of `SimpleQueue`.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.messages(),
+    begin,
+    |_, _| end(),
+    |_| {
+        let _ = end();
+    },
+);
+
+static PUT: Method = Method::new();
+static GET: Method = Method::new();
+static GET_NOWAIT: Method = Method::new();
+static PUT_NOWAIT: Method = Method::new();
+
+const PUTS: &[Wrapper] = &[Wrapper::Fast(put)];
+const PUTS_NOWAIT: &[Wrapper] = &[Wrapper::Fast(put_nowait)];
+const GETS: &[Wrapper] = &[Wrapper::OfClass(get)];
+const GETS_NOWAIT: &[Wrapper] = &[Wrapper::OfClass(get_nowait)];
+
+fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
+    let class = py.import("queue")?.getattr("SimpleQueue")?;
+    if class.getattr("__module__")?.extract::<String>()? != "_queue" {
+        return Ok(()); // written in Python where the C module is missing
+    }
+    // SAFETY: the wrappers below keep to their kinds, and call on.
+    unsafe {
+        PUT.take(&class, "put", PUTS)?;
+        PUT_NOWAIT.take(&class, "put_nowait", PUTS_NOWAIT)?;
+        GET.take(&class, "get", GETS)?;
+        GET_NOWAIT.take(&class, "get_nowait", GETS_NOWAIT)
+    }
+}
+
+fn end() -> PyResult<()> {
+    PUT.give_back(PUTS);
+    PUT_NOWAIT.give_back(PUTS_NOWAIT);
+    GET.give_back(GETS);
+    GET_NOWAIT.give_back(GETS_NOWAIT);
+    Ok(())
+}
+
+/// The item of a call of put: its first argument, or the one called so.
+unsafe fn item(args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
+    // SAFETY: as the interpreter passes them: as many values, then one for each name.
+    unsafe {
+        if count > 0 {
+            return *args;
+        }
+        let named = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names) };
+        for n in 0..named {
+            if ffi::PyUnicode_CompareWithASCIIString(ffi::PyTuple_GET_ITEM(names, n), c"item".as_ptr()) == 0 {
+                return *args.offset(n);
+            }
+        }
+        std::ptr::null_mut()
+    }
+}
+
+/// Tells of an item that is about to be put in: nobody can take it before.
+unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
+    // SAFETY: methods are called attached; the state is not used beyond this function.
+    unsafe {
+        let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
+        if item.is_null() || passing::is_inner(Frame::current_python(tstate())) {
+            return;
+        }
+        let number = passing::queue(here, queue);
+        passing::sent(here, number, item);
+        senders::put(here, queue, number, item);
+    }
+}
+
+unsafe extern "C" fn put(
+    this: *mut PyObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: the contract of the method, which is called on with what came.
+    unsafe {
+        tell_put(this, item(args, count, names));
+        PUT.original::<Fast>()(this, args, count, names)
+    }
+}
+
+unsafe extern "C" fn put_nowait(
+    this: *mut PyObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe {
+        tell_put(this, item(args, count, names));
+        PUT_NOWAIT.original::<Fast>()(this, args, count, names)
+    }
+}
+
+/// Tells of an item that was taken out, or that none came.
+unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
+    // SAFETY: as `tell_put`; an exception that is set is put aside and back.
+    unsafe {
+        let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
+        if passing::is_inner(Frame::current_python(tstate())) {
+            return;
+        }
+        if item.is_null() {
+            let error = ffi::PyErr_Occurred(); // its class
+            let mut buffer = [0; 256];
+            if !error.is_null() && capture::type_name(error.cast(), &mut buffer) == "_queue.Empty" {
+                let _aside = Aside::new();
+                passing::timed_out(here);
+            }
+            return;
+        }
+        let number = passing::queue(here, queue);
+        let sender = senders::take(here, number, item, false).map_or(Sender::Unknown, Sender::Process);
+        passing::received(here, sender, item);
+    }
+}
+
+unsafe extern "C" fn get(
+    this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe {
+        let item = GET.original::<OfClass>()(this, class, args, count, names);
+        tell_get(this, item);
+        item
+    }
+}
+
+unsafe extern "C" fn get_nowait(
+    this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe {
+        let item = GET_NOWAIT.original::<OfClass>()(this, class, args, count, names);
+        tell_get(this, item);
+        item
+    }
+}

@@ -1,0 +1,475 @@
+"""Messages: mailboxes, queues, patterns; in trace.md's shapes and beyond."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+import queue
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import inviso
+import pytest
+from inviso import Atom, trace
+from trace_tools import good, in_threads, own
+
+PATIENCE = 10.0
+
+
+@pytest.fixture
+def other() -> Iterator[inviso.Pid]:
+    """A process that lives as long as the test."""
+    stop = threading.Event()
+    pid = inviso.spawn(stop.wait)
+    yield pid
+    stop.set()
+
+
+def events(session: trace.Session, *tags: str) -> list[Any]:
+    return [message[2:] for message in session.drain() if not tags or message[2] in tags]
+
+
+# -- trace.md's own examples
+
+
+def test_the_opening_session() -> None:
+    seen: list[Any] = []
+    session = trace.session_create("my_session", seen.append, [])
+    assert trace.process(session, inviso.self(), True, ["call"]) == 1
+    assert trace.function(session, (__name__, "seq", 2), [], []) == 1
+    assert caller.seq(1, 10) == list(range(1, 11))
+    assert session.delivered().wait(PATIENCE)
+    assert trace.session_destroy(session) is True
+    assert seen == [("trace", inviso.self(), "call", (__name__, "seq", [1, 10]))]
+
+
+def seq(first: int, last: int) -> list[int]:
+    return list(range(first, last + 1))
+
+
+class caller:  # a caller from another module: the pattern is global
+    seq = staticmethod(eval("lambda *a: f(*a)", {"__name__": "elsewhere", "f": seq}))
+
+
+def test_send_to_a_process_only(session: trace.Session, other: inviso.Pid) -> None:
+    own(session, ["send"])
+    assert trace.send(session, [([other, "_"], [], [])], []) == 1
+    inviso.send(other, 1)
+    inviso.send(inviso.self(), 2)
+    assert events(session) == [("send", 1, other)]
+
+
+def test_send_of_a_kind_only(session: trace.Session, other: inviso.Pid) -> None:
+    own(session, ["send"])
+    assert trace.send(session, [(["_", (Atom("reply"), "_")], [], [])], []) == 1
+    for message in (Atom("reply"), 1), (Atom("query"), 1), Atom("reply"):
+        inviso.send(other, message)
+    assert events(session) == [("send", ("reply", 1), other)]
+
+
+def test_send_to_the_sender_itself(session: trace.Session, other: inviso.Pid) -> None:
+    me = own(session, ["send"])
+    assert trace.send(session, [(["$1", "_"], [("=:=", "$1", ("self",))], [])], []) == 1
+    inviso.send(other, 1)
+    inviso.send(me, 2)
+    assert events(session) == [("send", 2, me)]
+
+
+def test_send_to_other_nodes(session: trace.Session, other: inviso.Pid) -> None:
+    own(session, ["send"])
+    assert trace.send(session, [(["$1", "_"], [("=/=", ("node", "$1"), ("node",))], [])], []) == 1
+    inviso.send(other, 1)
+    assert events(session) == []
+
+
+def test_receive_from_a_process_only(session: trace.Session) -> None:
+    me = own(session, ["receive"])
+    sender = inviso.spawn(lambda: (inviso.receive(), inviso.send(me, "theirs")))
+    assert trace.recv(session, [(["_", sender, "_"], [], [])], []) == 1
+    inviso.send(me, "mine")
+    inviso.send(sender, "go")
+    assert inviso.receive("theirs", timeout=PATIENCE) == "theirs"
+    assert events(session) == [("receive", "theirs")]
+
+
+def test_receive_of_a_kind_only(session: trace.Session) -> None:
+    me = own(session, ["receive"])
+    assert trace.recv(session, [(["_", "_", (Atom("reply"), "_")], [], [])], []) == 1
+    for message in (Atom("reply"), 1), (Atom("query"), 1):
+        inviso.send(me, message)
+    assert events(session) == [("receive", ("reply", 1))]
+
+
+def test_receive_from_other_nodes(session: trace.Session) -> None:
+    me = own(session, ["receive"])
+    assert trace.recv(session, [(["$1", "_", "_"], [("=/=", "$1", ("node",))], [])], []) == 1
+    inviso.send(me, 1)
+    assert events(session) == []
+
+
+# -- patterns
+
+
+def test_patterns_are_each_sessions_own(make: Callable[..., trace.Session], other: inviso.Pid) -> None:
+    one, two = make("one"), make("two")
+    for session in (one, two):
+        own(session, ["send"])
+    one.send([(["_", "$1"], [("is_integer", "$1")], [("message", (("seen", "$1"),))])])
+    two.send(False)
+    assert one.info("send", "match_spec")[1] != two.info("send", "match_spec")[1]
+    assert [s.name for s in trace.session_info("send")] == ["one"]
+    assert {s.name for s in trace.session_info("receive")} == {"one", "two"}
+    inviso.send(other, 5)
+    inviso.send(other, "text")
+    assert events(one) == [("send", 5, other, ("seen", 5))] and events(two) == []
+    two.send(True)
+    inviso.send(other, 6)
+    assert events(two) == [("send", 6, other)]
+
+
+def test_a_pattern_goes_with_its_session(make: Callable[..., trace.Session], other: inviso.Pid) -> None:
+    for _ in range(5):
+        session = make()
+        session.send([(["_", 1], [], [])])
+        session.recv(False)
+        session.destroy()
+    fresh = make()
+    assert fresh.info("send", "match_spec") == ("match_spec", True) == fresh.info("receive", "match_spec")
+
+
+def test_patterns_change_while_messages_pass(make: Callable[..., trace.Session]) -> None:
+    session = make(ring_bytes=1 << 24)
+    session.process("all", True, ["send"])
+    stop = threading.Event()
+
+    def body(n: int) -> None:
+        if n == 0:
+            for round_ in range(150):
+                session.send([(["_", "$1"], [(">", "$1", round_)], [])] if round_ % 3 else round_ % 2 == 0)
+            stop.set()
+            return
+        box: queue.Queue[int] = queue.Queue()
+        while not stop.is_set():
+            box.put(1000)
+            box.get()
+
+    in_threads(3, body)
+    assert all(m[2:4] == ("send", 1000) for m in session.drain() if m[2] == "send" and m[3] is not None)
+
+
+def test_extra_elements_stand_before_the_time_stamp(session: trace.Session, other: inviso.Pid) -> None:
+    own(session, ["send", "monotonic_timestamp"])
+    session.send([("_", [], [("message", "note")])])
+    inviso.send(other, 1)
+    (message,) = session.drain()
+    assert message[0] == "trace_ts" and message[2:5] == ("send", 1, other) and message[5] == "note"
+    assert isinstance(message[6], int)
+
+
+def test_time_outs(session: trace.Session) -> None:
+    own(session, ["receive"])
+    for wait in (
+        lambda: inviso.receive(timeout=0),
+        lambda: queue.Queue().get(timeout=0.001),
+        lambda: queue.SimpleQueue().get(block=False),
+    ):
+        with pytest.raises((TimeoutError, queue.Empty)):
+            wait()
+    assert events(session) == [("receive", "timeout")] * 3
+
+
+def test_a_message_to_a_process_that_has_ended(session: trace.Session) -> None:
+    own(session, ["send"])
+    gone = inviso.spawn(lambda: None)
+    while gone.is_alive():
+        pass
+    inviso.send(gone, "late")
+    assert events(session) == [("send_to_non_existing_process", "late", gone)]
+
+
+def test_names_are_shown(session: trace.Session) -> None:
+    me = own(session, ["send", "procs"])
+    inviso.register("named", me)
+    inviso.send("named", 1)
+    inviso.send(("named", inviso.node()), 2)
+    inviso.unregister("named")
+    with pytest.raises(inviso.BadArg):
+        inviso.send("named", 3)
+    assert events(session) == [
+        ("register", "named"),
+        ("send", 1, "named"),
+        ("send", 2, ("named", inviso.node())),
+        ("unregister", "named"),
+        ("send", 3, "named"),
+    ]
+
+
+@pytest.mark.parametrize("opts", [{"capture": "ref"}, {"repr": True}])
+def test_objects_and_their_texts(make: Callable[..., trace.Session], other: inviso.Pid, opts: Any) -> None:
+    session = make(**opts)
+    own(session, ["send", "receive"])
+    order = Order()
+    inviso.send(other, order)
+    inviso.send("nobody_at_all", order) if False else None
+    box: queue.Queue[Any] = queue.Queue()
+    box.put(order)
+    box.get()
+    values = [message[1] for message in events(session)]
+    assert len(values) == 3
+    if opts.get("repr"):
+        assert [value.text for value in values] == ["<an order>"] * 3
+    else:
+        assert all(value is order for value in values)
+
+
+class Order:
+    def __repr__(self) -> str:
+        return "<an order>"
+
+
+# -- queues
+
+KINDS = [queue.Queue, queue.LifoQueue, queue.PriorityQueue, queue.SimpleQueue]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_put_is_a_send_and_a_get_a_receive(session: trace.Session, kind: Any) -> None:
+    own(session, ["send", "receive"])
+    box = kind()
+    box.put(1)
+    box.put(item=2) if kind is queue.SimpleQueue else box.put(2)
+    box.put_nowait(3)
+    taken = [box.get(), box.get(True, 1), box.get_nowait()]
+    got = events(session)
+    pid = got[0][2]
+    assert pid.kind == "queue" and pid.is_alive()
+    assert got[:3] == [("send", n, pid) for n in (1, 2, 3)]
+    assert got[3:] == [("receive", n) for n in taken]
+    assert pid.name.endswith(kind.__name__)
+    del box
+    assert not pid.is_alive()
+
+
+@pytest.mark.parametrize("kind", [asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue])
+def test_asyncio_queues(session: trace.Session, kind: Any) -> None:
+    pids: list[inviso.Pid] = []
+
+    async def produce(box: Any) -> None:
+        pids.append(inviso.self())
+        for n in range(20):
+            await box.put(n)
+
+    async def consume(box: Any) -> None:
+        pids.append(inviso.self())
+        for _ in range(20):
+            await box.get()
+
+    async def main() -> None:
+        box = kind(3)
+        await asyncio.gather(produce(box), consume(box))
+        with pytest.raises(asyncio.QueueEmpty):
+            box.get_nowait()
+
+    session.process("new", True, ["send", "receive"])
+    asyncio.run(main())
+    producer, consumer = pids
+    messages = session.drain()
+    assert [m[3] for m in messages if m[1] == producer and m[2] == "send"] == list(range(20))
+    received = [m[3] for m in messages if m[1] == consumer]
+    assert Counter(received) == Counter(range(20))
+    assert received == list(range(20)) or kind is asyncio.LifoQueue
+    assert len(messages) == 41  # and one time-out
+
+
+def test_queues_of_the_programs_own_classes(session: trace.Session) -> None:
+    class Wrapped(queue.Queue):  # type: ignore[type-arg]
+        def _put(self, item: Any) -> None:
+            super()._put(("wrapped", item))
+
+        def _get(self) -> Any:
+            return super()._get()[1]
+
+    class Whole(queue.Queue):  # type: ignore[type-arg]
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put([item], block, timeout)
+
+        def get(self, block: bool = True, timeout: float | None = None) -> Any:
+            return super().get(block, timeout)[0]
+
+    class Captured(queue.Queue):  # type: ignore[type-arg]
+        def _put(self, item: Any) -> None:
+            self.queue.append((lambda: item)())
+
+    own(session, ["send", "receive"])
+    later = type("Later", (queue.LifoQueue,), {"_get": lambda self: self.queue.pop()})
+    for kind in (Wrapped, Whole, Captured, later):
+        box = kind()
+        box.put(7)
+        assert box.get() == 7
+    plain = [m[:2] for m in events(session)]
+    assert plain == [
+        ("send", 7), ("receive", 7), ("send", [7]), ("receive", [7]), ("send", 7), ("receive", 7), ("send", 7), ("receive", 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue, queue.LifoQueue])
+def test_senders_are_right_under_many_producers_and_consumers(make: Callable[..., trace.Session], kind: Any) -> None:
+    session = make(ring_bytes=1 << 24)
+    session.recv([(["_", "$1", "$2"], [], [("message", "$1")])])
+    session.process("new", True, ["send", "receive"])
+    box = kind()
+    per = 1500
+
+    def produce(n: int) -> None:
+        for i in range(per):
+            box.put((n, i % 7))
+
+    def consume() -> None:
+        for _ in range(per):
+            assert box.get(timeout=PATIENCE) is not None
+
+    makers = [inviso.spawn(produce, n) for n in range(4)]
+    takers = [inviso.spawn(consume) for _ in range(4)]
+    while any(pid.is_alive() for pid in makers + takers):
+        inviso.receive(timeout=0.01) if inviso.peek() else threading.Event().wait(0.01)
+    got = session.drain()
+    sent = Counter((m[1], m[3]) for m in got if m[2] == "send")
+    received = Counter((m[4], m[3]) for m in got if m[2] == "receive")
+    assert sum(sent.values()) == 4 * per
+    assert sent == received
+    assert {pid for pid, _ in received} == set(makers)
+
+
+def test_the_order_of_each_process_is_that_of_its_program(make: Callable[..., trace.Session]) -> None:
+    session = make(ring_bytes=1 << 24)
+    session.process("new", True, ["send", "receive"])
+    boxes = [queue.Queue() for _ in range(3)]
+    logs: dict[inviso.Pid, list[Any]] = {}
+
+    def body(n: int) -> None:
+        log = logs.setdefault(inviso.self(), [])
+        chance = random.Random(n)
+        for i in range(800):
+            box = chance.choice(boxes)
+            if chance.random() < 0.6:
+                log.append(("send", (n, i)))
+                box.put((n, i))
+            else:
+                try:
+                    log.append(("receive", box.get_nowait()))
+                except queue.Empty:
+                    log.append(("receive", "timeout"))
+
+    in_threads(4, body)
+    got: dict[inviso.Pid, list[Any]] = {}
+    for message in session.drain():
+        got.setdefault(message[1], []).append(message[2:4])
+    assert {pid: got[pid] for pid in logs} == logs
+
+
+def test_ten_thousand_tasks_and_their_messages(make: Callable[..., trace.Session]) -> None:
+    session = make(ring_bytes=1 << 22)
+    tasks, each = 1000, 20
+
+    async def worker(n: int, mine: Any, theirs: Any) -> None:
+        for i in range(each):
+            await theirs.put((n, i))
+            await mine.get()
+
+    async def main() -> None:
+        boxes = [asyncio.Queue() for _ in range(tasks)]
+        session.process("new", True, ["send", "receive"])
+        await asyncio.gather(*(worker(n, boxes[n], boxes[(n + 1) % tasks]) for n in range(tasks)))
+
+    asyncio.run(main())
+    messages = session.drain()
+    lost = sum(m[1] for m in messages if m[0] == "drop")
+    kept = [m for m in messages if m[0] == "trace"]
+    assert len(kept) + lost == 2 * tasks * each and session.info("session", "dropped")[1] == lost
+    if not lost:
+        sends: dict[Any, list[int]] = {}
+        for _, pid, tag, value, *_ in kept:
+            if tag == "send":
+                sends.setdefault(pid, []).append(value[1])
+        assert all(order == list(range(each)) for order in sends.values()) and len(sends) == tasks
+
+
+def test_long_queues(make: Callable[..., trace.Session]) -> None:
+    session = make()
+    session.system("long_message_queue", (2, 5))
+    box: queue.Queue[int] = queue.Queue()
+    for _ in range(2):
+        for n in range(7):
+            box.put(n)
+        for _ in range(7):
+            box.get()
+    long = session.drain()
+    assert [m[0] for m in long] == ["monitor"] * 4 and {m[2] for m in long} == {"long_message_queue"}
+    assert [m[3] for m in long] == [True, False, True, False] and long[0][1].kind == "queue"
+    for _ in range(6):
+        inviso.send(inviso.self(), 1)
+    while inviso.peek():
+        inviso.receive()
+    assert [(m[1], m[3]) for m in session.drain()] == [(inviso.self(), True), (inviso.self(), False)]
+
+
+# -- what is left, and what isn't
+
+
+def test_the_standard_library_is_itself_before_and_after(make: Callable[..., trace.Session]) -> None:
+    def things() -> list[Any]:
+        return [
+            queue.Queue.put, queue.Queue._put, queue.Queue._get, queue.SimpleQueue.put, queue.SimpleQueue.get,
+            asyncio.Queue.put, asyncio.Queue._put, asyncio.Queue._get, threading.Thread.start, asyncio.Task.__init__,
+        ]  # fmt: skip
+
+    before = things()
+    session = make()
+    session.process("all", True, ["all"])
+    session.port("all", True, ["all"])
+    assert all(one is other for one, other in zip(before, things(), strict=True))
+    box = copy.copy(queue.SimpleQueue.put)
+    assert pickle.loads(pickle.dumps(queue.Queue)) is queue.Queue and box is queue.SimpleQueue.put
+    assert issubclass(type("Q", (queue.SimpleQueue,), {}), queue.SimpleQueue)
+    session.destroy()
+    assert all(one is other for one, other in zip(before, things(), strict=True))
+
+
+def test_a_fork_and_an_exit_with_everything_on() -> None:
+    text = """
+import asyncio, inviso, os, queue, threading, warnings
+from inviso import trace
+session = trace.session_create("all")
+session.process("all", True, ["all"])
+session.port("all", True, ["all"])
+box = queue.SimpleQueue()
+other = queue.Queue()
+def spin():
+    while box.empty():
+        other.put(1)
+        other.get()
+threads = [threading.Thread(target=spin, daemon=True) for _ in range(2)]
+for thread in threads: thread.start()
+for _ in range(5):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        box.put(1), box.get()
+        fresh = queue.Queue()
+        fresh.put(2), fresh.get()
+        assert trace.session_info("all") == []
+        async def main():
+            q = asyncio.Queue()
+            await q.put(1)
+            return await q.get()
+        assert asyncio.run(main()) == 1
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+print("good")
+"""
+    assert good(text) == "good\n"

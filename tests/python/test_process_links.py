@@ -1,0 +1,336 @@
+"""Links, monitors, exit signals, names, timers: what Erlang's mean for threads and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import inviso
+import pytest
+from inviso import trace
+from trace_tools import good, until
+
+PATIENCE = 10.0
+
+
+def waits() -> None:
+    """A process that lives until it gets a message."""
+    inviso.receive()
+
+
+def process(body: Any = waits, **options: Any) -> inviso.Pid:
+    return inviso.spawn(body, **options)
+
+
+def ended(pid: inviso.Pid) -> None:
+    until(lambda: not pid.is_alive(), PATIENCE)
+
+
+def told(pid: inviso.Pid) -> Any:
+    """The reason in the DOWN message of a process."""
+    return inviso.receive(("DOWN", "_", "process", pid, "_"), timeout=PATIENCE)[4]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Any:
+    yield
+    inviso.trap_exit(False)
+    while inviso.peek():
+        inviso.receive(timeout=0)
+
+
+def test_a_link_is_mutual_and_goes_once() -> None:
+    child = process()
+    assert inviso.link(child) and inviso.link(child)
+    assert inviso.links() == [child] and inviso.links(child) == [inviso.self()]
+    assert inviso.unlink(child) and inviso.unlink(child)
+    assert inviso.links() == [] == inviso.links(child)
+    inviso.send(child, "end")
+
+
+def test_an_exit_comes_as_a_message_to_who_traps_it() -> None:
+    inviso.trap_exit(True)
+
+    def leaves() -> None:
+        inviso.receive()
+        inviso.exit(("bad", 7))
+
+    child = process(leaves)
+    inviso.link(child)
+    inviso.send(child, "go")
+    assert inviso.receive(("EXIT", child, "_"), timeout=PATIENCE) == ("EXIT", child, ("bad", 7))
+    assert inviso.links() == []
+
+
+def test_a_normal_end_ends_nobody() -> None:
+    other = process()
+
+    def short() -> None:
+        inviso.link(other)
+
+    child = process(short)
+    ended(child)
+    time.sleep(0.02)
+    assert other.is_alive() and inviso.links(other) == []
+    inviso.send(other, "end")
+
+
+def test_an_exception_ends_who_is_linked() -> None:
+    other = process(monitor=True)[0]
+
+    def falls() -> None:
+        inviso.link(other)
+        raise SystemExit("falls")
+
+    child, _ = process(falls, monitor=True)
+    assert told(child) == ("SystemExit", ("falls",))
+    assert told(other) == ("SystemExit", ("falls",))
+
+
+def test_a_chain_ends_and_who_traps_in_it_does_not() -> None:
+    first = process()
+    second = process()
+    third: list[Any] = []
+
+    def traps() -> None:
+        inviso.trap_exit(True)
+        inviso.link(second)
+        third.append("linked")
+        third.append(inviso.receive(("EXIT", "_", "_"), timeout=PATIENCE))
+
+    def links() -> None:
+        inviso.link(first)
+        inviso.link(second)
+
+    holder = process(traps)
+    until(lambda: third)
+    linker = threading.Thread(target=lambda: None)
+    linker.start()
+    linker.join()
+    inviso.link(first)
+    inviso.unlink(first)
+    middle = process(lambda: (inviso.link(first), inviso.link(second), inviso.receive()))
+    until(lambda: len(inviso.links(middle)) == 2)
+    inviso.exit(first, "storm")
+    ended(first), ended(middle), ended(second), ended(holder)
+    assert third[1] == ("EXIT", second, "storm")
+
+
+def test_kill_is_not_trapped() -> None:
+    def stubborn() -> None:
+        inviso.trap_exit(True)
+        inviso.receive("never")
+
+    child, _ = process(stubborn, monitor=True)
+    time.sleep(0.02)
+    inviso.exit(child, "kill")
+    assert told(child) == "killed"
+
+
+def test_a_normal_signal_ends_nobody_and_one_to_oneself_does() -> None:
+    child, _ = process(monitor=True)
+    inviso.exit(child, "normal")
+    time.sleep(0.02)
+    assert child.is_alive()
+    inviso.send(child, "end")
+    assert told(child) == "normal"
+
+    def own() -> None:
+        inviso.exit(inviso.self(), "normal")
+        inviso.receive(timeout=0)
+
+    child, _ = process(own, monitor=True)
+    assert told(child) == "normal"
+
+
+def test_a_thread_is_told_while_it_waits() -> None:
+    child, _ = process(monitor=True)
+    time.sleep(0.05)
+    begun = time.monotonic()
+    inviso.exit(child, "now")
+    assert told(child) == "now"
+    assert time.monotonic() - begun < 5
+
+
+def test_links_and_monitors_of_the_dead() -> None:
+    child = process(lambda: None)
+    ended(child)
+    inviso.trap_exit(True)
+    inviso.link(child)
+    assert inviso.receive(timeout=PATIENCE) == ("EXIT", child, "noproc")
+    reference = inviso.monitor(child)
+    assert inviso.receive(timeout=PATIENCE) == ("DOWN", reference, "process", child, "noproc")
+    assert inviso.exit(child, "late") is True
+
+
+def test_a_monitor_is_told_once_each_and_taken_back() -> None:
+    child = process()
+    one, two, three = inviso.monitor(child), inviso.monitor(child), inviso.monitor(child)
+    assert inviso.demonitor(two) and not inviso.demonitor(two)
+    inviso.send(child, "end")
+    got = [inviso.receive(timeout=PATIENCE) for _ in range(2)]
+    assert sorted(m[1]._number for m in got) == sorted(r._number for r in (one, three))
+    assert not inviso.demonitor(one)
+
+
+def test_spawn_links_and_watches(session: trace.Session) -> None:
+    inviso.trap_exit(True)
+    session.process(inviso.self(), True, ["procs", "set_on_spawn"])
+    child, reference = process(lambda: inviso.exit("over"), link=True, monitor=True)
+    messages = {inviso.receive(timeout=PATIENCE)[:2], inviso.receive(timeout=PATIENCE)[:2]}
+    assert messages == {("EXIT", child), ("DOWN", reference)}
+    me = inviso.self()
+    by_process: dict[Any, list[Any]] = {me: [], child: []}
+    for message in session.drain():
+        by_process[message[1]].append(message[2])
+    assert by_process[me][:2] == ["spawn", "link"]
+    assert by_process[child] == ["spawned", "getting_linked", "exit"]
+
+
+def test_tasks() -> None:
+    seen: list[Any] = []
+
+    async def sleeper() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    async def leaves() -> None:
+        inviso.exit("mine")
+
+    async def main() -> None:
+        inviso.trap_exit(True)
+        child = inviso.spawn(sleeper, link=True)
+        await asyncio.sleep(0)
+        inviso.exit(child, "signal")
+        seen.append(await inviso.areceive(("EXIT", child, "_"), PATIENCE))
+        other, reference = inviso.spawn(leaves, monitor=True)
+        down = await inviso.areceive(("DOWN", reference, "_", "_", "_"), PATIENCE)
+        seen.append(down[4])
+        falls = inviso.spawn(falling, link=True)
+        seen.append(await inviso.areceive(("EXIT", falls, "_"), PATIENCE))
+
+    async def falling() -> None:
+        raise ValueError("no")
+
+    asyncio.run(main())
+    assert seen[0] == "cancelled"
+    assert seen[1][2] == "signal" and seen[2] == "mine" and seen[3][2] == ("ValueError", ("no",))
+
+
+def test_a_task_group_is_linked_to_its_children(session: trace.Session) -> None:
+    pids: list[inviso.Pid] = []
+
+    async def child() -> None:
+        pids.append(inviso.self())
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        pids.append(inviso.self())
+        session.process(inviso.self(), True, ["procs"])
+        async with asyncio.TaskGroup() as group:
+            group.create_task(child())
+            group.create_task(child())
+
+    asyncio.run(main())
+    parent, one, two = pids
+    tags = [(m[2], m[3]) for m in session.drain() if m[1] == parent and m[2] in ("link", "getting_unlinked")]
+    assert tags == [("link", one), ("link", two), ("getting_unlinked", one), ("getting_unlinked", two)]
+
+
+def test_a_task_group_stops_its_children_itself(session: trace.Session) -> None:
+    reasons: list[Any] = []
+
+    async def falls() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("one")
+
+    async def waits_long() -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        session.process("new", True, ["procs"])
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(falls())
+                group.create_task(waits_long())
+        except ExceptionGroup as errors:
+            reasons.extend(errors.exceptions)
+
+    asyncio.run(main())
+    exits = [m[3] for m in session.drain() if m[2] == "exit" and m[3] != "normal"]
+    assert exits == [("ValueError", ("one",)), ("asyncio.exceptions.CancelledError", ())] and len(reasons) == 1
+
+
+def test_names_go_with_their_process(session: trace.Session) -> None:
+    session.process("new", True, ["procs"])
+    ready = threading.Event()
+
+    def named() -> None:
+        inviso.register("worker", inviso.self())
+        ready.set()
+        inviso.receive()
+
+    child = process(named)
+    assert ready.wait(PATIENCE) and inviso.whereis("worker") == child and "worker" in inviso.registered()
+    inviso.send("worker", "end")
+    ended(child)
+    until(lambda: inviso.whereis("worker") is None)
+    assert [m[2:] for m in session.drain() if m[1] == child][1:] == [
+        ("register", "worker"),
+        ("exit", "normal"),
+        ("unregister", "worker"),
+    ]
+
+
+def test_a_name_at_a_node() -> None:
+    me = inviso.self()
+    inviso.register("here", me)
+    try:
+        inviso.send(("here", inviso.node()), 1)
+        inviso.send(("nobody", inviso.node()), 2)
+        assert inviso.receive(timeout=0) == 1 and inviso.peek() == []
+        with pytest.raises(inviso.BadArg, match="send/2, destination: .*another node"):
+            inviso.send(("here", "other@host"), 1)
+    finally:
+        inviso.unregister("here")
+
+
+def test_a_timer_can_be_stopped() -> None:
+    inviso.send_after(5, inviso.self(), "tick")
+    inviso.send_after(10_000, inviso.self(), "never").cancel()
+    assert inviso.receive(timeout=PATIENCE) == "tick"
+    assert inviso.peek() == []
+
+
+def test_ends_in_many_threads_are_told_to_all() -> None:
+    children = [process(monitor=True)[0] for _ in range(50)]
+    for child in children:
+        inviso.send(child, "end")
+    down = {inviso.receive(("DOWN", "_", "process", "_", "normal"), timeout=PATIENCE)[3] for _ in children}
+    assert down == set(children)
+
+
+def test_a_fork_and_an_exit_with_links() -> None:
+    text = """
+import inviso, os, threading
+def waits(): inviso.receive()
+children = [inviso.spawn(waits, link=n % 2 == 0) for n in range(6)]
+for child in children: inviso.monitor(child)
+inviso.register("me", inviso.self())
+import warnings
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    pid = os.fork()
+if pid == 0:
+    assert inviso.links() == [] and inviso.whereis("me") is None
+    other = inviso.spawn(lambda: None)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print("good")
+"""
+    assert good(text) == "good\n"
