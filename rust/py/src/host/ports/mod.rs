@@ -112,6 +112,8 @@ fn words(py: Python<'_>) -> PyResult<&'static Words> {
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     words(py)?;
+    // the package before its modules: another thread may be importing it
+    py.import("asyncio")?;
     socket::begin(py, host)?;
     pipe::begin(py)?;
     subprocess::begin(py, host)?;
