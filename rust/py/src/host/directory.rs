@@ -384,7 +384,7 @@ impl Directory {
             lock(&self.ended_tasks).keep(task.tracee.pid, name);
         }
         if task.tracee.kind == Kind::Port {
-            super::ports::collected(py, host, &task.tracee);
+            super::ports::collected(host, &task.tracee);
         }
         super::relations::gone_unseen(host, &task.tracee);
         host.node.end_process(&task.tracee);
