@@ -1,5 +1,4 @@
-"""Whole services, pools and many tasks under load, everything of them traced: they do what they do without, and what is told of
-them is consistent."""
+"""Whole services, pools and many tasks under load, all traced: they work as without, and what is told is consistent."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import BadArg, trace
-from subjects import services
+from subjects import consistent, services
 from trace_tools import good, until
 
 METHODS = [method for method in ("fork", "spawn") if method in multiprocessing.get_all_start_methods()]
@@ -138,6 +137,36 @@ if __name__ == "__main__":
     print("ok")
 """
     assert good(text) == "ok\n"
+
+
+# what looks at it
+
+
+def test_nothing_can_be_missing() -> None:
+    with consistent.whole() as seen:
+        services.streams(2, 3)
+        services.threads(1, 3)
+        gc.collect()
+    seen.check()
+    every = seen.messages
+    tags = {str(message[1]) for message in every}
+    assert tags >= {"send", "receive", "spawn", "spawned", "exit", "in", "out", "out_exited", "open", "closed"}
+    for n, message in enumerate(every):
+        if message[1] not in ("link", "getting_linked", "getting_unlinked"):
+            seen.messages = every[:n] + every[n + 1 :]
+            with pytest.raises(AssertionError):
+                seen.check()
+                print(message, "can be missing")
+
+
+@pytest.mark.parametrize("flag", ["send", "receive", "procs", "running", "garbage_collection"])
+def test_what_stays_behind_is_found(flag: str, session: trace.Session) -> None:
+    before = consistent.standard()
+    session.process("all", True, [flag])
+    with pytest.raises(AssertionError):
+        consistent.same(before)
+    session.destroy()
+    consistent.same(before)
 
 
 # many tasks, many messages
