@@ -21,8 +21,10 @@ METHODS = [method for method in ("fork", "spawn") if method in multiprocessing.g
 
 # A child, because whatever is written on standard error is a fault.
 HEAD = """
-import sys, warnings
+import logging, warnings
 from subjects import consistent, services
+# in debug mode asyncio warns of callbacks that take long, as they do on a machine with other work
+logging.getLogger("asyncio").setLevel("ERROR")
 # forking beside threads is what these programs do
 warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
 """
