@@ -10,11 +10,12 @@ from typing import Any
 
 
 def find() -> tuple[Any, Any, Any, Any, Any]:
-    """What an event loop is given to run a task's first step, what a future is given to go on with it, the task, a coroutine
-    that has not begun (to be closed), and one that has ended.
+    """What an event loop is given to run a task's first step, what a future is given to go on with it, the task, a
+    coroutine that has not begun (to be closed), and one that has ended.
 
     The task belongs to no event loop of the program, and nothing but this function has seen it.
     """
+    native: Any = _asyncio
     event_loop = _Loop()
     future = _Future(event_loop)
 
@@ -22,7 +23,7 @@ def find() -> tuple[Any, Any, Any, Any, Any]:
         await future
 
     coroutine = wait()
-    task: Any = _asyncio.Task(coroutine, loop=event_loop, name="inviso", context=contextvars.Context())
+    task = native.Task(coroutine, loop=event_loop, name="inviso", context=contextvars.Context())
     task._log_destroy_pending = False
     try:
         if sys.version_info >= (3, 14):

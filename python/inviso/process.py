@@ -332,9 +332,9 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
     """Sets a flag of the caller, and answers what it was (erlang.md, ``process_flag/2``).
 
     Args:
-        flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``: from how many words (of 8 bytes) of resident memory on
-            a collection of garbage sends ``gc_max_heap_size`` to who traces ``garbage_collection``. Memory belongs to all
-            processes, so this limit is the node's. It ends nobody.
+        flag: ``"trap_exit"``, see :func:`trap_exit`; or ``"max_heap_size"``: from how many words (of 8 bytes) of resident
+            memory on a collection of garbage sends ``gc_max_heap_size`` to who traces ``garbage_collection``. Memory
+            belongs to all processes, so this limit is the node's. It ends nobody.
         value: True or False; or an int from 0, where 0 is no limit.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which process runs when: ``in`` and ``out`` of tasks and threads, of those that end, and of what a loop runs besides."""
+"""Which process runs when: tasks and threads, those that end, and what a loop runs besides."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def turns(messages: list[Any], pid: inviso.Pid | None = None) -> list[Any]:
 
 
 def strict(messages: list[Any]) -> dict[inviso.Pid, int]:
-    """Each task's ``in`` and ``out`` come in turns, beginning with ``in`` and ending with ``out``; how many steps each had."""
+    """Each task's ``in`` and ``out`` come in turns, from ``in`` to ``out``; how many steps each had."""
     by_pid: dict[inviso.Pid, list[str]] = {}
     for message in messages:
         if message[2] in ("in", "out") and message[1].kind == "task":
@@ -79,7 +79,9 @@ def test_a_task_is_in_and_out_once_a_step(session: trace.Session) -> None:
 
     messages = traced(session, main)
     assert turns(messages, found[0]) == [
-        ("in", "twice"), ("out", "__sleep0"), ("in", "__sleep0"), ("out", "__sleep0"), ("in", "__sleep0"), ("out", "twice")
+        ("in", "twice"), ("out", "__sleep0"),
+        ("in", "__sleep0"), ("out", "__sleep0"),
+        ("in", "__sleep0"), ("out", "twice"),
     ]  # fmt: skip
     assert strict(messages)[found[0]] == 3
 
@@ -283,7 +285,9 @@ def test_eager_tasks_begin_inside_their_makers_step(session: trace.Session) -> N
     order = [(str(m[2]), found.index(m[1])) for m in messages if m[1] in found]
     assert order[:5] == [("in", 0), ("out", 0), ("in", 1), ("out", 1), ("in", 0)]
     assert turns(messages, child) == [
-        ("in", "twice"), ("out", "__sleep0"), ("in", "__sleep0"), ("out", "__sleep0"), ("in", "__sleep0"), ("out", "twice")
+        ("in", "twice"), ("out", "__sleep0"),
+        ("in", "__sleep0"), ("out", "__sleep0"),
+        ("in", "__sleep0"), ("out", "twice"),
     ]  # fmt: skip
     assert me != child and second in found
 

@@ -122,6 +122,9 @@ impl Node {
     /// # Errors
     /// [`Error::Limit`] when [`MAX_SESSIONS`] exist.
     pub fn session_create(&self, name: &str, tracer: u64, options: Options) -> Result<Arc<Session>, Error> {
+        if let Some(tracer) = self.tracee(tracer) {
+            tracer.note_tracer();
+        }
         let mut control = self.control.lock().unwrap();
         let mut table = self.read(Snapshot::session_table);
         let index = table.iter().position(Option::is_none).unwrap_or(table.len());

@@ -180,8 +180,7 @@ impl Node {
             return false;
         }
         self.tracees.lock().unwrap().remove(&tracee.pid);
-        let traces = |session: &Arc<Session>| session.tracer.load(Relaxed) == tracee.pid;
-        if !tracee.has_cells() && !self.read(|snapshot| snapshot.sessions().any(traces)) {
+        if !tracee.matters() {
             return true;
         }
         for session in self.sessions() {

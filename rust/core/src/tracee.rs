@@ -111,6 +111,8 @@ pub struct Tracee {
     index: Index,
     memberships: Segments<Membership, 4, PARTS>,
     ended: AtomicU32,
+    /// Whether it is some session's tracer, or was: 0 or 1.
+    tracer: AtomicU32,
     /// Whether it runs, as far as its host has told: 0 or 1.
     pub is_in: AtomicU32,
     /// What it is.
@@ -128,6 +130,7 @@ impl Tracee {
             kind,
             object: AtomicUsize::new(object),
             ended: AtomicU32::new(0),
+            tracer: AtomicU32::new(0),
             is_in: AtomicU32::new(0),
             first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
             memberships: Segments::new(),
@@ -153,10 +156,14 @@ impl Tracee {
         self.is_in.swap(u32::from(how), AcqRel) != 0
     }
 
-    /// Whether cells were ever made for it: it has been counted in some session.
-    #[must_use]
-    pub fn has_cells(&self) -> bool {
-        self.index.used.load(Relaxed) != 0
+    /// Notes that a session is about to have it as its tracer.
+    pub fn note_tracer(&self) {
+        self.tracer.store(1, Release);
+    }
+
+    /// Whether sessions have to be told of its end: it has been counted in one, or is one's tracer.
+    pub(crate) fn matters(&self) -> bool {
+        self.index.used.load(Relaxed) != 0 || self.tracer.load(Acquire) != 0
     }
 
     /// Its flags in the session with this index.

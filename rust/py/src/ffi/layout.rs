@@ -130,7 +130,7 @@ pub mod function {
 
 /// From a generator object to the frame in it.
 pub const GENERATOR_FRAME: usize = HEAD + if cfg!(Py_3_12) { 56 } else { 64 };
-/// From a generator object to its state, an i8: negative before its end, 0 while it runs.
+/// From a generator object to its state, an i8 that grows from its beginning to its end.
 pub const GENERATOR_STATE: usize = GENERATOR_FRAME - 5;
 /// From a bytes object to its first byte.
 pub const BYTES_DATA: usize = HEAD + 16;

@@ -14,7 +14,7 @@ use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};
 use std::{
     ffi::{c_void, CStr},
     ptr::null_mut,
-    sync::atomic::{AtomicBool, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    sync::atomic::{AtomicI8, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
 };
 
 /// The function of a step: its object, arguments, keywords.
@@ -137,8 +137,10 @@ fn find(py: Python<'_>) -> PyResult<()> {
     let found = py.import("inviso._steps")?.call_method0("find")?;
     let (step, wakeup, task, fresh, ended) = found.extract::<(Any<'_>, Any<'_>, Any<'_>, Any<'_>, Any<'_>)>()?;
     // SAFETY: two coroutines, held.
-    let known = unsafe { state(fresh.as_ptr()) < 0 && state(ended.as_ptr()) > 0 };
-    STATES_KNOWN.store(known, Release);
+    let (first, last) = unsafe { (state(fresh.as_ptr()), state(ended.as_ptr())) };
+    // before 3.15 what has not ended is negative, or 0 while it runs
+    let from = if first < 0 { 1 } else { last };
+    ENDED.store(if first < from && from <= last { from } else { i8::MIN }, Release);
     fresh.call_method0("close")?;
     let unknown = |what: &str| {
         PyRuntimeError::new_err(format!("asyncio's {what} is not as it is known: no scheduling can be traced"))
@@ -330,8 +332,8 @@ pub unsafe fn is_cancelling(task: *mut PyObject) -> bool {
     }
 }
 
-/// Whether the states of coroutines are where they are looked for.
-static STATES_KNOWN: AtomicBool = AtomicBool::new(false);
+/// From this state on a coroutine has ended; the least of all while nothing is known.
+static ENDED: AtomicI8 = AtomicI8::new(i8::MIN);
 
 unsafe fn state(coroutine: *mut PyObject) -> i8 {
     // SAFETY: a byte inside a coroutine or generator, before its frame.
@@ -347,7 +349,7 @@ pub unsafe fn frame_of(coroutine: *mut PyObject) -> Option<Frame> {
     // SAFETY: the type is checked before the state is read.
     unsafe {
         let frame = Frame::of_generator(coroutine)?;
-        (STATES_KNOWN.load(Acquire) && state(coroutine) <= 0).then_some(frame)
+        (state(coroutine) < ENDED.load(Acquire)).then_some(frame)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The name of a task, also of one that is about to be freed: `get_name` would hold it, and letting go would free it again.
 
+use super::layout;
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::OnceLock;
 
@@ -43,7 +44,10 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
     if let Ok(text) = name.cast::<PyString>() {
         return Some(Name::Given(text.to_string_lossy().into_owned()));
     }
-    Some(Name::Number(name.cast_exact::<PyInt>().ok()?.extract().ok()?))
+    let number = name.cast_exact::<PyInt>().ok()?;
+    // SAFETY: an int.
+    let small = unsafe { layout::small_int(number.as_ptr()) }.and_then(|n| u64::try_from(n).ok());
+    Some(Name::Number(small.or_else(|| number.extract().ok())?))
 }
 
 /// Names a task that was made but never set up, and looks for that name in it.

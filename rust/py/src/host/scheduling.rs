@@ -218,7 +218,11 @@ impl Run {
         let timed = instruments::monitored(Event::LongSchedule);
         let asked = here.host.node.is_asked(&here.thread, About::Other(&tracee), ASKED);
         if tracee.set_in(true) {
-            return None;
+            // the end of the step in which all this began may stay unseen (3.11)
+            if here.turn.unseen != tracee.pid {
+                return None;
+            }
+            here.turn.unseen = 0;
         }
         if !asked && !timed {
             return Some(Run { task, tracee, exiting: false, place: (Vec::new(), 0), timed: None });
@@ -342,7 +346,7 @@ unsafe fn outermost(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> &[u8] 
 }
 
 /// What `write` writes, or 0 if it can't.
-pub fn written<'a>(room: &'a mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> &'a [u8] {
+pub fn written(room: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> &[u8] {
     if room.len() < PLACE {
         room.resize(PLACE, 0);
     }

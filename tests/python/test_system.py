@@ -1,0 +1,211 @@
+"""System events: long collections, large memory, long steps of tasks and long callbacks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import inviso
+import pytest
+from inviso import trace
+from trace_tools import until
+
+LONG = 0.03
+
+
+async def slow() -> None:
+    await asyncio.sleep(0)
+    time.sleep(LONG)
+    await asyncio.sleep(0)
+
+
+def of(messages: list[Any], event: str) -> list[Any]:
+    found = [m for m in messages if m[0] == "monitor" and m[2] == event]
+    assert all(len(m) == 4 for m in found)
+    return found
+
+
+def test_a_long_step_of_a_task(session: trace.Session) -> None:
+    session.system("long_schedule", 20)
+    pids: list[inviso.Pid] = []
+
+    async def main() -> None:
+        task = asyncio.create_task(slow())
+        pids.append(inviso.pid(task))
+        await task
+
+    asyncio.run(main())
+    ((word, pid, event, info),) = of(session.drain(), "long_schedule")
+    assert (word, pid, event) == ("monitor", pids[0], "long_schedule")
+    (timeout, milliseconds), begin, end = info
+    assert timeout == "timeout" and LONG * 1000 <= milliseconds < 5000
+    assert begin == ("in", ("asyncio.tasks", "__sleep0", 0))
+    assert end == ("out", ("asyncio.tasks", "__sleep0", 0))
+
+
+def test_a_long_first_and_last_step(session: trace.Session) -> None:
+    session.system("long_schedule", 20)
+
+    async def slow_at_once() -> None:
+        time.sleep(LONG)
+
+    async def main() -> None:
+        await asyncio.create_task(slow_at_once())
+
+    asyncio.run(main())
+    (message,) = of(session.drain(), "long_schedule")
+    place = (__name__, "test_a_long_first_and_last_step.<locals>.slow_at_once", 0)
+    assert message[3][1:] == [("in", place), ("out", place)]
+
+
+def test_a_long_callback(session: trace.Session) -> None:
+    session.system("long_schedule", 20)
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(time.sleep, LONG)
+        asyncio.get_running_loop().call_later(0.001, lambda: time.sleep(LONG))
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    first, second = of(session.drain(), "long_schedule")
+    assert first[1] == second[1] == inviso.self()
+    assert first[3][1:] == [("in", ("time", "sleep", 1)), ("out", ("time", "sleep", 1))]
+    name = "test_a_long_callback.<locals>.main.<locals>.<lambda>"
+    assert second[3][1:] == [("in", (__name__, name, 0)), ("out", (__name__, name, 0))]
+
+
+def test_short_steps_and_bare_threads_are_not_told(session: trace.Session) -> None:
+    session.system("long_schedule", 1000)
+
+    async def main() -> None:
+        await asyncio.create_task(slow())
+
+    asyncio.run(main())
+    session.system("long_schedule", 1)
+    time.sleep(LONG)
+    assert of(session.drain(), "long_schedule") == []
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks are of 3.12")
+def test_eager_tasks_are_timed_on_their_own(session: trace.Session) -> None:
+    session.system("long_schedule", 20)
+
+    async def child() -> None:
+        time.sleep(LONG)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        await asyncio.create_task(child())
+
+    asyncio.run(main())
+    (message,) = of(session.drain(), "long_schedule")
+    assert message[3][1][1][1].endswith("child")
+
+
+def test_each_session_has_its_own_limit(make: Callable[..., trace.Session]) -> None:
+    low, high, off = make("low"), make("high"), make("off")
+    low.system("long_schedule", 5)
+    high.system("long_schedule", 5000)
+    off.system("long_schedule", 5)
+    off.system("long_schedule", False)
+
+    async def main() -> None:
+        time.sleep(LONG)
+
+    asyncio.run(main())
+    assert [len(of(s.drain(), "long_schedule")) for s in (low, high, off)] == [1, 0, 0]
+
+
+def test_long_gc(session: trace.Session) -> None:
+    session.system("long_gc", 1)
+    many: list[Any] = [[] for _ in range(400_000)]
+    gc.collect()
+    session.system("long_gc", False)
+    gc.collect()
+    del many
+    found = of(session.drain(), "long_gc")
+    assert found
+    for word, pid, _, info in found:
+        assert word == "monitor" and pid == inviso.self()
+        info = dict(info)
+        assert info["timeout"] >= 1
+        assert info["duration"] // 1_000_000 == info["timeout"]
+        assert {"generation", "collected", "uncollectable"} <= set(info)
+
+
+def test_a_limit_that_no_collection_reaches(session: trace.Session) -> None:
+    session.system("long_gc", 100_000)
+    session.system("large_heap", 1 << 40)
+    gc.collect()
+    assert session.drain() == []
+
+
+def test_large_heap(session: trace.Session) -> None:
+    session.system("large_heap", 1000)
+    gc.collect()
+    session.system("large_heap", False)
+    gc.collect()
+    (message,) = of(session.drain(), "large_heap")
+    assert message[1] == inviso.self()
+    info = dict(message[3])
+    assert info["resident_size"] > 1000
+    assert "timeout" not in info
+
+
+def test_to_a_pid_and_to_a_callable(make: Callable[..., trace.Session]) -> None:
+    def collect() -> None:
+        gc.collect()
+
+    got: list[Any] = []
+    called = make("called", got.append)
+    called.system("large_heap", 1)
+    mine = make("mine", inviso.self())
+    mine.system("large_heap", 1)
+
+    async def main() -> inviso.Pid:
+        collect()
+        return inviso.self()
+
+    task = asyncio.run(main())
+    until(lambda: got)
+    assert got[0][:3] == ("monitor", task, "large_heap")
+    message = inviso.receive(lambda m: m[0] == "monitor", timeout=10)
+    assert message[:3] == ("monitor", task, "large_heap")
+
+
+def test_a_tracer_is_not_told_of_itself(make: Callable[..., trace.Session]) -> None:
+    session = make("mine", inviso.self())
+    session.system("large_heap", 1)
+    gc.collect()
+    assert inviso.peek() == []
+
+
+def test_no_process_needs_a_flag(session: trace.Session) -> None:
+    session.system("large_heap", 1)
+    session.system("long_schedule", 1)
+
+    async def main() -> None:
+        gc.collect()
+        time.sleep(LONG)
+
+    asyncio.run(main())
+    assert {str(m[2]) for m in session.drain()} == {"large_heap", "long_schedule"}
+
+
+def test_nothing_is_left() -> None:
+    run, before = asyncio.Handle._run, list(gc.callbacks)
+    with trace.session_create("system") as session:
+        for event in ("long_gc", "long_schedule", "large_heap"):
+            session.system(event, 1000)
+        for event in ("long_gc", "long_schedule", "large_heap"):
+            session.system(event, False)
+        assert session.info("system", "all") == ("system", [])
+    assert gc.callbacks == before
+    assert asyncio.Handle._run is run
+    if sys.version_info >= (3, 12):
+        assert not any(sys.monitoring.get_local_events(n, run.__code__) for n in (3, 4) if sys.monitoring.get_tool(n))  # type: ignore[attr-defined]
