@@ -113,9 +113,9 @@ def port(object: Any) -> Port:
     """The port of a socket, a subprocess or a transport.
 
     Args:
-        object: a ``socket.socket``, a ``subprocess.Popen``; of asyncio a transport, a ``StreamWriter`` or a ``Process``; or a
-            Port, which is returned. A transport over a socket is that socket's port, and a subprocess is one port with its
-            pipes.
+        object: a ``socket.socket``, a ``subprocess.Popen``; of asyncio a transport, a ``StreamWriter`` or a ``Process``;
+            or a Port, which is returned. A transport over a socket is that socket's port, and a subprocess is one port
+            with its pipes.
 
     Raises:
         BadArg: ``object`` is none of these, or is closed.
@@ -129,7 +129,8 @@ def port(object: Any) -> Port:
         return object
     found = _native.port_of(_outside(object))
     if found is None:
-        raise BadArg("port/1", "object", f"{object!r} is no open port; pass a socket, a Popen or a transport of asyncio")
+        why = f"{object!r} is no open port; pass a socket, a Popen or a transport of asyncio"
+        raise BadArg("port/1", "object", why)
     return found
 
 
@@ -169,7 +170,7 @@ def object_of(pid: Pid | Port) -> Any:
     True
     """
     if isinstance(pid, Port):
-        return _native.port_object(pid._number)
+        return _native.port_object(pid._number) if pid.is_local() else None
     return _native.object_of(_local("object_of/1", "pid", pid))
 
 
@@ -277,8 +278,8 @@ def link(pid: Pid | Any) -> bool:
     cancelled; a thread at its current or next call into this package, by ``SystemExit``: Python can't do more. To link to a
     process that has ended is to be told of an end for ``"noproc"``.
 
-    To link to a port (or to its socket or subprocess) is to be told of its end: a socket's is ``"normal"``, a subprocess's
-    ``("exit_status", number)`` if it was not 0. Whoever opens a port is not linked to it in this sense.
+    To link to a port (or to its socket or subprocess) is to be told of its end: a socket's is ``"normal"``, a
+    subprocess's ``("exit_status", number)`` if it was not 0. Whoever opens a port is not linked to it in this sense.
 
     Raises:
         BadArg: ``pid`` is neither a process of this node nor a port.
@@ -567,7 +568,7 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
     if not isinstance(name, str) or not name or name == "undefined":
         raise BadArg("register/2", "name", f"{name!r} is no name; pass a str other than 'undefined'")
     pid = _tracee(pid)
-    if not isinstance(pid, Port):
+    if not isinstance(pid, Port) or not pid.is_local():
         _local("register/2", "pid", pid)
     why = _native.register(name, pid)
     if why == "dead":
@@ -669,7 +670,7 @@ def _running(function: str, argument: str, given: Any) -> Pid:
 
 def _linkable(function: str, pid: Any) -> Pid | Port:
     pid = _tracee(pid)
-    return pid if isinstance(pid, Port) else _running(function, "pid", pid)
+    return pid if isinstance(pid, Port) and pid.is_local() else _running(function, "pid", pid)
 
 
 def _matcher(pattern: Any) -> Callable[[Any], bool] | None:

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, final
 
+from . import _native
+
 __all__ = ["Atom", "BitString", "Cut", "ImproperList", "Map", "Opaque", "Port", "Ref"]
 
 
@@ -72,63 +74,74 @@ class Ref:
 class Port:
     """A link to the outside world, by its number: equal to what is left of it in a message, and ordered.
 
-    The port of a socket, subprocess or transport is :func:`inviso.port`'s; a port that is made here is none of them and is
-    not open.
+    The port of a socket, subprocess or transport is :func:`inviso.port`'s; a port that is made here is none of them and
+    is not open.
 
     >>> Port(), Port().is_open()
     (#Port<0...>, False)
     """
 
-    __slots__ = ("_number",)
+    __slots__ = ("_number", "_origin")
 
     def __init__(self) -> None:
-        from . import _native
-
         self._number = _native.new_port()
+        self._origin = _native.origin()
 
     @staticmethod
     def _of(number: int) -> Port:
         port = Port.__new__(Port)
         port._number = number
+        port._origin = _native.origin()
         return port
 
     @property
     def name(self) -> str:
-        """What it is: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` of a socket, ``"spawn"`` of a subprocess,
-        ``"fd"`` of a pipe; ``""`` once it is closed.
+        """What it is: ``"tcp_inet"``, ``"udp_inet"``, ``"sctp_inet"`` or ``"inet"`` of a socket, ``"spawn"`` of a
+        subprocess, ``"fd"`` of a pipe; ``""`` once it is closed, and of a port of another node.
         """
-        from . import _native
-
-        return _native.port_name(self._number) or ""
+        return _native.port_name(self._number) or "" if self.is_local() else ""
 
     @property
     def node(self) -> str:
         """The name of the node that has it."""
-        from . import _native
+        return _native.origin_is(self._origin)[1]
 
-        return _native.node_name()
+    def is_local(self) -> bool:
+        """Whether it is a port of this node: of this operating system process."""
+        return self._origin == _native.origin()
 
     def is_open(self) -> bool:
-        """Whether it is a port of this process, and not closed."""
-        from . import _native
-
-        return _native.port_name(self._number) is not None
+        """Whether it is a port of this node, and not closed."""
+        return self.is_local() and _native.port_name(self._number) is not None
 
     def is_alive(self) -> bool:
         """The same, by the name that a Pid has for it."""
         return self.is_open()
 
     def __repr__(self) -> str:
-        return f"#Port<0.{self._number}>"
+        return f"#Port<{_native.origin_is(self._origin)[0]}.{self._number}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Port) and self._number == other._number
+        return isinstance(other, Port) and (self._origin, self._number) == (other._origin, other._number)
 
     def __lt__(self, other: Port) -> bool:
-        return self._number < other._number if isinstance(other, Port) else NotImplemented
+        if not isinstance(other, Port):
+            return NotImplemented
+        return (self._origin, self._number) < (other._origin, other._number)
 
     def __hash__(self) -> int:
-        return hash(("port", self._number))
+        return hash(("port", self._origin, self._number))
+
+    def __reduce__(self) -> tuple[Any, tuple[int, str, int]]:
+        """In its own process the same port again, in any other one a port of another node."""
+        _, name, creation = _native.origin_is(self._origin)
+        return _port_of_node, (self._number, name, creation)
+
+
+def _port_of_node(number: int, name: str, creation: int) -> Port:
+    port = Port._of(number)
+    port._origin = _native.origin_of(name, creation)
+    return port
 
 
 class Opaque:

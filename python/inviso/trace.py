@@ -351,8 +351,8 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     """Which sessions affect something, as weak handles; None if it doesn't exist (trace.md, ``session_info/1``).
 
     Args:
-        what: ``"all"``, a Pid, a Port, or the thread, task, socket, subprocess or transport itself; an MFA without wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``,
-            ``"on_load"``, ``"send"``, ``"receive"``.
+        what: ``"all"``, a Pid, a Port, or the thread, task, socket, subprocess or transport itself; an MFA without
+            wildcards, ``"new"``, ``"new_processes"``, ``"new_ports"``, ``"on_load"``, ``"send"``, ``"receive"``.
 
     Raises:
         BadArg: ``what`` is none of these.
@@ -371,6 +371,8 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
             return None
         return [s for s in every if s._native.flags_of(what)]
     if isinstance(what, Port):
+        if not what.is_local():
+            raise BadArg(where, "tracee", f"{what!r} is a port of another node; pass one of this node")
         flags = [(s, s._native.flags_of(what)) for s in every]
         return None if flags and flags[0][1] is None else [s for s, bits in flags if bits]
     if isinstance(what, str):
@@ -430,7 +432,8 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     """Switches trace flags of ports on or off (trace.md, ``port/4``).
 
     Args:
-        ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that are open and those to come), ``"existing"``, ``"new"``.
+        ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that
+            are open and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
             cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
@@ -452,6 +455,8 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     ports = _tracee(ports)
     if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in ("all", "existing", "new", "new_ports")):
         raise BadArg(where, "ports", f"{ports!r} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'")
+    if isinstance(ports, Port) and not ports.is_local():
+        raise BadArg(where, "ports", f"{ports!r} is a port of another node; pass one of this node")
     if isinstance(ports, str) and ports == "new_ports":
         ports = "new"
     return _switch(where, native, "ports", ports, how, flags)
@@ -703,6 +708,8 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)
     if isinstance(what, Port):
+        if not what.is_local():
+            raise BadArg(where, "what", f"{what!r} is a port of another node; pass one of this node")
         _one_of(where, "item", "item of a port", item, ("flags", "tracer"))
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)

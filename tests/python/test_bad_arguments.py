@@ -272,6 +272,7 @@ def test_tracees_that_are_waited_for(tracee: Any, there_is_something_to_change: 
     refused("tracee", lambda: there_is_something_to_change.delivered(tracee))
 
 
+NO_PID_OR_OBJECT = [None, 1, "x", [], Hostile(), threading.Thread(), FOREIGN]
 NO_LOCAL_PID = [None, 1, "x", [], Hostile(), threading.current_thread(), FOREIGN]
 
 
@@ -292,8 +293,8 @@ NO_LOCAL_PID = [None, 1, "x", [], Hostile(), threading.current_thread(), FOREIGN
         ("name", lambda v: process.spawn(traced, 1, name=v), [1, b"x", [], Hostile()]),
         ("link", lambda v: process.spawn(traced, 1, link=v), [None, 1, "yes", []]),
         ("monitor", lambda v: process.spawn(traced, 1, monitor=v), [None, 1, "yes", []]),
-        ("pid", process.link, NO_LOCAL_PID),
-        ("pid", process.unlink, NO_LOCAL_PID),
+        ("pid", process.link, NO_PID_OR_OBJECT),
+        ("pid", process.unlink, NO_PID_OR_OBJECT),
         ("pid", process.links, [v for v in NO_LOCAL_PID if v is not None]),
         ("pid", process.monitor, NO_LOCAL_PID),
         ("pid", lambda v: process.exit(v, "reason"), NO_LOCAL_PID),

@@ -15,11 +15,11 @@ ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "inviso"
 BELOW = {
     "errors": set(),
-    "terms": set(),
+    "terms": {"_native"},
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_native", "errors", "terms"},
-    "trace": {"_native", "errors", "match_spec", "terms"},
+    "trace": {"_native", "errors", "match_spec", "process", "terms"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "_progress": set(),
     "_run": set(),

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import io
+import os
 import pickle
 import socket
 import ssl
@@ -80,6 +81,36 @@ def test_a_port_that_is_made_is_none_of_those_that_are_there(pair: tuple[socket.
     assert pickle.loads(pickle.dumps(made[0])) == made[0]
 
 
+ELSEWHERE = """
+import pickle, socket, sys, inviso
+from inviso import trace
+with socket.socket() as one:
+    own = inviso.port(one)
+    while own._number < 50:
+        own = inviso.Port()
+    print(pickle.dumps([inviso.Port(), own]).hex())
+"""
+
+
+def test_a_port_of_another_node(session: trace.Session) -> None:
+    _, there = pickle.loads(bytes.fromhex(good(ELSEWHERE)))
+    here = Port._of(there._number)
+    assert there != here
+    assert hash(there) != hash(here)
+    assert there in sorted([there, here])
+    assert repr(there) != repr(here)
+    assert (there.is_local(), there.is_open(), there.name) == (False, False, "")
+    for call in (
+        lambda: session.port(there, True, ["send"]),
+        lambda: session.info(there, "flags"),
+        lambda: trace.session_info(there),
+        lambda: inviso.register("there", there),
+        lambda: inviso.link(there),
+    ):
+        with pytest.raises(inviso.BadArg):
+            call()
+
+
 @pytest.mark.parametrize("odd", [None, 1, "x", b"", object(), socket, socket.socket, Port, inviso.self(), io.BytesIO()])
 def test_what_is_no_port(odd: Any) -> None:
     with pytest.raises(inviso.BadArg, match=r"port/1, object: .* is no open port"):
@@ -94,7 +125,8 @@ def test_a_closed_socket_is_no_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(socket.SOCK_STREAM, "tcp_inet"), (socket.SOCK_DGRAM, "udp_inet"), (socket.SOCK_SEQPACKET, "sctp_inet")]
+    ("kind", "name"),
+    [(socket.SOCK_STREAM, "tcp_inet"), (socket.SOCK_DGRAM, "udp_inet"), (socket.SOCK_SEQPACKET, "sctp_inet")],
 )
 def test_what_a_port_is(kind: socket.SocketKind, name: str) -> None:
     with socket.socket(socket.AF_UNIX, kind) as one:
@@ -355,7 +387,7 @@ def test_threads_and_tasks_stand_for_themselves(session: trace.Session) -> None:
 
 @pytest.mark.parametrize("odd", [None, 1, b"", object(), "ports", socket.socket])
 def test_bad_arguments(session: trace.Session, odd: Any) -> None:
-    with pytest.raises(inviso.BadArg, match="port/4, ports: .* is not an open port"):
+    with pytest.raises(inviso.BadArg, match=r"port/4, ports: .* is not an open port"):
         session.port(odd, True, ["send"])
     with pytest.raises(inviso.BadArg, match="register/2"):
         inviso.register("odd", odd)
@@ -376,8 +408,12 @@ def test_names(session: trace.Session) -> None:
     inviso.register("again", port)
     one.close()
     assert of(session.drain(), port)[2:] == [
-        ("register", "listener"), ("unregister", "listener"), ("register", "again"), ("closed", "normal"), ("unregister", "again")
-    ]  # fmt: skip
+        ("register", "listener"),
+        ("unregister", "listener"),
+        ("register", "again"),
+        ("closed", "normal"),
+        ("unregister", "again"),
+    ]
     assert inviso.whereis("again") is None
 
 
@@ -648,16 +684,14 @@ def test_datagrams_of_asyncio(session: trace.Session) -> None:
 
 
 def test_pipes_of_asyncio(session: trace.Session) -> None:
-    import os
-
     session.port("new", True, EVENTS)
     below, above = os.pipe()
 
     async def main() -> list[Port]:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
-        incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), open(below, "rb", 0))
-        outgoing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, open(above, "wb", 0))
+        incoming, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), io.FileIO(below, "rb"))
+        outgoing, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, io.FileIO(above, "wb"))
         ports = [inviso.port(incoming), inviso.port(outgoing)]
         outgoing.write(b"through")
         outgoing.close()
@@ -671,6 +705,54 @@ def test_pipes_of_asyncio(session: trace.Session) -> None:
     assert data(messages, outgoing) == [("receive", b"through")]
     assert data(messages, incoming) == [("send", b"through")]
     assert of(messages, outgoing)[-1] == of(messages, incoming)[-1] == ("closed", "normal")
+
+
+def test_loops_in_c_are_left_alone(session: trace.Session) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    session.port("new", True, EVENTS)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        with pytest.raises(inviso.BadArg, match="is no open port"):
+            inviso.port(writer)
+        writer.write(b"echo")
+        assert await reader.read() == b"echo"
+        writer.close()
+        server.close()
+
+    uvloop.run(main())
+    assert not [message for message in session.drain() if message[2] in ("send", "receive")]
+
+
+def test_what_a_loop_wakes_itself_with_is_no_port(session: trace.Session) -> None:
+    session.port("new", True, EVENTS)
+    loop = asyncio.new_event_loop()
+    try:
+        thread = threading.Thread(target=loop.call_soon_threadsafe, args=(loop.stop,))
+        thread.start()
+        loop.run_forever()
+        thread.join()
+        with pytest.raises(inviso.BadArg):
+            inviso.port(loop._ssock)  # type: ignore[attr-defined]
+    finally:
+        loop.close()
+    assert session.drain() == []
+
+
+def test_a_loop_that_exists_already(session: trace.Session) -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        session.port("all", True, EVENTS)
+        loop.call_soon_threadsafe(loop.stop)
+        loop.run_forever()
+    finally:
+        loop.close()
+    assert session.drain() == []
 
 
 # subprocesses
@@ -705,9 +787,11 @@ def test_run(session: trace.Session, streams: dict[str, int], text: bool) -> Non
     subprocess.run([sys.executable, "-c", code], text=text, **streams)  # type: ignore[call-overload]
     messages = session.drain()
     (port,) = {message[1] for message in messages}
-    expected = ["out", "err"] if streams["stderr"] == -1 else ["out"]
-    # of one pipe the bytes are seen; of several, what `communicate` answers
-    assert data(messages, port) == [("send", each if text and len(expected) > 1 else each.encode()) for each in expected]
+    expected: list[Any] = ["out", "err"] if streams["stderr"] == -1 else ["out"]
+    if not text or len(expected) == 1:
+        # of one pipe the bytes are seen; of several, what `communicate` answers
+        expected = [each.encode() for each in expected]
+    assert data(messages, port) == [("send", each) for each in expected]
     assert of(messages, port)[-1] == ("closed", ("exit_status", 7))
 
 
@@ -981,6 +1065,7 @@ one, other = socket.socketpair()
 before = inviso.port(one)
 child = os.fork()
 if not child:
+    assert not before.is_local() and not before.is_open() and inviso.port(one) != before
     one.send(b"from the child")
     with trace.session_create("child") as own:
         own.port("new", True, ["receive"])

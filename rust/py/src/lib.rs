@@ -32,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use super::match_spec::{match_compile, match_spec_test, MatchProgram};
     #[pymodule_export]
-    use super::pid::{pid_of_node, Pid};
+    use super::pid::{origin, origin_is, origin_of, pid_of_node, Pid};
     #[pymodule_export]
     use super::processes::{
         after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, mailbox_peek,

@@ -73,6 +73,11 @@ impl Origin {
         Origin(OTHER + place as u64)
     }
 
+    /// The origin that pids are sorted by this number for.
+    pub fn by_order(order: u64) -> Origin {
+        Origin(order)
+    }
+
     /// The creation.
     pub fn creation(self) -> u64 {
         match self.other(|(creation, _)| *creation) {

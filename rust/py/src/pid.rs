@@ -144,6 +144,25 @@ impl Pid {
     }
 }
 
+/// The origin of this process, by its number: what ports carry.
+#[pyfunction]
+pub fn origin() -> u64 {
+    Origin::here().order()
+}
+
+/// The number of the origin of a node, by its name and creation.
+#[pyfunction]
+pub fn origin_of(name: String, creation: u64) -> u64 {
+    Origin::of(name, creation).order()
+}
+
+/// What an origin is written as, its node's name, and its creation.
+#[pyfunction]
+pub fn origin_is(order: u64) -> (u64, String, u64) {
+    let origin = Origin::by_order(order);
+    (origin.number(), origin.foreign_name().unwrap_or_else(node_name), origin.creation())
+}
+
 /// The pid of a process by its node's name and creation, as pickles have it.
 #[pyfunction]
 pub fn pid_of_node(name: String, creation: u64, id: u64) -> Pid {

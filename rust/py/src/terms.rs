@@ -5,6 +5,7 @@ use crate::{
     decode::{self, Made, Makers},
     ffi::calling::call,
     match_spec::looked_at,
+    origin::Origin,
     pid::Pid,
 };
 use inviso_core::tracee::Kind;
@@ -148,7 +149,12 @@ impl Classes {
             return Ok(Term::BitString(data.as_bytes().into(), bits));
         }
         if is(&self.port) {
-            return Ok(Term::Port(Identifier::own(number_of(object, "_number")?)));
+            let (number, origin) = (number_of(object, "_number")?, Origin::by_order(number_of(object, "_origin")?));
+            if origin == Origin::here() {
+                return Ok(Term::Port(Identifier::own(number)));
+            }
+            let name = origin.foreign_name().unwrap_or_default();
+            return Ok(Term::Port(Identifier::new(number, &name, origin.creation() as u32)));
         }
         if is(&self.reference) {
             return Ok(Term::Ref(Identifier::own(number_of(object, "_number")?)));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Rel
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use super::names::attribute_of_class;
-use crate::ffi::layout;
+use crate::{ffi::layout, origin::Origin};
 
 /// A term for which Python has no type. What it holds is borrowed, and of the type that is said (it was looked at).
 #[derive(Clone, Copy)]
@@ -17,14 +17,14 @@ pub enum Odd {
     Bits(*mut PyObject, u8),
     /// `ImproperList`: a list, and its tail.
     Improper(*mut PyObject, *mut PyObject),
-    /// `Port`: its number.
+    /// `Port` of this process: its number.
     Port(u64),
     /// `Ref`: its number.
     Reference(u64),
 }
 
 /// The slots of each of the classes: `Map`, `BitString`, `ImproperList`, `Port`, `Ref`.
-const SLOTS: [&[&str]; 5] = [&["pairs"], &["data", "bits"], &["elements", "tail"], &["_number"], &["_number"]];
+const SLOTS: [&[&str]; 5] = [&["pairs"], &["data", "bits"], &["elements", "tail"], &["_number", "_origin"], &["_number"]];
 
 /// Where `Ref` is among them.
 const REFERENCE: usize = 4;
@@ -106,7 +106,10 @@ pub unsafe fn odd(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Odd
                 (ffi::Py_SIZE(data) > 0).then_some(Odd::Bits(data, bits))
             }
             2 => Some(Odd::Improper(slot(0).filter(list).filter(|list| ffi::PyList_GET_SIZE(*list) > 0)?, slot(1)?)),
-            3 => Some(Odd::Port(u64::try_from(int(slot(0)?)?).ok()?)),
+            3 => {
+                let here = int(slot(1)?).is_some_and(|origin| origin as u64 == Origin::here().order());
+                Some(Odd::Port(u64::try_from(int(slot(0)?)?).ok()?)).filter(|_| here)
+            }
             _ => Some(Odd::Reference(u64::try_from(int(slot(0)?)?).ok()?)),
         }
     }

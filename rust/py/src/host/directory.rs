@@ -380,7 +380,7 @@ impl Directory {
             lock(&self.ended_tasks).keep(task.tracee.pid, name);
         }
         if task.tracee.kind == Kind::Port {
-            super::ports::collected(py, host, &task.tracee);
+            super::ports::collected(host, &task.tracee);
         }
         host.node.end_process(&task.tracee);
         Some(task)

@@ -24,6 +24,8 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 pub static CREATE: Handler = Handler { end: Some(on_created), ..Handler::NONE };
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    // the package before its module: another thread may be importing it
+    py.import("asyncio")?;
     let code = py.import("asyncio.taskgroups")?.getattr("TaskGroup")?.getattr("create_task")?.getattr("__code__")?;
     watch::add(py, host, &CREATE, &[code])
 }

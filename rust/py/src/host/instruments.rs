@@ -179,7 +179,7 @@ impl Host {
     /// What importing a module of the standard library, or `sys.monitoring`, raises.
     pub fn adjust(&'static self, py: Python<'_>, soon: Wants) -> PyResult<()> {
         static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let one = ONE.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let sessions = self.node.sessions();
         let mut wants = Wants::of(&sessions, self);
         wants.processes = wants.processes | soon.processes;
@@ -193,6 +193,7 @@ impl Host {
         senders::want(wants.senders);
         lengths::want(wants.watches(Event::LongMessageQueue));
         MONITORED.store(wants.monitored, Ordering::Relaxed);
+        let mut ended = false;
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));
             if needed && !on {
@@ -201,7 +202,13 @@ impl Host {
             } else if !needed && on {
                 instrument.on.store(false, Ordering::Release);
                 (instrument.end)(py, self)?;
+                ended = true;
             }
+        }
+        drop(one);
+        // what has ended may have been all that was related
+        if ended && wants.related {
+            return self.adjust(py, soon);
         }
         Ok(())
     }

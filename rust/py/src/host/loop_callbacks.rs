@@ -43,6 +43,8 @@ pub struct Running {
 const DEPTH: usize = 64;
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    // the package before its module: another thread may be importing it
+    py.import("asyncio")?;
     // what has been imported is found by name, and a handle that overrides the method has one of its own
     for name in ["Handle", "TimerHandle", "_ThreadSafeHandle"] {
         let Ok(class) = py.import("asyncio.events")?.getattr(name) else { continue };

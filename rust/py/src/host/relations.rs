@@ -176,6 +176,14 @@ fn signal(
         host.node.on_getting_unlinked(thread, to, from);
         return Ok(());
     }
+    if to.kind == Kind::Port {
+        // it stays open whoever has ended: Python's objects do
+        if link.is_some() {
+            ports::linked(to, from, false);
+            host.node.on_getting_unlinked(thread, to, from);
+        }
+        return Ok(());
+    }
     let own = directory::process(to);
     let kill = link.is_none() && reason == etf::encode(&Term::atom("kill"));
     if !kill && own.traps_exit.load(Ordering::Acquire) {

@@ -16,7 +16,7 @@ use super::{
     directory,
     directory::Place,
     here::Here,
-    instruments::{Instrument, Wants},
+    instruments::{wanted, Instrument, Wants},
     passing::{self, Message, Sender},
     relations, watch, Host,
 };
@@ -88,6 +88,12 @@ pub fn note(wants: &Wants) {
     BUSY.store(wants.watches(Event::BusyPort), Ordering::Relaxed);
 }
 
+/// Whether some port has, or will have, one of these flags.
+#[inline(always)]
+fn asked(flags: Flags) -> bool {
+    WANTED.load(Ordering::Relaxed) & flags.0 != 0
+}
+
 /// Whether a port has a name, or a link that somebody made.
 pub fn are_related(host: &Host) -> bool {
     LINKED.load(Ordering::Relaxed) != 0 || host.node.is_port_named()
@@ -106,6 +112,8 @@ fn words(py: Python<'_>) -> PyResult<&'static Words> {
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     words(py)?;
+    // the package before its modules: another thread may be importing it
+    py.import("asyncio")?;
     socket::begin(py, host)?;
     pipe::begin(py)?;
     subprocess::begin(py, host)?;
@@ -160,8 +168,7 @@ pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         let open =
             host.directory.object(py, &port)?.is_some_and(|object| look(&object).is_some_and(|seen| seen.is_open));
         if !open {
-            host.node.unrelate(None, &port);
-            host.node.end_process(&port);
+            leave(host, &port);
         }
     }
     for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<pyo3::types::PyList>()?.iter() {
@@ -266,7 +273,7 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
             None => meet(here, object),
         }
     };
-    let Some(port) = port else { return };
+    let Some(port) = port.filter(|_| asked(Flags(!0))) else { return };
     let opener = here.thread.current().clone();
     let (node, thread) = (&here.host.node, &mut here.thread);
     if node.is_asked(thread, About::Other(&port), Flags::PORTS | Flags::RUNNING_PORTS) {
@@ -282,7 +289,7 @@ unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
 
 /// A port begins to run a command, or has run one; `None` for what has no name.
 fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, command: Option<&str>) {
-    if host.node.is_asked(thread, About::Other(port), Flags::RUNNING_PORTS) {
+    if asked(Flags::RUNNING_PORTS) && host.node.is_asked(thread, About::Other(port), Flags::RUNNING_PORTS) {
         let command = etf::encode(&command.map_or(Term::Int(0.into()), Term::atom));
         host.node.tell(thread, About::Other(port), Flags::RUNNING_PORTS, kind, 0, &command);
     }
@@ -294,24 +301,35 @@ fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: 
         return;
     }
     host.node.tell(thread, About::Other(port), Flags::PORTS, record::Kind::Closed, 0, reason);
-    let linked = std::mem::take(&mut *lock(&own(port).linked));
-    LINKED.fetch_sub(linked.len(), Ordering::Relaxed);
-    transport::forget_tls(port);
-    pipe::forget(port);
+    let linked = forget_port(port);
     attached(|py| relations::port_closed(py, host, thread, port, &linked, reason));
 }
 
+/// Nothing more comes of a port; answers who linked itself to it.
+fn forget_port(port: &Tracee) -> Vec<u64> {
+    transport::forget_tls(port);
+    pipe::forget(port);
+    let linked = std::mem::take(&mut *lock(&own(port).linked));
+    LINKED.fetch_sub(linked.len(), Ordering::Relaxed);
+    linked
+}
+
+/// A port was closed, and nobody is told.
+fn leave(host: &Host, port: &Tracee) {
+    if host.node.end_process(port) {
+        forget_port(port);
+        host.node.unrelate(None, port);
+    }
+}
+
 /// The object of a port is about to be freed.
-pub fn collected(py: Python<'_>, host: &'static Host, port: &Arc<Tracee>) {
-    if !port.is_alive() || !INSTRUMENT.on.load(Ordering::Relaxed) {
+pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
+    if !port.is_alive() {
         return;
     }
     // SAFETY: attached; not used beyond this function.
-    let Some(here) = (unsafe { super::here::here() }) else { return };
-    if here.thread.busy {
-        return;
-    }
-    let _ = py;
+    let here = unsafe { super::here::here() }.filter(|here| !here.thread.busy && INSTRUMENT.on.load(Ordering::Relaxed));
+    let Some(here) = here else { return leave(host, port) };
     quietly(here, |_, here| {
         // SAFETY: attached.
         unsafe { here.running.identify(here.host, &mut here.thread) };
@@ -351,13 +369,15 @@ unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Opt
 /// Whether anybody wants to hear of messages of the running process, or of the port, by these flags.
 #[inline]
 fn passes(here: &mut Here, port: &Tracee, of_process: Flags, of_port: Flags) -> bool {
-    if WANTED.load(Ordering::Relaxed) == 0 {
+    let (port_asked, process_asked) = (asked(of_port), asked(Flags(!0)) && wanted(of_process));
+    if !port_asked && !process_asked {
         return false;
     }
     // SAFETY: handlers and wrappers run attached on this thread.
     unsafe { here.running.identify(here.host, &mut here.thread) };
     let (node, thread) = (&here.host.node, &here.thread);
-    node.is_asked(thread, About::Other(port), of_port) || node.is_asked(thread, About::Current, of_process)
+    port_asked && node.is_asked(thread, About::Other(port), of_port)
+        || process_asked && node.is_asked(thread, About::Current, of_process)
 }
 
 /// The running process writes to a port what `data` makes.

@@ -355,7 +355,7 @@ unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObj
         return;
     }
     // data that stay where they are will be read again
-    let peeks = |n: usize| argument(n).and_then(|flags| number(flags)).is_some_and(|flags| flags & MSG_PEEK != 0);
+    let peeks = |n: usize| argument(n).and_then(number).is_some_and(|flags| flags & MSG_PEEK != 0);
     // SAFETY: what a call was given and what it answered stand until it is over; attached.
     unsafe {
         match data {
@@ -376,19 +376,17 @@ unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObj
                 read(here, port, |py| Some(bytes_of(py, argument(0)?, Some(size(result)?))));
             }
             Data::GotFromInto(flags) if !peeks(flags) => {
-                let Some(length) = first(result).and_then(|length| size(length)) else { return };
+                let Some(length) = first(result).and_then(size) else { return };
                 read(here, port, |py| Some(bytes_of(py, argument(0)?, Some(length))));
             }
             Data::GotIntoBuffers(flags) if !peeks(flags) => {
-                let Some(length) = first(result).and_then(|length| size(length)) else { return };
+                let Some(length) = first(result).and_then(size) else { return };
                 read(here, port, |py| gathered(py, argument(0)?, length));
             }
-            Data::Decrypted if ffi::PyBytes_Check(result) != 0 => {
-                if !is_empty(result) {
-                    read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
-                }
+            Data::Decrypted if ffi::PyBytes_Check(result) != 0 && !is_empty(result) => {
+                read(here, port, |py| Some(Bound::from_borrowed_ptr(py, result)));
             }
-            Data::Decrypted if size(result) != Some(0) => {
+            Data::Decrypted if size(result).is_some_and(|size| size > 0) => {
                 read(here, port, |py| Some(bytes_of(py, argument(1)?, Some(size(result)?))));
             }
             _ => {}

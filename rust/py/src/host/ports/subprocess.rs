@@ -88,6 +88,7 @@ unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) 
         // SAFETY: plain attributes of the caller's object, and those of files, which are C code's.
         let mut file = unsafe { attribute(py, object, name) };
         for inner in ["buffer", "raw"] {
+            // SAFETY: as above.
             let deeper = file.as_ref().and_then(|file| unsafe { attribute(py, file.as_ptr(), inner) });
             file = deeper.or(file);
         }

@@ -64,7 +64,7 @@ struct Classes {
     event_loop: Py<PyAny>,
 }
 
-static CLASSES: PyOnceLock<Option<Classes>> = PyOnceLock::new();
+static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
 /// Which local of `_read_ready` has the data.
 static DATA: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -75,12 +75,18 @@ static ENCRYPTED: Mutex<Option<FxHashMap<usize, Arc<Tracee>>>> = Mutex::new(None
 /// How many there are.
 static ENCRYPTED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// The classes, if asyncio is there and has them.
+/// The classes, if asyncio is there and has them. Nothing is imported that another thread may be importing: each would wait for
+/// the other, and one of them be given half a module.
 fn classes(py: Python<'_>) -> Option<&'static Classes> {
     if let Some(known) = CLASSES.get(py) {
-        return known.as_ref();
+        return Some(known);
     }
-    py.import("sys").ok()?.getattr("modules").ok()?.get_item("asyncio.unix_events").ok()?;
+    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+    let asyncio = modules.get_item("asyncio").ok()?;
+    if asyncio.getattr("__spec__").and_then(|spec| spec.getattr("_initializing")?.is_truthy()).unwrap_or(false) {
+        return None;
+    }
+    modules.get_item("asyncio.unix_events").ok()?;
     let make = || -> PyResult<Classes> {
         let of = |module: &str, name: &str| py.import(module)?.getattr(name).map(Bound::unbind);
         Ok(Classes {
@@ -94,7 +100,7 @@ fn classes(py: Python<'_>) -> Option<&'static Classes> {
             event_loop: of("asyncio.selector_events", "BaseSelectorEventLoop")?,
         })
     };
-    CLASSES.get_or_init(py, || make().ok()).as_ref()
+    CLASSES.get_or_try_init(py, make).ok()
 }
 
 fn code<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
@@ -106,7 +112,6 @@ fn code<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny
 /// # Errors
 /// What importing asyncio, or `sys.monitoring`, raises.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
-    py.import("asyncio.unix_events")?;
     let Some(classes) = classes(py) else { return Ok(()) };
     let module = py.import("asyncio.selector_events")?;
     let (stream, datagram) =
@@ -293,9 +298,10 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
 /// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows.
 unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
     quietly(here, |py, _| {
-        // SAFETY: plain attributes of an object that the caller holds.
         let is_set = |name: &str| {
-            unsafe { attribute(py, transport, name) }.is_some_and(|value| value.is_truthy().unwrap_or(false))
+            // SAFETY: plain attributes of an object that the caller holds.
+            let value = unsafe { attribute(py, transport, name) };
+            value.is_some_and(|value| value.is_truthy().unwrap_or(false))
         };
         !is_set("_conn_lost") && !is_set("_eof")
     })
