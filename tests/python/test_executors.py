@@ -1,4 +1,4 @@
-"""Calls that are submitted to executors and event loops: one message there, one message back, and nothing from inside."""
+"""Calls that are submitted to executors and event loops: one message there, one back, and nothing from inside."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import concurrent.futures
 import contextvars
 import functools
+import gc
 import pickle
 import threading
+import weakref
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -194,7 +196,7 @@ def test_many_submitters_and_workers(session: trace.Session) -> None:
     assert all(names[m[3]] == m[2][0][0] for m in replies)
     for n, pid in pids.items():
         assert [m[2][2][0] for m in requests if m[0] == pid] == [(n, i) for i in range(calls)]
-    place = {}
+    place: dict[Any, list[int]] = {}
     for at, message in enumerate(messages):
         key = message[2][2][0] if isinstance(message[2][1], str) else message[2][0]
         place.setdefault(key, []).append(at)
@@ -263,7 +265,7 @@ def test_calls_of_a_loop_from_other_threads(session: trace.Session) -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        seen: list[int] = []
+        seen: list[tuple[int, int]] = []
         done = asyncio.Event()
 
         def body(n: int) -> None:
@@ -369,7 +371,7 @@ assert asyncio.run(main()) == 4
 
 
 def test_nothing_is_imported_and_what_comes_later_is_seen() -> None:
-    assert good("""
+    text = good("""
 import sys
 import inviso
 from inviso import trace
@@ -381,7 +383,8 @@ from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(1) as executor:
     executor.submit(len, "abc").result()
 print([m[2:4] for m in s.drain() if m[1] == inviso.self()])
-""") == "set()\n[('send', ('builtins', 'len', ['abc'])), ('receive', 3)]\n"
+""")
+    assert text == "set()\n[('send', ('builtins', 'len', ['abc'])), ('receive', 3)]\n"
 
 
 def test_a_pickled_message_is_plain(session: trace.Session) -> None:
@@ -420,3 +423,100 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 assert asyncio.run(main()) == (1, 1, 2)
 assert len(s.drain()) >= 4
 """)
+
+
+class Hostile:
+    """Whatever is asked of it ends the test."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        raise SystemExit("repr")
+
+    def __eq__(self, other: object) -> bool:
+        raise SystemExit("eq")
+
+    def __getattr__(self, name: str) -> Any:
+        raise SystemExit(name)
+
+    def __iter__(self) -> Any:
+        raise SystemExit("iter")
+
+
+class HostileError(Exception):
+    args = property(lambda self: (_ for _ in ()).throw(SystemExit("args")))  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise SystemExit("str")
+
+
+def test_none_of_the_programs_code_runs(session: trace.Session) -> None:
+    traced(session)
+    hostile = Hostile()
+
+    def raises(*_: Any) -> None:
+        raise HostileError(1)
+
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(work, hostile, b=hostile).result()[0] is hostile
+        assert type(executor.submit(raises, hostile).exception()) is HostileError
+    sent = [m[2] for m in told(session) if m[1] == "send"]
+    assert isinstance(sent[0][2][0], inviso.Opaque)
+    assert sent[3] == (f"{HERE}.HostileError", (1,))
+
+
+def test_objects_are_not_kept(session: trace.Session) -> None:
+    traced(session)
+
+    class Thing:
+        pass
+
+    thing = Thing()
+    gone = weakref.ref(thing)
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(work, thing).result()
+        del thing
+        executor.submit(work, 1).result()
+    gc.collect()
+    assert gone() is None
+    assert len(told(session)) == 8
+
+
+def test_an_executor_of_the_programs_own(session: trace.Session) -> None:
+    me = traced(session)
+
+    class Own(ThreadPoolExecutor):
+        def submit(self, function: Any, /, *args: Any, **keywords: Any) -> Any:
+            return super().submit(function, "first", *args, **keywords)
+
+    with Own(1) as executor:
+        assert executor.submit(work, 2).result() == ("first", 2)
+    messages = told(session)
+    assert [m[1] for m in messages] == ["send", "receive"] * 2
+    assert messages[0][:3] == (me, "send", (HERE, "work", ["first", 2]))
+
+
+def test_uvloop(session: trace.Session) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    traced(session)
+    session.process("new", True, ["send", "receive"])
+    pids = []
+
+    async def double(n: int) -> int:
+        return 2 * n
+
+    async def main() -> None:
+        pids.append(inviso.self())
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(None, work, 1) == (1, 2)
+        future = loop.create_future()
+        loop.call_soon(lambda: future.set_result("set"))
+        assert await future == "set"
+        call = asyncio.to_thread(lambda: asyncio.run_coroutine_threadsafe(double(21), loop).result())
+        assert await call == 42
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    messages = told(session)
+    assert Counter(m[1] for m in messages) == {"send": 7, "receive": 7}
+    assert [m[2] for m in messages if m[:2] == (pids[0], "receive")] == [(1, 2), "set", 42]

@@ -271,7 +271,12 @@ def test_from_another_thread_through_wrap_future(session: trace.Session) -> None
         pids.append(inviso.self())
         future: Future[Any] = Future()
         waiter = asyncio.ensure_future(asyncio.sleep(0))
-        thread = threading.Thread(target=lambda: (until(lambda: waiter.done()), future.set_result("far")))
+
+        def set_it() -> None:
+            until(waiter.done)
+            future.set_result("far")
+
+        thread = threading.Thread(target=set_it)
         thread.start()
         assert await asyncio.wrap_future(future) == "far"
         thread.join()

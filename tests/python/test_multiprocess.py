@@ -60,13 +60,16 @@ def told(s):
 
 def program(text: str, method: str) -> None:
     body = "\n".join("    " + line for line in text.strip().splitlines())
-    head = HEAD + f"\nif __name__ == '__main__':\n    context = multiprocessing.get_context({method!r})\n    me = inviso.self()\n"
-    good(head + body + "\n    s.destroy()\n")
+    main = (
+        f"\nif __name__ == '__main__':\n    context = multiprocessing.get_context({method!r})\n    me = inviso.self()\n"
+    )
+    good(HEAD + main + body + "\n    s.destroy()\n")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_pipe_to_another_process(method: str) -> None:
-    program("""
+    program(
+        """
 ours, theirs = context.Pipe()
 child = context.Process(target=echo_connection, args=(theirs,))
 child.start()
@@ -81,12 +84,15 @@ pid = messages[0][3]
 assert pid.kind == "queue"
 expected = [m for n in range(100) for m in [(me, "send", (n, "x" * n), pid), (me, "receive", (n, "x" * n))]]
 assert messages == expected + [(me, "send", None, pid)], messages
-""", method)
+""",
+        method,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_queues_to_another_process(method: str) -> None:
-    program("""
+    program(
+        """
 requests, replies = context.Queue(), context.Queue(5)
 child = context.Process(target=echo_queue, args=(requests, replies))
 child.start()
@@ -101,12 +107,15 @@ assert [m[:3] for m in messages if m[1] == "send"] == [(me, "send", n) for n in 
 assert len({m[3] for m in messages if m[1] == "send"}) == 1
 assert [m for m in messages if m[1] == "receive"] == [(me, "receive", n) for n in range(20)]
 assert len(messages) == 41
-""", method)
+""",
+        method,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_pool(method: str) -> None:
-    program("""
+    program(
+        """
 s = traced()
 with context.Pool(2) as pool:
     assert pool.apply(work, (3,), {"b": 4}) == 12
@@ -128,12 +137,15 @@ assert messages == [
     (me, "send", ("test_multiprocess", "fails", ["x", 1]), pid), (me, "receive", ("LookupError", ("x", 1))),
     (me, "send", ("time", "sleep", [0.3]), pid), (me, "receive", "timeout"),
 ], messages
-""", method)
+""",
+        method,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_executor_of_processes(method: str) -> None:
-    program("""
+    program(
+        """
 from concurrent.futures import ProcessPoolExecutor
 s = traced()
 s.recv([(["_", "$1", "$2"], [], [("message", "$1")])])
@@ -150,7 +162,9 @@ assert messages == [
     (me, "send", ("test_multiprocess", "work", [3, {"b": 4}]), pid), (me, "receive", 12, None),
     (me, "send", ("test_multiprocess", "fails", ["x"]), pid), (me, "receive", ("LookupError", ("x",)), None),
 ], messages
-""", method)
+""",
+        method,
+    )
 
 
 # in this process
@@ -194,8 +208,8 @@ def test_what_cannot_be_sent(session: trace.Session) -> None:
 
 def test_queues_here(session: trace.Session) -> None:
     me = traced(session)
-    for made in (multiprocessing.Queue(), multiprocessing.JoinableQueue(), multiprocessing.SimpleQueue()):
-        items: Any = made
+    made: list[Any] = [multiprocessing.Queue(), multiprocessing.JoinableQueue(), multiprocessing.SimpleQueue()]
+    for items in made:
         items.put("item")
         assert items.get() == "item"
         sent, got = told(session)
@@ -287,7 +301,9 @@ def test_a_pool_of_threads(session: trace.Session) -> None:
 
 
 def test_what_a_manager_does_inside_is_silent() -> None:
-    good(HEAD + """
+    good(
+        HEAD
+        + """
 if __name__ == "__main__":
     s = traced()
     with multiprocessing.get_context("spawn").Manager() as manager:
@@ -296,7 +312,8 @@ if __name__ == "__main__":
         assert made["a"] == 1
     assert told(s) == []
     s.destroy()
-""")
+"""
+    )
 
 
 def test_a_connection_that_is_slow_to_take() -> None:
@@ -334,13 +351,14 @@ assert len([m for m in told if m[0] == "monitor"]) == 1
 
 def test_the_functions_stay_what_they_were() -> None:
     good("""
-import multiprocessing, multiprocessing.pool as pool, multiprocessing.queues as queues, multiprocessing.connection as connection
 import pickle, sys
+import multiprocessing.pool as pool, multiprocessing.queues as queues, multiprocessing.connection as connection
 import inviso
 from inviso import trace
 def found():
-    return [queues.Queue.put, queues.Queue.get, queues.SimpleQueue.put, queues.JoinableQueue.put, connection.Connection.send,
-            connection.Connection.recv, connection.Connection._send_bytes, pool.Pool.apply_async, pool.ApplyResult._set]
+    return [queues.Queue.put, queues.Queue.get, queues.SimpleQueue.put, queues.JoinableQueue.put,
+            connection.Connection.send, connection.Connection.recv, connection.Connection._send_bytes,
+            pool.Pool.apply_async, pool.ApplyResult._set]
 before = found()
 codes = [f.__code__ for f in before]
 for _ in range(3):
@@ -353,6 +371,7 @@ for _ in range(3):
     s.destroy()
     assert all(a is b for a, b in zip(before, found()))
     if sys.version_info >= (3, 12):
-        tools = [sys.monitoring.get_local_events(t, f.__code__) for f in before for t in range(6) if sys.monitoring.get_tool(t)]
+        used = [t for t in range(6) if sys.monitoring.get_tool(t)]
+        tools = [sys.monitoring.get_local_events(t, f.__code__) for f in before for t in used]
         assert not any(tools), tools
 """)

@@ -6,17 +6,14 @@ use super::{
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
-    parcels::{self, quietly},
-    passing::{self, Message, Sender},
+    parcels,
+    passing::{self, Sender},
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
 };
 use crate::ffi::frame::Frame;
-use inviso_core::{
-    flags::Flags,
-    messages::{self, About},
-};
+use inviso_core::flags::Flags;
 use pyo3::{ffi, prelude::*};
 
 /// Pools of threads and of operating system processes.
@@ -116,12 +113,8 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
             Some(executor) => passing::queue(here, executor),
             None => future.pid,
         };
-        quietly(here, |py, here| {
-            if let Some(message) = message(py, parts) {
-                let parcel = Message::to(message.as_ptr(), to);
-                messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
-            }
-        });
+        let message = parcels::made(here, |py| message(py, parts));
+        parcels::send(here, to, &message);
     }
 }
 
@@ -145,7 +138,7 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
         }
         let by = here.host.directory.known(future as usize).map_or(0, |future| futures::outcome(&future).reply_to);
         let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
-        quietly(here, |py, here| {
+        let message = parcels::made(here, |py| {
             let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
             let task = attribute(py, item, "task");
             let borrowed =
@@ -154,10 +147,8 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
                 Some(_) => parts(|_| borrowed(&task), false),
                 None => parts(|n| borrowed(&fields[n]), true),
             };
-            if let Some(message) = parts.and_then(|parts| message(py, parts)) {
-                let parcel = Message::from(message.as_ptr(), sender);
-                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
-            }
+            parts.and_then(|parts| message(py, parts))
         });
+        parcels::receive(here, sender, &message);
     }
 }

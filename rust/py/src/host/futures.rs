@@ -222,15 +222,14 @@ unsafe fn send(here: &mut Here, future: &Tracee, waiter: Option<&Tracee>, value:
 pub unsafe fn tell(
     here: &mut Here, value: *mut ffi::PyObject, is_error: bool, with: impl FnOnce(&mut Here, *mut ffi::PyObject),
 ) {
-    quietly(here, |py, here| {
-        if !is_error {
-            return with(here, value);
-        }
-        // SAFETY: the caller's promise; nothing is set inside `quietly`.
-        if let Ok(message) = unsafe { parcels::of_exception(py, value) } {
-            with(here, message.as_ptr());
-        }
-    });
+    if !is_error {
+        return with(here, value);
+    }
+    // SAFETY: the caller's promise; nothing is set while it is made.
+    let message = parcels::made(here, |py| unsafe { parcels::of_exception(py, value).ok() });
+    if !message.is_null() {
+        with(here, message.as_ptr());
+    }
 }
 
 thread_local! {
@@ -460,7 +459,7 @@ unsafe fn program() -> Option<&'static mut Here> {
 pub unsafe fn is_method(callback: *mut ffi::PyObject) -> bool {
     // SAFETY: the type is checked before the layout is read; both classes are null or live for ever.
     unsafe {
-        if callback.is_null() || ffi::PyCFunction_CheckExact(callback) == 0 {
+        if callback.is_null() || ffi::PyCFunction_Check(callback) == 0 {
             return false;
         }
         let function: *mut ffi::PyCFunctionObject = callback.cast();

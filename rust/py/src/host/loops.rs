@@ -7,7 +7,7 @@ use super::{
     instruments::Instrument,
     modules::{self, Module},
     parcels::{self, quietly},
-    passing::{self, Message, Sender},
+    passing::{self, Sender},
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
@@ -19,10 +19,7 @@ use crate::{
         held::Held,
     },
 };
-use inviso_core::{
-    flags::Flags,
-    messages::{self, About},
-};
+use inviso_core::flags::Flags;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::{
@@ -68,8 +65,7 @@ pub static MODULES: [Module; 3] = [
     Module::new("asyncio.base_events", adopt_loops),
 ];
 
-/// Codes of `BaseEventLoop._call_soon` and `call_soon_threadsafe`.
-static CALL_SOON: AtomicUsize = AtomicUsize::new(0);
+/// The code of `BaseEventLoop.call_soon_threadsafe`.
 static THREADSAFE: AtomicUsize = AtomicUsize::new(0);
 
 /// Who sent what is on its way, by the address of the handle or coroutine. An entry whose object is gone is overwritten when
@@ -112,10 +108,8 @@ fn adopt_events(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
 }
 
 fn adopt_loops(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
-    let soon = modules::code(module, "BaseEventLoop._call_soon", &["self", "callback", "args"])?;
     let threadsafe = modules::code(module, "BaseEventLoop.call_soon_threadsafe", &["self", "callback"])?;
-    // kept for ever, so that no other code gets their addresses
-    CALL_SOON.store(soon.into_ptr() as usize, Ordering::Release);
+    // kept for ever, so that no other code gets its address
     THREADSAFE.store(threadsafe.into_ptr() as usize, Ordering::Release);
     Ok(())
 }
@@ -172,7 +166,10 @@ unsafe fn scheduler(frame: Frame) -> Option<Frame> {
             let name = code_qualname(within.code());
             let is_loop = capture::text_is(name, |name| {
                 name.starts_with("BaseEventLoop.call_")
-                    || matches!(name, "BaseEventLoop._call_soon" | "TimerHandle.__init__")
+                    || matches!(
+                        name,
+                        "BaseEventLoop._call_soon" | "TimerHandle.__init__" | "_ThreadSafeHandle.__init__"
+                    )
             });
             if !is_loop {
                 break;
@@ -193,11 +190,10 @@ fn on_handle(here: &mut Here, frame: Frame) {
             senders(&HANDLES).insert(handle, INNER);
             return;
         }
-        let Some(soon) = passing::caller(frame).filter(|f| f.code() as usize == CALL_SOON.load(Ordering::Acquire))
-        else {
-            return;
-        };
-        let threadsafe = soon.caller().filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
+        // one function lies between, which differs by version
+        let between = passing::caller(frame);
+        let threadsafe =
+            between.and_then(|f| f.caller()).filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
         let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(frame.caller())) else { return };
         here.running.identify(here.host, &mut here.thread);
         let own = here.thread.current().pid;
@@ -210,12 +206,8 @@ fn on_handle(here: &mut Here, frame: Frame) {
         if callback.is_null() || args.is_null() {
             return;
         }
-        quietly(here, |py, here| {
-            if let Some(message) = call(py, callback, args) {
-                let parcel = Message::to(message.as_ptr(), to);
-                messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
-            }
-        });
+        let message = parcels::made(here, |py| call(py, callback, args));
+        parcels::send(here, to, &message);
     }
 }
 
@@ -239,14 +231,12 @@ fn on_run(here: &mut Here, frame: Frame) {
         if !parcels::is_asked(here, Flags::RECEIVE) {
             return;
         }
-        quietly(here, |py, here| {
+        let message = parcels::made(here, |py| {
             let (callback, args) = (attribute(py, handle, "_callback"), attribute(py, handle, "_args"));
-            let (Some(callback), Some(args)) = (callback, args) else { return };
-            if let Some(message) = call(py, callback.as_ptr(), args.as_ptr()) {
-                let parcel = Message::from(message.as_ptr(), Sender::Process(sender));
-                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
-            }
+            let (Some(callback), Some(args)) = (callback, args) else { return None };
+            call(py, callback.as_ptr(), args.as_ptr())
         });
+        parcels::receive(here, Sender::Process(sender), &message);
     }
 }
 
@@ -280,12 +270,8 @@ fn on_submit(here: &mut Here, frame: Frame) {
         senders(&COROUTINES).insert(coroutine.as_ptr() as usize, own);
         if parcels::is_asked(here, Flags::SEND) {
             let to = process_of(here, event_loop.as_ptr());
-            quietly(here, |py, here| {
-                if let Ok(Some(message)) = parcels::of_coroutine(py, coroutine.as_ptr()) {
-                    let parcel = Message::to(message.as_ptr(), to);
-                    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
-                }
-            });
+            let message = parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
+            parcels::send(here, to, &message);
         }
     }
 }
@@ -310,12 +296,8 @@ fn on_begun(here: &mut Here, frame: Frame) {
         if !parcels::is_asked(here, Flags::RECEIVE) {
             return;
         }
-        quietly(here, |py, here| {
-            if let Ok(Some(message)) = parcels::of_coroutine(py, coroutine.as_ptr()) {
-                let parcel = Message::from(message.as_ptr(), Sender::Process(sender));
-                messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
-            }
-        });
+        let message = parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
+        parcels::receive(here, Sender::Process(sender), &message);
     }
 }
 

@@ -9,17 +9,13 @@ use super::{
     instruments::Instrument,
     modules::{self, Module},
     parcels::{self, quietly},
-    passing::{self, Message, Sender},
+    passing::{self, Sender},
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
 };
 use crate::{capture, ffi::frame::Frame};
-use inviso_core::{
-    flags::Flags,
-    messages::{self, About},
-    monitor::Event,
-};
+use inviso_core::{flags::Flags, monitor::Event};
 use inviso_term::term::{Identifier, Term};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
@@ -55,7 +51,7 @@ pub static BUSY_SENDS: Instrument = Instrument::new(
 pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done), ..Handler::NONE };
 
 /// `SimpleQueue.put`.
-pub static PUT_SIMPLE: Handler = Handler { begin: Some(|here, frame| put(here, frame)), ..Handler::NONE };
+pub static PUT_SIMPLE: Handler = Handler { begin: Some(put), ..Handler::NONE };
 
 /// `get` of any of them.
 pub static GET: Handler = Handler { end: Some(on_got), ..Handler::NONE };
@@ -288,16 +284,13 @@ fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
             return receive(here, connection, buffer);
         }
         let offset = frame.local(2);
-        let copy = quietly(here, |py, _| {
+        let copy = parcels::made(here, |py| {
             let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
             let (offset, size) = (number(offset)?, number(size)?);
             let bytes = Bound::from_borrowed_ptr(py, buffer).cast_into::<PyByteArray>().ok()?.to_vec();
-            Some(PyBytes::new(py, bytes.get(offset..offset.checked_add(size)?)?).unbind())
+            Some(PyBytes::new(py, bytes.get(offset..offset.checked_add(size)?)?).into_any())
         });
-        if let Some(copy) = copy {
-            receive(here, connection, copy.as_ptr());
-            Python::attach(|_| drop(copy));
-        }
+        receive(here, connection, copy.as_ptr());
     }
 }
 
@@ -353,12 +346,8 @@ fn on_apply(here: &mut Here, frame: Frame) {
             return;
         }
         let to = passing::queue(here, pool);
-        quietly(here, |py, here| {
-            if let Some(message) = call(py, function, args, keywords) {
-                let parcel = Message::to(message.as_ptr(), to);
-                messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
-            }
-        });
+        let message = parcels::made(here, |py| call(py, function, args, keywords));
+        parcels::send(here, to, &message);
     }
 }
 

@@ -1,13 +1,21 @@
 //! What is sent where the standard library hands over a call or an exception: `(module, function, [argument, ...])` and
 //! `(type, arguments)`, as objects, which live as long as the message is being written.
 
-use super::{call, here::Here};
+use super::{
+    call,
+    here::Here,
+    passing::{Message, Sender},
+};
 use crate::{
     capture,
     ffi::{code::CodeLayout, frame::Frame, held::Held, tls, Aside},
     terms,
 };
-use inviso_core::{flags::Flags, messages::About, tracee::Tracee};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    tracee::Tracee,
+};
 use inviso_term::{
     etf::{self, Encoder},
     term::Term,
@@ -40,6 +48,35 @@ pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R
     done
 }
 
+/// Makes a message, see [`quietly`]; null where that fails.
+pub fn made(here: &mut Here, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>) -> Held {
+    Held::owned(quietly(here, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
+}
+
+/// The running process sends a message, if it could be made.
+///
+/// # Safety
+/// Callbacks run attached on this thread; the running process has been identified.
+pub unsafe fn send(here: &mut Here, to: u64, message: &Held) {
+    if !message.is_null() {
+        // SAFETY: held; attached.
+        let parcel = unsafe { Message::to(message.as_ptr(), to) };
+        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+    }
+}
+
+/// The running process receives one.
+///
+/// # Safety
+/// As [`send`].
+pub unsafe fn receive(here: &mut Here, sender: Sender, message: &Held) {
+    if !message.is_null() {
+        // SAFETY: held; attached.
+        let parcel = unsafe { Message::from(message.as_ptr(), sender) };
+        messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
+    }
+}
+
 /// Whether somebody wants to know what the running process sends, or takes.
 pub fn is_asked(here: &mut Here, wanted: Flags) -> bool {
     here.host.node.is_asked(&mut here.thread, About::Current, wanted)
@@ -56,8 +93,8 @@ fn atom<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     let class = terms::classes(py)?.atom.as_ptr().cast::<ffi::PyTypeObject>();
     // SAFETY: the class is a subclass of str, which makes an instance of it out of a str; a new reference or null.
     unsafe {
-        let make = (*(&raw mut ffi::PyUnicode_Type)).tp_new;
-        let make = make.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("str can't be made"))?;
+        let make =
+            ffi::PyUnicode_Type.tp_new.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("str can't be made"))?;
         Bound::from_owned_ptr_or_err(py, make(class, args.as_ptr(), std::ptr::null_mut()))
     }
 }
