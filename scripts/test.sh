@@ -29,7 +29,7 @@ python() { # interpreter, virtual environment
     "$2/bin/python" -m compileall -q -f benches python scripts tests # a syntax that is too new for it
     "$2/bin/python" -m pytest
     "$2/bin/python" -m tests.conformance --covered \
-        tests/data/{gold/{trace_events,match_spec_calls,match_spec},live/match_spec}.jsonl
+        tests/data/{gold/{trace_events,match_spec_calls,match_spec,seq_trace},live/match_spec}.jsonl
 }
 
 notebook() {

@@ -5,6 +5,7 @@ Start here:
 * :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
 * :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
+* :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
 * :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
 
 >>> import inviso
@@ -22,7 +23,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import match_spec, process, tprof, trace
+    from . import match_spec, process, seq_trace, tprof, trace
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -93,6 +94,7 @@ __all__ = [
     "self",
     "send",
     "send_after",
+    "seq_trace",
     "set_node",
     "spawn",
     "tprof",
@@ -103,7 +105,7 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"match_spec", "process", "tprof", "trace"})
+_MODULES = frozenset({"match_spec", "process", "seq_trace", "tprof", "trace"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -112,7 +112,7 @@ def token_function(name: str) -> Action:
         function = getattr(module, name, None) or getattr(module, f"{name}_")
         empty = name == "set_token" and arguments == ([],)
         answer = function(*((None,) if empty else arguments))
-        if name == "print":
+        if name == "print" or (name == "set_token" and len(arguments) == 1 and not empty):
             return ok_for_none(answer)
         return true_for_none(answer) if name == "reset_trace" else answer
 
@@ -125,8 +125,8 @@ def save_token(me: Rendezvous) -> Any:
 
 
 def restore_token(me: Rendezvous) -> Any:
-    submodule("seq_trace").set_token(me.saved)
-    return atom("ok")
+    answer = submodule("seq_trace").set_token(me.saved)
+    return answer if me.saved is None else ok_for_none(answer)
 
 
 ACTIONS: dict[str, Action] = {

@@ -1,10 +1,11 @@
 """Cases that Python can't express, told by what they do and expect; never by their names.
 
-There are four reasons. Python has no tail calls, so a function that was called last returns to its caller first, and
+There are five reasons. Python has no tail calls, so a function that was called last returns to its caller first, and
 its caller is who called it: that shows where ``return_to`` or a match specification's ``caller`` looks at such a call.
 A call inside a module is never global in Python: the runner calls from another module instead, which shows where the
 same things look at that call. Some cases name functions of Erlang's own library, or count those of the recorder's
-modules. Ports and ``module_info`` describe things of the Erlang VM.
+modules. Ports and ``module_info`` describe things of the Erlang VM, and one
+recorded serial is a fault of it.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ NO_GLOBAL_CALL = "a call inside a module is never global in Python; from another
 OTHER_FUNCTION = "names a function of Erlang's own library"
 OTHER_COUNT = "counts the functions of a module of Erlang's own library, or of the recorder"
 A_PORT = "an Erlang port"
+A_FAULT = "a fault of that Erlang: after a spawn it shows a serial as a tagged number (gold README, 39)"
 MODULE_INFO = "module_info describes compiled Erlang code"
 
 
@@ -76,7 +78,7 @@ def reason(case: Case | SpecCase) -> str | None:
     """Why Python can't express a case; None if it can."""
     if isinstance(case, SpecCase):
         return None
-    return foreign(case) or hidden_frames(case)
+    return foreign(case) or tagged_serial(case) or hidden_frames(case)
 
 
 def foreign(case: Case) -> str | None:
@@ -94,6 +96,17 @@ def foreign(case: Case) -> str | None:
             why = None
         if why is not None:
             return why
+    return None
+
+
+def tagged_serial(case: Case) -> str | None:
+    """Whether a token in a case has a serial that stands as Erlang has small integers in memory: times 16, and 15."""
+    if any(step[1].startswith("spawn") for step in case.steps):
+        for returned in case.returns:
+            match returned:
+                case {"ok": {"t": [_, _, int(serial), {"pid": _}, int(previous)]}}:
+                    if previous > 15 and previous % 16 == 15 and serial == previous + 1:
+                        return A_FAULT
     return None
 
 

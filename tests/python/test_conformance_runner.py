@@ -181,7 +181,7 @@ def test_a_missing_and_an_additional_message_are_named(tmp_path: Path) -> None:
 
 def test_only_and_covered_choose(tmp_path: Path) -> None:
     later = scenario(id="later")
-    later["steps"][1][5] = [{"a": "send"}]
+    later["steps"][0].append([{"t": [{"a": "tracer_mod"}, []]}])
     wrong = scenario(id="wrong", trace=[])
     status, lines = run(tmp_path, [scenario(), later, wrong], "--covered", "--only", "made")
     assert (status, lines) == (0, ["1 of 3 cases chosen", "1 passed, 0 failed, 0 skipped"])

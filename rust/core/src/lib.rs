@@ -41,6 +41,7 @@ pub mod plan;
 #[cfg(not(loom))]
 pub mod point;
 pub mod relations;
+pub mod seq;
 pub mod session;
 pub mod slots;
 pub mod thread;

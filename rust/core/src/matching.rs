@@ -225,15 +225,16 @@ impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn is_seq_trace(&mut self) -> bool {
-        false
+        self.node.seq_in_use() && self.node.seq_token(self.current).is_some()
     }
 
     fn seq_token(&mut self) -> Term {
-        Term::List(Vec::new())
+        self.node.seq_token(self.current).map_or_else(|| Term::List(Vec::new()), |token| token.term())
     }
 
-    fn set_seq_token(&mut self, _component: &Term, _value: &Term) -> Result<Term, Refused> {
-        Err(Refused)
+    fn set_seq_token(&mut self, component: &Term, value: &Term) -> Result<Term, Refused> {
+        self.node.seq_set(self.current, component, value).ok_or(Refused)?;
+        Ok(Term::atom("true"))
     }
 }
 

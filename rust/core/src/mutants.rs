@@ -29,6 +29,7 @@
 //! | `drains_mix` | a second drain goes on while the first hands its records over | `delivery::two_drains_keep_the_order` |
 //! | `delivered_early` | records count as delivered before the taker has them | `delivery::delivered_means_taken` |
 //! | `delivered_relaxed` | `delivered` is stored without Release | `delivery::delivered_means_taken` |
+//! | `seq_revived` | what stands in a process is not looked at for its era | `seq::a_reset_reaches_what_is_under_way` |
 
 /// Whether this build has the named bug.
 macro_rules! mutant {

@@ -16,6 +16,7 @@ use crate::{
     relations::Relations,
     ring::Waits,
     section::{self, Section},
+    seq::Seq,
     session::Session,
     slots::Snapshot,
     sync::{
@@ -66,6 +67,7 @@ pub struct Node {
     cpu_stamps: AtomicU32,
     control_word: AtomicU32,
     pub(crate) relations: Relations,
+    pub(crate) seq: Seq,
     /// Whether the snapshot has any plan.
     pub(crate) has_plans: AtomicBool,
 }
@@ -100,6 +102,7 @@ impl Node {
             cpu_stamps: AtomicU32::new(0),
             control_word: AtomicU32::new(0),
             relations: Relations::default(),
+            seq: Seq::default(),
             has_plans: AtomicBool::new(false),
         })
     }

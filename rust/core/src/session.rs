@@ -42,6 +42,8 @@ pub struct Options {
     pub capture: Capture,
     /// Where time stamps come from.
     pub clock: Stamps,
+    /// See [`Session::is_inner`].
+    pub is_inner: bool,
 }
 
 /// How much of a call's arguments a session takes, and how.
@@ -93,6 +95,7 @@ impl Default for Options {
             ended_processes: 1024,
             capture: Capture::default(),
             clock: Stamps::Ticks,
+            is_inner: false,
         }
     }
 }
@@ -117,6 +120,8 @@ pub struct Session {
     pub options: Options,
     /// Cells of call_time and call_memory.
     pub arena: Arena,
+    /// Whether it stands for something else than a session of somebody's: the system tracer of sequential tracing.
+    pub is_inner: bool,
     /// The pid of the tracer process, 0 if the session is its own tracer. It is never traced by the session.
     pub tracer: AtomicU64,
     /// Held by the drain that is under way.
@@ -139,6 +144,7 @@ impl Session {
             id,
             index,
             name: name.into(),
+            is_inner: options.is_inner,
             options,
             arena: Arena::default(),
             tracer: AtomicU64::new(tracer),

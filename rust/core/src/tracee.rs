@@ -117,6 +117,8 @@ pub struct Tracee {
     pub is_in: AtomicU32,
     /// What it is.
     pub kind: Kind,
+    /// Its token of sequential tracing, if it has one.
+    pub(crate) seq: crate::seq::Place,
     /// Whatever the host keeps with a process.
     pub host: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -135,6 +137,7 @@ impl Tracee {
             first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
             memberships: Segments::new(),
             index: Index::default(),
+            seq: crate::seq::Place::default(),
             host: OnceLock::new(),
         }
     }

@@ -11,6 +11,7 @@ mod messages;
 mod origin;
 mod pid;
 mod processes;
+mod seq;
 mod session;
 mod terms;
 mod view;
@@ -38,6 +39,11 @@ mod _native {
         after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, mailbox_peek,
         mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name, object_of, pid_of, processes, resign,
         self_pid, set_control_word, set_node_name, set_process_name, timed_out,
+    };
+    #[pymodule_export]
+    use super::seq::{
+        seq_carrier, seq_clear, seq_overflows, seq_print, seq_reset, seq_set_flags, seq_set_label, seq_set_serial,
+        seq_set_tracer, seq_token, seq_tracer,
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};

@@ -8,16 +8,25 @@ use std::{
 };
 
 use crate::{ffi::calling::call, host::outlet::Outlet};
+use inviso_core::seq::Carried;
 
 /// How long a wait lasts before signals are looked at.
 const SIGNALS: Duration = Duration::from_millis(50);
 /// How long a wait lasts before rings are looked at, while sessions feed the mailbox.
 const RINGS: Duration = Duration::from_millis(2);
 
+/// A message in a mailbox, and the token that it carries.
+pub struct Letter {
+    /// The message.
+    pub message: Py<PyAny>,
+    /// What it carries.
+    pub carried: Carried,
+}
+
 /// Messages in the order of their arrival.
 #[derive(Default)]
 pub struct Mailbox {
-    queue: Mutex<VecDeque<Py<PyAny>>>,
+    queue: Mutex<VecDeque<Letter>>,
     arrived: Condvar,
     /// Callables that are told once that something has arrived.
     waiters: Mutex<Vec<Py<PyAny>>>,
@@ -33,8 +42,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Mailbox {
-    /// Puts messages at the end.
+    /// Puts messages at the end that carry nothing.
     pub fn put(&self, py: Python<'_>, messages: impl IntoIterator<Item = Py<PyAny>>) {
+        let letter = |message| Letter { message, carried: Carried::Nothing };
+        self.put_letters(py, messages.into_iter().map(letter));
+    }
+
+    /// Puts letters at the end.
+    pub fn put_letters(&self, py: Python<'_>, messages: impl IntoIterator<Item = Letter>) {
         let before = {
             let mut queue = lock(&self.queue);
             let before = queue.len();
@@ -84,12 +99,12 @@ impl Mailbox {
 
     /// What is there, oldest first, left there.
     pub fn peek(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        lock(&self.queue).iter().map(|m| m.clone_ref(py)).collect()
+        lock(&self.queue).iter().map(|letter| letter.message.clone_ref(py)).collect()
     }
 
     /// Takes everything that is there.
     pub fn take_all(&self) -> Vec<Py<PyAny>> {
-        lock(&self.queue).drain(..).collect()
+        lock(&self.queue).drain(..).map(|letter| letter.message).collect()
     }
 
     /// The first message that `matches` takes (all, without it), removed. Only the mailbox's process takes messages.
@@ -98,11 +113,11 @@ impl Mailbox {
     /// What `matches` raises.
     pub fn take(
         &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, from: &mut usize,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    ) -> PyResult<Option<Letter>> {
         let Some(matches) = matches else { return Ok(lock(&self.queue).pop_front()) };
         loop {
             let message = match lock(&self.queue).get(*from) {
-                Some(message) => message.clone_ref(py),
+                Some(letter) => letter.message.clone_ref(py),
                 None => return Ok(None),
             };
             if call(matches, (&message,))?.is_truthy()? {
@@ -119,7 +134,7 @@ impl Mailbox {
     pub fn receive(
         &self, py: Python<'_>, matches: Option<&Bound<'_, PyAny>>, timeout: Option<Duration>,
         open: impl Fn() -> PyResult<bool>,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    ) -> PyResult<Option<Letter>> {
         let deadline = timeout.map(|t| Instant::now() + t);
         let mut from = 0;
         loop {

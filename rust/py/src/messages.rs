@@ -25,6 +25,7 @@ pub struct Words {
     trace: Py<PyAny>,
     trace_ts: Py<PyAny>,
     monitor: Py<PyAny>,
+    seq_trace: Py<PyAny>,
     tags: Vec<Py<PyAny>>,
     drop: Py<PyAny>,
     names: Mutex<HashMap<u32, Name>>,
@@ -82,6 +83,7 @@ impl Words {
                 trace_ts: word("trace_ts")?,
                 tags: Kind::ALL.into_iter().map(|kind| word(tag(kind))).collect::<PyResult<_>>()?,
                 monitor: word("monitor")?,
+                seq_trace: word("seq_trace")?,
                 drop: word("drop")?,
                 atom: atom.clone().unbind(),
                 names: Mutex::default(),
@@ -123,6 +125,15 @@ pub fn message(
         let (name, info) = terms::object(py, &event.payload)?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
         let message = (&words.monitor, terms::identity(py, event.tracee)?, name, info).into_pyobject(py)?;
         return Ok(message.into_any().unbind());
+    }
+    if event.kind == Kind::Seq as u8 {
+        // `{seq_trace, Label, Info}`, and a time stamp perhaps
+        let (label, info) = terms::object(py, &event.payload)?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
+        let mut parts = vec![words.seq_trace.clone_ref(py), label, info];
+        if event.stamps & stamp::MASK != stamp::NONE {
+            parts.push(time(py, node, record.ticks, event)?);
+        }
+        return Ok(PyTuple::new(py, parts)?.into_any().unbind());
     }
     let stamped = event.stamps & stamp::MASK != stamp::NONE;
     let mut parts: Vec<Py<PyAny>> = Vec::with_capacity(7);
@@ -182,7 +193,7 @@ fn what(
         Kind::Link | Kind::Unlink | Kind::GettingLinked | Kind::GettingUnlinked => {
             parts.push(terms::identity(py, event.what)?);
         }
-        Kind::Monitor | Kind::Drop | Kind::Delivered => return Err(unknown()),
+        Kind::Monitor | Kind::Seq | Kind::Drop | Kind::Delivered => return Err(unknown()),
         _ => parts.push(payload()?),
     }
     if !event.extra.is_empty() {

@@ -132,10 +132,10 @@ pub fn mailbox_receive(
     let mailbox = directory::process(&own).mailbox.clone();
     let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
     let message = mailbox.receive(py, matches, timeout, || relations::hear(py, &own).map(|()| true))?;
-    if message.is_some() {
-        relations::taken(&own);
-    }
-    Ok(message.map(|m| (m,)))
+    Ok(message.map(|letter| {
+        relations::taken(py, &own, &letter.message, letter.carried);
+        (letter.message,)
+    }))
 }
 
 /// The running process has waited for a message in vain.

@@ -93,7 +93,7 @@ pub fn session_create(
     let (depth, items, bytes, total) = capture;
     let capture = Capture { depth, items, bytes, total, takes };
     let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
-    let options = Options { ring_bytes, overflow, ended_processes, capture, clock };
+    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     let mailbox = match tracer {
@@ -116,7 +116,7 @@ pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
     let host = host::host(py)?;
     host.reap(py);
     let weak = |core: Arc<Core>| Some(Session { outlet: host.outlets.of(core.id)?, core, strong: false });
-    Ok(host.node.sessions().into_iter().rev().filter_map(weak).collect())
+    Ok(host.node.sessions().into_iter().rev().filter(|core| !core.is_inner).filter_map(weak).collect())
 }
 
 /// Whether there is a function of this name.
@@ -590,7 +590,8 @@ impl Session {
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Py<PyAny>>> {
         let timeout = timeout.map(|t| Duration::try_from_secs_f64(t.max(0.0)).unwrap_or(Duration::MAX / 4));
-        self.outlet.mailbox.receive(py, None, timeout, || Ok(self.core.is_alive()))
+        let letter = self.outlet.mailbox.receive(py, None, timeout, || Ok(self.core.is_alive()))?;
+        Ok(letter.map(|letter| letter.message))
     }
 
     /// Everything that is there now.

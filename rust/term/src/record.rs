@@ -142,6 +142,8 @@ pub enum Kind {
     Closed = 29,
     /// A system event that `system/3` watches for; the payload is a pair of its name and what is said about it.
     Monitor = 30,
+    /// An event of sequential tracing; the payload is a pair of the label and what happened.
+    Seq = 31,
     /// Here `what` records were lost; no payload.
     Drop = 240,
     /// All that was traced before is delivered; `what` is the number of the reference that was asked with.
@@ -150,7 +152,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, by number.
-    pub const ALL: [Kind; 32] = [
+    pub const ALL: [Kind; 33] = [
         Kind::Call,
         Kind::CallArity,
         Kind::ReturnTo,
@@ -181,6 +183,7 @@ impl Kind {
         Kind::Open,
         Kind::Closed,
         Kind::Monitor,
+        Kind::Seq,
         Kind::Drop,
         Kind::Delivered,
     ];

@@ -19,6 +19,7 @@ mod delivery;
 mod life;
 mod node;
 mod section;
+mod seq;
 
 use std::{
     collections::BTreeSet,

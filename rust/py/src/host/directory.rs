@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 use std::{
     collections::VecDeque,
     sync::{
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, OnceLock,
     },
 };
@@ -40,10 +40,14 @@ pub struct Process {
     pub exits_for: Mutex<Option<Vec<u8>>>,
     /// Whether it was told to end and has not heard it yet.
     pub told: AtomicBool,
+    /// Whether its end has been told.
+    pub is_gone: AtomicBool,
     /// Who linked itself to it while starting it, until that is told; else 0.
     pub linked_by: AtomicU64,
     /// Who is told of its end: the reference, and whose mailbox gets the message.
     pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
+    /// Of a queue, whether items carry tokens: 1 if they do, 2 if not, 0 if nobody has said.
+    pub carrier: AtomicU8,
     /// Of a queue, who put in what is there.
     pub senders: Mutex<Senders>,
     /// Sessions that were told that its mailbox, or it as a queue, is long.
@@ -382,6 +386,7 @@ impl Directory {
         if task.tracee.kind == Kind::Port {
             super::ports::collected(host, &task.tracee);
         }
+        super::relations::gone_unseen(host, &task.tracee);
         host.node.end_process(&task.tracee);
         Some(task)
     }

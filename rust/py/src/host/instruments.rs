@@ -76,6 +76,8 @@ pub struct Wants {
     pub ports: Flags,
     /// System events that are watched for, a bit each.
     pub monitored: u8,
+    /// Whether a token of sequential tracing is in use.
+    pub tokens: bool,
     /// Whether processes are linked, watched or named: their ends matter.
     pub related: bool,
     /// Whether a match spec looks at messages that arrive, and so at their senders.
@@ -88,6 +90,7 @@ impl Wants {
     fn of(sessions: &[Arc<Session>], host: &Host) -> Wants {
         let mut all = Wants {
             related: super::relations::are_any(host),
+            tokens: host.node.seq_in_use(),
             related_ports: ports::are_related(host),
             ..Wants::default()
         };
@@ -186,11 +189,12 @@ impl Host {
         wants.ports = wants.ports | soon.ports;
         wants.monitored |= soon.monitored;
         wants.senders |= soon.senders;
+        wants.tokens |= soon.tokens;
         wants.related |= soon.related;
         wants.related_ports |= soon.related_ports;
         ports::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
-        senders::want(wants.senders);
+        senders::want(wants.senders || wants.tokens);
         lengths::want(wants.watches(Event::LongMessageQueue));
         MONITORED.store(wants.monitored, Ordering::Relaxed);
         let mut ended = false;

@@ -29,6 +29,7 @@
 //! | `groups` | task groups as links |
 //! | `loop_callbacks` | what an event loop runs besides tasks |
 //! | `collector` | collections of garbage |
+//! | `tokens` | tokens of sequential tracing on their way |
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
@@ -67,6 +68,7 @@ pub mod scheduling;
 pub mod senders;
 pub mod simple_queue;
 pub mod spawning;
+pub mod tokens;
 pub mod waiting;
 pub mod watch;
 

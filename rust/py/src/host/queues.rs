@@ -9,7 +9,7 @@ use super::{
     lengths,
     modules::{self, Module},
     passing::{self, Sender},
-    senders,
+    senders, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -25,7 +25,7 @@ static DERIVED: AtomicBool = AtomicBool::new(false);
 
 /// Both kinds of queues.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages() || wants.watches(inviso_core::monitor::Event::LongMessageQueue),
+    |wants| wants.messages() || wants.tokens || wants.watches(inviso_core::monitor::Event::LongMessageQueue),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
@@ -104,7 +104,7 @@ fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult
 }
 
 /// Whether a class is one of the standard library's whose newest item comes first, or derives from one.
-fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
+pub fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: the order of a ready type is a tuple of types, which stand.
     unsafe {
         let order = (*class).tp_mro;
@@ -197,8 +197,10 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
     // SAFETY: the callers'.
     unsafe {
         let number = passing::queue(here, queue);
-        let sender = senders::take(here, number, item, last).map_or(Sender::Unknown, Sender::Process);
+        let put = senders::take(here, number, item, last);
+        let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
         passing::received(here, sender, item);
+        tokens::taken_from_queue(here, number, queue, put, item);
         lengths::of_queue(here, queue, number, 0);
     }
 }

@@ -9,16 +9,18 @@ use super::{
     instruments::Wants,
     lengths,
     passing::{self, Message, Sender},
-    ports, spawning, Host,
+    ports, spawning, tokens, Host,
 };
 use crate::{
     capture::{self, Raised},
+    mailbox::Letter,
     pid::Pid,
     terms,
 };
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
+    seq::Carried,
     thread::Thread,
     tracee::{Kind, Tracee},
 };
@@ -100,29 +102,85 @@ pub fn tell_announced(here: &mut Here) {
 /// A process ends for `reason`, a term: whoever is linked to it, or watches it, is told.
 pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave(host, thread, tracee, reason);
-    if links.is_empty() && monitors.is_empty() {
+    if !links.is_empty() || !monitors.is_empty() {
+        Python::attach(|py| pass_on(py, host, thread, tracee, reason, links, monitors));
+    }
+}
+
+/// Tells those that are linked to a process that has ended, or watch it.
+fn pass_on(
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>,
+    monitors: Monitors,
+) {
+    let was = std::mem::replace(&mut thread.busy, true);
+    // an exception that is under way stays so
+    let aside = PyErr::take(py);
+    for other in links {
+        let Some(other) = host.node.tracee(other) else { continue };
+        let tie = tie(tracee.pid, other.pid);
+        let carried = match tie {
+            Tie::Link => exit_token(host, thread, tracee, other.pid, reason),
+            Tie::Group => Carried::Nothing,
+        };
+        if let Err(error) = signal(py, host, thread, &other, tracee.pid, reason, Some(tie), carried) {
+            error.write_unraisable(py, None);
+        }
+    }
+    for (reference, watcher) in monitors {
+        if let Err(error) = down(py, host, thread, reference, watcher, tracee.pid, reason) {
+            error.write_unraisable(py, None);
+        }
+    }
+    if let Some(error) = aside {
+        error.restore(py);
+    }
+    thread.busy = was;
+}
+
+/// As [`exit`] where the thread has left the interpreter already: the others are told soon, by the main thread.
+pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(host, thread, tracee, reason);
+    orphan(Orphan { tracee: tracee.clone(), reason: reason.to_vec(), links, monitors });
+}
+
+/// A process is gone whose end nobody has seen; `true` if it had relations, whom the main thread tells soon.
+pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
+    if tracee.kind.is_process() && are_any(host) && !directory::process(tracee).is_gone.swap(true, Ordering::AcqRel) {
+        let links = host.node.unrelate(None, tracee);
+        let monitors = std::mem::take(&mut *lock(&directory::process(tracee).monitors));
+        MONITORS.fetch_sub(monitors.len(), Ordering::Relaxed);
+        orphan(Orphan { tracee: tracee.clone(), reason: spawning::normal(), links, monitors });
+    }
+}
+
+/// A process that has ended where nobody could be told.
+struct Orphan {
+    tracee: Arc<Tracee>,
+    reason: Vec<u8>,
+    links: Vec<u64>,
+    monitors: Monitors,
+}
+
+static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
+
+fn orphan(orphan: Orphan) {
+    extern "C" fn tell(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+        let orphans = std::mem::take(&mut *lock(&ORPHANS));
+        Python::attach(|py| {
+            // SAFETY: attached, not used beyond this function; the interpreter calls between two instructions.
+            let Some(here) = (unsafe { super::here::here() }) else { return };
+            for Orphan { tracee, reason, links, monitors } in orphans {
+                pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
+            }
+        });
+        0
+    }
+    if orphan.links.is_empty() && orphan.monitors.is_empty() {
         return;
     }
-    let was = std::mem::replace(&mut thread.busy, true);
-    Python::attach(|py| {
-        // an exception that is under way stays so
-        let aside = PyErr::take(py);
-        for other in links {
-            let Some(other) = host.node.tracee(other) else { continue };
-            if let Err(error) = signal(py, host, thread, &other, tracee.pid, reason, Some(tie(tracee.pid, other.pid))) {
-                error.write_unraisable(py, None);
-            }
-        }
-        for (reference, watcher) in monitors {
-            if let Err(error) = down(py, host, thread, reference, watcher, tracee.pid, reason) {
-                error.write_unraisable(py, None);
-            }
-        }
-        if let Some(error) = aside {
-            error.restore(py);
-        }
-    });
-    thread.busy = was;
+    lock(&ORPHANS).push(orphan);
+    // SAFETY: may be called from any thread, attached or not. A full queue is no harm: the next one tells of all.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) };
 }
 
 /// A port has been closed for `reason`, a term. `linked` are those that linked themselves to it by a call of this package, and are
@@ -138,24 +196,17 @@ pub fn port_closed(
     for other in links {
         let Some(other) = host.node.tracee(other) else { continue };
         let tie = if linked.contains(&other.pid) { Tie::Link } else { Tie::Group };
-        if let Err(error) = signal(py, host, thread, &other, port.pid, reason, Some(tie)) {
+        if let Err(error) = signal(py, host, thread, &other, port.pid, reason, Some(tie), Carried::Nothing) {
             error.write_unraisable(py, None);
         }
     }
     thread.busy = was;
 }
 
-/// As [`exit`] where the thread has left the interpreter already: nobody can be sent a message.
-pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) {
-    let (links, monitors) = leave(host, thread, tracee, reason);
-    drop(links);
-    // Python objects may not be let go of here
-    std::mem::forget(monitors);
-}
-
 type Monitors = Vec<(Py<PyAny>, u64)>;
 
 fn leave(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    directory::process(tracee).is_gone.store(true, Ordering::Release);
     host.node.on_process_exit(thread, About::Other(tracee), reason);
     let links = host.node.unrelate(Some(thread), tracee);
     let monitors = std::mem::take(&mut *lock(&directory::process(tracee).monitors));
@@ -163,14 +214,25 @@ fn leave(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) -> (V
     (links, monitors)
 }
 
+/// What the exit signal of a process that ends carries over a link.
+fn exit_token(host: &Host, thread: &mut Thread, ending: &Tracee, to: u64, reason: &[u8]) -> Carried {
+    host.node.seq_send(thread, About::Other(ending), to, |out, _| {
+        out.tuple(3)?;
+        out.atom("EXIT")?;
+        out.pid(ending.pid)?;
+        out.raw(reason)
+    })
+}
+
 fn is_normal(reason: &[u8]) -> bool {
     reason == spawning::normal()
 }
 
 /// An exit signal comes to a process: over a link of this kind, or sent by `exit/2`.
+#[allow(clippy::too_many_arguments)]
 fn signal(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, from: u64, reason: &[u8],
-    link: Option<Tie>,
+    link: Option<Tie>, carried: Carried,
 ) -> PyResult<()> {
     if link == Some(Tie::Group) {
         host.node.on_getting_unlinked(thread, to, from);
@@ -192,7 +254,7 @@ fn signal(
         }
         let reason = terms::object(py, reason)?;
         let message = (terms::atom(py, "EXIT")?, terms::identity(py, from)?, reason).into_pyobject(py)?.into_any();
-        return deliver(py, host, thread, to, Sender::Process(from), message);
+        return deliver(py, host, thread, to, Sender::Process(from), message, carried);
     }
     // a process's own signal with the reason normal ends it (erlang.md, `exit/2`)
     let itself = link.is_none() && from == to.pid;
@@ -230,13 +292,13 @@ fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, reason: Vec<u8
 /// What bringing in the trace messages before it raises.
 pub fn deliver(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, sender: Sender,
-    message: Bound<'_, PyAny>,
+    message: Bound<'_, PyAny>, carried: Carried,
 ) -> PyResult<()> {
     let mailbox = directory::process(to).mailbox.clone();
     mailbox.pump(py)?;
     // SAFETY: held; attached.
     unsafe { passing::arrived(host, thread, to, sender, message.as_ptr()) };
-    mailbox.put(py, [message.unbind()]);
+    mailbox.put_letters(py, [Letter { message: message.unbind(), carried }]);
     if lengths::are_wanted() {
         lengths::changed(host, thread, to, mailbox.len() as u64);
     }
@@ -244,13 +306,17 @@ pub fn deliver(
 }
 
 /// The running process has taken a message out of its mailbox.
-pub fn taken(own: &Tracee) {
+pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carried) {
+    // SAFETY: the callers are attached, and have the state of this thread not in use.
+    let Some(here) = (unsafe { super::here::here() }) else { return };
     if lengths::are_wanted() {
         let length = directory::process(own).mailbox.len() as u64;
-        // SAFETY: the callers are attached, and have the state of this thread not in use.
-        if let Some(here) = unsafe { super::here::here() } {
-            lengths::changed(here.host, &mut here.thread, own, length);
-        }
+        lengths::changed(here.host, &mut here.thread, own, length);
+    }
+    if here.host.node.seq_in_use() {
+        // SAFETY: held; attached.
+        let write = unsafe { tokens::writing(message.as_ptr()) };
+        here.host.node.seq_receive(&mut here.thread, About::Other(own), carried, write);
     }
 }
 
@@ -261,7 +327,7 @@ fn down(
     let Some(to) = host.node.tracee(watcher) else { return Ok(()) };
     let (word, kind) = (terms::atom(py, "DOWN")?, terms::atom(py, "process")?);
     let message = (word, reference, kind, terms::identity(py, pid)?, terms::object(py, reason)?).into_pyobject(py)?;
-    deliver(py, host, thread, &to, Sender::Process(pid), message.into_any())
+    deliver(py, host, thread, &to, Sender::Process(pid), message.into_any(), Carried::Nothing)
 }
 
 /// Raises SystemExit in a thread that was told to end.
@@ -283,24 +349,34 @@ fn with_ports(id: u64, on: bool) -> Option<Wants> {
     on.then(|| Wants { related: true, related_ports: port, ..Wants::default() })
 }
 
+/// Whether a process has told of its end, though its thread may not be gone.
+fn is_gone(tracee: &Tracee) -> bool {
+    directory::process(tracee).is_gone.load(Ordering::Acquire)
+}
+
 /// The running process links itself to another, or to a port.
 #[pyfunction]
 pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |py, here| {
         let own = here.thread.current().clone();
-        match here.host.node.tracee(id) {
+        match here.host.node.tracee(id).filter(|other| !is_gone(other)) {
             Some(other) => {
                 if other.kind == Kind::Port {
                     ports::linked(&other, own.pid, true);
                 }
                 here.host.node.link(&mut here.thread, &own, &other);
+                // it may have left without seeing the link
+                if is_gone(&other) && here.host.node.part(own.pid, other.pid) {
+                    let reason = etf::encode(&Term::atom("noproc"));
+                    return signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty);
+                }
                 Ok(())
             }
             None => {
                 here.host.node.tell(&mut here.thread, About::Current, Flags::PROCS, record::Kind::Link, id, &[]);
                 let reason = etf::encode(&Term::atom("noproc"));
-                signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link))
+                signal(py, here.host, &mut here.thread, &own, id, &reason, Some(Tie::Link), Carried::Empty)
             }
         }
     })
@@ -331,12 +407,17 @@ pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
 pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
     with(py, with_ports(0, true), |py, here| {
         let own = here.thread.current().pid;
-        match pid.tracee() {
-            Some(tracee) => {
+        let tracee = pid.tracee().filter(|tracee| {
+            let mut monitors = lock(&directory::process(tracee).monitors);
+            let there = !is_gone(tracee);
+            if there {
                 MONITORS.fetch_add(1, Ordering::Relaxed);
-                lock(&directory::process(&tracee).monitors).push((reference, own));
-                Ok(())
+                monitors.push((reference.clone_ref(py), own));
             }
+            there
+        });
+        match tracee {
+            Some(_) => Ok(()),
             None => {
                 let reason = etf::encode(&Term::atom("noproc"));
                 down(py, here.host, &mut here.thread, reference, own, pid.id, &reason)
@@ -377,7 +458,7 @@ pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyRe
     with(py, None, |py, here| {
         let from = here.thread.current().pid;
         match pid.tracee() {
-            Some(to) => signal(py, here.host, &mut here.thread, &to, from, &reason, None),
+            Some(to) => signal(py, here.host, &mut here.thread, &to, from, &reason, None, Carried::Empty),
             None => Ok(()),
         }
     })
@@ -476,7 +557,10 @@ pub fn send(
             (None, None) => {}
         }
         let Some(tracee) = tracee else { return Ok(false) };
-        deliver(py, here.host, thread, &tracee, Sender::Process(own), message)?;
+        // SAFETY: held; attached.
+        let write = unsafe { tokens::writing(message.as_ptr()) };
+        let carried = here.host.node.seq_send(thread, About::Current, tracee.pid, write);
+        deliver(py, here.host, thread, &tracee, Sender::Process(own), message, carried)?;
         Ok(true)
     })
 }
@@ -486,7 +570,7 @@ pub fn send(
 pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
     with(py, None, |py, here| {
         let Some(tracee) = to.tracee() else { return Ok(false) };
-        deliver(py, here.host, &mut here.thread, &tracee, Sender::Clock, message)?;
+        deliver(py, here.host, &mut here.thread, &tracee, Sender::Clock, message, Carried::Nothing)?;
         Ok(true)
     })
 }

@@ -1,10 +1,11 @@
-//! Who put what into a queue: kept while a match spec of some session looks at the senders of messages that arrive.
+//! Who put what into a queue, and the token that travels with it: kept while a match spec of some session looks at the senders of
+//! messages that arrive, or a token of sequential tracing is in use.
 //!
 //! An item is known by its address while it is in the queue, which holds it. An item that is in a queue twice has two senders, in
 //! the order in which it will be taken.
 
-use super::{directory, here::Here};
-use inviso_core::tracee::Tracee;
+use super::{directory, here::Here, tokens};
+use inviso_core::{seq::Carried, tracee::Tracee};
 use pyo3::ffi::PyObject;
 use rustc_hash::FxHashMap;
 use std::{
@@ -17,9 +18,17 @@ use std::{
 
 static ON: AtomicBool = AtomicBool::new(false);
 
+/// Who put an item in, and what it carries.
+pub struct Put {
+    /// A process.
+    pub sender: u64,
+    /// A token, perhaps.
+    pub carried: Carried,
+}
+
 /// Items by address, and who put them in, oldest first.
 #[derive(Default)]
-pub struct Senders(FxHashMap<usize, VecDeque<u64>>);
+pub struct Senders(FxHashMap<usize, VecDeque<Put>>);
 
 /// Whether senders are wanted from now on.
 pub fn want(how: bool) {
@@ -46,14 +55,16 @@ pub unsafe fn put(here: &mut Here, object: *mut PyObject, number: u64, item: *mu
 #[inline(never)]
 unsafe fn keep(here: &mut Here, object: *mut PyObject, number: u64, item: *mut PyObject) {
     let Some(tracee) = queue(here, number) else { return };
-    let own = here.thread.current().pid;
+    let sender = here.thread.current().pid;
+    // SAFETY: the caller's promise.
+    let carried = unsafe { tokens::sent_to_queue(here, &tracee, object, item) };
     let mut senders = directory::process(&tracee).senders.lock().unwrap_or_else(|e| e.into_inner());
     // items may leave a queue in ways that nobody is told of
     // SAFETY: the caller's promise.
     if unsafe { super::lengths::length(object) } == Some(0) {
         senders.0.clear();
     }
-    senders.0.entry(item as usize).or_default().push_back(own);
+    senders.0.entry(item as usize).or_default().push_back(Put { sender, carried });
 }
 
 /// Who put an item in that is taken out now; `last` says that the newest comes first.
@@ -61,16 +72,16 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, number: u64, item: *mut P
 /// # Safety
 /// As [`put`].
 #[inline(always)]
-pub unsafe fn take(here: &mut Here, number: u64, item: *mut PyObject, last: bool) -> Option<u64> {
+pub unsafe fn take(here: &mut Here, number: u64, item: *mut PyObject, last: bool) -> Option<Put> {
     if !ON.load(Ordering::Relaxed) {
         return None;
     }
     let tracee = queue(here, number)?;
     let mut senders = directory::process(&tracee).senders.lock().unwrap_or_else(|e| e.into_inner());
     let all = senders.0.get_mut(&(item as usize))?;
-    let sender = if last { all.pop_back() } else { all.pop_front() };
+    let put = if last { all.pop_back() } else { all.pop_front() };
     if all.is_empty() {
         senders.0.remove(&(item as usize));
     }
-    sender
+    put
 }

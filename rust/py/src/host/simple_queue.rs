@@ -4,7 +4,7 @@ use super::{
     here,
     instruments::Instrument,
     passing::{self, Sender},
-    senders, Host,
+    senders, tokens, Host,
 };
 use crate::{
     capture,
@@ -21,7 +21,7 @@ use pyo3::{
 
 /// The methods of `SimpleQueue`.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages(),
+    |wants| wants.messages() || wants.tokens,
     begin,
     |_, _| end(),
     |_| {
@@ -130,8 +130,10 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
             return;
         }
         let number = passing::queue(here, queue);
-        let sender = senders::take(here, number, item, false).map_or(Sender::Unknown, Sender::Process);
+        let put = senders::take(here, number, item, false);
+        let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
         passing::received(here, sender, item);
+        tokens::taken_from_queue(here, number, queue, put, item);
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     call, directory,
     here::Here,
     instruments::Instrument,
-    relations, scheduling,
+    relations, scheduling, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -38,7 +38,7 @@ pub const FLAGS: Flags = Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::S
 
 /// Who starts whom, and how it ends.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.processes.has(FLAGS) || wants.related,
+    |wants| wants.processes.has(FLAGS) || wants.related || wants.tokens,
     |py, host| host.spawning.begin(py, host),
     |py, host| host.spawning.end(py, host),
     forget,
@@ -207,6 +207,7 @@ fn on_start(here: &mut Here, frame: Frame) {
     let announced = here.host.spawning.started(object as usize);
     let tracee = announced.unwrap_or_else(|| here.host.spawning.announce(here.host, object as usize, &parent));
     here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+    tokens::spawned(here, &tracee, &name);
     if let Some(pending) = lock(&here.host.spawning.pending).get_mut(&(object as usize)) {
         pending.name = Some(name);
     }
@@ -474,6 +475,7 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         let len = out.len();
         name.truncate(len);
         here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+        tokens::spawned(here, &tracee, &name);
         relations::link_announced(here, &tracee);
         here.thread.switch(tracee.clone());
         here.host.node.on_spawned(&mut here.thread, parent.pid, &name);

@@ -1,0 +1,219 @@
+"""Sequential tracing: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
+
+A process that has a token passes it on, unseen, with each message that it sends and to each process that it starts; who takes the
+message has the token from then on, and an empty one where the message had none. Each event has a serial ``(previous, current)``, by
+which the events of one label are a causally ordered tree.
+
+>>> from inviso import seq_trace
+>>> _ = seq_trace.set_system_tracer(inviso.self())
+>>> _ = seq_trace.set_token("label", 17), seq_trace.set_token("send", True)
+>>> child = inviso.spawn(lambda: inviso.receive())
+>>> _ = inviso.send(child, "hello")
+>>> inviso.receive(("seq_trace", 17, ("send", "_", "_", child, "hello")), timeout=5)[2][1]
+(2, 3)
+>>> _ = seq_trace.reset_trace(), seq_trace.set_system_tracer(False)
+
+The serial says that two events came before: the child was asked to start, and has answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _native
+from ._native import Pid
+from .errors import BadArg
+from .terms import Atom
+
+__all__ = [
+    "carrier",
+    "get_system_tracer",
+    "get_token",
+    "print",
+    "reset_trace",
+    "set_system_tracer",
+    "set_token",
+]
+
+_FLAGS = {
+    "send": 1,
+    "receive": 2,
+    "print": 4,
+    "timestamp": 8,
+    "strict_monotonic_timestamp": 16,
+    "monotonic_timestamp": 32,
+}
+_ALL = 63
+_MISSING = object()
+
+
+def set_token(component: Any, value: Any = _MISSING) -> Any:
+    """Sets the caller's token, or one component of it (seq_trace.md, ``set_token/1``, ``set_token/2``).
+
+    Args:
+        component: None empties the token; what :func:`get_token` returned sets it; or ``"label"`` (any value), ``"serial"`` (a
+            pair of ints, which is better left alone), ``"send"``, ``"receive"``, ``"print"``, ``"timestamp"``,
+            ``"monotonic_timestamp"``, ``"strict_monotonic_timestamp"`` (True or False).
+        value: the component's value.
+
+    Returns:
+        Of a component, the value before. Of None, the token before. Of a token, None.
+
+    Raises:
+        BadArg: an unknown component, or a value that it can't have. Of a whole token, what stands before the wrong part is set.
+
+    >>> set_token("label", "order 7"), set_token("send", True)
+    (0, False)
+    >>> set_token(None)[:2]
+    (1, 'order 7')
+    """
+    if value is _MISSING:
+        return _set_whole(component)
+    where = "set_token/2"
+    name = _component(where, component)
+    if name == "label":
+        return _native.seq_set_label(value)
+    if name == "serial":
+        pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_serial, value)) else None
+        if pair is None:
+            raise BadArg(where, "value", f"{value!r} is no serial; pass (previous, current), two ints of 64 bits")
+        return _native.seq_set_serial(*pair)
+    if not isinstance(value, bool):
+        raise BadArg(where, "value", f"{value!r} is not a bool; pass True or False")
+    return _native.seq_set_flags(_FLAGS[name], value)
+
+
+def _set_whole(token: Any) -> Any:
+    where = "set_token/1"
+    if token is None or (isinstance(token, list) and not token):
+        return _native.seq_clear()
+    if not (isinstance(token, tuple) and len(token) == 5 and _is_serial(token[0])):
+        raise BadArg(where, "token", f"{token!r} is no token; pass what get_token() returned, or None")
+    flags, label, serial, _, previous = token
+    _native.seq_set_label(label)
+    if not (_is_serial(serial) and _is_serial(previous)):
+        raise BadArg(where, "token", f"{token!r} has no serial of two ints; pass what get_token() returned")
+    _native.seq_set_serial(previous, serial)
+    _native.seq_set_flags(flags & _ALL, True)
+    _native.seq_set_flags(~flags & _ALL, False)
+    return None
+
+
+def get_token(component: Any = _MISSING) -> Any:
+    """The caller's token, or a component of it (seq_trace.md, ``get_token/0``, ``get_token/1``).
+
+    Returns:
+        ``(flags, label, serial, from, previous)``, or None for an empty token. Of a component ``(component, value)``; None where the
+        token is empty and the component is ``"label"`` or ``"serial"``.
+
+    Raises:
+        BadArg: an unknown component.
+
+    >>> get_token(), get_token("send"), get_token("label")
+    (None, ('send', False), None)
+    """
+    token = _native.seq_token()
+    if component is _MISSING:
+        return token
+    name = _component("get_token/1", component)
+    if name in _FLAGS:
+        return (Atom(name), bool(token is not None and token[0] & _FLAGS[name]))
+    if token is None:
+        return None
+    return (Atom(name), token[1] if name == "label" else (token[4], token[2]))
+
+
+def print(*arguments: Any) -> None:
+    """``print(info)`` puts a value into the sequential trace, if the caller has a token with the flag print; ``print(label, info)``
+    only where that is the token's label (seq_trace.md, ``print/1``, ``print/2``). The serial advances, flag or not.
+
+    Raises:
+        BadArg: not one or two arguments; a label that is an atom.
+
+    >>> print("nobody has a token")
+    """
+    where = f"print/{len(arguments)}"
+    if len(arguments) == 1:
+        _native.seq_print(arguments[0], None)
+    elif len(arguments) == 2:
+        if isinstance(arguments[0], (Atom, bool)) or arguments[0] is None:
+            raise BadArg(where, "label", f"{arguments[0]!r} is an atom; pass a label of another type")
+        _native.seq_print(arguments[1], (arguments[0],))
+    else:
+        raise BadArg(where, "info", f"{len(arguments)} arguments; pass print(info) or print(label, info)")
+
+
+def reset_trace() -> bool:
+    """Empties the tokens of all processes of this node and of all messages under way, and sets all serials to 0 (seq_trace.md,
+    ``reset_trace/0``).
+
+    >>> reset_trace()
+    True
+    """
+    _native.seq_reset()
+    return True
+
+
+def set_system_tracer(tracer: Pid | bool) -> Pid | bool:
+    """Sets the process that gets the events of sequential tracing in its mailbox; False for none (seq_trace.md,
+    ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
+    ``info`` is ``("send" or "receive", serial, from, to, message)`` or ``("print", serial, from, [], info)``.
+
+    Returns:
+        The system tracer before, False for none.
+
+    Raises:
+        BadArg: ``tracer`` is not the Pid of a living process of this node.
+
+    >>> set_system_tracer(inviso.self()), set_system_tracer(False) == inviso.self()
+    (False, True)
+    """
+    where = "set_system_tracer/1"
+    if isinstance(tracer, Pid):
+        if not tracer.is_local():
+            raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
+        if tracer.kind not in ("thread", "task") or not tracer.is_alive():
+            raise BadArg(where, "tracer", f"{tracer!r} has ended, or doesn't run; pass a living process, or False")
+    elif tracer is not False:
+        raise BadArg(where, "tracer", f"{tracer!r} is not a process; pass a Pid, or False for none")
+    was = _native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None)
+    return False if was is None else was
+
+
+def get_system_tracer() -> Pid | bool:
+    """The system tracer, or False (seq_trace.md, ``get_system_tracer/0``).
+
+    >>> get_system_tracer()
+    False
+    """
+    tracer = _native.seq_tracer()
+    return False if tracer is None else tracer
+
+
+def carrier(queue: Any, on: bool) -> None:
+    """Says whether items of a queue carry tokens. They do, but in queues whose newest item comes first (``LifoQueue``): those are pools
+    of objects mostly, and who takes an object out has nothing to do with who put it back.
+
+    Raises:
+        BadArg: ``queue`` is no object that can be told from others, or ``on`` not a bool.
+
+    >>> import queue
+    >>> stack = queue.LifoQueue()
+    >>> carrier(stack, True)
+    """
+    if not isinstance(on, bool):
+        raise BadArg("carrier/2", "on", f"{on!r} is not a bool; pass True or False")
+    if not hasattr(type(queue), "get") or not hasattr(type(queue), "put"):
+        raise BadArg("carrier/2", "queue", f"{queue!r} is no queue; pass one that has put and get")
+    _native.seq_carrier(queue, on)
+
+
+def _component(where: str, component: Any) -> str:
+    if isinstance(component, str) and component in (*_FLAGS, "label", "serial"):
+        return str(component)
+    known = ", ".join(("label", "serial", *_FLAGS))
+    raise BadArg(where, "component", f"{component!r} is no component of a token; they are {known}")
+
+
+def _is_serial(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63

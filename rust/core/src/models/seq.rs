@@ -1,0 +1,61 @@
+//! A reset of sequential tracing against messages under way: no token of before it comes through.
+
+use super::explore;
+use crate::{
+    clock::Clock,
+    messages::About,
+    node::Node,
+    seq::Carried,
+    sync::{thread, Arc, Mutex},
+    tracee::Kind,
+};
+
+/// One process sends a message with a token, another takes it, a third thread resets; then the taker sends in turn. Once the reset
+/// is done and the first message taken, nobody has a token of before.
+#[test]
+fn a_reset_reaches_what_is_under_way() {
+    const OUTCOMES: [&str; 2] = ["sent before the reset", "sent after the reset"];
+    explore(3, 30, &OUTCOMES, |seen| {
+        let node = Node::new(Clock::new());
+        let (sender, taker) = (node.process(Kind::Thread, 0), node.process(Kind::Thread, 0));
+        let mut first = node.thread(sender.clone());
+        let mut second = node.thread(taker.clone());
+        node.seq_change(&sender, |_| ());
+        let letter = Arc::new(Mutex::new(None));
+        let sending = thread::spawn({
+            let (node, letter) = (node.clone(), letter.clone());
+            move || {
+                let carried = node.seq_send(&mut first, About::Current, 9, |_, _| Ok(()));
+                *letter.lock().unwrap() = Some(carried);
+                node.end_thread(first);
+            }
+        });
+        let taking = thread::spawn({
+            let (node, letter) = (node.clone(), letter.clone());
+            move || {
+                let carried = letter.lock().unwrap().take();
+                if let Some(carried) = carried {
+                    node.seq_receive(&mut second, About::Current, carried, |_, _| Ok(()));
+                }
+                second
+            }
+        });
+        node.seq_reset();
+        sending.join().unwrap();
+        let mut second = taking.join().unwrap();
+        let left = letter.lock().unwrap().take();
+        seen.note(OUTCOMES[0], matches!(left, Some(Carried::Token(..))));
+        seen.note(OUTCOMES[1], matches!(left, Some(Carried::Empty)));
+        // somebody begins a sequence of their own: tokens are in use again
+        let other = node.process(Kind::Thread, 0);
+        node.seq_change(&other, |_| ());
+        if let Some(carried) = left {
+            node.seq_receive(&mut second, About::Current, carried, |_, _| Ok(()));
+        }
+        assert!(node.seq_token(&taker).is_none(), "a token has come past the reset to its receiver");
+        assert!(node.seq_token(&sender).is_none(), "a token has come past the reset in its sender");
+        let next = node.seq_send(&mut second, About::Current, 9, |_, _| Ok(()));
+        assert!(matches!(next, Carried::Empty), "a token of before the reset was sent after it");
+        node.end_thread(second);
+    });
+}

@@ -1,0 +1,469 @@
+//! Sequential tracing: a token that belongs to a process and travels with each message that it sends.
+//!
+//! Rules: seq_trace.md, its serial algorithm as written; gold README 36 to 42. Hosts call [`Node::seq_send`] where a message
+//! leaves its sender, keep what it answers with the message, and call [`Node::seq_receive`] where it is taken.
+//!
+//! # Roles
+//! The thread that runs a process changes its standing; whoever starts it, or resets all of them, does too. A short lock each;
+//! nothing else is locked under it.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | `era` | reset, `AcqRel` | everybody, `Acquire` | a token of an earlier era is empty, in a process and in a message |
+//! | `used` | who sets a token, `AcqRel` | hosts, `Relaxed` | the token itself travels with the message, by its host's own means |
+//!
+//! A reset only begins another era: what is left of earlier ones is found to be empty where it is looked at, so that no token can
+//! slip past a reset between its parts.
+//!
+//! # Checked by
+//! `models::seq` (loom); mutant `seq_revived`; the tests below.
+#![forbid(unsafe_code)]
+
+use crate::{
+    emit::{emit, Head},
+    flags::Flags,
+    messages::About,
+    mutants::mutant,
+    node::Node,
+    session::Session,
+    sync::{
+        AtomicU64, Mutex,
+        Ordering::{AcqRel, Acquire, Relaxed},
+    },
+    thread::Thread,
+    tracee::Tracee,
+};
+use inviso_term::{
+    etf::{self, Encoder, Full},
+    record::Kind,
+    term::{Identifier, Term},
+};
+use std::sync::Arc;
+
+/// The flags of a token, a bit each, as they stand in it.
+pub mod flags {
+    /// Messages that are sent.
+    pub const SEND: u32 = 1;
+    /// Messages that are taken.
+    pub const RECEIVE: u32 = 2;
+    /// What is printed.
+    pub const PRINT: u32 = 4;
+    /// `(megasecs, secs, microsecs)`.
+    pub const TIMESTAMP: u32 = 8;
+    /// `(nanoseconds, unique)`.
+    pub const STRICT_MONOTONIC_TIMESTAMP: u32 = 16;
+    /// Nanoseconds.
+    pub const MONOTONIC_TIMESTAMP: u32 = 32;
+    /// All of them.
+    pub const ALL: u32 = 63;
+    /// Those with the names that users write.
+    pub const NAMES: [(&str, u32); 6] = [
+        ("send", SEND),
+        ("receive", RECEIVE),
+        ("print", PRINT),
+        ("timestamp", TIMESTAMP),
+        ("strict_monotonic_timestamp", STRICT_MONOTONIC_TIMESTAMP),
+        ("monotonic_timestamp", MONOTONIC_TIMESTAMP),
+    ];
+}
+
+/// A trace token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// See [`flags`].
+    pub flags: u32,
+    /// A term.
+    pub label: Arc<[u8]>,
+    /// The serial before, and its own.
+    pub serial: (i64, i64),
+    /// The process that sent it.
+    pub from: u64,
+}
+
+impl Token {
+    /// As `seq_trace:get_token/0` has it: `{Flags, Label, Serial, From, Previous}`.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        Term::Tuple(vec![
+            Term::from(i64::from(self.flags)),
+            etf::decode(&self.label).unwrap_or_else(|_| Term::atom("undefined")),
+            Term::from(self.serial.1),
+            Term::Pid(Identifier::own(self.from)),
+            Term::from(self.serial.0),
+        ])
+    }
+}
+
+/// What a message carries.
+#[derive(Clone, Debug, Default)]
+pub enum Carried {
+    /// Nothing: who takes it keeps its token. Timers' messages and those about ends of processes.
+    #[default]
+    Nothing,
+    /// An empty token, which clears that of who takes it.
+    Empty,
+    /// A token, and the era that it was sent in.
+    Token(Token, u64),
+}
+
+/// A process's token and its counters, in an era.
+#[derive(Default)]
+struct Standing {
+    era: u64,
+    token: Option<Token>,
+    previous: i64,
+    current: i64,
+}
+
+/// A process's place in sequential tracing, made at its first token.
+#[derive(Default)]
+pub(crate) struct Place(Mutex<Option<Box<Standing>>>);
+
+impl Place {
+    /// What stands there in this era; nothing of an earlier one does.
+    fn with<R>(&self, era: u64, with: impl FnOnce(&mut Standing) -> R) -> R {
+        let mut place = self.0.lock().unwrap();
+        let standing = place.get_or_insert_default();
+        if standing.era != era && !mutant!("seq_revived") {
+            **standing = Standing { era, ..Standing::default() };
+        }
+        with(standing)
+    }
+}
+
+/// Sequential tracing of a node.
+#[derive(Default)]
+pub(crate) struct Seq {
+    era: AtomicU64,
+    /// The last era in which a token was set, plus 1.
+    used: AtomicU64,
+    overflows: AtomicU64,
+    /// Where events go: the session that stands for the system tracer.
+    tracer: Mutex<Option<Arc<Session>>>,
+}
+
+/// A token as it is made in a process that has none.
+fn fresh(tracee: &Tracee, standing: &Standing) -> Token {
+    Token { flags: 0, label: Arc::new([97, 0]), serial: (standing.previous, 0), from: tracee.pid }
+}
+
+/// A process takes a token, by the algorithm.
+fn take(tracee: &Tracee, era: u64, token: Token) {
+    tracee.seq.with(era, |standing| {
+        standing.current = standing.current.max(token.serial.1);
+        standing.previous = token.serial.1;
+        standing.token = Some(token);
+    });
+}
+
+impl Node {
+    /// Whether any token was set since the last reset; a host may leave out everything about tokens before.
+    #[inline(always)]
+    #[must_use]
+    pub fn seq_in_use(&self) -> bool {
+        self.seq.used.load(Relaxed) == self.seq.era.load(Relaxed) + 1
+    }
+
+    fn seq_era(&self) -> u64 {
+        self.seq.era.load(Acquire)
+    }
+
+    /// The era, in which a token is about to be set.
+    fn seq_use(&self) -> u64 {
+        let era = self.seq_era();
+        self.seq.used.fetch_max(era + 1, AcqRel);
+        era
+    }
+
+    /// The token of a process.
+    #[must_use]
+    pub fn seq_token(&self, tracee: &Tracee) -> Option<Token> {
+        if !self.seq_in_use() {
+            return None;
+        }
+        tracee.seq.with(self.seq_era(), |standing| standing.token.clone())
+    }
+
+    /// Empties the token of a process; answers what it was.
+    pub fn seq_clear(&self, tracee: &Tracee) -> Option<Token> {
+        if !self.seq_in_use() {
+            return None;
+        }
+        tracee.seq.with(self.seq_era(), |standing| standing.token.take())
+    }
+
+    /// Changes the token of a process, which gets one if it has none.
+    pub fn seq_change<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Token) -> R) -> R {
+        tracee.seq.with(self.seq_use(), |standing| {
+            let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            let answer = change(&mut token);
+            standing.token = Some(token);
+            answer
+        })
+    }
+
+    /// Sets the serial of a process's token, and with it the process's own counters; answers what it was.
+    pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
+        tracee.seq.with(self.seq_use(), |standing| {
+            let had = standing.token.as_ref().map_or((0, 0), |token| token.serial);
+            let token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            standing.token = Some(Token { serial, ..token });
+            (standing.previous, standing.current) = serial;
+            had
+        })
+    }
+
+    /// Sets a component of a process's token, as `set_token/2` does; `None` if there is no such component, or the value is none of
+    /// it.
+    pub fn seq_set(&self, tracee: &Tracee, component: &Term, value: &Term) -> Option<()> {
+        let name: &str = match component {
+            Term::Atom(name) => name,
+            Term::Str(name) => name,
+            _ => return None,
+        };
+        match name {
+            "label" => {
+                let label = etf::encode(value).into();
+                self.seq_change(tracee, |token| token.label = label);
+            }
+            "serial" => {
+                let Term::Tuple(pair) = value else { return None };
+                let [Term::Int(previous), Term::Int(serial)] = &pair[..] else { return None };
+                self.seq_set_serial(tracee, (previous.try_into().ok()?, serial.try_into().ok()?));
+            }
+            _ => {
+                let (_, bit) = flags::NAMES.into_iter().find(|(known, _)| *known == name)?;
+                let on = match value {
+                    Term::Atom(word) if &**word == "true" => true,
+                    Term::Atom(word) if &**word == "false" => false,
+                    _ => return None,
+                };
+                self.seq_change(tracee, |token| token.flags = if on { token.flags | bit } else { token.flags & !bit });
+            }
+        }
+        Some(())
+    }
+
+    /// Sets the token of a process to another node's, as it came with a message.
+    pub fn seq_adopt(&self, tracee: &Tracee, token: Token) {
+        take(tracee, self.seq_use(), token);
+    }
+
+    /// Empties all tokens, those of messages under way included, and sets all counters to 0.
+    pub fn seq_reset(&self) {
+        self.seq.era.fetch_add(1, AcqRel);
+    }
+
+    /// The session that stands for the system tracer, if there is one that lives.
+    #[must_use]
+    pub fn seq_tracer(&self) -> Option<Arc<Session>> {
+        let mut tracer = self.seq.tracer.lock().unwrap();
+        if tracer.as_ref().is_some_and(|session| !session.has_tracer() || !session.is_alive()) {
+            *tracer = None;
+        }
+        tracer.clone()
+    }
+
+    /// Sets the session that stands for the system tracer; answers the one before.
+    pub fn set_seq_tracer(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
+        std::mem::replace(&mut *self.seq.tracer.lock().unwrap(), session)
+    }
+
+    /// How many serials have come to their end: beyond it they don't order events any more.
+    #[must_use]
+    pub fn seq_overflows(&self) -> u64 {
+        self.seq.overflows.load(Relaxed)
+    }
+
+    /// The token that the next event of a process has, by the algorithm, and its era; `None` without one. The system tracer's own
+    /// events don't count.
+    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<(Token, u64)> {
+        tracee.seq.with(self.seq_era(), |standing| {
+            let token = standing.token.as_mut().filter(|token| wanted(token))?;
+            if tracer != tracee.pid {
+                match standing.current.checked_add(1) {
+                    Some(next) => standing.current = next,
+                    None => drop(self.seq.overflows.fetch_add(1, Relaxed)),
+                }
+                token.serial = (standing.previous, standing.current);
+                token.from = tracee.pid;
+            }
+            Some((token.clone(), standing.era))
+        })
+    }
+
+    /// A message leaves its sender for `to`: what it carries. `message` writes it.
+    pub fn seq_send(
+        &self, thread: &mut Thread, from: About<'_>, to: u64,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) -> Carried {
+        if !self.seq_in_use() {
+            return Carried::Empty;
+        }
+        let tracer = self.seq_tracer();
+        let tracer_pid = tracer.as_ref().map_or(0, |session| session.tracer.load(Relaxed));
+        let tracee = from.tracee(thread);
+        let pid = tracee.pid;
+        let Some((token, era)) = self.seq_step(tracee, tracer_pid, |_| true) else { return Carried::Empty };
+        if let Some(session) = tracer.filter(|_| token.flags & flags::SEND != 0 && tracer_pid != pid) {
+            self.seq_event(thread, &session, &token, "send", pid, Some(to), message);
+        }
+        Carried::Token(token, era)
+    }
+
+    /// A message is taken by a process, with what it carries.
+    pub fn seq_receive(
+        &self, thread: &mut Thread, at: About<'_>, carried: Carried,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) {
+        if !self.seq_in_use() {
+            return;
+        }
+        let tracee = at.tracee(thread);
+        match carried {
+            Carried::Nothing => {}
+            Carried::Token(token, era) if era == self.seq_era() => {
+                take(tracee, era, token.clone());
+                let pid = tracee.pid;
+                if token.flags & flags::RECEIVE == 0 {
+                    return;
+                }
+                let tracer = self.seq_tracer().filter(|session| session.tracer.load(Relaxed) != pid);
+                if let Some(session) = tracer {
+                    self.seq_event(thread, &session, &token, "receive", token.from, Some(pid), message);
+                }
+            }
+            Carried::Empty | Carried::Token(..) => drop(self.seq_clear(tracee)),
+        }
+    }
+
+    /// A process prints into its sequential trace: whatever its label is, or only under this one.
+    pub fn seq_print(
+        &self, thread: &mut Thread, label: Option<&[u8]>,
+        info: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) {
+        if !self.seq_in_use() {
+            return;
+        }
+        let tracer = self.seq_tracer();
+        let tracer_pid = tracer.as_ref().map_or(0, |session| session.tracer.load(Relaxed));
+        let tracee = &thread.current;
+        let pid = tracee.pid;
+        let step = self.seq_step(tracee, tracer_pid, |token| label.is_none_or(|label| *label == *token.label));
+        let Some((token, _)) = step else { return };
+        if let Some(session) = tracer.filter(|_| token.flags & flags::PRINT != 0 && tracer_pid != pid) {
+            self.seq_event(thread, &session, &token, "print", pid, None, info);
+        }
+    }
+
+    /// A process starts another, which gets the token that the reply to its starting leaves it with: four events, a request and
+    /// a reply, each sent and received. `name` is `(module, function, arguments)`, `reference` a reference's number.
+    pub fn seq_spawn(&self, thread: &mut Thread, child: &Tracee, request: &[u8], reply: &[u8]) {
+        if !self.seq_in_use() {
+            return;
+        }
+        let parent = thread.current.clone();
+        let sent = self.seq_send(thread, About::Current, child.pid, |out, _| out.raw(request));
+        let Carried::Token(token, era) = sent else { return };
+        let left = self.seq_token(&parent);
+        self.seq_receive(thread, About::Other(child), Carried::Token(token, era), |out, _| out.raw(request));
+        let answered = self.seq_send(thread, About::Other(child), parent.pid, |out, _| out.raw(reply));
+        self.seq_receive(thread, About::Current, answered, |out, _| out.raw(reply));
+        // the reply leaves the parent's token as it was; its counters go on as with any other message
+        parent.seq.with(era, |standing| standing.token = left);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn seq_event(
+        &self, thread: &mut Thread, session: &Arc<Session>, token: &Token, tag: &str, from: u64, to: Option<u64>,
+        write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) {
+        let now = self.clock.ticks();
+        let mut room = std::mem::take(&mut thread.scratch);
+        let total = session.options.capture.total + token.label.len() + 256;
+        room.resize(room.len().max(total), 0);
+        let mut out = Encoder::new(&mut room);
+        let head = (|| {
+            out.tuple(2)?;
+            out.raw(&token.label)?;
+            out.tuple(5)?;
+            out.atom(tag)?;
+            out.tuple(2)?;
+            out.int(token.serial.0)?;
+            out.int(token.serial.1)?;
+            identity(&mut out, from)?;
+            match to {
+                Some(to) => identity(&mut out, to),
+                None => out.nil(),
+            }
+        })();
+        let mark = out.mark();
+        let written = head.and_then(|()| write(&mut out, session)).or_else(|Full| {
+            out.truncate(mark);
+            out.cut("message")
+        });
+        if written.is_ok() {
+            let head = Head { tracee: from, kind: Kind::Seq, what: 0, more: 0 };
+            emit(self, thread, session, stamps(token.flags), head, out.written(), now);
+        }
+        thread.scratch = room;
+    }
+}
+
+fn identity(out: &mut Encoder<'_>, id: u64) -> Result<(), Full> {
+    if crate::tracee::Kind::of(id) == crate::tracee::Kind::Port {
+        out.port(id >> 2)
+    } else {
+        out.pid(id)
+    }
+}
+
+/// The time stamp that a token's flags ask for.
+fn stamps(flags: u32) -> Flags {
+    [
+        (flags::TIMESTAMP, Flags::TIMESTAMP),
+        (flags::STRICT_MONOTONIC_TIMESTAMP, Flags::STRICT_MONOTONIC_TIMESTAMP),
+        (flags::MONOTONIC_TIMESTAMP, Flags::MONOTONIC_TIMESTAMP),
+    ]
+    .into_iter()
+    .fold(Flags::NONE, |all, (bit, flag)| if flags & bit != 0 { all | flag } else { all })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{clock::Clock, tracee};
+
+    #[test]
+    fn counters_and_tokens_go_with_a_reset_and_come_anew() {
+        let node = Node::new(Clock::new());
+        let process = node.process(tracee::Kind::Thread, 0);
+        let mut thread = node.thread(process.clone());
+        assert!(!node.seq_in_use() && node.seq_token(&process).is_none());
+        node.seq_change(&process, |token| token.flags = flags::SEND);
+        assert_eq!(node.seq_set_serial(&process, (3, 5)), (0, 0));
+        let sent = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
+        assert!(matches!(&sent, Carried::Token(token, 0) if token.serial == (3, 6)), "{sent:?}");
+        node.seq_reset();
+        assert!(!node.seq_in_use() && node.seq_token(&process).is_none());
+        node.seq_change(&process, |token| token.flags = flags::RECEIVE);
+        assert_eq!(node.seq_token(&process).map(|token| token.serial), Some((0, 0)));
+        node.seq_receive(&mut thread, About::Current, sent, |_, _| Ok(()));
+        assert!(node.seq_token(&process).is_none(), "a token of before the reset is empty, and empties");
+        let next = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
+        assert!(matches!(next, Carried::Empty));
+    }
+
+    #[test]
+    fn a_message_without_a_token_clears_and_a_timer_s_does_not() {
+        let node = Node::new(Clock::new());
+        let process = node.process(tracee::Kind::Thread, 0);
+        let mut thread = node.thread(process.clone());
+        node.seq_change(&process, |_| ());
+        node.seq_receive(&mut thread, About::Current, Carried::Nothing, |_, _| Ok(()));
+        assert!(node.seq_token(&process).is_some());
+        node.seq_receive(&mut thread, About::Current, Carried::Empty, |_, _| Ok(()));
+        assert!(node.seq_token(&process).is_none());
+    }
+}

@@ -1,0 +1,185 @@
+//! Sequential tracing for Python: the running process's token, printing, the system tracer.
+
+use crate::{
+    capture, errors,
+    host::{self, directory, here::Here, instruments::Wants, outlet::Outlet, tokens},
+    pid::Pid,
+    terms,
+};
+use inviso_core::{
+    seq::Token,
+    session::{Options, Session},
+};
+use inviso_term::etf;
+use pyo3::prelude::*;
+use std::sync::{atomic::Ordering, Arc, Mutex};
+
+/// Where events of sequential tracing go, as long as a system tracer is set.
+static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
+
+/// Runs `with` as the running process.
+fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
+    host::host(py)?;
+    // SAFETY: attached; while it is in use `busy` keeps others from asking for it.
+    let here = unsafe { host::here::here() };
+    let here = here.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))?;
+    // SAFETY: as above, with this thread's own scheduler.
+    unsafe { here.running.identify(here.host, &mut here.thread) };
+    let was = std::mem::replace(&mut here.thread.busy, true);
+    let done = with(py, here);
+    here.thread.busy = was;
+    done
+}
+
+/// Tokens are about to be in use: what carries them has to be watched.
+fn begin(py: Python<'_>) -> PyResult<()> {
+    let host = host::host(py)?;
+    if !host.node.seq_in_use() {
+        host.adjust(py, Wants { tokens: true, ..Wants::default() })?;
+    }
+    Ok(())
+}
+
+fn label(value: &Bound<'_, PyAny>) -> Arc<[u8]> {
+    let mut bytes = vec![0; 4096];
+    let mut out = etf::Encoder::new(&mut bytes);
+    // SAFETY: held; attached.
+    if unsafe { capture::encode(value.as_ptr(), &mut out, &capture::Limits::DEFAULT) }.is_err() {
+        out.truncate(0);
+        let _ = out.cut("label");
+    }
+    out.written().into()
+}
+
+fn object(py: Python<'_>, token: &Token) -> PyResult<Py<PyAny>> {
+    terms::object(py, &etf::encode(&token.term()))
+}
+
+/// The token of the running process, `(flags, label, serial, from, previous)`; None if it is empty.
+#[pyfunction]
+pub fn seq_token(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    with(py, |py, here| here.host.node.seq_token(here.thread.current()).map(|token| object(py, &token)).transpose())
+}
+
+/// Empties the token of the running process; what it was.
+#[pyfunction]
+pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    with(py, |py, here| here.host.node.seq_clear(here.thread.current()).map(|token| object(py, &token)).transpose())
+}
+
+/// Sets the label; what it was, 0 of an empty token.
+#[pyfunction]
+pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    begin(py)?;
+    let label = label(value);
+    with(py, |py, here| {
+        let current = here.thread.current().clone();
+        let was = here.host.node.seq_change(&current, |token| std::mem::replace(&mut token.label, label));
+        terms::object(py, &was)
+    })
+}
+
+/// Switches flags, a bit each, on or off; whether all of them were on.
+#[pyfunction]
+pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
+    begin(py)?;
+    with(py, |_, here| {
+        let current = here.thread.current().clone();
+        Ok(here.host.node.seq_change(&current, |token| {
+            let was = token.flags & flags == flags;
+            token.flags = if on { token.flags | flags } else { token.flags & !flags };
+            was
+        }))
+    })
+}
+
+/// Sets the serial; what it was.
+#[pyfunction]
+pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
+    begin(py)?;
+    with(py, |_, here| {
+        let own = here.thread.current().clone();
+        Ok(here.host.node.seq_set_serial(&own, (previous, current)))
+    })
+}
+
+/// Prints into the sequential trace of the running process, whatever its label, or only under one: `(label,)`.
+#[pyfunction]
+pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'_, PyAny>,)>) -> PyResult<()> {
+    let under = under.map(|(value,)| label(&value));
+    with(py, |_, here| {
+        // SAFETY: held; attached.
+        let write = unsafe { tokens::writing(info.as_ptr()) };
+        here.host.node.seq_print(&mut here.thread, under.as_deref(), write);
+        Ok(())
+    })
+}
+
+/// Empties all tokens and sets all serials to 0.
+#[pyfunction]
+pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
+    let host = host::host(py)?;
+    host.node.seq_reset();
+    host.adjust(py, Wants::default())
+}
+
+/// How many serials have come to their end.
+#[pyfunction]
+pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
+    Ok(host::host(py)?.node.seq_overflows())
+}
+
+fn tracer_of(session: Option<Arc<Session>>) -> Option<Pid> {
+    session.map(|session| Pid::new(session.tracer.load(Ordering::Acquire)))
+}
+
+/// The system tracer, None if there is none.
+#[pyfunction]
+pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Pid>> {
+    Ok(tracer_of(host::host(py)?.node.seq_tracer()))
+}
+
+/// Sets the system tracer, or with None takes it away; what it was.
+#[pyfunction]
+pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>) -> PyResult<Option<Pid>> {
+    let host = host::host(py)?;
+    let was = tracer_of(host.node.seq_tracer());
+    let mut outlet = None;
+    if let Some(pid) = tracer {
+        let tracee = pid.tracee().ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
+        let options = Options { is_inner: true, ..Options::default() };
+        let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
+        outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone()));
+    }
+    let session = outlet.as_ref().map(|outlet| outlet.session.clone());
+    let old = host.node.set_seq_tracer(session);
+    let old_outlet = std::mem::replace(&mut *OUTLET.lock().unwrap_or_else(|e| e.into_inner()), outlet);
+    if let Some(old_outlet) = old_outlet {
+        // what it was sent is its own
+        old_outlet.pump_to_mark(py)?;
+    }
+    if let Some(old) = old {
+        host.end_session(py, &old)?;
+    }
+    Ok(was)
+}
+
+/// Whether items of a queue carry tokens, whatever kind of queue it is.
+#[pyfunction]
+pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResult<()> {
+    with(py, |_, here| {
+        // SAFETY: held; attached on this thread.
+        let number = unsafe { host::passing::queue(here, queue.as_ptr()) };
+        if let Some(tracee) = here.host.node.tracee(number) {
+            directory::process(&tracee).carrier.store(if on { 1 } else { 2 }, Ordering::Release);
+        }
+        Ok(())
+    })
+}
+
+/// In a forked child: no system tracer.
+pub fn forget() {
+    if let Ok(mut outlet) = OUTLET.try_lock() {
+        std::mem::forget(outlet.take());
+    }
+}

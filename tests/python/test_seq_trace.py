@@ -1,0 +1,372 @@
+"""Sequential tracing: tokens, serials, what carries them, and what must not."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import inviso
+import pytest
+from inviso import Atom, seq_trace, trace
+from trace_tools import good, until
+
+PATIENCE = 10.0
+
+
+@pytest.fixture(autouse=True)
+def tracer() -> Iterator[inviso.Pid]:
+    """The test's own process gets the events; afterwards there is neither token nor tracer."""
+    seq_trace.set_system_tracer(False)
+    keeper = inviso.spawn(inviso.receive, "over")
+    seq_trace.set_system_tracer(keeper)
+    yield keeper
+    seq_trace.reset_trace()
+    seq_trace.set_system_tracer(False)
+    inviso.send(keeper, "over")
+    until(lambda: not keeper.is_alive())
+    while inviso.peek():
+        inviso.receive(timeout=0)
+
+
+def begin(label: Any = 17, *flags: str) -> None:
+    seq_trace.set_token("label", label)
+    for flag in flags or ("send", "receive", "print"):
+        seq_trace.set_token(flag, True)
+
+
+def events(tracer: inviso.Pid, label: Any = 17) -> list[Any]:
+    return [message[2] for message in inviso.peek(tracer) if message[0] == "seq_trace" and message[1] == label]
+
+
+def in_process(body: Any, *args: Any) -> inviso.Pid:
+    """Runs a process of its own to its end."""
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            body(*args)
+        except BaseException as error:
+            errors.append(error)
+
+    pid = inviso.spawn(run)
+    until(lambda: not pid.is_alive())
+    if errors:
+        raise errors[0]
+    return pid
+
+
+# -- seq_trace.md's own example
+
+
+def test_the_call_server(tracer: inviso.Pid) -> None:
+    def call_server() -> None:
+        port_controller, message = inviso.receive(timeout=PATIENCE)
+        ack = (Atom("received"), message)
+        seq_trace.print(17, "We are here now")
+        inviso.send(port_controller, (Atom("ack"), ack))
+
+    def loop() -> None:
+        inviso.receive(("port", "_"), timeout=PATIENCE)
+        begin(17, "receive", "print")
+        seq_trace.print(17, "**** Trace Started ****")
+        inviso.send("call_server", (inviso.self(), Atom("the_message")))
+        inviso.receive(("ack", "_"), timeout=PATIENCE)
+
+    server = inviso.spawn(call_server)
+    inviso.register("call_server", server)
+    client = inviso.spawn(loop)
+    inviso.send(client, (Atom("port"), Atom("message")))
+    until(lambda: not client.is_alive() and not server.is_alive())
+    assert events(tracer) == [
+        ("print", (0, 1), client, [], "**** Trace Started ****"),
+        ("receive", (0, 2), client, server, (client, "the_message")),
+        ("print", (2, 3), server, [], "We are here now"),
+        ("receive", (2, 4), server, client, ("ack", ("received", "the_message"))),
+    ]
+
+
+# -- carriers
+
+
+@pytest.mark.parametrize("kind", [queue.Queue, queue.PriorityQueue, queue.SimpleQueue])
+def test_queues_carry_tokens(tracer: inviso.Pid, kind: Any) -> None:
+    box, back = kind(), kind()
+
+    def worker() -> None:
+        item = box.get(timeout=PATIENCE)
+        assert seq_trace.get_token()[1] == "order"
+        back.put(item + 1)
+
+    def client() -> None:
+        begin("order")
+        box.put(1)
+        assert back.get(timeout=PATIENCE) == 2
+
+    in_process(begin, "earlier")  # a `SimpleQueue.get` that waits already when the first token comes is not seen
+    taker = inviso.spawn(worker)
+    maker = in_process(client)
+    until(lambda: not taker.is_alive())
+    got = events(tracer, "order")
+    assert [(event[0], event[1], event[4]) for event in got] == [
+        ("send", (0, 1), 1), ("receive", (0, 1), 1), ("send", (1, 2), 2), ("receive", (1, 2), 2),
+    ]  # fmt: skip
+    assert got[0][2] == maker and got[0][3].kind == "queue" and got[1][2:4] == (maker, taker)
+
+
+def test_asyncio_queues_and_tasks_carry_tokens(tracer: inviso.Pid) -> None:
+    labels: list[Any] = []
+
+    async def child(box: Any) -> None:
+        labels.append(seq_trace.get_token("label"))
+        await box.put("item")
+
+    async def main() -> None:
+        box: asyncio.Queue[Any] = asyncio.Queue()
+        begin("task")
+        task = asyncio.create_task(child(box))
+        assert await box.get() == "item"
+        await task
+        labels.append(seq_trace.get_token("label"))
+
+    asyncio.run(main())
+    assert labels == [("label", "task")] * 2
+    kinds = [event[0] for event in events(tracer, "task")]
+    assert kinds == ["send", "receive", "send", "receive", "send", "receive"]  # the spawn's four, and the item's two
+
+
+def test_a_token_does_not_leak_into_other_tasks() -> None:
+    seen: dict[str, Any] = {}
+
+    async def marked() -> None:
+        begin("mine")
+        await asyncio.sleep(0.01)
+        seen["mine"] = seq_trace.get_token("label")
+
+    async def plain() -> None:
+        await asyncio.sleep(0)
+        seen["plain"] = seq_trace.get_token()
+        await asyncio.sleep(0.02)
+        seen["later"] = seq_trace.get_token()
+
+    async def main() -> None:
+        await asyncio.gather(marked(), plain())
+        seen["main"] = seq_trace.get_token()
+
+    asyncio.run(main())
+    assert seen == {"mine": ("label", "mine"), "plain": None, "later": None, "main": None}
+
+
+def test_a_thread_inherits_and_one_without_a_token_does_not() -> None:
+    seen: list[Any] = []
+
+    def child() -> None:
+        seen.append(seq_trace.get_token("label"))
+
+    def parent() -> None:
+        for label in ("one", None):
+            if label is None:
+                seq_trace.set_token(None)
+            else:
+                begin(label)
+            thread = threading.Thread(target=child)
+            thread.start()
+            thread.join()
+
+    in_process(parent)
+    assert seen == [("label", "one"), None]
+
+
+def test_a_message_without_a_token_clears_and_a_timer_does_not(tracer: inviso.Pid) -> None:
+    def body() -> None:
+        me = inviso.self()
+        begin(1)
+        inviso.send_after(0, me, "tick")
+        assert inviso.receive(timeout=PATIENCE) == "tick" and seq_trace.get_token("label") == ("label", 1)
+        child = inviso.spawn(lambda: (seq_trace.set_token(None), inviso.send(me, "plain")))
+        assert inviso.receive("plain", timeout=PATIENCE) == "plain"
+        assert seq_trace.get_token() is None
+        until(lambda: not child.is_alive())
+
+    in_process(body)
+
+
+def test_a_pool_of_objects_carries_nothing_unless_told(tracer: inviso.Pid) -> None:
+    pool: queue.LifoQueue[Any] = queue.LifoQueue()
+
+    def puts() -> None:
+        begin("putter")
+        pool.put("connection")
+
+    def takes(expected: Any) -> None:
+        assert pool.get(timeout=PATIENCE) == "connection"
+        assert seq_trace.get_token("label") == expected
+
+    in_process(puts)
+    in_process(takes, None)
+    seq_trace.carrier(pool, True)
+    in_process(puts)
+    in_process(takes, ("label", "putter"))
+
+
+def test_reset_reaches_messages_under_way(tracer: inviso.Pid) -> None:
+    box: queue.Queue[Any] = queue.Queue()
+    stop = inviso.spawn(inviso.receive, "stop")
+
+    def puts() -> None:
+        begin(5)
+        box.put("old")
+        inviso.send(stop, "letter")
+
+    in_process(puts)
+    seq_trace.reset_trace()
+
+    def takes() -> None:
+        begin(6)
+        assert box.get() == "old"
+        assert seq_trace.get_token() is None
+
+    in_process(takes)
+    assert [event[0] for event in events(tracer, 5)] == ["send", "send"]
+    inviso.send(stop, "stop")
+
+
+def test_match_specifications_see_tokens(make: Any) -> None:
+    session = make()
+
+    def traced(n: int) -> int:
+        return n
+
+    def body() -> None:
+        traced(0)
+        begin("spec")
+        traced(1)
+
+    spec = [(["_"], [("is_seq_trace",)], [("message", ("get_seq_token",))])]
+    session.function((__name__, traced.__qualname__, 1), spec, ["local"])
+    session.process("new", True, ["call"])
+    pid = in_process(body)
+    (message,) = session.drain()
+    assert message[3][2] == [1] and message[4] == (7, "spec", 0, pid, 0)
+
+
+def test_many_labels_are_each_a_tree(tracer: inviso.Pid) -> None:
+    """Each event but the first of a label has exactly one event that it follows."""
+    hops, labels = 6, 40
+    boxes = [queue.Queue() for _ in range(4)]
+    done = threading.Semaphore(0)
+
+    def worker(n: int) -> None:
+        while True:
+            item = boxes[n].get()
+            if item is None:
+                return
+            label, left = item
+            token = seq_trace.get_token("label")
+            assert token == ("label", label), (token, label)
+            if left:
+                boxes[(n + left) % 4].put((label, left - 1))
+            else:
+                done.release()
+
+    workers = [inviso.spawn(worker, n) for n in range(4)]
+    for label in range(labels):
+
+        def start(label: int = label) -> None:
+            begin(label, "send", "receive")
+            boxes[label % 4].put((label, hops - 1))
+
+        in_process(start)
+    for _ in range(labels):
+        assert done.acquire(timeout=PATIENCE)
+    for box in boxes:
+        seq_trace.set_token(None)
+        box.put(None)
+    until(lambda: not any(pid.is_alive() for pid in workers))
+    for label in range(labels):
+        got = events(tracer, label)
+        sends = {event[1]: event for event in got if event[0] == "send"}
+        receives = {event[1]: event for event in got if event[0] == "receive"}
+        assert len(sends) == hops == len(receives) and sends.keys() == receives.keys()
+        chain = sorted(sends)
+        assert all(later[0] == earlier[1] for earlier, later in zip(chain, chain[1:], strict=False))
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("component", lambda: seq_trace.set_token("labels", 1)),
+        ("component", lambda: seq_trace.get_token(5)),
+        ("value", lambda: seq_trace.set_token("send", 1)),
+        ("value", lambda: seq_trace.set_token("serial", (1.0, 2))),
+        ("value", lambda: seq_trace.set_token("serial", (1, 1 << 63))),
+        ("token", lambda: seq_trace.set_token("label")),
+        ("token", lambda: seq_trace.set_token((1, 2, 3))),
+        ("tracer", lambda: seq_trace.set_system_tracer(5)),
+        ("tracer", lambda: seq_trace.set_system_tracer(True)),
+        ("label", lambda: seq_trace.print(Atom("a"), 1)),
+        ("info", lambda: seq_trace.print()),
+        ("on", lambda: seq_trace.carrier(queue.Queue(), 1)),
+        ("queue", lambda: seq_trace.carrier(5, True)),
+    ],
+)
+def test_wrong_arguments(argument: str, call: Any) -> None:
+    before = seq_trace.get_token(), seq_trace.get_system_tracer()
+    with pytest.raises(inviso.BadArg) as refused:
+        call()
+    assert refused.value.argument == argument
+    assert (seq_trace.get_token(), seq_trace.get_system_tracer()) == before
+
+
+def test_a_serial_at_its_end_is_counted() -> None:
+    from inviso import _native
+
+    def body() -> None:
+        begin(9)
+        seq_trace.set_token("serial", (0, (1 << 63) - 1))
+        seq_trace.print("beyond")
+        assert seq_trace.get_token("serial") == ("serial", (0, (1 << 63) - 1))
+
+    before = _native.seq_overflows()
+    in_process(body)
+    assert _native.seq_overflows() == before + 1
+
+
+def test_the_library_is_itself_again() -> None:
+    put = queue.SimpleQueue.put, queue.Queue._put
+
+    def body() -> None:
+        begin(3)
+        assert (queue.SimpleQueue.put, queue.Queue._put) == put
+
+    in_process(body)
+    seq_trace.reset_trace()
+    assert (queue.SimpleQueue.put, queue.Queue._put) == put
+    assert trace.session_info("all") == []
+
+
+def test_a_fork_and_an_exit_with_tokens() -> None:
+    text = """
+import inviso, os, queue, warnings
+from inviso import seq_trace
+seq_trace.set_system_tracer(inviso.spawn(inviso.receive, "over"))
+seq_trace.set_token("label", 1), seq_trace.set_token("send", True)
+box = queue.Queue()
+box.put(1)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    pid = os.fork()
+if pid == 0:
+    assert seq_trace.get_system_tracer() is False and seq_trace.get_token() is None
+    box.put(2), box.get()
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert seq_trace.get_token("label") == ("label", 1)
+print("good")
+"""
+    assert good(text) == "good\n"
