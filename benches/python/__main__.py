@@ -24,7 +24,7 @@ from . import report, runner, subjects, tools
 
 _QUICK = ("calls", "tasks")
 _ONCE = {"imports": (10, 3), "arming": (7, 2), "sessions": (100_000, 10_000), "tasks": (1_000_000, 20_000)}
-_THREADS = (9, 2)
+_ROUNDS = {"threads": (9, 2), "passing": (21, 2)}
 _PEERS = ("yappi", "viztracer", "tprof", "mistune", "docutils")
 
 
@@ -43,6 +43,7 @@ def main() -> int:
         "tools": {name: {"about": it.about, "one": it.one, "versus": it.versus} for name, it in every.items()},
         "subjects": {},
         "threads": {},
+        "passing": {},
         "once": {},
         "failed": {},
     }
@@ -54,10 +55,10 @@ def main() -> int:
             result["failed"][name] = str(error)
     for job in words.once:
         _say(job)
-        how_many = str((_THREADS if job == "threads" else _ONCE[job])[words.quick])
+        how_many = str((_ROUNDS.get(job) or _ONCE[job])[words.quick])
         try:
-            if job == "threads":
-                result["threads"] = runner.alone("threads", how_many)
+            if job in _ROUNDS:
+                result[job] = runner.alone(job, how_many)
             else:
                 result["once"][job] = runner.alone("once", job, how_many)
         except (runner.Failed, subprocess.TimeoutExpired) as error:
@@ -86,7 +87,7 @@ def _words() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="benches.python", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    jobs = ["threads", *_ONCE]
+    jobs = [*_ROUNDS, *_ONCE]
     parser.add_argument(
         "--quick", action="store_true", help=f"two rounds of {' and '.join(_QUICK)}, and little of the rest"
     )

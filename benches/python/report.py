@@ -36,7 +36,11 @@ def page(result: dict[str, Any]) -> str:
         "",
     ]
     lines += (
-        _costs(result) + _beside(result) + _threads(result["threads"], python["free_threaded"]) + _once(result["once"])
+        _costs(result)
+        + _beside(result)
+        + _passing(result.get("passing", {}))
+        + _threads(result["threads"], python["free_threaded"])
+        + _once(result["once"])
     )
     for name, subject in result["subjects"].items():
         lines += [f"- {name}: `{tool}` went wrong: {why.splitlines()[0]}" for tool, why in subject["wrong"].items()]
@@ -82,6 +86,20 @@ def _beside(result: dict[str, Any]) -> list[str]:
                 cells = ("–" if ratio is None else f"{ratio:.2f}" for ratio in ratios)
                 rows.append([f"`{name}` ÷ `{other}`", *cells])
     return table(["what one adds over what the other adds", *subjects], rows)
+
+
+def _passing(passing: dict[str, Any]) -> list[str]:
+    rows = (
+        [
+            f"{name}: {row['about']}",
+            f"{row['ns']:,.0f}",
+            *(f"x{row[mode]:.2f}" for mode in ("idle", "other", "traced")),
+            f"x{row['bar']:.2f}" if row["bar"] else "–",
+        ]
+        for name, row in passing.items()
+    )
+    head = ["messages and the like", "untraced, ns", "a session idle", "another is traced", "traced", "should be"]
+    return table(head, rows)
 
 
 def _threads(threads: dict[str, Any], free: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,7 +12,7 @@ import sys
 import inviso
 import pytest
 
-from benches.python import report
+from benches.python import passing, report, runner
 from benches.python.limits.build import CannotBuild, build
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -68,6 +69,32 @@ def test_each_tool_has_figures(result: dict) -> None:  # type: ignore[type-arg]
         assert {"ratio", "ns", "ns_hot", "shaky", "told", "rounds"} == set(figures)
         assert [set(times) for times in figures["rounds"]] == [{"plain", "tool"}]
         assert all(seconds > 0 for times in figures["rounds"] for seconds in times.values())
+
+
+@pytest.mark.parametrize("mode", passing.MODES)
+def test_work_is_done_as_often_as_it_says(mode: str) -> None:
+    other = inviso.spawn(inviso.receive)
+    for work in passing.WORK.values():
+        few = dataclasses.replace(work, times=20)
+        assert passing.measured(few, mode, other) > 0
+        if mode == "traced":
+            with pytest.raises(passing.Wrong):
+                passing.measured(dataclasses.replace(few, events=work.events + 10), mode, other)
+    inviso.send(other, "stop")
+
+
+def test_messages_have_figures() -> None:
+    names = "asyncio.Queue,queue.SimpleQueue,tasks,sockets"
+    found = runner.alone("passing", "1", names)
+    assert list(found) == names.split(",")
+    for figures in found.values():
+        assert set(figures) == {"about", "ns", "idle", "other", "traced", "bar"}
+        assert all(figures[name] > 0 for name in ("ns", "idle", "other", "traced"))
+    result = {"passing": found, "subjects": {}, "tools": {}, "threads": {}, "once": {}, "failed": {}}
+    python = {"version": "3", "free_threaded": False, "flags": "-O3", "numbers": [3]}
+    machine = {"cpu": "one", "cores": 1, "system": "this"}
+    text = report.page({**result, "python": python, "machine": machine, "quick": True, "rounds": 1, "date": "today"})
+    assert "| asyncio.Queue: put and get, awaited: send, receive | " in text
 
 
 def test_a_quick_run_is_kept_off_the_page(result: dict, tmp_path: pathlib.Path) -> None:  # type: ignore[type-arg]

@@ -6,6 +6,7 @@ use super::{
     here::Here,
     loops, multiprocess,
     parcels::quietly,
+    queues,
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
@@ -33,7 +34,8 @@ impl Module {
 }
 
 /// All that instruments ask for.
-static ALL: [&[Module]; 4] = [&executors::MODULES, &futures::MODULES, &loops::MODULES, &multiprocess::MODULES];
+static ALL: [&[Module]; 5] =
+    [&queues::MODULES, &executors::MODULES, &futures::MODULES, &loops::MODULES, &multiprocess::MODULES];
 
 /// The import system's `_load_unlocked`: a module has been loaded.
 pub static LOADED: Handler = Handler { end: Some(on_loaded), ..Handler::NONE };

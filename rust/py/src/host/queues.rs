@@ -7,6 +7,7 @@ use super::{
     here::Here,
     instruments::Instrument,
     lengths,
+    modules::{self, Module},
     passing::{self, Sender},
     senders, tokens,
     watch::{self, Ended, Handler},
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     capture::{self, Raised},
-    ffi::frame::{CodeLayout, Frame},
+    ffi::frame::{code_qualname, module_of, CodeLayout, Frame},
 };
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +26,12 @@ static DERIVED: AtomicBool = AtomicBool::new(false);
 /// Both kinds of queues.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.messages() || wants.tokens || wants.watches(inviso_core::monitor::Event::LongMessageQueue),
-    begin,
-    |py, host| watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW]),
-    |_| {},
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| modules::forget(&MODULES),
 );
 
 /// `_put`.
@@ -51,15 +55,18 @@ pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, .
 /// `__init__`: a class of queues is used.
 pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
-fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    for (module, wait) in [("queue", "get"), ("asyncio.queues", "get_nowait")] {
-        let class = py.import(module)?.getattr("Queue")?;
-        let code = |name: &str| class.getattr(name)?.getattr("__code__");
-        watch::add(py, host, &WAIT, &[code(wait)?])?;
-        watch::add(py, host, &NEW, &[code("__init__")?])?;
-        learn_all(py, host, &class)?;
-    }
-    Ok(())
+/// Where they are defined.
+pub static MODULES: [Module; 2] = [
+    Module::new("queue", |py, host, module| adopt(py, host, module, "get")),
+    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait")),
+];
+
+fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str) -> PyResult<()> {
+    let class = module.getattr("Queue")?;
+    let code = |name: &str| class.getattr(name)?.getattr("__code__");
+    watch::add(py, host, &WAIT, &[code(wait)?])?;
+    watch::add(py, host, &NEW, &[code("__init__")?])?;
+    learn_all(py, host, &class)
 }
 
 /// A class of queues and those that derive from it.
@@ -141,6 +148,37 @@ fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
     }
 }
 
+/// Whether another part of the standard library uses the queue, seen from a frame of one of the queue's methods: what passes is
+/// part of a larger message.
+#[inline(always)]
+fn is_inner(frame: Frame) -> bool {
+    // SAFETY: the event's frame; whoever called a frame that runs runs, too, and what is looked at is held meanwhile.
+    unsafe {
+        let mut frame = passing::caller(frame);
+        while let Some(here) = frame {
+            let module = module_of(here.globals());
+            if module.is_null() {
+                return false;
+            }
+            if !capture::text_is(module.as_ptr(), |name| matches!(name, "queue" | "asyncio.queues")) {
+                return capture::text_is(module.as_ptr(), is_user)
+                    || capture::is_text(module.as_ptr(), "asyncio.tasks")
+                        && capture::text_is(code_qualname(here.code()), is_as_completed);
+            }
+            frame = here.caller();
+        }
+        false
+    }
+}
+
+fn is_user(module: &str) -> bool {
+    module.starts_with("concurrent.futures.") || module.starts_with("multiprocessing.")
+}
+
+fn is_as_completed(function: &str) -> bool {
+    function.starts_with("as_completed.") || function.starts_with("_AsCompletedIterator.")
+}
+
 /// An item is put into a queue; it stands, as the queue does, and callbacks run attached.
 #[inline(always)]
 fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
@@ -170,7 +208,7 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
 fn on_put(here: &mut Here, frame: Frame) {
     // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
     let (queue, item) = unsafe { (frame.local(0), frame.local(1)) };
-    if !is_super(frame, queue) {
+    if !is_super(frame, queue) && !is_inner(frame) {
         put(here, queue, item);
     }
 }
@@ -188,7 +226,7 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
     // SAFETY: as above; no method binds its first argument anew.
     let queue = unsafe { frame.local(0) };
-    if !is_super(frame, queue) {
+    if !is_super(frame, queue) && !is_inner(frame) {
         take(here, queue, item, last);
     }
 }
@@ -198,7 +236,7 @@ fn on_own_put(here: &mut Here, frame: Frame) {
     // SAFETY: the event's frame; its arguments stand as long as it runs.
     unsafe {
         let layout = CodeLayout::read(frame.code());
-        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) {
+        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || is_inner(frame) {
             return;
         }
         let item = frame.argument(&layout, 1);
@@ -210,16 +248,16 @@ fn on_own_put(here: &mut Here, frame: Frame) {
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     let (queue, Ended::Returned(item)) = (queue_of(frame), how) else { return };
-    if !queue.is_null() && !is_super(frame, queue) {
+    if !queue.is_null() && !is_super(frame, queue) && !is_inner(frame) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
         take(here, queue, item, last);
     }
 }
 
-fn on_nothing(here: &mut Here, _frame: Frame, how: Ended) {
+fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    if is_empty(error) {
+    if is_empty(error) && !is_inner(frame) {
         passing::timed_out(here);
     }
 }
