@@ -68,6 +68,7 @@ __all__ = [
     "session_create",
     "sessions",
     "set_control_word",
+    "set_max_heap_size",
     "set_node_name",
     "set_process_name",
     "timed_out",
