@@ -32,6 +32,7 @@ class Seen:
     """The messages of a session that traced everything, without ``trace_ts`` and without their stamps."""
 
     messages: list[Any] = field(default_factory=list)
+    stamps: list[Any] = field(default_factory=list)
     dropped: int = 0
     lost: int = 0
 
@@ -53,6 +54,8 @@ class Seen:
         collections(self.messages)
         if paired:
             pairs(self.messages, untaken)
+            if len(self.stamps) == len(self.messages):
+                causes(self.messages, self.stamps)
 
 
 @contextlib.contextmanager
@@ -61,7 +64,7 @@ def whole(ring_bytes: int = 1 << 25, processes: list[str] = PROCESSES, ports: li
 
     Each process's and port's messages come in the order of their stamps.
     """
-    before, seen, stamps = standard(), Seen(), defaultdict[Any, Any](tuple)
+    before, seen, last = standard(), Seen(), defaultdict[Any, Any](tuple)
     with trace.session_create("whole", None, {"ring_bytes": ring_bytes}) as session:
         session.process("all", True, processes)
         session.port("all", True, ports)
@@ -74,9 +77,10 @@ def whole(ring_bytes: int = 1 << 25, processes: list[str] = PROCESSES, ports: li
                 if message[0] == "drop":
                     seen.lost += message[1]
                 elif message[0] == "trace_ts":
-                    assert message[-1] > stamps[message[1]], f"{message} is no later than what came before"
-                    stamps[message[1]] = message[-1]
+                    assert message[-1] > last[message[1]], f"{message} is no later than what came before"
+                    last[message[1]] = message[-1]
                     seen.messages.append(message[1:-1])
+                    seen.stamps.append(message[-1])
                 else:
                     seen.messages.append(message[1:])
             seen.dropped = session.info("session", "dropped")[1]
@@ -141,6 +145,17 @@ def pairs(messages: list[Any], untaken: Collection[Any] = ()) -> None:
     assert set(missing) <= set(map(repr, untaken)), missing.most_common(5)
     assert not received - sent, (received - sent).most_common(5)
     assert not to - by, (to - by).most_common(5)
+
+
+def causes(messages: list[Any], stamps: list[Any]) -> None:
+    """No message is received before it has been sent."""
+    when: dict[str, dict[str, list[Any]]] = {"send": defaultdict(list), "receive": defaultdict(list)}
+    for message, stamp in zip(messages, stamps, strict=True):
+        if message[1] in when:
+            when[message[1]][repr(message[2])].append(stamp)
+    for text, received in when["receive"].items():
+        for sent, taken in zip(sorted(when["send"][text]), sorted(received), strict=False):
+            assert sent < taken, f"{text} was received at {taken} and sent at {sent}"
 
 
 def openings(messages: list[Any]) -> None:

@@ -112,12 +112,15 @@ def starlette(clients: int, times: int, loop: str = "asyncio") -> None:
             server.should_exit = True
             await serving
 
+    before = set(threading.enumerate())
     if loop == "uvloop":
         import uvloop
 
         uvloop.run(main())
     else:
         asyncio.run(main())
+    for thread in set(threading.enumerate()) - before:  # starlette's, which nobody waits for
+        thread.join(30)
 
 
 def threads(workers: int, items: int) -> None:
