@@ -16,6 +16,8 @@ PACKAGE = ROOT / "python" / "inviso"
 BELOW = {
     "errors": set(),
     "terms": {"_native"},
+    "_steps": set(),
+    "seq_trace": {"_native", "errors", "terms"},
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_native", "errors", "terms"},

@@ -24,7 +24,8 @@ pub enum Odd {
 }
 
 /// The slots of each of the classes: `Map`, `BitString`, `ImproperList`, `Port`, `Ref`.
-const SLOTS: [&[&str]; 5] = [&["pairs"], &["data", "bits"], &["elements", "tail"], &["_number", "_origin"], &["_number"]];
+const SLOTS: [&[&str]; 5] =
+    [&["pairs"], &["data", "bits"], &["elements", "tail"], &["_number", "_origin"], &["_number"]];
 
 /// Where `Ref` is among them.
 const REFERENCE: usize = 4;

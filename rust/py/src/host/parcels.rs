@@ -79,12 +79,12 @@ pub unsafe fn receive(here: &mut Here, sender: Sender, message: &Held) {
 
 /// Whether somebody wants to know what the running process sends, or takes.
 pub fn is_asked(here: &mut Here, wanted: Flags) -> bool {
-    here.host.node.is_asked(&mut here.thread, About::Current, wanted)
+    here.host.node.is_asked(&here.thread, About::Current, wanted)
 }
 
 /// Whether somebody wants to know what comes to a process.
 pub fn is_asked_of(here: &mut Here, tracee: &Tracee) -> bool {
-    here.host.node.is_asked(&mut here.thread, About::Other(tracee), Flags::RECEIVE)
+    here.host.node.is_asked(&here.thread, About::Other(tracee), Flags::RECEIVE)
 }
 
 /// An atom, made without the code of its class.
