@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     capture::{self, Raised},
-    ffi::frame::{code_qualname, module_of, CodeLayout, Frame},
+    ffi::frame::{code_qualname, CodeLayout, Frame},
 };
 use pyo3::{ffi, prelude::*, types::*};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Whether a class that derives from the standard library's has been met with methods of its own.
 static DERIVED: AtomicBool = AtomicBool::new(false);
@@ -55,18 +55,37 @@ pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, .
 /// `__init__`: a class of queues is used.
 pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
-/// Where they are defined.
-pub static MODULES: [Module; 2] = [
-    Module::new("queue", |py, host, module| adopt(py, host, module, "get")),
-    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait")),
+/// Where they are defined, and who in the standard library uses them.
+pub static MODULES: [Module; 4] = [
+    Module::new("queue", |py, host, module| adopt(py, host, module, "get", &QUEUES[0])),
+    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", &QUEUES[1])),
+    Module::new("concurrent.futures.process", |_, _, module| keep_names(module, &PROCESSES)),
+    Module::new("asyncio.tasks", |_, _, module| keep_names(module, &TASKS)),
 ];
 
-fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str) -> PyResult<()> {
+/// The names of these modules, by which their functions' frames are known.
+static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+static PROCESSES: AtomicUsize = AtomicUsize::new(0);
+static TASKS: AtomicUsize = AtomicUsize::new(0);
+
+fn adopt(
+    py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, names: &AtomicUsize,
+) -> PyResult<()> {
+    keep_names(module, names)?;
     let class = module.getattr("Queue")?;
     let code = |name: &str| class.getattr(name)?.getattr("__code__");
     watch::add(py, host, &WAIT, &[code(wait)?])?;
     watch::add(py, host, &NEW, &[code("__init__")?])?;
     learn_all(py, host, &class)
+}
+
+/// Keeps the names of a module for ever, so that nothing else gets their address.
+fn keep_names(module: &Bound<'_, PyAny>, names: &AtomicUsize) -> PyResult<()> {
+    let dict = module.getattr("__dict__")?;
+    if names.load(Ordering::Relaxed) != dict.as_ptr() as usize {
+        names.store(dict.into_ptr() as usize, Ordering::Release);
+    }
+    Ok(())
 }
 
 /// A class of queues and those that derive from it.
@@ -152,27 +171,22 @@ fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
 /// part of a larger message.
 #[inline(always)]
 fn is_inner(frame: Frame) -> bool {
-    // SAFETY: the event's frame; whoever called a frame that runs runs, too, and what is looked at is held meanwhile.
+    let is = |globals: usize, module: &AtomicUsize| globals == module.load(Ordering::Relaxed);
+    // SAFETY: the event's frame; whoever called a frame that runs runs, too.
     unsafe {
         let mut frame = passing::caller(frame);
         while let Some(here) = frame {
-            let module = module_of(here.globals());
-            if module.is_null() {
-                return false;
+            let globals = here.globals() as usize;
+            if is(globals, &TASKS) {
+                return capture::text_is(code_qualname(here.code()), is_as_completed);
             }
-            if !capture::text_is(module.as_ptr(), |name| matches!(name, "queue" | "asyncio.queues")) {
-                return capture::text_is(module.as_ptr(), is_user)
-                    || capture::is_text(module.as_ptr(), "asyncio.tasks")
-                        && capture::text_is(code_qualname(here.code()), is_as_completed);
+            if !is(globals, &QUEUES[0]) && !is(globals, &QUEUES[1]) {
+                return is(globals, &PROCESSES);
             }
             frame = here.caller();
         }
         false
     }
-}
-
-fn is_user(module: &str) -> bool {
-    module.starts_with("concurrent.futures.") || module.starts_with("multiprocessing.")
 }
 
 fn is_as_completed(function: &str) -> bool {
