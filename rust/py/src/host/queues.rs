@@ -5,9 +5,10 @@
 
 use super::{
     here::Here,
-    instruments::Instrument,
+    instruments::{monitored, Instrument},
     lengths,
     modules::{self, Module},
+    parcels,
     passing::{self, Sender},
     senders, tokens,
     watch::{self, Ended, Handler},
@@ -17,6 +18,7 @@ use crate::{
     capture::{self, Raised},
     ffi::frame::{code_qualname, CodeLayout, Frame},
 };
+use inviso_core::{flags::Flags, monitor::Event};
 use pyo3::{ffi, prelude::*, types::*};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -25,7 +27,7 @@ static DERIVED: AtomicBool = AtomicBool::new(false);
 
 /// Both kinds of queues.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages() || wants.tokens || wants.watches(inviso_core::monitor::Event::LongMessageQueue),
+    |wants| wants.messages() || wants.tokens || wants.watches(Event::LongMessageQueue),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
@@ -167,6 +169,18 @@ fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
     }
 }
 
+/// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it.
+#[inline(always)]
+fn is_told(here: &mut Here, frame: Frame, flag: Flags) -> bool {
+    let mut wanted = senders::are_wanted() || monitored(Event::LongMessageQueue);
+    if !wanted {
+        // SAFETY: callbacks run attached.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        wanted = parcels::is_asked(here, flag);
+    }
+    wanted && !is_inner(frame)
+}
+
 /// Whether another part of the standard library uses the queue, seen from a frame of one of the queue's methods: what passes is
 /// part of a larger message.
 #[inline(always)]
@@ -222,7 +236,7 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
 fn on_put(here: &mut Here, frame: Frame) {
     // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
     let (queue, item) = unsafe { (frame.local(0), frame.local(1)) };
-    if !is_super(frame, queue) && !is_inner(frame) {
+    if !is_super(frame, queue) && is_told(here, frame, Flags::SEND) {
         put(here, queue, item);
     }
 }
@@ -240,7 +254,7 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
     // SAFETY: as above; no method binds its first argument anew.
     let queue = unsafe { frame.local(0) };
-    if !is_super(frame, queue) && !is_inner(frame) {
+    if !is_super(frame, queue) && is_told(here, frame, Flags::RECEIVE) {
         take(here, queue, item, last);
     }
 }
@@ -250,7 +264,7 @@ fn on_own_put(here: &mut Here, frame: Frame) {
     // SAFETY: the event's frame; its arguments stand as long as it runs.
     unsafe {
         let layout = CodeLayout::read(frame.code());
-        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || is_inner(frame) {
+        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || !is_told(here, frame, Flags::SEND) {
             return;
         }
         let item = frame.argument(&layout, 1);
@@ -262,7 +276,7 @@ fn on_own_put(here: &mut Here, frame: Frame) {
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     let (queue, Ended::Returned(item)) = (queue_of(frame), how) else { return };
-    if !queue.is_null() && !is_super(frame, queue) && !is_inner(frame) {
+    if !queue.is_null() && !is_super(frame, queue) && is_told(here, frame, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
         take(here, queue, item, last);
@@ -271,7 +285,7 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    if is_empty(error) && !is_inner(frame) {
+    if is_empty(error) && is_told(here, frame, Flags::RECEIVE) {
         passing::timed_out(here);
     }
 }
