@@ -473,3 +473,24 @@ for _ in range(5):
 print("good")
 """
     assert good(text) == "good\n"
+
+
+def test_queues_that_the_library_uses_inside_are_silent(session: trace.Session) -> None:
+    async def one(n: int) -> int:
+        await asyncio.sleep(0)
+        return n
+
+    async def main() -> None:
+        items: asyncio.Queue[int] = asyncio.Queue()
+        session.process("all", True, ["send", "receive"])
+        assert sorted([await done for done in asyncio.as_completed([one(1), one(2)])]) == [1, 2]
+        with pytest.raises(TimeoutError):
+            for done in asyncio.as_completed([asyncio.sleep(60)], timeout=0.001):
+                await done
+        assert events(session) == []
+        await items.put(3)
+        assert await asyncio.wait_for(items.get(), PATIENCE) == 3
+        assert [event[:2] for event in events(session)] == [("send", 3), ("receive", 3)]
+        session.process("all", False, ["all"])
+
+    asyncio.run(main())

@@ -504,7 +504,8 @@ class Sessions(RuleBasedStateMachine):
         if who != "new":
             model.mine = model.mine | flags if on else model.mine - flags
         if who in ("new", "all"):
-            model.new = model.new | flags if on else model.new - flags
+            # to switch one off for new ones switches all off, as in OTP
+            model.new = model.new | flags if on else set() if flags else model.new
         self.call("top", who == "new")
 
     @rule(name=st.sampled_from(LADDER), in_thread=st.booleans())

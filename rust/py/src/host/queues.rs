@@ -5,9 +5,10 @@
 
 use super::{
     here::Here,
-    instruments::Instrument,
+    instruments::{monitored, Instrument},
     lengths,
     modules::{self, Module},
+    parcels,
     passing::{self, Sender},
     senders, tokens,
     watch::{self, Ended, Handler},
@@ -15,17 +16,18 @@ use super::{
 };
 use crate::{
     capture::{self, Raised},
-    ffi::frame::{code_qualname, module_of, CodeLayout, Frame},
+    ffi::frame::{code_qualname, CodeLayout, Frame},
 };
+use inviso_core::{flags::Flags, monitor::Event};
 use pyo3::{ffi, prelude::*, types::*};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Whether a class that derives from the standard library's has been met with methods of its own.
 static DERIVED: AtomicBool = AtomicBool::new(false);
 
 /// Both kinds of queues.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages() || wants.tokens || wants.watches(inviso_core::monitor::Event::LongMessageQueue),
+    |wants| wants.messages() || wants.tokens || wants.watches(Event::LongMessageQueue),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
@@ -55,18 +57,37 @@ pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, .
 /// `__init__`: a class of queues is used.
 pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
-/// Where they are defined.
-pub static MODULES: [Module; 2] = [
-    Module::new("queue", |py, host, module| adopt(py, host, module, "get")),
-    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait")),
+/// Where they are defined, and who in the standard library uses them.
+pub static MODULES: [Module; 4] = [
+    Module::new("queue", |py, host, module| adopt(py, host, module, "get", &QUEUES[0])),
+    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", &QUEUES[1])),
+    Module::new("concurrent.futures.process", |_, _, module| keep_names(module, &PROCESSES)),
+    Module::new("asyncio.tasks", |_, _, module| keep_names(module, &TASKS)),
 ];
 
-fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str) -> PyResult<()> {
+/// The names of these modules, by which their functions' frames are known.
+static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+static PROCESSES: AtomicUsize = AtomicUsize::new(0);
+static TASKS: AtomicUsize = AtomicUsize::new(0);
+
+fn adopt(
+    py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, names: &AtomicUsize,
+) -> PyResult<()> {
+    keep_names(module, names)?;
     let class = module.getattr("Queue")?;
     let code = |name: &str| class.getattr(name)?.getattr("__code__");
     watch::add(py, host, &WAIT, &[code(wait)?])?;
     watch::add(py, host, &NEW, &[code("__init__")?])?;
     learn_all(py, host, &class)
+}
+
+/// Keeps the names of a module for ever, so that nothing else gets their address.
+fn keep_names(module: &Bound<'_, PyAny>, names: &AtomicUsize) -> PyResult<()> {
+    let dict = module.getattr("__dict__")?;
+    if names.load(Ordering::Relaxed) != dict.as_ptr() as usize {
+        names.store(dict.into_ptr() as usize, Ordering::Release);
+    }
+    Ok(())
 }
 
 /// A class of queues and those that derive from it.
@@ -148,31 +169,38 @@ fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
     }
 }
 
+/// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it.
+#[inline(always)]
+fn is_told(here: &mut Here, frame: Frame, flag: Flags) -> bool {
+    let mut wanted = senders::are_wanted() || monitored(Event::LongMessageQueue);
+    if !wanted {
+        // SAFETY: callbacks run attached.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        wanted = parcels::is_asked(here, flag);
+    }
+    wanted && !is_inner(frame)
+}
+
 /// Whether another part of the standard library uses the queue, seen from a frame of one of the queue's methods: what passes is
 /// part of a larger message.
 #[inline(always)]
 fn is_inner(frame: Frame) -> bool {
-    // SAFETY: the event's frame; whoever called a frame that runs runs, too, and what is looked at is held meanwhile.
+    let is = |globals: usize, module: &AtomicUsize| globals == module.load(Ordering::Relaxed);
+    // SAFETY: the event's frame; whoever called a frame that runs runs, too.
     unsafe {
         let mut frame = passing::caller(frame);
         while let Some(here) = frame {
-            let module = module_of(here.globals());
-            if module.is_null() {
-                return false;
+            let globals = here.globals() as usize;
+            if is(globals, &TASKS) {
+                return capture::text_is(code_qualname(here.code()), is_as_completed);
             }
-            if !capture::text_is(module.as_ptr(), |name| matches!(name, "queue" | "asyncio.queues")) {
-                return capture::text_is(module.as_ptr(), is_user)
-                    || capture::is_text(module.as_ptr(), "asyncio.tasks")
-                        && capture::text_is(code_qualname(here.code()), is_as_completed);
+            if !is(globals, &QUEUES[0]) && !is(globals, &QUEUES[1]) {
+                return is(globals, &PROCESSES);
             }
             frame = here.caller();
         }
         false
     }
-}
-
-fn is_user(module: &str) -> bool {
-    module.starts_with("concurrent.futures.") || module.starts_with("multiprocessing.")
 }
 
 fn is_as_completed(function: &str) -> bool {
@@ -208,7 +236,7 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
 fn on_put(here: &mut Here, frame: Frame) {
     // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
     let (queue, item) = unsafe { (frame.local(0), frame.local(1)) };
-    if !is_super(frame, queue) && !is_inner(frame) {
+    if !is_super(frame, queue) && is_told(here, frame, Flags::SEND) {
         put(here, queue, item);
     }
 }
@@ -226,7 +254,7 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
     // SAFETY: as above; no method binds its first argument anew.
     let queue = unsafe { frame.local(0) };
-    if !is_super(frame, queue) && !is_inner(frame) {
+    if !is_super(frame, queue) && is_told(here, frame, Flags::RECEIVE) {
         take(here, queue, item, last);
     }
 }
@@ -236,7 +264,7 @@ fn on_own_put(here: &mut Here, frame: Frame) {
     // SAFETY: the event's frame; its arguments stand as long as it runs.
     unsafe {
         let layout = CodeLayout::read(frame.code());
-        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || is_inner(frame) {
+        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || !is_told(here, frame, Flags::SEND) {
             return;
         }
         let item = frame.argument(&layout, 1);
@@ -248,7 +276,7 @@ fn on_own_put(here: &mut Here, frame: Frame) {
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     let (queue, Ended::Returned(item)) = (queue_of(frame), how) else { return };
-    if !queue.is_null() && !is_super(frame, queue) && !is_inner(frame) {
+    if !queue.is_null() && !is_super(frame, queue) && is_told(here, frame, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
         take(here, queue, item, last);
@@ -257,7 +285,7 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    if is_empty(error) && !is_inner(frame) {
+    if is_empty(error) && is_told(here, frame, Flags::RECEIVE) {
         passing::timed_out(here);
     }
 }

@@ -35,6 +35,12 @@ pub fn want(how: bool) {
     ON.store(how, Ordering::Release);
 }
 
+/// Whether they are wanted.
+#[inline(always)]
+pub fn are_wanted() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
 fn queue(here: &Here, number: u64) -> Option<Arc<Tracee>> {
     here.host.node.tracee(number)
 }

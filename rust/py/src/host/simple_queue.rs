@@ -1,8 +1,9 @@
 //! `queue.SimpleQueue`, which is written in C: its methods are taken at their definitions.
 
 use super::{
-    here,
+    here::{self, Here},
     instruments::Instrument,
+    parcels,
     passing::{self, Sender},
     senders, tokens, Host,
 };
@@ -14,6 +15,7 @@ use crate::{
         tstate, Aside,
     },
 };
+use inviso_core::flags::Flags;
 use pyo3::{
     ffi::{self, PyObject, PyTypeObject, Py_ssize_t},
     prelude::*,
@@ -78,12 +80,22 @@ unsafe fn item(args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObje
     }
 }
 
+/// Whether what the running process sends, or receives, matters to anybody; attached.
+unsafe fn is_wanted(here: &mut Here, flag: Flags) -> bool {
+    if senders::are_wanted() {
+        return true;
+    }
+    // SAFETY: the caller's.
+    unsafe { here.running.identify(here.host, &mut here.thread) };
+    parcels::is_asked(here, flag)
+}
+
 /// Tells of an item that is about to be put in: nobody can take it before.
 unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
         let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
-        if item.is_null() || passing::is_inner(Frame::current_python(tstate())) {
+        if item.is_null() || !is_wanted(here, Flags::SEND) || passing::is_inner(Frame::current_python(tstate())) {
             return;
         }
         let number = passing::queue(here, queue);
@@ -117,16 +129,20 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: as `tell_put`; an exception that is set is put aside and back.
     unsafe {
         let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
-        if passing::is_inner(Frame::current_python(tstate())) {
-            return;
-        }
-        if item.is_null() {
+        let nothing = item.is_null();
+        if nothing {
             let error = ffi::PyErr_Occurred(); // its class
             let mut buffer = [0; 256];
-            if !error.is_null() && capture::type_name(error.cast(), &mut buffer) == "_queue.Empty" {
-                let _aside = Aside::new();
-                passing::timed_out(here);
+            if error.is_null() || capture::type_name(error.cast(), &mut buffer) != "_queue.Empty" {
+                return;
             }
+        }
+        let _aside = nothing.then(|| Aside::new());
+        if !is_wanted(here, Flags::RECEIVE) || passing::is_inner(Frame::current_python(tstate())) {
+            return;
+        }
+        if nothing {
+            passing::timed_out(here);
             return;
         }
         let number = passing::queue(here, queue);
