@@ -8,6 +8,7 @@ use crate::{
     ffi::{
         calling,
         method::{Keywords, Method, Plain, Wrapper},
+        tls,
     },
     host::{
         here::{here, Here},
@@ -112,10 +113,16 @@ static HOOKS: [Hook; 23] = [
 const OF_TLS: usize = 21;
 
 macro_rules! wrappers {
-    ($($number:literal)*) => { [$([Wrapper::Plain(plain::<$number>), Wrapper::Keywords(keywords::<$number>)]),*] };
+    ($($number:literal)*) => {
+        [$([
+            Wrapper::Plain(plain::<$number>),
+            Wrapper::Positional(positional::<$number>),
+            Wrapper::Keywords(keywords::<$number>),
+        ]),*]
+    };
 }
 
-static WRAPPERS: [[Wrapper; 2]; HOOKS.len()] = wrappers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
+static WRAPPERS: [[Wrapper; 3]; HOOKS.len()] = wrappers!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22);
 
 /// The classes and methods that sockets are looked at with.
 struct Classes {
@@ -147,9 +154,9 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     let class = classes(py)?.class.bind(py);
     let init = py.import("socket")?.getattr("socket")?.getattr("__init__")?.getattr("__code__")?;
     watch::add(py, host, &INIT, &[init])?;
-    let tls = py.import("_ssl").and_then(|module| module.getattr("_SSLSocket")).ok();
+    let ssl = py.import("_ssl").and_then(|module| module.getattr("_SSLSocket")).ok();
     for (at, (hook, wrappers)) in HOOKS.iter().zip(&WRAPPERS).enumerate() {
-        let class = if at < OF_TLS { Some(class) } else { tls.as_ref() };
+        let class = if at < OF_TLS { Some(class) } else { ssl.as_ref() };
         if let Some(class) = class {
             // SAFETY: the wrappers call the original on, whatever else they do.
             unsafe { hook.method.take(class, hook.name, wrappers)? };
@@ -209,6 +216,9 @@ type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObj
 type KeywordsCall =
     unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 
+type PositionalCall =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *const *mut ffi::PyObject, ffi::Py_ssize_t) -> *mut ffi::PyObject;
+
 const _: Plain = plain::<0>;
 const _: Keywords = keywords::<0>;
 
@@ -218,6 +228,33 @@ unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, args: *mut 
     unsafe {
         let original = hook.method.original::<PlainCall>();
         around(hook, this, args, || original(this, args))
+    }
+}
+
+/// As [`plain`], where the arguments come without a tuple (3.15): what looks at them gets one.
+unsafe extern "C" fn positional<const N: usize>(
+    this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
+) -> *mut ffi::PyObject {
+    let hook = &HOOKS[N];
+    // SAFETY: as in `plain`; the tuple holds the arguments, which are as many as it says, and is let go of attached.
+    unsafe {
+        let original = hook.method.original::<PositionalCall>();
+        // what this allocates is not the program's
+        let allocated = tls::bytes();
+        let tuple = ffi::PyTuple_New(count);
+        tls::set_bytes(allocated);
+        if tuple.is_null() {
+            ffi::PyErr_Clear();
+            return calling::on_guard(|| original(this, args, count));
+        }
+        for n in 0..count {
+            let argument = *args.offset(n);
+            ffi::Py_INCREF(argument);
+            ffi::PyTuple_SET_ITEM(tuple, n, argument);
+        }
+        let result = around(hook, this, tuple, || original(this, args, count));
+        ffi::Py_DECREF(tuple);
+        result
     }
 }
 
