@@ -178,6 +178,10 @@ fn orphan(orphan: Orphan) {
     if orphan.links.is_empty() && orphan.monitors.is_empty() {
         return;
     }
+    // SAFETY: a plain question. A daemon thread may end while the interpreter does, and nobody is left to be told.
+    if unsafe { pyo3::ffi::Py_IsInitialized() } == 0 {
+        return std::mem::forget(orphan);
+    }
     lock(&ORPHANS).push(orphan);
     // SAFETY: may be called from any thread, attached or not. A full queue is no harm: the next one tells of all.
     unsafe { pyo3::ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) };
