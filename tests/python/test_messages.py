@@ -158,7 +158,8 @@ def test_patterns_change_while_messages_pass(make: Callable[..., trace.Session])
             box.get()
 
     in_threads(3, body)
-    assert all(m[2:4] == ("send", 1000) for m in session.drain() if m[2] == "send" and m[3] is not None)
+    # on a busy machine a ring may be full
+    assert all(m[2:4] == ("send", 1000) for m in session.drain() if m[0] == "trace")
 
 
 def test_extra_elements_stand_before_the_time_stamp(session: trace.Session, other: inviso.Pid) -> None:
