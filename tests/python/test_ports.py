@@ -960,11 +960,12 @@ def test_a_socket_that_does_not_wait_is_not_busy(
 
 def test_the_original_methods_stand_after_the_session() -> None:
     held = socket.socket.send
+    doc = held.__doc__
     with trace.session_create("ports") as session:
         session.port("all", True, EVENTS)
         assert socket.socket.send is held
         assert repr(held) == "<method 'send' of '_socket.socket' objects>"
-        assert held.__doc__.startswith("send(data")  # type: ignore[union-attr]
+        assert held.__doc__ == doc
     assert all(map(stands, ORIGINAL))
 
 
