@@ -179,12 +179,23 @@ impl Node {
 
     /// The process has ended: its counters are kept apart or summed up. `true` for the caller who ended it.
     pub fn end_process(&self, tracee: &Tracee) -> bool {
-        if !tracee.end() {
+        if !tracee.begin_end() {
             return false;
         }
+        self.leave_sessions(tracee);
+        tracee.end();
         self.tracees.lock().unwrap().remove(&tracee.pid);
+        if tracee.is_tracer() {
+            self.leave_sessions(tracee); // one that was made after the first look, and before its tracer was dead
+        }
+        true
+    }
+
+    /// Undoes what hangs on a process that ends, while it still counts as alive: one who finds a tracer dead must not find
+    /// its flags.
+    fn leave_sessions(&self, tracee: &Tracee) {
         if !tracee.matters() {
-            return true;
+            return;
         }
         for session in self.sessions() {
             if session.tracer.load(Relaxed) == tracee.pid {
@@ -192,7 +203,6 @@ impl Node {
             }
             session.arena.fold(tracee.pid, session.options.ended_processes);
         }
-        true
     }
 
     /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).

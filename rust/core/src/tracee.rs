@@ -95,6 +95,11 @@ const PARTS: usize = if cfg!(loom) { 1 } else { 8 };
 /// Number of sessions that can exist at once.
 pub const MAX_SESSIONS: usize = Segments::<Membership, 4, 8>::capacity();
 
+/// How far the life of a process has come.
+const LIVES: u32 = 0;
+const ENDS: u32 = 1;
+const ENDED: u32 = 2;
+
 /// How many sessions have their flags where one load finds them.
 const FIRST_FLAGS: usize = 4;
 
@@ -131,7 +136,7 @@ impl Tracee {
             pid,
             kind,
             object: AtomicUsize::new(object),
-            ended: AtomicU32::new(0),
+            ended: AtomicU32::new(LIVES),
             tracer: AtomicU32::new(0),
             is_in: AtomicU32::new(0),
             first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
@@ -142,16 +147,22 @@ impl Tracee {
         }
     }
 
-    /// Whether the process still runs.
+    /// Whether the process still runs, or its end is still being told.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.ended.load(Acquire) == 0
+        self.ended.load(Acquire) != ENDED
     }
 
-    /// Marks the process as ended; `true` for the caller who did it.
-    pub fn end(&self) -> bool {
+    /// Marks that the process is ending; `true` for the one caller who did it, and who calls [`Tracee::end`] when what
+    /// hung on the process is undone.
+    pub(crate) fn begin_end(&self) -> bool {
         self.object.store(0, Release);
-        self.ended.compare_exchange(0, 1, AcqRel, Acquire).is_ok()
+        self.ended.compare_exchange(LIVES, ENDS, AcqRel, Acquire).is_ok()
+    }
+
+    /// Marks the process as ended: who sees it dead from here on sees its sessions without it too.
+    pub(crate) fn end(&self) {
+        self.ended.store(ENDED, Release);
     }
 
     /// Notes that it runs, or does not; answers what was noted before.
@@ -166,7 +177,12 @@ impl Tracee {
 
     /// Whether sessions have to be told of its end: it has been counted in one, or is one's tracer.
     pub(crate) fn matters(&self) -> bool {
-        self.index.used.load(Relaxed) != 0 || self.tracer.load(Acquire) != 0
+        self.index.used.load(Relaxed) != 0 || self.is_tracer()
+    }
+
+    /// Whether it is some session's tracer, or was.
+    pub(crate) fn is_tracer(&self) -> bool {
+        self.tracer.load(Acquire) != 0
     }
 
     /// Its flags in the session with this index.
