@@ -385,6 +385,9 @@ unsafe fn atom_or(text: &Held, other: &str, out: &mut Encoder<'_>) -> Result<(),
 }
 
 /// `class.__dict__["__module__"]`, if it is an exact str.
+///
+/// # Safety
+/// `class` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn module_of_class(class: *mut PyTypeObject) -> Held {
     // SAFETY: a ready type has an exact dict; the key is a str.
     unsafe {
@@ -419,6 +422,9 @@ unsafe fn dunder_module() -> *mut PyObject {
 }
 
 /// What a wrapper calls: a bound method's function, a static method's, a partial's.
+///
+/// # Safety
+/// `object` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn wrapped(object: *mut PyObject) -> Option<Held> {
     // SAFETY: the types are checked; exact ones, whose attributes are the type's own.
     unsafe {
@@ -440,6 +446,9 @@ unsafe fn wrapped(object: *mut PyObject) -> Option<Held> {
 }
 
 /// An attribute by the generic rules, a new reference or null; no exception is left.
+///
+/// # Safety
+/// `object` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn attribute(object: *mut PyObject, name: &CStr) -> *mut PyObject {
     // SAFETY: the object stands (the callers').
     unsafe {
@@ -506,6 +515,9 @@ unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
 }
 
 /// The class's own dict, exact; or null.
+///
+/// # Safety
+/// `class` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn dict_of(class: *mut PyTypeObject) -> Held {
     // SAFETY: a ready type (the callers').
     unsafe {

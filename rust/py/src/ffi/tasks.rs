@@ -315,6 +315,9 @@ mod place {
     }
 
     /// Compares with what asyncio says; decided for good once a loop runs.
+    ///
+    /// # Safety
+    /// `get` lives throughout, and the calling thread is attached to the interpreter.
     #[cold]
     #[inline(never)]
     unsafe fn check(get: *mut PyObject) -> Option<*mut PyObject> {
@@ -398,6 +401,9 @@ pub fn forget() {
 }
 
 /// Whether looking `object` up in a dict runs nothing of the program's.
+///
+/// # Safety
+/// `object` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn hashes_by_address(object: *mut PyObject) -> bool {
     // SAFETY: the object stands, and its type with it.
     unsafe {

@@ -469,6 +469,9 @@ pub unsafe fn is_method(callback: *mut ffi::PyObject) -> bool {
 }
 
 /// A field of an asyncio future.
+///
+/// # Safety
+/// `future` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn field<'py>(py: Python<'py>, field: &Field, future: *mut ffi::PyObject) -> Option<Bound<'py, PyAny>> {
     // SAFETY: the descriptor lives for ever; it reads a field of the object, whose class it belongs to, and answers a new
     // reference or null.
@@ -484,6 +487,9 @@ unsafe fn field<'py>(py: Python<'py>, field: &Field, future: *mut ffi::PyObject)
 }
 
 /// The one task that waits for an asyncio future; `None` if there is none or are several.
+///
+/// # Safety
+/// `future` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
     // SAFETY: each type is checked before its layout is read.
     unsafe {
@@ -510,6 +516,9 @@ unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bou
 }
 
 /// The one task that waits for a future of `concurrent.futures` through an asyncio future (`asyncio.wrap_future`).
+///
+/// # Safety
+/// `future` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn chained_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
     // SAFETY: the callers': the object stands, attached, nothing set; types are checked before layouts are read.
     unsafe {
@@ -553,6 +562,9 @@ pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &s
 }
 
 /// Runs the original with the message told of where it succeeds.
+///
+/// # Safety
+/// `future` lives throughout, as does `value` unless it is null, and the calling thread is attached to the interpreter.
 unsafe fn setting(
     future: *mut ffi::PyObject, value: *mut ffi::PyObject, is_error: bool,
     original: impl FnOnce() -> *mut ffi::PyObject,
@@ -581,6 +593,9 @@ unsafe fn setting(
 }
 
 /// Runs the original, whose result is received unless somebody has before.
+///
+/// # Safety
+/// `future` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn getting(
     future: *mut ffi::PyObject, shows_error: bool, original: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {

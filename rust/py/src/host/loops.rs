@@ -241,6 +241,9 @@ fn on_run(here: &mut Here, frame: Frame) {
 }
 
 /// A variable that an inner function uses, too: what its cell holds; null if nothing.
+///
+/// # Safety
+/// `variable` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn shared(variable: *mut ffi::PyObject) -> Held {
     // SAFETY: the callers': attached, and the variable's cell or value stands; the type is checked.
     unsafe {

@@ -352,6 +352,9 @@ fn on_apply(here: &mut Here, frame: Frame) {
 }
 
 /// The message that such a call is. Its arguments are any iterable, which is not gone through unless it is a tuple or a list.
+///
+/// # Safety
+/// `function`, `args` and `keywords` live throughout, and the calling thread is attached to the interpreter.
 unsafe fn call<'py>(
     py: Python<'py>, function: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> Option<Bound<'py, PyAny>> {

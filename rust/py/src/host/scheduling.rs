@@ -318,6 +318,9 @@ pub fn alarm(here: &mut here::Here, about: u64, began: &[u8], ended: &[u8]) {
 
 /// Where inside its outermost coroutine a task that does not run waits: `(module, function, arity)` as a term. `None` for
 /// that coroutine itself, and where it is no exact one.
+///
+/// # Safety
+/// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
 unsafe fn whereabouts(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> Option<&[u8]> {
     // SAFETY: null or an object that is held; its type is looked at first.
     unsafe {
@@ -336,6 +339,9 @@ unsafe fn whereabouts(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> Opti
 pub const NOWHERE: &[u8] = &[97, 0];
 
 /// The name of a task's outermost coroutine, as a term, or 0: it is no exact coroutine, or has ended.
+///
+/// # Safety
+/// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
 unsafe fn outermost(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> &[u8] {
     // SAFETY: null or an object that is held.
     let frame = if coroutine.is_null() { None } else { unsafe { steps::frame_of(coroutine) } };
@@ -488,6 +494,9 @@ fn on_thread(here: &mut here::Here, frame: Frame) {
 }
 
 /// What a thread object runs.
+///
+/// # Safety
+/// `thread` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: attached; the thread object stands, and what is read of it is held.
     Python::attach(|py| unsafe {

@@ -91,6 +91,9 @@ unsafe fn is_wanted(here: &mut Here, flag: Flags) -> bool {
 }
 
 /// Tells of an item that is about to be put in: nobody can take it before.
+///
+/// # Safety
+/// `queue` lives throughout, as does `item` unless it is null, and the calling thread is attached to the interpreter.
 unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
@@ -125,6 +128,9 @@ unsafe extern "C" fn put_nowait(
 }
 
 /// Tells of an item that was taken out, or that none came.
+///
+/// # Safety
+/// `queue` lives throughout, as does `item` unless it is null, and the calling thread is attached to the interpreter.
 unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: as `tell_put`; an exception that is set is put aside and back.
     unsafe {

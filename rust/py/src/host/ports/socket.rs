@@ -270,6 +270,9 @@ unsafe extern "C" fn keywords<const N: usize>(
 }
 
 /// A call of a method: before it, itself, after it.
+///
+/// # Safety
+/// `this` and `args` live throughout, and the calling thread is attached to the interpreter.
 #[inline(always)]
 unsafe fn around(
     hook: &'static Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
@@ -449,6 +452,9 @@ unsafe fn is_empty(object: *mut ffi::PyObject) -> bool {
 }
 
 /// The first item of a tuple.
+///
+/// # Safety
+/// `object` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
     // SAFETY: the caller's object stands; checked.
     unsafe {
@@ -457,6 +463,9 @@ unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
 }
 
 /// The first bytes of a list or tuple of buffers, together; `None` of anything else, which may be used up.
+///
+/// # Safety
+/// `buffers` lives throughout, and the calling thread is attached to the interpreter.
 pub unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
     // SAFETY: the caller's object stands.
     let buffers = unsafe { Bound::from_borrowed_ptr(py, buffers) };

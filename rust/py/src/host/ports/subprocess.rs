@@ -83,6 +83,9 @@ pub fn adopt(object: &Bound<'_, PyAny>, port: &Arc<Tracee>) {
 }
 
 /// Notes the files of a subprocess's pipes: what is read and written there goes through its port.
+///
+/// # Safety
+/// `object` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) {
     for name in ["stdin", "stdout", "stderr"] {
         // SAFETY: plain attributes of the caller's object, and those of files, which are C code's.
@@ -203,6 +206,9 @@ fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
 }
 
 /// Whether it is bytes, or a str, that are not empty.
+///
+/// # Safety
+/// `object` lives throughout unless it is null, and the calling thread is attached to the interpreter.
 unsafe fn has_something(object: *mut ffi::PyObject) -> bool {
     // SAFETY: null, or an object that stands.
     unsafe {

@@ -200,6 +200,9 @@ pub fn adopt(host: &'static Host, object: &Bound<'_, PyAny>) {
 }
 
 /// What goes over this port is encrypted by this protocol.
+///
+/// # Safety
+/// `protocol` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn encrypts(py: Python<'_>, protocol: *mut ffi::PyObject, port: Arc<Tracee>) {
     own(&port).is_encrypted.store(true, Ordering::Relaxed);
     // SAFETY: a plain attribute of an object that the caller holds.
@@ -286,6 +289,9 @@ fn on_writelines(here: &mut Here, frame: Frame) {
 }
 
 /// Whether it is bytes that are not empty.
+///
+/// # Safety
+/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
 unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
     // SAFETY: null, or an object that stands.
     unsafe {
