@@ -146,7 +146,7 @@ pub unsafe fn units<'a>(object: *mut PyObject) -> Option<Units<'a>> {
 /// Length and kind; `None` for a str of the old sort that isn't laid out yet (3.11).
 ///
 /// # Safety
-/// `object` lives throughout, and the calling thread is attached to the interpreter.
+/// `object` is a str that lives throughout, and the calling thread is attached to the interpreter.
 #[inline]
 unsafe fn measure(object: *mut PyObject) -> Option<(usize, c_uint)> {
     // SAFETY: a str (the callers').
