@@ -13,7 +13,8 @@ def find() -> tuple[Any, Any, Any, Any, Any]:
     """What an event loop is given to run a task's first step, what a future is given to go on with it, the task, a
     coroutine that has not begun (to be closed), and one that has ended.
 
-    The task belongs to no event loop of the program, and nothing but this function has seen it.
+    The task belongs to no event loop of the program, nothing but this function has seen it, and it goes with what is
+    returned: nothing of it is left to the collector of garbage.
     """
     native: Any = _asyncio
     event_loop = _Loop()
@@ -32,7 +33,7 @@ def find() -> tuple[Any, Any, Any, Any, Any]:
             event_loop.step()
     finally:
         coroutine.close()
-    return event_loop.step, future.wakeup, task, wait(), coroutine
+    return event_loop.__dict__.pop("step"), future.__dict__.pop("wakeup"), task, wait(), coroutine
 
 
 def _as_running(event_loop: _Loop) -> None:

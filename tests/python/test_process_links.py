@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -62,6 +64,37 @@ def test_an_exit_comes_as_a_message_to_who_traps_it() -> None:
     inviso.send(child, "go")
     assert inviso.receive(("EXIT", child, "_"), timeout=PATIENCE) == ("EXIT", child, ("bad", 7))
     assert inviso.links() == []
+
+
+def test_a_thread_whose_end_nobody_saw_leaves_no_name() -> None:
+    program = """
+import _thread, inviso, threading, time
+
+lock = _thread.allocate_lock()
+lock.acquire()
+started = []
+
+
+def body():
+    started.append(threading.current_thread())
+    lock.acquire()
+
+
+_thread.start_new_thread(body, ())
+while not started:
+    time.sleep(0.01)
+[pid] = [pid for pid in inviso.processes() if pid != inviso.self()]
+inviso.register("worker", pid)
+assert inviso.registered() == ["worker"]
+lock.release()
+while pid.is_alive():
+    time.sleep(0.01)
+    inviso.processes()
+assert inviso.registered() == [] and inviso.whereis("worker") is None
+inviso.register("worker", inviso.self())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_normal_end_ends_nobody() -> None:

@@ -337,6 +337,19 @@ def test_a_task_cancelled_before_its_first_step_ends(session: trace.Session) -> 
     assert not pids[0].is_alive()
 
 
+def test_a_task_of_a_coroutine_that_was_closed_before(session: trace.Session) -> None:
+    async def main() -> None:
+        closed = step()
+        closed.close()
+        with pytest.raises(RuntimeError, match="cannot reuse"):
+            await asyncio.Task(closed)
+        await asyncio.create_task(step())
+
+    procs(session)
+    asyncio.run(main())
+    assert [m[1] for m in tags(session.drain()) if m[1] == "spawn"], "the task after it is still seen"
+
+
 def test_a_task_group_and_gather(session: trace.Session) -> None:
     async def main() -> None:
         me.append(inviso.self())

@@ -60,7 +60,7 @@ pub struct Node {
     pub(crate) kept: Kept,
     collector: Collector,
     waits: Waits,
-    tracees: Mutex<FxHashMap<u64, Arc<Tracee>>>,
+    pub(crate) tracees: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     next_pid: AtomicU64,
     next_unique: AtomicU64,
     /// Sessions that ask for stamps in CPU time.
@@ -184,7 +184,14 @@ impl Node {
         }
         self.leave_sessions(tracee);
         tracee.end();
-        self.tracees.lock().unwrap().remove(&tracee.pid);
+        let named = {
+            let mut tracees = self.tracees.lock().unwrap();
+            tracees.remove(&tracee.pid);
+            self.relations.were_named()
+        };
+        if named {
+            self.forget_name(tracee.pid);
+        }
         if tracee.is_tracer() {
             self.leave_sessions(tracee); // one that was made after the first look, and before its tracer was dead
         }

@@ -8,7 +8,7 @@ use crate::{
     flags::Flags,
     messages::About,
     node::Node,
-    sync::{Mutex, Ordering::Relaxed},
+    sync::{AtomicBool, Mutex, Ordering::Relaxed},
     thread::Thread,
     tracee::{Kind as What, Tracee},
 };
@@ -18,13 +18,24 @@ use std::sync::Arc;
 
 /// Links and names of a node. A short lock; nothing else is locked and nothing waited for under it.
 #[derive(Default)]
-pub(crate) struct Relations(Mutex<Known>);
+pub(crate) struct Relations {
+    known: Mutex<Known>,
+    /// Whether there has ever been a name. Written and read under the node's lock of its processes.
+    named: AtomicBool,
+}
 
 #[derive(Default)]
 struct Known {
     links: FxHashMap<u64, Vec<u64>>,
     by_name: FxHashMap<Box<str>, u64>,
     by_pid: FxHashMap<u64, Box<str>>,
+}
+
+impl Relations {
+    /// Whether anything may have a name. The caller holds the lock of the node's processes.
+    pub(crate) fn were_named(&self) -> bool {
+        self.named.load(Relaxed)
+    }
 }
 
 impl Known {
@@ -86,7 +97,7 @@ impl Node {
             return false;
         }
         self.inherit_by_link(from, to);
-        let mut known = self.relations.0.lock().unwrap();
+        let mut known = self.relations.known.lock().unwrap();
         known.join(from.pid, to.pid) & known.join(to.pid, from.pid)
     }
 
@@ -120,7 +131,7 @@ impl Node {
 
     /// Takes a link away without a word; `true` if there was one.
     pub fn part(&self, one: u64, other: u64) -> bool {
-        let mut known = self.relations.0.lock().unwrap();
+        let mut known = self.relations.known.lock().unwrap();
         known.part(one, other) | known.part(other, one)
     }
 
@@ -132,20 +143,20 @@ impl Node {
     /// The processes and ports that this one is linked to, in the order of the links.
     #[must_use]
     pub fn links(&self, pid: u64) -> Vec<u64> {
-        self.relations.0.lock().unwrap().links.get(&pid).cloned().unwrap_or_default()
+        self.relations.known.lock().unwrap().links.get(&pid).cloned().unwrap_or_default()
     }
 
     /// Whether anything is linked or has a name.
     #[must_use]
     pub fn is_related(&self) -> bool {
-        let known = self.relations.0.lock().unwrap();
+        let known = self.relations.known.lock().unwrap();
         !known.links.is_empty() || !known.by_pid.is_empty()
     }
 
     /// Whether a port has a name.
     #[must_use]
     pub fn is_port_named(&self) -> bool {
-        self.relations.0.lock().unwrap().by_pid.keys().any(|pid| What::of(*pid) == What::Port)
+        self.relations.known.lock().unwrap().by_pid.keys().any(|pid| What::of(*pid) == What::Port)
     }
 
     /// Gives a process or port a name.
@@ -154,10 +165,13 @@ impl Node {
     /// [`Unnamed`].
     pub fn register(&self, thread: &mut Thread, name: &str, tracee: &Tracee) -> Result<(), Unnamed> {
         {
-            let mut known = self.relations.0.lock().unwrap();
-            if !tracee.is_alive() {
+            // held until the name is given: a process that ends meanwhile finds it
+            let tracees = self.tracees.lock().unwrap();
+            if !tracees.contains_key(&tracee.pid) {
                 return Err(Unnamed::Dead);
             }
+            self.relations.named.store(true, Relaxed);
+            let mut known = self.relations.known.lock().unwrap();
             if known.by_name.contains_key(name) {
                 return Err(Unnamed::Taken);
             }
@@ -175,7 +189,7 @@ impl Node {
     /// Takes a name back; `false` if nobody had it.
     pub fn unregister(&self, thread: &mut Thread, name: &str) -> bool {
         let pid = {
-            let mut known = self.relations.0.lock().unwrap();
+            let mut known = self.relations.known.lock().unwrap();
             let Some(pid) = known.by_name.remove(name) else { return false };
             known.by_pid.remove(&pid);
             pid
@@ -191,17 +205,26 @@ impl Node {
         self.tell(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
     }
 
+    /// A process or port has ended, and is not among the node's any more: a name that it was given after [`Node::unrelate`], or
+    /// has because nobody called that, is free again.
+    pub(crate) fn forget_name(&self, pid: u64) {
+        let mut known = self.relations.known.lock().unwrap();
+        if let Some(name) = known.by_pid.remove(&pid) {
+            known.by_name.remove(&name);
+        }
+    }
+
     /// The living process or port of a name.
     #[must_use]
     pub fn whereis(&self, name: &str) -> Option<Arc<Tracee>> {
-        let pid = *self.relations.0.lock().unwrap().by_name.get(name)?;
+        let pid = *self.relations.known.lock().unwrap().by_name.get(name)?;
         self.tracee(pid)
     }
 
     /// All names and who has them.
     #[must_use]
     pub fn registered(&self) -> Vec<(Box<str>, u64)> {
-        let known = self.relations.0.lock().unwrap();
+        let known = self.relations.known.lock().unwrap();
         known.by_name.iter().map(|(name, pid)| (name.clone(), *pid)).collect()
     }
 
@@ -209,7 +232,7 @@ impl Node {
     /// any more either).
     pub fn unrelate(&self, thread: Option<&mut Thread>, tracee: &Tracee) -> Vec<u64> {
         let (name, links) = {
-            let mut known = self.relations.0.lock().unwrap();
+            let mut known = self.relations.known.lock().unwrap();
             let name = known.by_pid.remove(&tracee.pid);
             if let Some(name) = &name {
                 known.by_name.remove(name);

@@ -150,6 +150,15 @@ fn names_are_given_once_and_go_with_their_process() {
 }
 
 #[test]
+fn a_name_of_a_process_that_nobody_unrelated_is_free_again() {
+    let (node, mut thread, p) = world();
+    assert_eq!(node.register(&mut thread, "a", &p[1]), Ok(()));
+    node.end_process(&p[1]);
+    assert!(node.registered().is_empty() && !node.is_related());
+    assert_eq!(node.register(&mut thread, "a", &p[2]), Ok(()));
+}
+
+#[test]
 fn a_limit_is_reported_to_those_that_it_is_reached_for() {
     let (node, mut thread, p) = world();
     let (low, high) = (session(&node), session(&node));

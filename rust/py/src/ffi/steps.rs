@@ -71,11 +71,20 @@ impl Place {
 /// # Safety
 /// The functions keep to the contracts of their kinds, and call [`original_step`] and [`original_wakeup`] on.
 pub unsafe fn take(py: Python<'_>, step: Step, wakeup: Wakeup) -> PyResult<()> {
+    learn(py)?;
+    STEP.put(step as *mut ());
+    WAKEUP.put(wakeup as *mut ());
+    Ok(())
+}
+
+/// Finds out how tasks and coroutines are laid out, once.
+///
+/// # Errors
+/// As [`take`].
+pub fn learn(py: Python<'_>) -> PyResult<()> {
     if STEP.word().is_none() {
         find(py)?;
     }
-    STEP.put(step as *mut ());
-    WAKEUP.put(wakeup as *mut ());
     Ok(())
 }
 
@@ -343,7 +352,7 @@ unsafe fn state(coroutine: *mut PyObject) -> i8 {
 /// The frame of a coroutine or generator that has not ended; `None` for one that has, and for any other object.
 ///
 /// # Safety
-/// It stands, and [`take`] has been called.
+/// It stands, and [`learn`] has been called.
 #[inline]
 pub unsafe fn frame_of(coroutine: *mut PyObject) -> Option<Frame> {
     // SAFETY: the type is checked before the state is read.

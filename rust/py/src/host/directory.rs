@@ -235,6 +235,7 @@ impl Directory {
         if let Some(name) = given.or_else(|| process(own).last_name.get().cloned()) {
             lock(&self.ended_threads).keep(own.pid, Name::Given(name));
         }
+        super::relations::gone_unseen(host, own);
         host.node.end_process(own);
     }
 
@@ -357,15 +358,15 @@ impl Directory {
         let own = native_id();
         self.own_process(host, None);
         let mut alive = vec![own];
-        for (id, _) in threads(py)? {
+        // before 3.13, threads that threading did not start stay in its table when they have ended
+        let exists = |id: u64| std::path::Path::new(&format!("/proc/self/task/{id}")).exists();
+        for (id, _) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
             alive.push(id);
             self.thread(host, id);
         }
         let gone: Vec<Arc<Tracee>> = {
             let threads = lock(&self.threads);
-            let gone =
-                |id: &u64| !alive.contains(id) && !std::path::Path::new(&format!("/proc/self/task/{id}")).exists();
-            threads.iter().filter(|(id, _)| gone(id)).map(|(_, t)| t.clone()).collect()
+            threads.iter().filter(|(id, _)| !alive.contains(id) && !exists(**id)).map(|(_, t)| t.clone()).collect()
         };
         gone.iter().for_each(|tracee| self.thread_ended(host, tracee));
         self.tasks(py, host).map(drop)

@@ -509,7 +509,7 @@ pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |_, here| {
         use inviso_core::relations::Unnamed;
-        let Some(tracee) = here.host.node.tracee(id) else { return Ok(Some("dead")) };
+        let Some(tracee) = here.host.node.tracee(id).filter(|tracee| !is_gone(tracee)) else { return Ok(Some("dead")) };
         Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
             Ok(()) => None,
             Err(Unnamed::Dead) => Some("dead"),

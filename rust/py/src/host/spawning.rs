@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     capture::{self, Limits, Raised},
-    ffi::frame::Frame,
+    ffi::{frame::Frame, steps},
 };
 use inviso_core::{
     flags::Flags,
@@ -121,8 +121,9 @@ impl Spawning {
                 watch::add(py, host, &EXCEPTHOOK, &[constant])?;
             }
         }
-        ON.store(true, Ordering::Release);
         py.import("asyncio")?;
+        steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
+        ON.store(true, Ordering::Release);
         if let Some(class) = directory::task_type(py) {
             hook_tasks(class.as_ptr().cast(), SPAWNING);
         }
@@ -150,7 +151,7 @@ impl Spawning {
                 if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
                     continue;
                 }
-                let Some(frame) = Frame::of_generator(coroutine.as_ptr()) else { continue };
+                let Some(frame) = steps::frame_of(coroutine.as_ptr()) else { continue };
                 directory::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
                 watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())])?;
             }
@@ -450,7 +451,7 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         }
         here.running.identify(here.host, &mut here.thread);
         let parent = here.thread.current().clone();
-        let frame = Frame::of_generator(coroutine)?;
+        let frame = steps::frame_of(coroutine)?;
         here.thread.busy = true;
         let watched = Python::attach(|py| {
             let code = Bound::from_borrowed_ptr(py, frame.code());
