@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -489,6 +490,85 @@ with trace.session_create("s") as s:
     until(lambda: len(inviso.processes()) == 1)  # 3.11 lets a joiner go on before the thread is gone
     sent = s.drain()
     assert sorted(m[2] for m in sent) == ["exit", "spawn", "spawned"], sent
+print("ok")
+"""
+    assert good(text) == "ok\n"
+
+
+@pytest.mark.parametrize("kind", ["asyncio's own", "derived", "with a finaliser", "derived while traced"])
+def test_the_end_of_a_task_of_any_class_is_seen(session: trace.Session, kind: str) -> None:
+    """Of asyncio's own class the finaliser tells, of others a weak reference; a class may be older or younger than that."""
+
+    class Derived(asyncio.Task[Any]):
+        if kind == "with a finaliser":
+
+            def __del__(self) -> None:
+                finalised.append(self.get_name())
+
+    async def main() -> None:
+        nonlocal Derived
+        keeper = asyncio.create_task(asyncio.sleep(60))  # while this lives, ends of tasks are waited for
+        await asyncio.sleep(0)
+        if kind == "derived while traced":
+            Derived = type("Derived", (asyncio.Task,), {})  # type: ignore[misc]
+        make = asyncio.Task if kind == "asyncio's own" else Derived
+        for n in range(5):
+            task = make(step(), name=f"task {n}")
+            pids.append(inviso.pid(task))
+            await task
+            del task
+        keeper.cancel()
+
+    finalised: list[str] = []
+    pids: list[inviso.Pid] = []
+    procs(session)
+    asyncio.run(main())
+    gc.collect()
+    assert not any(pid.is_alive() for pid in pids) and len(set(pids)) == 5
+    assert [pid.name for pid in pids] == [f"task {n}" for n in range(5)]
+    assert len(finalised) == (5 if kind == "with a finaliser" else 0)
+    session.destroy()
+    pids.clear()
+    asyncio.run(main())
+    gc.collect()
+    assert not any(pid.is_alive() for pid in pids)
+
+
+def test_a_task_that_its_finaliser_revived_is_a_new_process() -> None:
+    text = """
+import asyncio, gc, inviso
+from inviso import trace
+
+revived = []
+
+
+async def waits(future):
+    await future
+
+
+async def main():
+    def keep(loop, context):
+        revived.append(context["task"])
+
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(keep)
+    task = loop.create_task(waits(loop.create_future()))
+    await asyncio.sleep(0)
+    first = inviso.pid(task)
+    del task
+    gc.collect()
+    assert len(revived) == 1 and not first.is_alive()
+    second = inviso.pid(revived[0])
+    assert second != first and second.is_alive()
+    revived.clear()
+    gc.collect()
+    assert not second.is_alive()
+    assert inviso.pid(loop.create_task(asyncio.sleep(0))) not in (first, second)
+
+
+with trace.session_create("s") as s:
+    s.process("all", True, ["running"])
+    asyncio.run(main())
 print("ok")
 """
     assert good(text) == "ok\n"

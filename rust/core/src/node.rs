@@ -187,7 +187,7 @@ impl Node {
         let named = {
             let mut tracees = self.tracees.lock().unwrap();
             tracees.remove(&tracee.pid);
-            self.relations.were_named()
+            self.relations.are_used()
         };
         if named {
             self.forget_name(tracee.pid);

@@ -20,8 +20,9 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Relations {
     known: Mutex<Known>,
-    /// Whether there has ever been a name. Written and read under the node's lock of its processes.
-    named: AtomicBool,
+    /// Whether there has ever been a link or a name. Of names it is written and read under the node's lock of its processes, so
+    /// that a process that ends finds its own.
+    used: AtomicBool,
 }
 
 #[derive(Default)]
@@ -32,9 +33,9 @@ struct Known {
 }
 
 impl Relations {
-    /// Whether anything may have a name. The caller holds the lock of the node's processes.
-    pub(crate) fn were_named(&self) -> bool {
-        self.named.load(Relaxed)
+    /// Whether anything may have a link or a name. Of names to be trusted under the lock of the node's processes.
+    pub(crate) fn are_used(&self) -> bool {
+        self.used.load(Relaxed)
     }
 }
 
@@ -97,6 +98,7 @@ impl Node {
             return false;
         }
         self.inherit_by_link(from, to);
+        self.relations.used.store(true, Relaxed);
         let mut known = self.relations.known.lock().unwrap();
         known.join(from.pid, to.pid) & known.join(to.pid, from.pid)
     }
@@ -149,6 +151,9 @@ impl Node {
     /// Whether anything is linked or has a name.
     #[must_use]
     pub fn is_related(&self) -> bool {
+        if !self.relations.are_used() {
+            return false;
+        }
         let known = self.relations.known.lock().unwrap();
         !known.links.is_empty() || !known.by_pid.is_empty()
     }
@@ -170,7 +175,7 @@ impl Node {
             if !tracees.contains_key(&tracee.pid) {
                 return Err(Unnamed::Dead);
             }
-            self.relations.named.store(true, Relaxed);
+            self.relations.used.store(true, Relaxed);
             let mut known = self.relations.known.lock().unwrap();
             if known.by_name.contains_key(name) {
                 return Err(Unnamed::Taken);

@@ -165,9 +165,11 @@ impl Tracee {
         self.ended.store(ENDED, Release);
     }
 
-    /// Notes that it runs, or does not; answers what was noted before.
+    /// Notes that it runs, or does not; answers what was noted before. Only the thread that runs it does.
     pub fn set_in(&self, how: bool) -> bool {
-        self.is_in.swap(u32::from(how), AcqRel) != 0
+        let was = self.is_in.load(Relaxed) != 0;
+        self.is_in.store(u32::from(how), Release);
+        was
     }
 
     /// Notes that a session is about to have it as its tracer.

@@ -2,7 +2,6 @@
 
 use std::ffi::CStr;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use inviso_term::etf::{Encoder, Full};
 use pyo3::ffi::{self, PyObject, PyTypeObject};
@@ -10,7 +9,10 @@ use pyo3::ffi::{self, PyObject, PyTypeObject};
 use super::text::{short_ascii, utf8};
 use super::{encode, Limits};
 use crate::ffi::frame;
-use crate::ffi::held::{dict_get, Held};
+use crate::ffi::{
+    held::{dict_get, Held},
+    interned::Interned,
+};
 
 extern "C" {
     static mut PyMethod_Type: PyTypeObject;
@@ -395,29 +397,12 @@ unsafe fn module_of_class(class: *mut PyTypeObject) -> Held {
         if dict.is_null() {
             return Held::borrowed(ptr::null_mut());
         }
-        let module = dict_get(dict.as_ptr(), dunder_module());
+        static MODULE: Interned = Interned::new(c"__module__");
+        let module = dict_get(dict.as_ptr(), MODULE.get());
         if module.is_null() || ffi::PyUnicode_CheckExact(module.as_ptr()) == 0 {
             return Held::borrowed(ptr::null_mut());
         }
         module
-    }
-}
-
-/// The interned str `"__module__"`, made once; null if there is no memory for it.
-unsafe fn dunder_module() -> *mut PyObject {
-    static NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
-    let known = NAME.load(Ordering::Acquire);
-    if !known.is_null() {
-        return known;
-    }
-    // SAFETY: attached (the callers'). Threads that come together get the same object, and keep a reference too many.
-    unsafe {
-        let made = ffi::PyUnicode_InternFromString(c"__module__".as_ptr());
-        if made.is_null() {
-            ffi::PyErr_Clear();
-        }
-        NAME.store(made, Ordering::Release);
-        made
     }
 }
 

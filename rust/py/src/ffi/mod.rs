@@ -8,6 +8,7 @@
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
 //! | `code` | a code object's parameters and names |
 //! | `held` | an object borrowed or owned |
+//! | `interned` | names that are looked up often |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
 //! | `tasks` | the asyncio task that runs now |
@@ -39,6 +40,7 @@ pub mod frame;
 #[cfg(not(Py_3_12))]
 pub mod handlers;
 pub mod held;
+pub mod interned;
 pub mod layout;
 pub mod method;
 #[cfg(Py_3_12)]

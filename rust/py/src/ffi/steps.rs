@@ -150,6 +150,7 @@ fn find(py: Python<'_>) -> PyResult<()> {
     // before 3.15 what has not ended is negative, or 0 while it runs
     let from = if first < 0 { 1 } else { last };
     ENDED.store(if first < from && from <= last { from } else { i8::MIN }, Release);
+    FRESH.store(first, Release);
     fresh.call_method0("close")?;
     let unknown = |what: &str| {
         PyRuntimeError::new_err(format!("asyncio's {what} is not as it is known: no scheduling can be traced"))
@@ -343,6 +344,8 @@ pub unsafe fn is_cancelling(task: *mut PyObject) -> bool {
 
 /// From this state on a coroutine has ended; the least of all while nothing is known.
 static ENDED: AtomicI8 = AtomicI8::new(i8::MIN);
+/// The state of a coroutine that has not begun.
+static FRESH: AtomicI8 = AtomicI8::new(i8::MIN);
 
 unsafe fn state(coroutine: *mut PyObject) -> i8 {
     // SAFETY: a byte inside a coroutine or generator, before its frame.
@@ -360,6 +363,17 @@ pub unsafe fn frame_of(coroutine: *mut PyObject) -> Option<Frame> {
         let frame = Frame::of_generator(coroutine)?;
         (state(coroutine) < ENDED.load(Acquire)).then_some(frame)
     }
+}
+
+/// Whether a coroutine that does not run has begun and not ended, so that it waits for something.
+///
+/// # Safety
+/// As [`frame_of`], and it is an exact coroutine.
+#[inline]
+pub unsafe fn waits(coroutine: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    let state = unsafe { state(coroutine) };
+    state != FRESH.load(Acquire) && state < ENDED.load(Acquire)
 }
 
 /// How many coroutines inside each other are looked at.

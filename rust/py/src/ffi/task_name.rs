@@ -25,10 +25,20 @@ impl Name {
     }
 }
 
-/// The name of a task of asyncio's own class; `None` for any other object.
+/// Finds out where that is, once: makes a task and lets it go. Before this a task's name is not known.
+pub fn learn(py: Python<'_>) {
+    if PLACE.get().is_none() {
+        if let Some(class) = crate::host::directory::task_type(py) {
+            let place = find(&class);
+            let _another_was_first = PLACE.set(place);
+        }
+    }
+}
+
+/// The name of a task of asyncio's own class; `None` for any other object. Runs nothing.
 ///
 /// # Safety
-/// `task` is an object of which nothing has been cleared yet.
+/// `task` is an object of which nothing has been cleared yet; the calling thread is attached.
 pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
     let class = crate::host::directory::task_type(py)?;
     // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
@@ -37,7 +47,7 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
         if kind != class.as_ptr().cast() && ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) == 0 {
             return None;
         }
-        let place = (*PLACE.get_or_init(|| find(&class)))?;
+        let place = (*PLACE.get()?)?;
         let name = *task.byte_add(place).cast::<*mut ffi::PyObject>();
         Bound::from_borrowed_ptr_or_opt(py, name)?
     };

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::ffi::{self, PyObject, PyThreadState};
 
-use super::held::dict_get;
 use super::layout::{self, at as read, thread};
 use super::Aside;
+use super::{held::dict_get, interned::Interned};
 
 /// What one thread's caller remembers of its last look; starts as [`Cache::new`].
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +111,7 @@ struct Found {
     object: AtomicPtr<PyObject>,
 }
 
-static MODULE_NAME: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+static MODULE_NAME: Interned = Interned::new(c"_asyncio");
 static RUNNING_LOOP: Found = Found::new(c"_get_running_loop");
 #[cfg(Py_3_14)]
 static CURRENT_TASK: Found = Found::new(c"current_task");
@@ -141,7 +141,7 @@ impl Found {
     unsafe fn look(&self) -> *mut PyObject {
         // SAFETY: attached. Exact dicts only, so nothing of the program's runs. The reference that is stored is never given back.
         unsafe {
-            let name = interned(&MODULE_NAME, c"_asyncio");
+            let name = MODULE_NAME.get();
             let modules = ffi::PyImport_GetModuleDict();
             if name.is_null() || modules.is_null() || ffi::PyDict_CheckExact(modules) == 0 {
                 ffi::PyErr_Clear();
@@ -166,17 +166,6 @@ impl Found {
             object
         }
     }
-}
-
-unsafe fn interned(slot: &AtomicPtr<PyObject>, text: &std::ffi::CStr) -> *mut PyObject {
-    let known = slot.load(Ordering::Acquire);
-    if !known.is_null() {
-        return known;
-    }
-    // SAFETY: attached (the callers'). Two threads get the same interned object; one reference too many is kept.
-    let made = unsafe { ffi::PyUnicode_InternFromString(text.as_ptr()) };
-    slot.store(made, Ordering::Release);
-    made
 }
 
 /// Asks asyncio's C functions for the task of this thread's running loop: borrowed (the loop keeps it), or null.
@@ -346,14 +335,14 @@ mod place {
 
     #[cfg(not(Py_3_13))]
     unsafe fn found() -> *mut PyObject {
-        static KEY: AtomicPtr<PyObject> = AtomicPtr::new(ptr::null_mut());
+        static KEY: Interned = Interned::new(c"__asyncio_running_event_loop__");
         // SAFETY: attached. The thread's dict is an exact one, and the key a str.
         let value = unsafe {
             let dict = ffi::PyThreadState_GetDict();
             if dict.is_null() {
                 return dict;
             }
-            dict_get(dict, interned(&KEY, c"__asyncio_running_event_loop__")).as_ptr()
+            dict_get(dict, KEY.get()).as_ptr()
         };
         // SAFETY: a value in the thread's dict stands.
         unsafe { held(value) }

@@ -1,9 +1,9 @@
 //! Threads and tasks as processes: which object is which process, and back.
 //!
-//! A task is known by its address while it lives: a weak reference's callback takes it out before the address can belong
-//! to another. A thread is known by the operating system's number for it.
+//! A task is known by its address while it lives: its class's finaliser, or a weak reference's callback, takes it out before the
+//! address can belong to another. A thread is known by the operating system's number for it.
 
-use super::{senders::Senders, Host};
+use super::{senders::Senders, task_end, Host};
 use crate::{
     ffi::{
         frame::Frame,
@@ -16,7 +16,7 @@ use inviso_core::tracee::{Kind, Tracee};
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
-    collections::VecDeque,
+    collections::{hash_map::Entry, VecDeque},
     sync::{
         atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, OnceLock,
@@ -124,10 +124,41 @@ impl Places {
     }
 }
 
-/// A task, queue or port, its record, and the weak reference that tells of its end.
+/// A task, queue or port: its record, and who tells of its end.
 struct Task {
     tracee: Arc<Tracee>,
-    reference: Option<Py<PyAny>>,
+    end: Teller,
+}
+
+/// Who tells that an object is gone.
+enum Teller {
+    /// A weak reference.
+    Weak(Py<PyAny>),
+    /// The finaliser of its class, see [`task_end`].
+    Finaliser,
+    /// Nobody.
+    None,
+}
+
+impl Teller {
+    /// The object at this address, of which this tells, if it still exists.
+    fn object<'py>(&self, py: Python<'py>, address: usize) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Teller::Weak(reference) => reference.bind(py).cast::<PyWeakref>().ok()?.upgrade(),
+            // SAFETY: while the thread is attached (there is a GIL where finalisers tell) no other one lets go of it, and this
+            // one does after the finaliser only.
+            Teller::Finaliser => unsafe { Bound::from_borrowed_ptr_or_opt(py, address as *mut ffi::PyObject) },
+            Teller::None => None,
+        }
+    }
+
+    fn copy(&self, py: Python<'_>) -> Teller {
+        match self {
+            Teller::Weak(reference) => Teller::Weak(reference.clone_ref(py)),
+            Teller::Finaliser => Teller::Finaliser,
+            Teller::None => Teller::None,
+        }
+    }
 }
 
 /// Tasks, queues and ports by address, and those addresses by that of the weak reference.
@@ -135,6 +166,19 @@ struct Task {
 struct Tasks {
     all: FxHashMap<usize, Task>,
     references: FxHashMap<usize, usize>,
+    ended: EndedNames,
+}
+
+impl Tasks {
+    /// Takes out what has ended, and keeps the name that it was given, or else its `own`.
+    fn end(&mut self, address: usize, own: Option<Name>) -> Option<Task> {
+        let ended = self.all.remove(&address)?;
+        let given = known(&ended.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
+        if let Some(name) = given.or(own) {
+            self.ended.keep(ended.tracee.pid, name);
+        }
+        Some(ended)
+    }
 }
 
 /// All processes by what they are in Python.
@@ -143,7 +187,6 @@ pub struct Directory {
     tasks: Mutex<Tasks>,
     threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     ended_threads: Mutex<EndedNames>,
-    ended_tasks: Mutex<EndedNames>,
 }
 
 /// Names of processes that have ended, the latest ones.
@@ -205,20 +248,20 @@ impl Directory {
 
     /// The name of a process that has ended, if it is still known.
     pub fn ended_name(&self, py: Python<'_>, pid: u64) -> Option<String> {
-        let kept = match Kind::of(pid) {
-            Kind::Task => &self.ended_tasks,
-            _ => &self.ended_threads,
+        let ended = match Kind::of(pid) {
+            Kind::Task => lock(&self.tasks).ended.find(pid),
+            _ => lock(&self.ended_threads).find(pid),
         };
-        if let Some(name) = lock(kept).find(pid) {
-            return Some(name);
+        if ended.is_some() {
+            return ended;
         }
         // a task whose end was told while its object is still there
-        let reference = {
+        let (address, teller) = {
             let tasks = lock(&self.tasks);
-            let task = tasks.all.values().find(|task| task.tracee.pid == pid)?;
-            task.reference.as_ref()?.clone_ref(py)
+            let (address, task) = tasks.all.iter().find(|(_, task)| task.tracee.pid == pid)?;
+            (*address, task.end.copy(py))
         };
-        let object = reference.bind(py).cast::<PyWeakref>().ok()?.upgrade()?;
+        let object = teller.object(py, address)?;
         // SAFETY: the task is held.
         unsafe { task_name::name(py, object.as_ptr()) }.map(|name| name.text())
     }
@@ -247,15 +290,29 @@ impl Directory {
     /// The task, queue or port that the object at this address is; made at first sight. The object is alive, and one that weak
     /// references can be made to.
     pub fn object_process(&self, host: &Host, kind: Kind, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
-        if let Some(task) = lock(&self.tasks).all.get(&address) {
-            return task.tracee.clone();
+        let object = address as *mut ffi::PyObject;
+        if kind == Kind::Task {
+            // SAFETY: the caller is attached.
+            task_name::learn(unsafe { Python::assume_attached() });
         }
-        let tracee = match parent {
+        let make = || match parent {
             Some(parent) => host.node.child(kind, address, parent),
             None => host.node.process(kind, address),
         };
-        // SAFETY: the caller is attached and the object alive.
-        let reference = unsafe { weak_reference(address as *mut ffi::PyObject) };
+        {
+            let mut tasks = lock(&self.tasks);
+            let place = match tasks.all.entry(address) {
+                Entry::Occupied(known) => return known.get().tracee.clone(),
+                Entry::Vacant(place) => place,
+            };
+            // SAFETY: the caller is attached and the object alive.
+            if kind == Kind::Task && unsafe { task_end::wait_for(object) } {
+                return place.insert(Task { tracee: make(), end: Teller::Finaliser }).tracee.clone();
+            }
+        }
+        let tracee = make();
+        // SAFETY: the caller is attached and the object alive. Python code may run here, and no lock is held.
+        let end = unsafe { weak_reference(object) }.map_or(Teller::None, Teller::Weak);
         let mut tasks = lock(&self.tasks);
         if let Some(task) = tasks.all.get(&address) {
             let known = task.tracee.clone();
@@ -263,10 +320,10 @@ impl Directory {
             host.node.end_process(&tracee);
             return known;
         }
-        if let Some(reference) = &reference {
+        if let Teller::Weak(reference) = &end {
             tasks.references.insert(reference.as_ptr() as usize, address);
         }
-        tasks.all.insert(address, Task { tracee: tracee.clone(), reference });
+        tasks.all.insert(address, Task { tracee: tracee.clone(), end });
         tracee
     }
 
@@ -318,11 +375,8 @@ impl Directory {
         match tracee.kind {
             Kind::Task | Kind::Queue | Kind::Port => {
                 let address = tracee.object.load(Ordering::Acquire);
-                let reference =
-                    lock(&self.tasks).all.get(&address).and_then(|t| t.reference.as_ref().map(|r| r.clone_ref(py)));
-                let Some(reference) = reference else { return Ok(None) };
-                let object = reference.bind(py).call0()?;
-                Ok((!object.is_none()).then_some(object))
+                let teller = lock(&self.tasks).all.get(&address).map(|task| task.end.copy(py));
+                Ok(teller.and_then(|teller| teller.object(py, address)))
             }
             Kind::Thread => {
                 let id = lock(&self.threads).iter().find(|(_, t)| Arc::ptr_eq(t, tracee)).map(|(id, _)| *id);
@@ -372,25 +426,40 @@ impl Directory {
         self.tasks(py, host).map(drop)
     }
 
-    fn task_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
-        let (address, task) = {
+    /// The task at this address is about to be freed, and nothing of it has been cleared.
+    pub fn finalised(&self, py: Python<'_>, host: &'static Host, address: usize) {
+        // SAFETY: nothing of it has been cleared; attached.
+        let name = unsafe { task_name::name(py, address as *mut ffi::PyObject) };
+        let ended = {
             let mut tasks = lock(&self.tasks);
-            let address = tasks.references.remove(&reference)?;
-            (address, tasks.all.remove(&address)?)
+            match tasks.all.get(&address) {
+                Some(Task { end: Teller::Finaliser, .. }) => tasks.end(address, name),
+                _ => None,
+            }
         };
-        let given = known(&task.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
-        // SAFETY: a weak reference's callback comes before anything of the object is cleared.
-        let name = given.or_else(|| unsafe { task_name::name(py, address as *mut ffi::PyObject) });
-        if let Some(name) = name {
-            lock(&self.ended_tasks).keep(task.tracee.pid, name);
+        if let Some(ended) = ended {
+            object_ended(host, &ended.tracee);
+            task_end::done(py);
         }
-        if task.tracee.kind == Kind::Port {
-            super::ports::collected(host, &task.tracee);
-        }
-        super::relations::gone_unseen(host, &task.tracee);
-        host.node.end_process(&task.tracee);
-        Some(task)
     }
+
+    /// The object of this weak reference is about to be freed, and nothing of it has been cleared.
+    fn referent_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
+        let address = lock(&self.tasks).references.remove(&reference)?;
+        // SAFETY: as above.
+        let name = unsafe { task_name::name(py, address as *mut ffi::PyObject) };
+        let ended = lock(&self.tasks).end(address, name)?;
+        object_ended(host, &ended.tracee);
+        Some(ended)
+    }
+}
+
+fn object_ended(host: &'static Host, tracee: &Arc<Tracee>) {
+    if tracee.kind == Kind::Port {
+        super::ports::collected(host, tracee);
+    }
+    super::relations::gone_unseen(host, tracee);
+    host.node.end_process(tracee);
 }
 
 /// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.
@@ -458,9 +527,7 @@ unsafe extern "C" fn task_died(
     if let Some(host) = super::try_host().filter(|_| !ends) {
         // SAFETY: called attached, with the weak reference.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
-        if let Some(ended) = host.directory.task_ended(py, host, reference) {
-            drop(ended.reference.map(|reference| reference.into_bound(py)));
-        }
+        drop(host.directory.referent_ended(py, host, reference));
     }
     vectorcall::none()
 }

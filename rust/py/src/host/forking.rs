@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     let Some(host) = try_host() else { return Ok(()) };
     super::instruments::forget(py);
+    super::task_end::forget(py);
     crate::seq::forget();
     if let Ok(mut armed) = host.arming.try_lock() {
         let keys: Vec<(usize, u8)> = armed.codes.keys().map(|k| (*k, 0)).collect();

@@ -11,6 +11,7 @@
 //! | `foreign` | functions written in C, seen where they are called |
 //! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
+//! | `task_end` | when a task's object is gone |
 //! | `spawning` | who starts whom, and how it ends |
 //! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
@@ -68,6 +69,7 @@ pub mod scheduling;
 pub mod senders;
 pub mod simple_queue;
 pub mod spawning;
+mod task_end;
 pub mod tokens;
 pub mod waiting;
 pub mod watch;

@@ -204,8 +204,19 @@ pub unsafe fn sent(here: &mut Here, to: u64, message: *mut PyObject) {
     // SAFETY: the caller's promise.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &Message::to(message, to));
+        sent_by_current(here, to, message);
     }
+}
+
+/// The same where the running process is known.
+///
+/// # Safety
+/// As [`sent`].
+#[inline(always)]
+pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    let parcel = unsafe { Message::to(message, to) };
+    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
 }
 
 /// The running process takes a message.
@@ -217,8 +228,19 @@ pub unsafe fn received(here: &mut Here, sender: Sender, message: *mut PyObject) 
     // SAFETY: the caller's promise.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        messages::on_receive(&here.host.node, &mut here.thread, About::Current, &Message::from(message, sender));
+        received_by_current(here, sender, message);
     }
+}
+
+/// The same where the running process is known.
+///
+/// # Safety
+/// As [`sent`].
+#[inline(always)]
+pub unsafe fn received_by_current(here: &mut Here, sender: Sender, message: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    let parcel = unsafe { Message::from(message, sender) };
+    messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
 }
 
 /// A message has arrived at a process, whether or not that runs.

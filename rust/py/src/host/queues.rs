@@ -169,15 +169,13 @@ fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it.
+/// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it. The running process
+/// is known afterwards.
 #[inline(always)]
 fn is_told(here: &mut Here, frame: Frame, flag: Flags) -> bool {
-    let mut wanted = senders::are_wanted() || monitored(Event::LongMessageQueue);
-    if !wanted {
-        // SAFETY: callbacks run attached.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        wanted = parcels::is_asked(here, flag);
-    }
+    // SAFETY: callbacks run attached.
+    unsafe { here.running.identify(here.host, &mut here.thread) };
+    let wanted = senders::are_wanted() || monitored(Event::LongMessageQueue) || parcels::is_asked(here, flag);
     wanted && !is_inner(frame)
 }
 
@@ -207,13 +205,13 @@ fn is_as_completed(function: &str) -> bool {
     function.starts_with("as_completed.") || function.starts_with("_AsCompletedIterator.")
 }
 
-/// An item is put into a queue; it stands, as the queue does, and callbacks run attached.
+/// An item is put into a queue by the running process, which is known; it stands, as the queue does, and callbacks run attached.
 #[inline(always)]
 fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     // SAFETY: the callers'.
     unsafe {
         let number = passing::queue(here, queue);
-        passing::sent(here, number, item);
+        passing::sent_by_current(here, number, item);
         senders::put(here, queue, number, item);
         lengths::of_queue(here, queue, number, 1);
     }
@@ -227,7 +225,7 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
         let number = passing::queue(here, queue);
         let put = senders::take(here, number, item, last);
         let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
-        passing::received(here, sender, item);
+        passing::received_by_current(here, sender, item);
         tokens::taken_from_queue(here, number, queue, put, item);
         lengths::of_queue(here, queue, number, 0);
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{frame::Frame, steps, Aside},
+    ffi::{frame::Frame, interned::Interned, steps, Aside},
 };
 use inviso_core::{
     flags::Flags,
@@ -324,7 +324,7 @@ pub fn alarm(here: &mut here::Here, about: u64, began: &[u8], ended: &[u8]) {
 unsafe fn whereabouts(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> Option<&[u8]> {
     // SAFETY: null or an object that is held; its type is looked at first.
     unsafe {
-        if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine) == 0 {
+        if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine) == 0 || !steps::waits(coroutine) {
             return None;
         }
         let inner = steps::innermost(coroutine);
@@ -384,14 +384,16 @@ pub unsafe fn begin_eager(
 ) -> Option<Eager> {
     // SAFETY: the caller's promise; what is asked for here is not used beyond this function.
     unsafe {
-        if !ON.load(Ordering::Relaxed) || keywords.is_null() || coroutine.is_null() {
+        static EAGER_START: Interned = Interned::new(c"eager_start");
+        static LOOP: Interned = Interned::new(c"loop");
+        if !ON.load(Ordering::Relaxed) || coroutine.is_null() {
             return None;
         }
-        if ffi::PyDict_GetItemString(keywords, c"eager_start".as_ptr()) != ffi::Py_True() {
+        if spawning::keyword(keywords, &EAGER_START) != ffi::Py_True() {
             return None;
         }
         let here = here().filter(|here| !here.thread.busy)?;
-        let event_loop = ffi::PyDict_GetItemString(keywords, c"loop".as_ptr());
+        let event_loop = spawning::keyword(keywords, &LOOP);
         if !crate::ffi::tasks::runs_here(event_loop) {
             return None;
         }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     capture::{self, Limits, Raised},
-    ffi::{frame::Frame, steps},
+    ffi::{frame::Frame, held::dict_get, interned::Interned, steps},
 };
 use inviso_core::{
     flags::Flags,
@@ -426,15 +426,32 @@ unsafe extern "C" fn task_init(
     }
 }
 
+/// The value of a keyword argument, borrowed; null if it isn't given.
+///
+/// # Safety
+/// Attached, without an exception; `keywords` is what the interpreter gives an initialiser, or null.
+pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise; its type is looked at before it is read. The caller's own dict, which nobody changes.
+    unsafe {
+        if keywords.is_null() || ffi::PyDict_CheckExact(keywords) == 0 {
+            return std::ptr::null_mut();
+        }
+        dict_get(keywords, name.get()).as_ptr()
+    }
+}
+
+/// What a task is made of.
+///
+/// # Safety
+/// Attached, without an exception; `args` and `keywords` are what the interpreter gives an initialiser.
 unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a tuple, and a dict or null; the answer is borrowed from them.
     unsafe {
         if ffi::PyTuple_Size(args) > 0 {
             ffi::PyTuple_GetItem(args, 0)
-        } else if keywords.is_null() {
-            std::ptr::null_mut()
         } else {
-            ffi::PyDict_GetItemString(keywords, c"coro".as_ptr())
+            static CORO: Interned = Interned::new(c"coro");
+            keyword(keywords, &CORO)
         }
     }
 }

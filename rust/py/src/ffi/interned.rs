@@ -1,0 +1,48 @@
+//! Names that are looked up often: each is made once and kept.
+
+use pyo3::ffi::{self, PyObject};
+use std::{
+    ffi::CStr,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+/// An interned str.
+pub struct Interned {
+    object: AtomicPtr<PyObject>,
+    text: &'static CStr,
+}
+
+impl Interned {
+    /// One that will be made at its first use.
+    pub const fn new(text: &'static CStr) -> Interned {
+        Interned { object: AtomicPtr::new(ptr::null_mut()), text }
+    }
+
+    /// The object, borrowed for ever; null if there is no memory for it, with no exception set.
+    ///
+    /// # Safety
+    /// The calling thread is attached, and has no exception set.
+    #[inline]
+    pub unsafe fn get(&self) -> *mut PyObject {
+        let known = self.object.load(Ordering::Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.make() }
+    }
+
+    #[cold]
+    unsafe fn make(&self) -> *mut PyObject {
+        // SAFETY: attached. Threads that come together get the same object, and keep a reference too many.
+        unsafe {
+            let made = ffi::PyUnicode_InternFromString(self.text.as_ptr());
+            if made.is_null() {
+                ffi::PyErr_Clear();
+            }
+            self.object.store(made, Ordering::Release);
+            made
+        }
+    }
+}
