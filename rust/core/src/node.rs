@@ -187,7 +187,7 @@ impl Node {
         let named = {
             let mut tracees = self.tracees.lock().unwrap();
             tracees.remove(&tracee.pid);
-            self.relations.are_used()
+            self.relations.are_used() && tracee.kind.is_process() // a port's host unrelates it, and tells of that
         };
         if named {
             self.forget_name(tracee.pid);

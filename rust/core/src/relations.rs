@@ -210,7 +210,7 @@ impl Node {
         self.tell(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
     }
 
-    /// A process or port has ended, and is not among the node's any more: a name that it was given after [`Node::unrelate`], or
+    /// A process has ended, and is not among the node's any more: a name that it was given after [`Node::unrelate`], or
     /// has because nobody called that, is free again.
     pub(crate) fn forget_name(&self, pid: u64) {
         let mut known = self.relations.known.lock().unwrap();

@@ -28,7 +28,7 @@ use crate::{
     node::Node,
     session::Session,
     sync::{
-        AtomicU64, Mutex,
+        AtomicBool, AtomicU64, Mutex,
         Ordering::{AcqRel, Acquire, Relaxed},
     },
     thread::Thread,
@@ -118,17 +118,23 @@ struct Standing {
 
 /// A process's place in sequential tracing, made at its first token.
 #[derive(Default)]
-pub(crate) struct Place(Mutex<Option<Box<Standing>>>);
+pub(crate) struct Place {
+    standing: Mutex<Option<Box<Standing>>>,
+    /// Whether it may have a token: a first look of the thread that runs the process. Written under the lock.
+    maybe: AtomicBool,
+}
 
 impl Place {
     /// What stands there in this era; nothing of an earlier one does.
     fn with<R>(&self, era: u64, with: impl FnOnce(&mut Standing) -> R) -> R {
-        let mut place = self.0.lock().unwrap();
+        let mut place = self.standing.lock().unwrap();
         let standing = place.get_or_insert_default();
         if standing.era != era && !mutant!("seq_revived") {
             **standing = Standing { era, ..Standing::default() };
         }
-        with(standing)
+        let done = with(standing);
+        self.maybe.store(standing.token.is_some(), Relaxed);
+        done
     }
 }
 
@@ -176,6 +182,43 @@ impl Node {
         era
     }
 
+    /// Whether a process may have a token, as the thread that runs it sees it: a first look.
+    #[inline(always)]
+    #[must_use]
+    pub fn seq_may_have(&self, tracee: &Tracee) -> bool {
+        self.seq_in_use() && tracee.seq.maybe.load(Relaxed)
+    }
+
+    /// The token of a process as it stands, and its era: for what the process leaves to be run by another.
+    #[must_use]
+    pub fn seq_copy(&self, tracee: &Tracee) -> Carried {
+        if !self.seq_may_have(tracee) {
+            return Carried::Empty;
+        }
+        tracee.seq.with(self.seq_era(), |standing| match &standing.token {
+            Some(token) => Carried::Token(token.clone(), standing.era),
+            None => Carried::Empty,
+        })
+    }
+
+    /// A process goes on with such a token, as if that had come with a message that nobody is told of.
+    pub fn seq_lend(&self, tracee: &Tracee, lent: Carried) {
+        match lent {
+            Carried::Token(token, era) if era == self.seq_era() => take(tracee, era, token),
+            _ => drop(self.seq_clear(tracee)),
+        }
+    }
+
+    /// A process has again the token that it had, unless there was a reset; its counters stay.
+    pub fn seq_restore(&self, tracee: &Tracee, had: Carried) {
+        match had {
+            Carried::Token(token, era) => tracee.seq.with(self.seq_era(), |standing| {
+                standing.token = Some(token).filter(|_| standing.era == era);
+            }),
+            _ => drop(self.seq_clear(tracee)),
+        }
+    }
+
     /// The token of a process.
     #[must_use]
     pub fn seq_token(&self, tracee: &Tracee) -> Option<Token> {
@@ -187,7 +230,7 @@ impl Node {
 
     /// Empties the token of a process; answers what it was.
     pub fn seq_clear(&self, tracee: &Tracee) -> Option<Token> {
-        if !self.seq_in_use() {
+        if !self.seq_may_have(tracee) {
             return None;
         }
         tracee.seq.with(self.seq_era(), |standing| standing.token.take())
@@ -298,7 +341,7 @@ impl Node {
         &self, thread: &mut Thread, from: About<'_>, to: u64,
         message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
     ) -> Carried {
-        if !self.seq_in_use() {
+        if !self.seq_may_have(from.tracee(thread)) {
             return Carried::Empty;
         }
         let tracer = self.seq_tracer();
@@ -453,6 +496,29 @@ mod tests {
         assert!(node.seq_token(&process).is_none(), "a token of before the reset is empty, and empties");
         let next = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
         assert!(matches!(next, Carried::Empty));
+    }
+
+    #[test]
+    fn what_is_lent_is_given_back_and_a_reset_takes_both() {
+        let node = Node::new(Clock::new());
+        let (owner, other) = (node.process(tracee::Kind::Thread, 0), node.process(tracee::Kind::Thread, 0));
+        assert!(!node.seq_may_have(&owner) && matches!(node.seq_copy(&owner), Carried::Empty));
+        node.seq_change(&owner, |token| token.flags = flags::PRINT);
+        node.seq_set_serial(&owner, (3, 5));
+        node.seq_change(&other, |token| token.flags = flags::SEND);
+        let had = node.seq_copy(&other);
+        node.seq_lend(&other, node.seq_copy(&owner));
+        assert_eq!(node.seq_token(&other).map(|token| (token.flags, token.serial)), Some((flags::PRINT, (3, 5))));
+        node.seq_restore(&other, had.clone());
+        assert_eq!(node.seq_token(&other).map(|token| token.flags), Some(flags::SEND));
+        node.seq_restore(&other, Carried::Empty);
+        assert!(node.seq_token(&other).is_none() && !node.seq_may_have(&other));
+        let lent = node.seq_copy(&owner);
+        node.seq_reset();
+        node.seq_change(&node.process(tracee::Kind::Thread, 0), |_| ());
+        node.seq_lend(&other, lent);
+        node.seq_restore(&owner, had);
+        assert!(node.seq_token(&other).is_none() && node.seq_token(&owner).is_none());
     }
 
     #[test]

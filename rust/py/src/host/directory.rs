@@ -12,7 +12,10 @@ use crate::{
     },
     mailbox::Mailbox,
 };
-use inviso_core::tracee::{Kind, Tracee};
+use inviso_core::{
+    seq::Carried,
+    tracee::{Kind, Tracee},
+};
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
@@ -49,7 +52,7 @@ pub struct Process {
     /// Of a queue, whether items carry tokens: 1 if they do, 2 if not, 0 if nobody has said.
     pub carrier: AtomicU8,
     /// Of a queue, who put in what is there.
-    pub senders: Mutex<Senders>,
+    pub senders: Senders,
     /// Sessions that were told that its mailbox, or it as a queue, is long.
     pub long_for: Mutex<Vec<u64>>,
     /// What a thread runs as `(module, function, arity)`, a term, once its beginning was seen; of the task that was running when
@@ -57,6 +60,8 @@ pub struct Process {
     pub place: OnceLock<Box<[u8]>>,
     /// What is known of it if it is a port.
     pub port: super::ports::Own,
+    /// Of a future: the token of the call that it stands for, until that begins, and then of its result, until that is taken.
+    pub carried: Mutex<Option<Carried>>,
     /// Of a future: on its way to whom its result is.
     pub result: Mutex<super::futures::Outcome>,
 }

@@ -9,11 +9,12 @@ use super::{
     parcels,
     passing::{self, Sender},
     spawning::attribute,
+    tokens,
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::frame::Frame;
-use inviso_core::flags::Flags;
+use crate::ffi::{frame::Frame, held::Held};
+use inviso_core::{flags::Flags, messages::About};
 use pyo3::{ffi, prelude::*};
 
 /// Pools of threads and of operating system processes.
@@ -102,8 +103,9 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
             outcome.reply_to = own;
             outcome.comes_from_afar = comes_from_afar;
         }
-        if !parcels::is_asked(here, Flags::SEND) {
-            return;
+        let asked = parcels::is_asked(here, Flags::SEND);
+        if !asked && !tokens::has(here) {
+            return tokens::send_by(here, About::Current, &future, future.pid, std::ptr::null_mut());
         }
         let arity = crate::ffi::frame::arity(frame.code());
         let Some(parts) = parts(|n| frame.local(2 + n), arity == 5) else { return };
@@ -114,7 +116,10 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
             None => future.pid,
         };
         let message = parcels::made(here, |py| message(py, parts));
-        parcels::send(here, to, &message);
+        if asked {
+            parcels::send(here, to, &message);
+        }
+        tokens::send_by(here, About::Current, &future, to, message.as_ptr());
     }
 }
 
@@ -133,12 +138,30 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         here.running.identify(here.host, &mut here.thread);
-        if !parcels::is_asked(here, Flags::RECEIVE) {
-            return;
+        let record = here.host.directory.known(future as usize);
+        if parcels::is_asked(here, Flags::RECEIVE) {
+            let by = record.as_ref().map_or(0, |future| futures::outcome(future).reply_to);
+            let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
+            let message = taken_call(here, item);
+            parcels::receive(here, sender, &message);
         }
-        let by = here.host.directory.known(future as usize).map_or(0, |future| futures::outcome(&future).reply_to);
-        let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
-        let message = parcels::made(here, |py| {
+        let told = record
+            .is_some_and(|record| tokens::receive_by(here, About::Current, &record, |here| taken_call(here, item)));
+        if !told && tokens::has(here) {
+            // handed in before tokens were in use: the worker is not to go on with that of the call before
+            here.host.node.seq_clear(here.thread.current());
+        }
+    }
+}
+
+/// The message that a work item is.
+///
+/// # Safety
+/// It stands; callbacks run attached on this thread.
+unsafe fn taken_call(here: &mut Here, item: *mut ffi::PyObject) -> Held {
+    // SAFETY: the caller's promise; nothing is set while it is made.
+    unsafe {
+        parcels::made(here, |py| {
             let fields = ["fn", "args", "kwargs"].map(|name| attribute(py, item, name));
             let task = attribute(py, item, "task");
             let borrowed =
@@ -148,7 +171,6 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
                 None => parts(|n| borrowed(&fields[n]), true),
             };
             parts.and_then(|parts| message(py, parts))
-        });
-        parcels::receive(here, sender, &message);
+        })
     }
 }

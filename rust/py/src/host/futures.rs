@@ -12,6 +12,7 @@ use super::{
     parcels::{self, quietly},
     passing::{self, Message, Sender},
     spawning::attribute,
+    tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -148,7 +149,10 @@ fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
         }
         let future = known.unwrap_or_else(|| record(here, object));
         match (reply, inner) {
-            (true, _) => reply_with(here, &future, value, is_error),
+            (true, _) => {
+                let setter = finished_task(here, frame);
+                reply_with(here, &future, setter.as_deref(), value, is_error);
+            }
             (false, false) => {
                 let now = *outcome(&future);
                 let waiter = match now.waiters {
@@ -159,24 +163,40 @@ fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
                     1 => here.host.node.tracee(now.waiter),
                     _ => None,
                 };
-                send(here, &future, waiter.as_deref(), value, is_error);
+                send(here, &future, None, waiter.as_deref(), value, is_error);
             }
             (false, true) => outcome(&future).is_set = true,
         }
     }
 }
 
-/// The result of a call that somebody asked for goes back to them.
+/// The task whose result is being set by the event loop, for whoever handed its coroutine to the loop; seen from the setting
+/// method's frame.
+unsafe fn finished_task(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
+    // SAFETY: the callers': the event's frame begins, its caller runs; that one's second parameter stands.
+    unsafe {
+        let caller = passing::caller(frame).filter(|_| here.host.node.seq_in_use())?;
+        if !capture::is_text(code_qualname(caller.code()), "_set_concurrent_future_state") {
+            return None;
+        }
+        here.host.directory.known(caller.local(1) as usize).filter(|known| known.kind == Kind::Task)
+    }
+}
+
+/// The result of a call that somebody asked for goes back to them: from the running process, though its token may be that of
+/// `setter`.
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
-pub unsafe fn reply_with(here: &mut Here, future: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
+pub unsafe fn reply_with(
+    here: &mut Here, future: &Tracee, setter: Option<&Tracee>, value: *mut ffi::PyObject, is_error: bool,
+) {
     let now = *outcome(future);
     let asker = here.host.node.tracee(now.reply_to);
     // SAFETY: the caller's: callbacks run attached on this thread, and the value stands.
     unsafe {
         if !now.comes_from_afar {
-            return send(here, future, asker.as_deref(), value, is_error);
+            return send(here, future, setter, asker.as_deref(), value, is_error);
         }
         if let Some(asker) = &asker {
             tell(here, value, is_error, |here, message| {
@@ -192,17 +212,22 @@ pub unsafe fn reply_with(here: &mut Here, future: &Tracee, value: *mut ffi::PyOb
 ///
 /// # Safety
 /// The value stands; callbacks run attached on this thread.
-unsafe fn send(here: &mut Here, future: &Tracee, waiter: Option<&Tracee>, value: *mut ffi::PyObject, is_error: bool) {
+unsafe fn send(
+    here: &mut Here, future: &Tracee, setter: Option<&Tracee>, waiter: Option<&Tracee>, value: *mut ffi::PyObject,
+    is_error: bool,
+) {
+    let from = setter.map_or(About::Current, About::Other);
     let own = here.thread.current().pid;
     {
         let mut outcome = outcome(future);
         (outcome.is_set, outcome.by, outcome.is_taken) = (true, own, waiter.is_some());
     }
     let asked = parcels::is_asked(here, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(here, waiter));
-    if !asked {
-        return;
-    }
     let to = waiter.map_or(future.pid, |waiter| waiter.pid);
+    if !asked && !setter.map_or_else(|| tokens::has(here), |setter| here.host.node.seq_may_have(setter)) {
+        // SAFETY: attached.
+        return unsafe { tokens::send_by(here, from, future, to, std::ptr::null_mut()) };
+    }
     // SAFETY: the caller's promise.
     unsafe {
         tell(here, value, is_error, |here, message| {
@@ -211,6 +236,7 @@ unsafe fn send(here: &mut Here, future: &Tracee, waiter: Option<&Tracee>, value:
             if let Some(waiter) = waiter {
                 passing::arrived(here.host, &mut here.thread, waiter, Sender::Process(own), message);
             }
+            tokens::send_by(here, from, future, to, message);
         });
     }
 }
@@ -230,6 +256,22 @@ pub unsafe fn tell(
     if !message.is_null() {
         with(here, message.as_ptr());
     }
+}
+
+/// The message that a value or an exception is, held.
+///
+/// # Safety
+/// As [`tell`].
+unsafe fn as_message(here: &mut Here, value: *mut ffi::PyObject, is_error: bool) -> Held {
+    let mut message = Held::borrowed(std::ptr::null_mut());
+    // SAFETY: the caller's promise; a reference more, which `Held` gives back.
+    unsafe {
+        tell(here, value, is_error, |_, object| {
+            ffi::Py_INCREF(object);
+            message = Held::owned(object);
+        });
+    }
+    message
 }
 
 thread_local! {
@@ -306,6 +348,8 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
 
 /// The running process takes a result, if nobody has before.
 unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
+    // SAFETY: the callers' promise.
+    unsafe { tokens::receive_by(here, About::Current, future, |here| as_message(here, value, is_error)) };
     let was = {
         let mut outcome = outcome(future);
         let was = *outcome;
@@ -402,19 +446,23 @@ unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject 
         let there = super::try_host().and_then(|host| host.directory.known(future as usize));
         if let Some(record) = there {
             let now = *outcome(&record);
-            if let Some(here) = super::here::here().filter(|here| now.is_set && !now.is_taken && !here.thread.busy) {
-                take_set(here, &record, future);
+            let here = super::here::here().filter(|here| now.is_set && !here.thread.busy);
+            if let Some(here) = here.filter(|here| !now.is_taken || tokens::waits(here, &record)) {
+                here.running.identify(here.host, &mut here.thread);
+                take_set(here, About::Current, &record, future);
             }
         }
         original(future)
     }
 }
 
-/// The running process takes the result of a future that is done, as `await` is about to.
-unsafe fn take_set(here: &mut Here, record: &Tracee, future: *mut ffi::PyObject) {
-    // SAFETY: the callers': attached, and the future, one of asyncio's, stands.
+/// A process takes the result of a future that is done, as `await` is about to, or as the task is woken that waits for it.
+///
+/// # Safety
+/// Attached, with no exception set; the future, one of asyncio's, stands.
+unsafe fn take_set(here: &mut Here, at: About<'_>, record: &Tracee, future: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
         let taken = quietly(here, |py, _| {
             let error = field(py, &EXCEPTION_FIELD, future)?;
             if error.is_none() {
@@ -424,7 +472,30 @@ unsafe fn take_set(here: &mut Here, record: &Tracee, future: *mut ffi::PyObject)
         });
         let Some((value, is_error)) = taken else { return };
         let value = Held::owned(value);
-        receive(here, record, value.as_ptr(), is_error);
+        match at {
+            About::Current => receive(here, record, value.as_ptr(), is_error),
+            // its trace message came when the result was set
+            About::Other(_) => {
+                tokens::receive_by(here, at, record, |here| as_message(here, value.as_ptr(), is_error));
+            }
+        }
+    }
+}
+
+/// A task is about to go on with the result of a future that it has waited for.
+///
+/// # Safety
+/// Attached, with no exception set; both stand.
+pub unsafe fn woken(here: &mut Here, task: *mut ffi::PyObject, future: *mut ffi::PyObject) {
+    let Some(record) = here.host.directory.known(future as usize) else { return };
+    let class = CLASS.load(Ordering::Acquire);
+    // SAFETY: the caller's promise; the type is checked, and null or lives for ever.
+    unsafe {
+        if class.is_null() || !tokens::waits(here, &record) || ffi::PyType_IsSubtype(ffi::Py_TYPE(future), class) == 0 {
+            return;
+        }
+        let tracee = here.running.process(here.host, &mut here.thread, task as usize);
+        take_set(here, About::Other(&tracee), &record, future);
     }
 }
 
@@ -561,6 +632,28 @@ pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &s
     }
 }
 
+/// The library sets a future: if with another one's result, that goes on by this one.
+///
+/// # Safety
+/// It stands; the calling thread is attached.
+unsafe fn forward(future: *mut ffi::PyObject) {
+    // SAFETY: attached; the function's first two variables are its parameters, which stand while it runs.
+    unsafe {
+        let Some(here) = super::here::here().filter(|here| !here.thread.busy && here.host.node.seq_in_use()) else {
+            return;
+        };
+        let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
+        if !capture::is_text(code_qualname(frame.code()), "_copy_future_state") || frame.local(1) != future {
+            return;
+        }
+        let Some(source) = here.host.directory.known(frame.local(0) as usize) else { return };
+        let target = record(here, future);
+        tokens::forward(&source, &target);
+        outcome(&target).is_set = true;
+        outcome(&target).is_taken = true; // of trace messages, where it was set
+    }
+}
+
 /// Runs the original with the message told of where it succeeds.
 ///
 /// # Safety
@@ -571,7 +664,10 @@ unsafe fn setting(
 ) -> *mut ffi::PyObject {
     // SAFETY: the wrappers are called attached, with arguments that their caller holds.
     unsafe {
-        let Some(here) = program() else { return original() };
+        let Some(here) = program() else {
+            forward(future);
+            return original();
+        };
         if value.is_null() {
             return original();
         }
@@ -585,7 +681,7 @@ unsafe fn setting(
             if let Some(here) = super::here::here().filter(|here| !here.thread.busy) {
                 here.running.identify(here.host, &mut here.thread);
                 let record = record(here, future);
-                send(here, &record, waiter.as_deref(), value, is_error);
+                send(here, &record, None, waiter.as_deref(), value, is_error);
             }
         }
         done
@@ -606,7 +702,7 @@ unsafe fn getting(
         let Some(record) = here.host.directory.known(future as usize) else { return done };
         let now = *outcome(&record);
         let nothing = shows_error && (done.is_null() || done == ffi::Py_None());
-        if !now.is_set || now.is_taken || nothing {
+        if !now.is_set || now.is_taken && !tokens::waits(here, &record) || nothing {
             return done;
         }
         here.running.identify(here.host, &mut here.thread);

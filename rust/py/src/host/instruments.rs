@@ -2,8 +2,8 @@
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
 use super::{
-    collector, executors, futures, groups, lengths, loop_callbacks, loops, modules, multiprocess, ports, queues,
-    scheduling, senders, simple_queue, spawning, watch::Handler, Host,
+    collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, ports,
+    queues, scheduling, senders, simple_queue, spawning, watch::Handler, Host,
 };
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
@@ -36,6 +36,7 @@ pub static HANDLERS: &[&Handler] = &[
     &futures::EXCEPTION,
     &loops::HANDLE,
     &loops::RUN,
+    &loop_tokens::RAN,
     &loops::SUBMIT,
     &loops::BEGUN,
     &multiprocess::PUT,
@@ -105,9 +106,9 @@ impl Wants {
         all
     }
 
-    /// Whether messages are traced.
+    /// Whether messages are traced, or carry tokens.
     pub fn messages(&self) -> bool {
-        self.processes.has(Flags::SEND | Flags::RECEIVE)
+        self.tokens || self.processes.has(Flags::SEND | Flags::RECEIVE)
     }
 
     /// Whether a system event is watched for.
@@ -149,6 +150,7 @@ static INSTRUMENTS: &[&Instrument] = &[
     &futures::INSTRUMENT,
     &executors::INSTRUMENT,
     &loops::INSTRUMENT,
+    &loop_tokens::INSTRUMENT,
     &multiprocess::INSTRUMENT,
     &multiprocess::BUSY_SENDS,
     &scheduling::INSTRUMENT,
@@ -194,7 +196,7 @@ impl Host {
         wants.related_ports |= soon.related_ports;
         ports::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
-        senders::want(wants.senders || wants.tokens);
+        senders::want(wants.senders, wants.tokens);
         lengths::want(wants.watches(Event::LongMessageQueue));
         MONITORED.store(wants.monitored, Ordering::Relaxed);
         let mut ended = false;

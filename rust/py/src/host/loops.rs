@@ -5,10 +5,12 @@ use super::{
     futures::{self, closed_over, outcome, record},
     here::Here,
     instruments::Instrument,
+    loop_tokens::{self, Way},
     modules::{self, Module},
     parcels::{self, quietly},
     passing::{self, Sender},
     spawning::attribute,
+    tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -17,9 +19,10 @@ use crate::{
     ffi::{
         frame::{code_qualname, Frame},
         held::Held,
+        steps,
     },
 };
-use inviso_core::flags::Flags;
+use inviso_core::{flags::Flags, messages::About, seq::Carried};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::{
@@ -70,13 +73,31 @@ static THREADSAFE: AtomicUsize = AtomicUsize::new(0);
 
 /// Who sent what is on its way, by the address of the handle or coroutine. An entry whose object is gone is overwritten when
 /// another one takes its address: each that is looked up here was announced before.
-type Senders = Mutex<FxHashMap<usize, u64>>;
+type Senders = Mutex<FxHashMap<usize, Sent>>;
+
+/// What is on its way to an event loop.
+struct Sent {
+    by: u64,
+    /// With which token.
+    carried: Carried,
+}
+
+impl Sent {
+    /// By the library, for itself: it sets a future.
+    const INNER: Sent = Sent { by: u64::MAX, carried: Carried::Nothing };
+    /// Who schedules a callback in the loop's own thread sends no message.
+    const SCHEDULED: u64 = 0;
+
+    fn is_inner(&self) -> bool {
+        self.by == u64::MAX
+    }
+}
 
 /// Handles of callbacks that are on their way, and coroutines. Replaced after a fork: a thread that is no more may hold the lock.
 static HANDLES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
 static COROUTINES: AtomicPtr<Senders> = AtomicPtr::new(std::ptr::null_mut());
 
-fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usize, u64>> {
+fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usize, Sent>> {
     let mut there = of.load(Ordering::Acquire);
     if there.is_null() {
         let fresh = Box::into_raw(Box::default());
@@ -138,9 +159,6 @@ unsafe fn process_of(here: &mut Here, event_loop: *mut ffi::PyObject) -> u64 {
     running.unwrap_or_else(|| unsafe { passing::queue(here, event_loop) })
 }
 
-/// Instead of a sender: the loop itself sets a future by this callback.
-const INNER: u64 = u64::MAX;
-
 thread_local! {
     /// The handle that this thread runs, if it is such a one.
     static RUNNING: Cell<usize> = const { Cell::new(0) };
@@ -157,11 +175,13 @@ pub unsafe fn runs_inner(frame: Frame) -> bool {
         && unsafe { capture::is_text(code_qualname(frame.code()), "Handle._run") && frame.local(0) as usize == handle }
 }
 
-/// Who has called the loop's method that makes a handle, by the frame of that handle's initialiser.
-unsafe fn scheduler(frame: Frame) -> Option<Frame> {
+/// Who has called the loop's method that makes a handle, by the frame of that handle's initialiser; and whether that method
+/// schedules a callback once.
+unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
     // SAFETY: the callers': the event's frame begins; its callers run.
     unsafe {
         let mut caller = passing::caller(frame);
+        let mut once = false;
         while let Some(within) = caller {
             let name = code_qualname(within.code());
             let is_loop = capture::text_is(name, |name| {
@@ -174,9 +194,10 @@ unsafe fn scheduler(frame: Frame) -> Option<Frame> {
             if !is_loop {
                 break;
             }
+            once |= capture::text_is(name, |name| name.starts_with("BaseEventLoop.call_"));
             caller = within.caller();
         }
-        caller
+        (caller, once)
     }
 }
 
@@ -186,28 +207,49 @@ fn on_handle(here: &mut Here, frame: Frame) {
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
-        if futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame)) {
-            senders(&HANDLES).insert(handle, INNER);
+        if futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
+            senders(&HANDLES).insert(handle, Sent::INNER);
             return;
         }
         // one function lies between, which differs by version
         let between = passing::caller(frame);
         let threadsafe =
             between.and_then(|f| f.caller()).filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
-        let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(frame.caller())) else { return };
+        let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(frame.caller())) else {
+            return schedule(here, frame);
+        };
         here.running.identify(here.host, &mut here.thread);
-        let own = here.thread.current().pid;
-        senders(&HANDLES).insert(handle, own);
-        if !parcels::is_asked(here, Flags::SEND) {
-            return;
-        }
-        let to = process_of(here, threadsafe.local(0));
+        let by = here.thread.current().pid;
         let (callback, args) = (frame.local(1), frame.local(2));
-        if callback.is_null() || args.is_null() {
+        let mut carried = Carried::Empty;
+        let asked = parcels::is_asked(here, Flags::SEND);
+        if (asked || tokens::has(here)) && !callback.is_null() && !args.is_null() {
+            let to = process_of(here, threadsafe.local(0));
+            let message = parcels::made(here, |py| call(py, callback, args));
+            if asked {
+                parcels::send(here, to, &message);
+            }
+            let write = tokens::writing(message.as_ptr());
+            carried = here.host.node.seq_send(&mut here.thread, About::Current, to, write);
+        }
+        senders(&HANDLES).insert(handle, Sent { by, carried });
+    }
+}
+
+/// A callback is scheduled by who runs on the loop's own thread, which sends no message: it has that process's token if the
+/// program did it, and not the library for itself. What is called more than once, as a reader is, has none.
+unsafe fn schedule(here: &mut Here, frame: Frame) {
+    // SAFETY: the callers': the event's frame begins; its callers run; attached.
+    unsafe {
+        if !here.host.node.seq_in_use() || steps::is_step(frame.local(1)) {
             return;
         }
-        let message = parcels::made(here, |py| call(py, callback, args));
-        parcels::send(here, to, &message);
+        let (caller, once) = scheduler(frame);
+        if once && !passing::is_inner(caller) {
+            here.running.identify(here.host, &mut here.thread);
+            let carried = here.host.node.seq_copy(here.thread.current());
+            senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, carried });
+        }
     }
 }
 
@@ -221,23 +263,34 @@ fn on_run(here: &mut Here, frame: Frame) {
     // SAFETY: as in `on_handle`.
     unsafe {
         let handle = frame.local(0);
-        let sender = {
-            let mut senders = senders(&HANDLES);
-            senders.remove(&(handle as usize))
+        let sent = senders(&HANDLES).remove(&(handle as usize));
+        let inner = sent.as_ref().is_some_and(Sent::is_inner);
+        RUNNING.set(if inner { handle as usize } else { 0 });
+        let way = match sent.filter(|_| !inner) {
+            None => Way::None,
+            Some(Sent { by: Sent::SCHEDULED, carried }) => Way::Unseen(carried),
+            Some(Sent { by, carried }) => {
+                here.running.identify(here.host, &mut here.thread);
+                if parcels::is_asked(here, Flags::RECEIVE) {
+                    let message = message_of(here, handle);
+                    parcels::receive(here, Sender::Process(by), &message);
+                }
+                Way::Message(carried)
+            }
         };
-        RUNNING.set(if sender == Some(INNER) { handle as usize } else { 0 });
-        let Some(sender) = sender.filter(|sender| *sender != INNER) else { return };
-        here.running.identify(here.host, &mut here.thread);
-        if !parcels::is_asked(here, Flags::RECEIVE) {
-            return;
-        }
-        let message = parcels::made(here, |py| {
-            let (callback, args) = (attribute(py, handle, "_callback"), attribute(py, handle, "_args"));
-            let (Some(callback), Some(args)) = (callback, args) else { return None };
-            call(py, callback.as_ptr(), args.as_ptr())
-        });
-        parcels::receive(here, Sender::Process(sender), &message);
+        loop_tokens::begin(here, frame, way, |here| message_of(here, handle));
     }
+}
+
+/// The message that a handle stands for.
+unsafe fn message_of(here: &mut Here, handle: *mut ffi::PyObject) -> Held {
+    parcels::made(here, |py| {
+        // SAFETY: the callers': the handle stands; nothing is set while the message is made.
+        unsafe {
+            let (callback, args) = (attribute(py, handle, "_callback")?, attribute(py, handle, "_args")?);
+            call(py, callback.as_ptr(), args.as_ptr())
+        }
+    })
 }
 
 /// A variable that an inner function uses, too: what its cell holds; null if nothing.
@@ -269,13 +322,19 @@ fn on_submit(here: &mut Here, frame: Frame) {
             return; // the call is going to raise
         }
         here.running.identify(here.host, &mut here.thread);
-        let own = here.thread.current().pid;
-        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, own);
-        if parcels::is_asked(here, Flags::SEND) {
+        let by = here.thread.current().pid;
+        let mut carried = Carried::Empty;
+        let asked = parcels::is_asked(here, Flags::SEND);
+        if asked || tokens::has(here) {
             let to = process_of(here, event_loop.as_ptr());
             let message = parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
-            parcels::send(here, to, &message);
+            if asked {
+                parcels::send(here, to, &message);
+            }
+            let write = tokens::writing(message.as_ptr());
+            carried = here.host.node.seq_send(&mut here.thread, About::Current, to, write);
         }
+        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, Sent { by, carried });
     }
 }
 
@@ -292,15 +351,20 @@ fn on_begun(here: &mut Here, frame: Frame) {
     unsafe {
         let Some([coroutine, future]) = quietly(here, |py, _| captured(py, frame)) else { return };
         let sender = senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
-        let Some(sender) = sender else { return };
+        let Some(Sent { by, carried }) = sender else { return };
         here.running.identify(here.host, &mut here.thread);
         let record = record(here, future.as_ptr());
-        outcome(&record).reply_to = sender;
-        if !parcels::is_asked(here, Flags::RECEIVE) {
-            return;
+        outcome(&record).reply_to = by;
+        let make = |here: &mut Here| parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
+        if parcels::is_asked(here, Flags::RECEIVE) {
+            let message = make(here);
+            parcels::receive(here, Sender::Process(by), &message);
         }
-        let message = parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
-        parcels::receive(here, Sender::Process(sender), &message);
+        if here.host.node.seq_in_use() {
+            let message = tokens::message_for(here, &carried, make);
+            let write = tokens::writing(message.as_ptr());
+            here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
+        }
     }
 }
 

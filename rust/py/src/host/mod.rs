@@ -28,6 +28,7 @@
 //! | `queues`, `simple_queue` | queues of the standard library |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
 //! | `groups` | task groups as links |
+//! | `loop_tokens` | tokens of callbacks of an event loop |
 //! | `loop_callbacks` | what an event loop runs besides tasks |
 //! | `collector` | collections of garbage |
 //! | `tokens` | tokens of sequential tracing on their way |
@@ -55,6 +56,7 @@ pub mod late;
 pub mod lengths;
 pub mod loading;
 pub mod loop_callbacks;
+pub mod loop_tokens;
 pub mod loops;
 pub mod modules;
 pub mod multiprocess;

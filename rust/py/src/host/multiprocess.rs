@@ -383,7 +383,7 @@ fn on_applied(here: &mut Here, frame: Frame) {
         if ffi::PyTuple_GET_SIZE(pair) == 2 {
             here.running.identify(here.host, &mut here.thread);
             let is_error = ffi::PyTuple_GET_ITEM(pair, 0) != ffi::Py_True();
-            futures::reply_with(here, &record, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
+            futures::reply_with(here, &record, None, ffi::PyTuple_GET_ITEM(pair, 1), is_error);
         }
     }
 }

@@ -172,10 +172,12 @@ fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
 /// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it. The running process
 /// is known afterwards.
 #[inline(always)]
-fn is_told(here: &mut Here, frame: Frame, flag: Flags) -> bool {
-    // SAFETY: callbacks run attached.
-    unsafe { here.running.identify(here.host, &mut here.thread) };
-    let wanted = senders::are_wanted() || monitored(Event::LongMessageQueue) || parcels::is_asked(here, flag);
+fn is_told(here: &mut Here, frame: Frame, queue: *mut ffi::PyObject, flag: Flags) -> bool {
+    // SAFETY: callbacks run attached; the queue stands while a method of it runs.
+    let wanted = unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        parcels::is_asked(here, flag) || monitored(Event::LongMessageQueue) || senders::matter(here, queue)
+    };
     wanted && !is_inner(frame)
 }
 
@@ -212,7 +214,7 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     unsafe {
         let number = passing::queue(here, queue);
         passing::sent_by_current(here, number, item);
-        senders::put(here, queue, number, item);
+        senders::put(here, queue, item);
         lengths::of_queue(here, queue, number, 1);
     }
 }
@@ -223,10 +225,10 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
     // SAFETY: the callers'.
     unsafe {
         let number = passing::queue(here, queue);
-        let put = senders::take(here, number, item, last);
+        let put = senders::take(here, queue, item, last);
         let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
         passing::received_by_current(here, sender, item);
-        tokens::taken_from_queue(here, number, queue, put, item);
+        tokens::taken_from_queue(here, queue, put, item);
         lengths::of_queue(here, queue, number, 0);
     }
 }
@@ -234,7 +236,7 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
 fn on_put(here: &mut Here, frame: Frame) {
     // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
     let (queue, item) = unsafe { (frame.local(0), frame.local(1)) };
-    if !is_super(frame, queue) && is_told(here, frame, Flags::SEND) {
+    if !is_super(frame, queue) && is_told(here, frame, queue, Flags::SEND) {
         put(here, queue, item);
     }
 }
@@ -252,7 +254,7 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
     // SAFETY: as above; no method binds its first argument anew.
     let queue = unsafe { frame.local(0) };
-    if !is_super(frame, queue) && is_told(here, frame, Flags::RECEIVE) {
+    if !is_super(frame, queue) && is_told(here, frame, queue, Flags::RECEIVE) {
         take(here, queue, item, last);
     }
 }
@@ -262,7 +264,8 @@ fn on_own_put(here: &mut Here, frame: Frame) {
     // SAFETY: the event's frame; its arguments stand as long as it runs.
     unsafe {
         let layout = CodeLayout::read(frame.code());
-        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || !is_told(here, frame, Flags::SEND) {
+        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || !is_told(here, frame, queue, Flags::SEND)
+        {
             return;
         }
         let item = frame.argument(&layout, 1);
@@ -274,7 +277,7 @@ fn on_own_put(here: &mut Here, frame: Frame) {
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     let (queue, Ended::Returned(item)) = (queue_of(frame), how) else { return };
-    if !queue.is_null() && !is_super(frame, queue) && is_told(here, frame, Flags::RECEIVE) {
+    if !queue.is_null() && !is_super(frame, queue) && is_told(here, frame, queue, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
         take(here, queue, item, last);
@@ -283,7 +286,7 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    if is_empty(error) && is_told(here, frame, Flags::RECEIVE) {
+    if is_empty(error) && is_told(here, frame, queue_of(frame), Flags::RECEIVE) {
         passing::timed_out(here);
     }
 }

@@ -8,7 +8,7 @@
 //! nothing between. Rules: trace.md, `process/4`, `system/3`.
 
 use super::{
-    call, directory,
+    call, directory, futures,
     here::{self, here},
     instruments::{self, Instrument},
     spawning,
@@ -44,8 +44,12 @@ pub const RUNNING: Flags = Flags(Flags::RUNNING.0 | Flags::RUNNING_PROCS.0);
 const ASKED: Flags = Flags(RUNNING.0 | Flags::EXITING.0);
 
 /// Which process runs when.
-pub static INSTRUMENT: Instrument =
-    Instrument::new(|wants| wants.processes.has(ASKED) || wants.watches(Event::LongSchedule), begin, end, forget);
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.processes.has(ASKED) || wants.watches(Event::LongSchedule) || wants.tokens,
+    begin,
+    end,
+    forget,
+);
 
 /// `threading.Thread._bootstrap_inner`: a thread's life.
 pub static THREAD: Handler = Handler { begin: Some(on_thread), end: Some(on_thread_end), ..Handler::NONE };
@@ -165,8 +169,11 @@ unsafe extern "C" fn step(
 
 /// A future is done that a task waits for, in place of asyncio's own.
 unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: called as the method, attached; its caller holds the task.
+    // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
+        if let Some(here) = here().filter(|here| !here.thread.busy && here.host.node.seq_in_use()) {
+            futures::woken(here, task, future);
+        }
         let run = Run::begin(task);
         let result = steps::original_wakeup()(task, future);
         if let Some(run) = run {

@@ -11,12 +11,14 @@ use rustc_hash::FxHashMap;
 use std::{
     collections::VecDeque,
     sync::{
-        atomic::{AtomicBool, Ordering},
-        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard,
     },
 };
 
-static ON: AtomicBool = AtomicBool::new(false);
+/// Whether a match spec looks at senders, and whether a token is in use.
+static SENDERS: AtomicBool = AtomicBool::new(false);
+static TOKENS: AtomicBool = AtomicBool::new(false);
 
 /// Who put an item in, and what it carries.
 pub struct Put {
@@ -26,23 +28,56 @@ pub struct Put {
     pub carried: Carried,
 }
 
-/// Items by address, and who put them in, oldest first.
+/// Of one queue: items by address, and who put them in, oldest first.
 #[derive(Default)]
-pub struct Senders(FxHashMap<usize, VecDeque<Put>>);
-
-/// Whether senders are wanted from now on.
-pub fn want(how: bool) {
-    ON.store(how, Ordering::Release);
+pub struct Senders {
+    items: Mutex<FxHashMap<usize, VecDeque<Put>>>,
+    /// How many addresses are there: a first look.
+    count: AtomicUsize,
 }
 
-/// Whether they are wanted.
+/// The items of a queue, locked.
+struct Items<'a>(MutexGuard<'a, FxHashMap<usize, VecDeque<Put>>>, &'a AtomicUsize);
+
+impl Senders {
+    fn lock(&self) -> Items<'_> {
+        Items(self.items.lock().unwrap_or_else(|e| e.into_inner()), &self.count)
+    }
+}
+
+impl Drop for Items<'_> {
+    fn drop(&mut self) {
+        self.1.store(self.0.len(), Ordering::Release);
+    }
+}
+
+/// For what senders are wanted from now on.
+pub fn want(senders: bool, tokens: bool) {
+    SENDERS.store(senders, Ordering::Release);
+    TOKENS.store(tokens, Ordering::Release);
+}
+
+/// Whether it matters who puts an item into this queue, or takes one out: senders are wanted, or the running process, which is
+/// known, or an item has a token.
+///
+/// # Safety
+/// The queue stands; attached.
 #[inline(always)]
-pub fn are_wanted() -> bool {
-    ON.load(Ordering::Relaxed)
+pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
+    if SENDERS.load(Ordering::Relaxed) {
+        return true;
+    }
+    TOKENS.load(Ordering::Relaxed)
+        && (here.host.node.seq_may_have(here.thread.current())
+            || known(here, queue)
+                .is_some_and(|queue| directory::process(&queue).senders.count.load(Ordering::Acquire) != 0))
 }
 
-fn queue(here: &Here, number: u64) -> Option<Arc<Tracee>> {
-    here.host.node.tracee(number)
+/// The record of a queue that has been met before.
+#[inline]
+fn known(here: &Here, queue: *mut PyObject) -> Option<Arc<Tracee>> {
+    let address = queue as usize;
+    here.places.tracee(address).cloned().or_else(|| here.host.directory.known(address))
 }
 
 /// The running process puts an item into a queue.
@@ -50,21 +85,23 @@ fn queue(here: &Here, number: u64) -> Option<Arc<Tracee>> {
 /// # Safety
 /// Both stand; attached.
 #[inline(always)]
-pub unsafe fn put(here: &mut Here, object: *mut PyObject, number: u64, item: *mut PyObject) {
-    if ON.load(Ordering::Relaxed) {
-        // SAFETY: the caller's promise.
-        unsafe { keep(here, object, number, item) };
+pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if matter(here, object) {
+            keep(here, object, item);
+        }
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn keep(here: &mut Here, object: *mut PyObject, number: u64, item: *mut PyObject) {
-    let Some(tracee) = queue(here, number) else { return };
+unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject) {
+    let Some(tracee) = known(here, object) else { return };
     let sender = here.thread.current().pid;
     // SAFETY: the caller's promise.
     let carried = unsafe { tokens::sent_to_queue(here, &tracee, object, item) };
-    let mut senders = directory::process(&tracee).senders.lock().unwrap_or_else(|e| e.into_inner());
+    let mut senders = directory::process(&tracee).senders.lock();
     // items may leave a queue in ways that nobody is told of
     // SAFETY: the caller's promise.
     if unsafe { super::lengths::length(object) } == Some(0) {
@@ -78,12 +115,13 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, number: u64, item: *mut P
 /// # Safety
 /// As [`put`].
 #[inline(always)]
-pub unsafe fn take(here: &mut Here, number: u64, item: *mut PyObject, last: bool) -> Option<Put> {
-    if !ON.load(Ordering::Relaxed) {
+pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, last: bool) -> Option<Put> {
+    // SAFETY: the caller's promise.
+    if unsafe { !matter(here, object) } {
         return None;
     }
-    let tracee = queue(here, number)?;
-    let mut senders = directory::process(&tracee).senders.lock().unwrap_or_else(|e| e.into_inner());
+    let tracee = known(here, object)?;
+    let mut senders = directory::process(&tracee).senders.lock();
     let all = senders.0.get_mut(&(item as usize))?;
     let put = if last { all.pop_back() } else { all.pop_front() };
     if all.is_empty() {

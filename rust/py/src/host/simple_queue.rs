@@ -80,14 +80,16 @@ unsafe fn item(args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObje
     }
 }
 
-/// Whether what the running process sends, or receives, matters to anybody; attached.
-unsafe fn is_wanted(here: &mut Here, flag: Flags) -> bool {
-    if senders::are_wanted() {
-        return true;
-    }
+/// Whether what the running process sends, or receives, matters to anybody. It is known afterwards.
+///
+/// # Safety
+/// The queue stands; attached.
+unsafe fn is_wanted(here: &mut Here, queue: *mut PyObject, flag: Flags) -> bool {
     // SAFETY: the caller's.
-    unsafe { here.running.identify(here.host, &mut here.thread) };
-    parcels::is_asked(here, flag)
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        parcels::is_asked(here, flag) || senders::matter(here, queue)
+    }
 }
 
 /// Tells of an item that is about to be put in: nobody can take it before.
@@ -98,12 +100,13 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
         let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
-        if item.is_null() || !is_wanted(here, Flags::SEND) || passing::is_inner(Frame::current_python(tstate())) {
+        if item.is_null() || !is_wanted(here, queue, Flags::SEND) || passing::is_inner(Frame::current_python(tstate()))
+        {
             return;
         }
         let number = passing::queue(here, queue);
-        passing::sent(here, number, item);
-        senders::put(here, queue, number, item);
+        passing::sent_by_current(here, number, item);
+        senders::put(here, queue, item);
     }
 }
 
@@ -144,18 +147,17 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
             }
         }
         let _aside = nothing.then(|| Aside::new());
-        if !is_wanted(here, Flags::RECEIVE) || passing::is_inner(Frame::current_python(tstate())) {
+        if !is_wanted(here, queue, Flags::RECEIVE) || passing::is_inner(Frame::current_python(tstate())) {
             return;
         }
         if nothing {
             passing::timed_out(here);
             return;
         }
-        let number = passing::queue(here, queue);
-        let put = senders::take(here, number, item, false);
+        let put = senders::take(here, queue, item, false);
         let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
-        passing::received(here, sender, item);
-        tokens::taken_from_queue(here, number, queue, put, item);
+        passing::received_by_current(here, sender, item);
+        tokens::taken_from_queue(here, queue, put, item);
     }
 }
 

@@ -208,11 +208,26 @@ fn on_start(here: &mut Here, frame: Frame) {
     let announced = here.host.spawning.started(object as usize);
     let tracee = announced.unwrap_or_else(|| here.host.spawning.announce(here.host, object as usize, &parent));
     here.host.node.on_spawn(&mut here.thread, &tracee, &name);
-    tokens::spawned(here, &tracee, &name);
+    if !is_of_library(frame) {
+        tokens::spawned(here, &tracee, &name);
+    }
     if let Some(pending) = lock(&here.host.spawning.pending).get_mut(&(object as usize)) {
         pending.name = Some(name);
     }
     relations::link_announced(here, &tracee);
+}
+
+/// Whether the library starts a thread of its own: that is nobody's child where tokens are concerned.
+fn is_of_library(start: Frame) -> bool {
+    // SAFETY: the event's frame, whose caller runs; attached.
+    unsafe {
+        let Some(caller) = super::passing::caller(start) else { return false };
+        let module = crate::ffi::frame::module_of(caller.globals());
+        !module.is_null()
+            && capture::text_is(module.as_ptr(), |name| {
+                name.starts_with("concurrent.futures") || name.starts_with("multiprocessing")
+            })
+    }
 }
 
 /// The start has failed.

@@ -1,22 +1,32 @@
 //! Tokens of sequential tracing on their way through a Python program: which message carries one, and who gets it.
 
 use super::{directory, here::Here, late, queues, senders::Put};
-use crate::capture;
-use inviso_core::{messages::About, seq::Carried, session::Session, tracee::Tracee};
+use crate::{capture, ffi::held::Held};
+use inviso_core::{
+    messages::About,
+    seq::{flags, Carried},
+    session::Session,
+    tracee::Tracee,
+};
 use inviso_term::{
     etf::{self, Encoder, Full},
     term::{Identifier, Term},
 };
 use pyo3::ffi::PyObject;
-use std::sync::atomic::Ordering;
+use std::sync::{atomic::Ordering, MutexGuard};
 
 /// Writes a message for the system tracer.
 ///
 /// # Safety
-/// It stands while the answer is used; attached.
+/// It is null (one that could not be made) or stands while the answer is used; attached.
 pub unsafe fn writing(message: *mut PyObject) -> impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full> {
-    // SAFETY: the caller's promise.
-    move |out, session| unsafe { capture::encode(message, out, &late::limits(&session.options.capture)) }
+    move |out, session| {
+        if message.is_null() {
+            return out.cut("message");
+        }
+        // SAFETY: the caller's promise.
+        unsafe { capture::encode(message, out, &late::limits(&session.options.capture)) }
+    }
 }
 
 /// What an item carries that the running process puts into a queue. A pool that hands out objects carries nothing: a queue whose
@@ -46,22 +56,79 @@ unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
 ///
 /// # Safety
 /// As [`sent_to_queue`].
-pub unsafe fn taken_from_queue(
-    here: &mut Here, number: u64, object: *mut PyObject, put: Option<Put>, item: *mut PyObject,
-) {
-    if !here.host.node.seq_in_use() {
-        return;
-    }
+pub unsafe fn taken_from_queue(here: &mut Here, object: *mut PyObject, put: Option<Put>, item: *mut PyObject) {
     let carried = match put {
         Some(put) => put.carried,
-        None => match here.host.node.tracee(number) {
+        None if !here.host.node.seq_may_have(here.thread.current()) => return,
+        // one that nobody sent a token with, or that was put in before tokens were in use
+        None => match here.host.directory.known(object as usize) {
             // SAFETY: the caller's promise.
-            Some(queue) if unsafe { carries(&queue, object) } => Carried::Empty,
-            _ => Carried::Nothing,
+            Some(queue) if unsafe { !carries(&queue, object) } => Carried::Nothing,
+            // SAFETY: as above.
+            None if queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }) => Carried::Nothing,
+            _ => Carried::Empty,
         },
     };
     // SAFETY: the caller's promise.
     unsafe { here.host.node.seq_receive(&mut here.thread, About::Current, carried, writing(item)) };
+}
+
+/// Whether a message of the running process may have a token.
+#[inline]
+pub fn has(here: &Here) -> bool {
+    here.host.node.seq_may_have(here.thread.current())
+}
+
+/// A call or a result goes its way by this future, with the token of who sends it. `message` is null where nobody has a token.
+///
+/// # Safety
+/// The message is null or stands; attached.
+pub unsafe fn send_by(here: &mut Here, from: About<'_>, future: &Tracee, to: u64, message: *mut PyObject) {
+    if here.host.node.seq_in_use() {
+        // SAFETY: the caller's promise.
+        let carried = unsafe { here.host.node.seq_send(&mut here.thread, from, to, writing(message)) };
+        *kept(future) = Some(carried);
+    }
+}
+
+/// It is taken; `message` makes it where somebody is told. False where nothing is known of it.
+///
+/// # Safety
+/// Attached.
+pub unsafe fn receive_by(
+    here: &mut Here, at: About<'_>, future: &Tracee, message: impl FnOnce(&mut Here) -> Held,
+) -> bool {
+    if !here.host.node.seq_in_use() {
+        return false;
+    }
+    let Some(carried) = kept(future).take() else { return false };
+    let message = message_for(here, &carried, message);
+    // SAFETY: held; the caller's promise.
+    unsafe { here.host.node.seq_receive(&mut here.thread, at, carried, writing(message.as_ptr())) };
+    true
+}
+
+/// A message, if somebody may be told of one that carries this; else null.
+pub fn message_for(here: &mut Here, carried: &Carried, make: impl FnOnce(&mut Here) -> Held) -> Held {
+    match carried {
+        Carried::Token(token, _) if token.flags & flags::RECEIVE != 0 => make(here),
+        _ => Held::borrowed(std::ptr::null_mut()),
+    }
+}
+
+/// What goes by one future goes on by another.
+pub fn forward(from: &Tracee, to: &Tracee) {
+    let carried = kept(from).take();
+    *kept(to) = carried;
+}
+
+/// Whether something with a token may wait to be taken from this future.
+pub fn waits(here: &Here, future: &Tracee) -> bool {
+    here.host.node.seq_in_use() && kept(future).is_some()
+}
+
+fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
+    directory::process(future).carried.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// The running process starts another; `name` is `(module, function, arguments)` as terms.
