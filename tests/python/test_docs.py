@@ -17,6 +17,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
+SEQ = [f"inviso.{name}" for name in ("seq_trace", "_seq_nodes", "_seq_merge", "_seq_chart", "_seq_text", "propagate.wsgi", "propagate.asgi")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -29,7 +30,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["inviso", "inviso.errors", "inviso.terms", "inviso.match_spec", "inviso.process", "inviso.trace", "inviso.tprof", "inviso.cli"]
+    "name", ["inviso", "inviso.errors", "inviso.terms", "inviso.match_spec", "inviso.process", "inviso.trace", "inviso.tprof", "inviso.cli", *SEQ]
 )
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
@@ -38,11 +39,11 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors"])
+@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors", "seq_trace"])
 def test_public_functions_have_an_example(module: str) -> None:
     found = importlib.import_module(f"inviso.{module}")
     bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}
-    assert bare <= {"Pid", "Delivered"}
+    assert bare <= {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE"}
 
 
 @pytest.mark.parametrize("page", names([page for page in PAGES if of(page, "python")]))

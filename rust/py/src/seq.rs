@@ -18,7 +18,7 @@ use std::sync::{atomic::Ordering, Arc, Mutex};
 static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
 
 /// Runs `with` as the running process.
-fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
+pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
     host::host(py)?;
     // SAFETY: attached; while it is in use `busy` keeps others from asking for it.
     let here = unsafe { host::here::here() };
@@ -32,7 +32,7 @@ fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<
 }
 
 /// Tokens are about to be in use: what carries them has to be watched.
-fn begin(py: Python<'_>) -> PyResult<()> {
+pub fn begin(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
     if !host.node.seq_in_use() {
         host.adjust(py, Wants { tokens: true, ..Wants::default() })?;

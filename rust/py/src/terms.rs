@@ -166,6 +166,30 @@ impl Classes {
     }
 }
 
+impl Classes {
+    /// The term of what a snapshot left of an object, or of what a limit cut off; `None` for any other object.
+    pub fn left_over(&self, object: &Bound<'_, PyAny>) -> Option<Term> {
+        let class = object.get_type();
+        let text = |name: &str| field(object, name).ok()?.cast_into::<PyString>().ok()?.extract::<String>().ok();
+        if class.is(self.cut.bind(object.py())) {
+            return Some(Term::Cut(text("what")?.into()));
+        }
+        if class.is(self.opaque.bind(object.py())) {
+            return Some(Term::Opaque(
+                text("type")?.into(),
+                number_of(object, "id").ok()?,
+                text("text").map(Into::into),
+            ));
+        }
+        None
+    }
+
+    /// Whether there is an atom of this name; nobody can have made one that has a surrogate.
+    pub fn has_atom(&self, py: Python<'_>, name: &str) -> bool {
+        self.atom.bind(py).getattr("_all").and_then(|all| all.contains(name)).unwrap_or(false)
+    }
+}
+
 /// A slot of an object of one of the classes, without asking that.
 fn field<'py>(object: &Bound<'py, PyAny>, name: &str) -> Made<'py> {
     looked_at(object, |view| {
@@ -186,10 +210,14 @@ impl Makers for Classes {
         call(self.atom.bind(py), (name,))
     }
     fn pid<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
-        Ok(Bound::new(py, Pid::new(of.id))?.into_any())
+        Ok(Bound::new(py, Pid::of_term(of))?.into_any())
     }
     fn port<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
-        call(&self.port.bind(py).getattr("_of")?, (of.id,))
+        let port = call(&self.port.bind(py).getattr("_of")?, (of.id,))?;
+        if of.creation != 0 || of.name != "nonode@nohost" {
+            port.setattr("_origin", Origin::of_term(of.name, of.creation).order())?;
+        }
+        Ok(port)
     }
     fn reference<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
         call(&self.reference.bind(py).getattr("_of")?, (of.id,))
