@@ -72,7 +72,7 @@ class Chart:
             drawn[a] = {"print": "#", "sent": "*"}.get(row.kind, "|")
             if row.kind in ("lost", "found"):
                 b = a + (pitch // 3)
-                drawn[a + 1 : b] = "-" * (b - a - 1)
+                drawn[a + 1 : b + 1] = "-" * (b - a)
                 drawn[b if row.kind == "lost" else a + 1] = ">" if row.kind == "lost" else "<"
             elif row.kind == "message" and a == b:
                 drawn[a] = "@"

@@ -301,10 +301,10 @@ class Entry:
 def merge(*outputs: Output) -> list[Entry]:
     """The events of several nodes as one sequence, in which no event comes before its cause.
 
-    That holds for every cause that the serials of a label know of, told or not, where its tokens have the same flags all along. Serials
-    of different labels are compared only by the processes that have events of both. Events that neither serials nor time stamps order keep the order
-    of the outputs, and within one that of its events. Clocks may be wrong by any amount: they are asked only where serials say nothing.
-    Serials that contradict each other, as after a reset, are given up where they do.
+    That holds for every cause that the serials of a label know of, told or not, where its tokens have the same flags all along.
+    Serials of different labels are compared only by the processes that have events of both. Events that neither serials nor time
+    stamps order keep the order of the outputs, and within one that of its events. Clocks may be wrong by any amount: they are asked
+    only where serials say nothing. Serials that contradict each other, as after a reset, are given up where they do.
 
     Raises:
         BadArg: an output is none.

@@ -109,8 +109,8 @@ def term(value: Any, depth: int = _DEPTH) -> str:
     if isinstance(value, str):
         return f'"{"".join(_character(c) for c in value)}"'
     if isinstance(value, int):
-        # so long that Python refuses its digits
-        return str(int(value)) if value.bit_length() < 10_000 else hex(value)
+        # Python refuses the digits of one that is longer
+        return str(int(value)) if value.bit_length() < 2_000 else hex(value)
     if isinstance(value, (bytes, BitString)):
         return _binary(value)
     inner = depth - 1
@@ -156,10 +156,10 @@ def _character(c: str, plain: str = "") -> str:
         return c
     if c in _ESCAPES:
         return _ESCAPES[c]
-    return f"\\x{{{ord(c):x}}}" if unicodedata.category(c) in _UNSEEN else c
+    return f"\\x{{{ord(c):x}}}" if c != " " and unicodedata.category(c) in _UNSEEN else c
 
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 
 
 def wide(text: str) -> int:
