@@ -56,7 +56,7 @@ class Chart:
         """
         if not self._lines:
             return "(no events)"
-        room = self._width - _TEXT
+        room = min(self._width - _TEXT, self._width * 3 // 5)
         lines = _fitting(self._lines, max(room // _NARROWEST, 1))
         pitch = min(max(room // len(lines), _NARROWEST), _WIDEST)
         at = [n * pitch + pitch // 2 for n in range(len(lines))]
