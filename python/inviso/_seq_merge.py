@@ -205,7 +205,8 @@ class Collector:
 
     def __exit__(self, *_: object) -> None:
         before = self._before
-        _native.seq_set_tracer(before if before is not None and before.is_alive() else None)
+        if _native.seq_tracer() == self.pid:
+            _native.seq_set_tracer(before if before is not None and before.is_alive() else None)
         self._ask("stop")
 
     def output(self) -> Output:
@@ -225,6 +226,8 @@ class Collector:
     def _collect(self) -> None:
         while True:
             message = receive()
+            if not isinstance(message, tuple) or not message:
+                continue
             if message[0] == "seq_trace":
                 if len(self._events) < self._limit:
                     self._events.append(message)

@@ -33,6 +33,7 @@ def collector() -> Iterator[seq_trace.Collector]:
     with seq_trace.Collector() as collector:
         yield collector
         seq_trace.reset_trace()
+    inviso.set_node("nonode@nohost")
 
 
 def begin(label: Any = 17, *flags: str) -> None:
@@ -134,6 +135,18 @@ def test_another_process_has_the_label_and_the_sender_s_node() -> None:
     ) == "client@here False True thread"
 
 
+def test_pids_of_other_nodes_stay_what_they_are() -> None:
+    far = _native.pid_of_node("far@there", 5 << 40 | 123, 44)
+    begin((far, inviso.self()), "send", "print")
+    assert seq_trace.get_token()[1] == (far, inviso.self()) and seq_trace.get_token()[1][0].node == "far@there"
+    value = seq_trace.inject({})[HEADER]
+    assert child(
+        "import os; from inviso import seq_trace; seq_trace.extract({'inviso-seq-trace': os.environ['VALUE']});"
+        "print(*(pid.node for pid in seq_trace.get_token()[1]))",
+        VALUE=value,
+    ) == f"far@there {inviso.node()}"
+
+
 def test_a_carrier_without_a_token_clears_and_a_malformed_one_too() -> None:
     for carrier in ({}, {HEADER: "01-"}, [], [("accept", "*/*")]):
         begin()
@@ -172,13 +185,10 @@ def test_a_header_of_another_time_goes() -> None:
 
 def test_a_label_that_fits_into_no_header_stays_and_is_counted() -> None:
     inviso.set_node("n" * 200 + "@here")
-    try:
-        begin([inviso.self()] * 100)
-        before = seq_trace.rejected()
-        assert seq_trace.inject({}) == {}
-        assert seq_trace.rejected() == before + 1
-    finally:
-        inviso.set_node("nonode@nohost")
+    begin([inviso.self()] * 100)
+    before = seq_trace.rejected()
+    assert seq_trace.inject({}) == {}
+    assert seq_trace.rejected() == before + 1
 
 
 # -- hostile headers

@@ -59,5 +59,5 @@ class Middleware:
             await send(message)
 
         with apart():
-            carried = take([value for name, value in scope["headers"] if name.lower() == _NAME], "clear")
+            carried = take([value for name, value in scope.get("headers", ()) if name.lower() == _NAME], "clear")
             await self.application(scope, receive, answered)

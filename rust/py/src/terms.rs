@@ -49,10 +49,10 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             reference: class("Ref")?,
             port: class("Port")?,
         };
-        // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` only reads a field of a frozen object.
+        // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` and `away` only read the fields of a frozen object.
         unsafe {
             capture::register_atom(classes.atom.as_ptr().cast());
-            capture::register_pid(Pid::type_object_raw(py), number);
+            capture::register_pid(Pid::type_object_raw(py), number, away);
             let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
             capture::register_odd(odd.map(|class| class.as_ptr().cast()));
         }
@@ -66,6 +66,14 @@ unsafe fn number(pid: *mut ffi::PyObject) -> Option<u64> {
     // SAFETY: the caller's promise.
     let pid = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), pid) };
     pid.cast::<Pid>().ok().map(|pid| pid.get()).filter(|pid| pid.is_local()).map(|pid| pid.id)
+}
+
+/// # Safety
+/// As [`number`].
+unsafe fn away(pid: *mut ffi::PyObject) -> Option<Identifier> {
+    // SAFETY: the caller's promise.
+    let pid = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), pid) };
+    pid.cast::<Pid>().ok().map(|pid| pid.get()).filter(|pid| !pid.is_local()).map(Pid::identifier)
 }
 
 /// The object of a term.
