@@ -5,6 +5,7 @@ message has the token from then on, and an empty one where the message had none.
 which the events of one label are a causally ordered tree.
 
 >>> from inviso import seq_trace
+>>> _ = seq_trace.reset_trace()
 >>> with seq_trace.Collector() as collector:
 ...     _ = seq_trace.set_token("label", 17), seq_trace.set_token("send", True)
 ...     child = inviso.spawn(inviso.receive)

@@ -17,7 +17,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
-SEQ = [f"inviso.{name}" for name in ("seq_trace", "_seq_nodes", "_seq_merge", "_seq_chart", "_seq_text", "propagate.wsgi", "propagate.asgi")]
+SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text"))]
+GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -29,9 +30,10 @@ def names(pages: list[pathlib.Path]) -> list[str]:
     return [str(page.relative_to(ROOT)) for page in pages]
 
 
-@pytest.mark.parametrize(
-    "name", ["inviso", "inviso.errors", "inviso.terms", "inviso.match_spec", "inviso.process", "inviso.trace", "inviso.tprof", "inviso.cli", *SEQ]
-)
+MODULES = ["errors", "terms", "match_spec", "process", "trace", "tprof", "cli", *(f"propagate.{guest}" for guest in GUESTS)]
+
+
+@pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
     result = doctest.testmod(module, extraglobs=dict(GLOBALS), optionflags=doctest.ELLIPSIS)

@@ -201,8 +201,16 @@ HOSTILE = st.one_of(
 )  # fmt: skip
 
 
+TAGS = st.sampled_from(["send", "receive", "print"])
+SHAPES = {"svg", "style", "text", "title", "line", "rect", "circle", "polygon"}
+
+
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["send", "receive", "print"]), HOSTILE, HOSTILE, st.integers(0, 3), st.integers(0, 3)), max_size=8), HOSTILE, st.integers(50, 130))
+@given(
+    st.lists(st.tuples(TAGS, HOSTILE, HOSTILE, st.integers(0, 3), st.integers(0, 3)), max_size=8),
+    HOSTILE,
+    st.integers(50, 130),
+)
 def test_hostile_data_breaks_no_drawing(events: list[Any], name: Any, width: int) -> None:
     made = []
     for n, (tag, label, content, a, b) in enumerate(events):
@@ -212,7 +220,7 @@ def test_hostile_data_breaks_no_drawing(events: list[Any], name: Any, width: int
     for line in drawn.text().split("\n"):
         assert wide(line) <= width and line.isprintable()
     root = ElementTree.fromstring(drawn.svg().encode())
-    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {"svg", "style", "text", "title", "line", "rect", "circle", "polygon"}
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= SHAPES
     ElementTree.fromstring(drawn.html())
     assert drawn._repr_svg_() == drawn.svg() and drawn._repr_html_() == drawn.html()
     for event in made:
