@@ -7,6 +7,7 @@ import unicodedata
 from typing import Any, TextIO
 
 from ._native import Pid
+from ._seq_nodes import apart
 from .errors import BadArg
 from .process import receive, spawn
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque
@@ -75,7 +76,8 @@ def printer(file: TextIO | None = None) -> Pid:
     """
     if file is not None and not callable(getattr(file, "write", None)):
         raise BadArg("printer/1", "file", f"{file!r} can't be written to; pass an open file of text, or None")
-    pid: Pid = spawn(_print_all, sys.stdout if file is None else file, name="seq_trace printer")
+    with apart():
+        pid: Pid = spawn(_print_all, sys.stdout if file is None else file, name="seq_trace printer")
     return pid
 
 

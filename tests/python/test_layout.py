@@ -19,7 +19,7 @@ BELOW = {
     "_steps": set(),
     "seq_trace": {"_native", "_seq_chart", "_seq_merge", "_seq_nodes", "_seq_text", "errors", "terms"},
     "_seq_nodes": {"_native", "errors"},
-    "_seq_text": {"_native", "errors", "process", "terms"},
+    "_seq_text": {"_native", "_seq_nodes", "errors", "process", "terms"},
     "_seq_merge": {"_native", "_seq_nodes", "_seq_text", "errors", "process", "terms"},
     "_seq_chart": {"_native", "_seq_merge", "_seq_text", "errors"},
     "propagate": {"_native", "_seq_nodes"},

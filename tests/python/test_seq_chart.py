@@ -97,9 +97,10 @@ def test_what_is_very_deep_or_very_long_is_written_too() -> None:
 
 def test_a_printer_is_a_system_tracer() -> None:
     out = io.StringIO()
-    tracer = seq_trace.printer(out)
-    seq_trace.set_system_tracer(tracer)
+    seq_trace.reset_trace()
     seq_trace.set_token("label", 17)
+    tracer = seq_trace.printer(out)  # it doesn't inherit: its start is no event
+    seq_trace.set_system_tracer(tracer)
     seq_trace.set_token("print", True)
     seq_trace.print(17, "We are here now")
     seq_trace.reset_trace()
