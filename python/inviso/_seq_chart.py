@@ -20,10 +20,15 @@ _TEXT = 30  # columns that are left for what is said of an event, at least
 _LINES = 40  # lifelines of a drawing
 _STEP, _PITCH, _TOP, _LEFT = 28, 150, 56, 90
 _CHARACTERS = 60
-_STYLE = (
-    "text{font:12px monospace;fill:#222}.n{text-anchor:middle;font-weight:bold}.l{stroke:#bbb;stroke-dasharray:3 3}"
-    ".a{stroke:#246;stroke-width:1.4}.o{stroke-dasharray:5 3}.p{fill:#fc6}.s{fill:#246}.h{fill:#fff}"
-)
+# a style in a drawing holds for the whole page that the drawing is on: each rule names the drawing
+_STYLE = "".join(
+    f".inviso-seq {rule}"
+    for rule in (
+        "text{font:12px monospace;fill:#222}", ".n{text-anchor:middle;font-weight:bold}",
+        ".l{stroke:#bbb;stroke-dasharray:3 3}", ".a{stroke:#246;stroke-width:1.4}", ".o{stroke-dasharray:5 3}",
+        ".p{fill:#fc6}", ".s{fill:#246}",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +110,14 @@ class Chart:
 
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" role="img"><style>{_STYLE}</style>'
+            f'viewBox="0 0 {width} {height}" class="inviso-seq" style="background:#fff" role="img"><style>{_STYLE}</style>'
         ]
         for n, (node, name) in enumerate(lines):
             parts.append(f'<line class="l" x1="{x(n)}" y1="{_TOP - 8}" x2="{x(n)}" y2="{height - _STEP}"/>')
             parts += [
                 f'<text class="n" x="{x(n)}" y="{20 + 16 * place}">{escape(clipped(text, _PITCH // 8))}</text>'
                 for place, text in enumerate((node, name))
+                if text
             ]
         for n, row in enumerate(self._rows):
             a, b = x(row.line), x(row.other)

@@ -181,6 +181,14 @@ def test_a_chart_is_the_same_each_time() -> None:
     assert repr(first) == "<Chart of 50 rows, 9 processes>"
 
 
+def test_a_drawing_s_style_is_its_own() -> None:
+    root = ElementTree.fromstring(chart(EXAMPLE).svg())
+    style = root.findtext(SVG + "style") or ""
+    assert root.get("class") == "inviso-seq"
+    assert all(rule.startswith(".inviso-seq ") for rule in style.split("}") if rule)
+    assert not any(element.get("id") for element in root.iter())
+
+
 def test_many_processes_and_events_fit() -> None:
     events = [told("print", (0, 1), pid(n), [], "x" * 10_000) for n in range(200)]
     drawn = chart(events, width=80, limit=150)
