@@ -6,6 +6,7 @@ Start here:
 * :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
+* :mod:`inviso.propagate`: such tokens over HTTP.
 * :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
 
 >>> import inviso

@@ -5,35 +5,68 @@ message has the token from then on, and an empty one where the message had none.
 which the events of one label are a causally ordered tree.
 
 >>> from inviso import seq_trace
->>> _ = seq_trace.set_system_tracer(inviso.self())
->>> _ = seq_trace.set_token("label", 17), seq_trace.set_token("send", True)
->>> child = inviso.spawn(lambda: inviso.receive())
->>> _ = inviso.send(child, "hello")
->>> inviso.receive(("seq_trace", 17, ("send", "_", "_", child, "hello")), timeout=5)[2][1]
-(2, 3)
->>> _ = seq_trace.reset_trace(), seq_trace.set_system_tracer(False)
+>>> _ = seq_trace.reset_trace()
+>>> with seq_trace.Collector() as collector:
+...     _ = seq_trace.set_token("label", 17), seq_trace.set_token("send", True)
+...     child = inviso.spawn(inviso.receive)
+...     _ = inviso.send(child, "hello")
+...     output = collector.output()
+>>> output.events[-1][2][:2], output.events[-1][2][4]
+(('send', (2, 3)), 'hello')
+>>> seq_trace.reset_trace()
+True
 
 The serial says that two events came before: the child was asked to start, and has answered.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from . import _native
 from ._native import Pid
 from .errors import BadArg
 from .terms import Atom
 
+if TYPE_CHECKING:
+    from ._seq_chart import Chart, chart
+    from ._seq_merge import Anchor, Collector, Entry, Output, merge
+    from ._seq_nodes import HEADER, LIMIT, VARIABLE, extract, from_environment, inject, rejected, to_environment
+    from ._seq_text import format, printer
+
 __all__ = [
+    "HEADER",
+    "LIMIT",
+    "VARIABLE",
+    "Anchor",
+    "Chart",
+    "Collector",
+    "Entry",
+    "Output",
     "carrier",
+    "chart",
+    "extract",
+    "format",
+    "from_environment",
     "get_system_tracer",
     "get_token",
+    "inject",
+    "merge",
     "print",
+    "printer",
+    "rejected",
     "reset_trace",
     "set_system_tracer",
     "set_token",
+    "to_environment",
 ]
+
+_OF = {
+    **dict.fromkeys(("Chart", "chart"), "_seq_chart"),
+    **dict.fromkeys(("Anchor", "Collector", "Entry", "Output", "merge"), "_seq_merge"),
+    **dict.fromkeys(("format", "printer"), "_seq_text"),
+}
 
 _FLAGS = {
     "send": 1,
@@ -206,6 +239,13 @@ def carrier(queue: Any, on: bool) -> None:
     if not hasattr(type(queue), "get") or not hasattr(type(queue), "put"):
         raise BadArg("carrier/2", "queue", f"{queue!r} is no queue; pass one that has put and get")
     _native.seq_carrier(queue, on)
+
+
+def __getattr__(name: str) -> Any:
+    # What few programs use comes in at its first mention.
+    if name in __all__:
+        return getattr(importlib.import_module("." + _OF.get(name, "_seq_nodes"), __package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _component(where: str, component: Any) -> str:

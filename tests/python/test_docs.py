@@ -17,6 +17,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
+SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text"))]
+GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -28,9 +30,10 @@ def names(pages: list[pathlib.Path]) -> list[str]:
     return [str(page.relative_to(ROOT)) for page in pages]
 
 
-@pytest.mark.parametrize(
-    "name", ["inviso", "inviso.errors", "inviso.terms", "inviso.match_spec", "inviso.process", "inviso.trace", "inviso.tprof", "inviso.cli"]
-)
+MODULES = ["errors", "terms", "match_spec", "process", "trace", "tprof", "cli", *(f"propagate.{guest}" for guest in GUESTS)]
+
+
+@pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
     result = doctest.testmod(module, extraglobs=dict(GLOBALS), optionflags=doctest.ELLIPSIS)
@@ -38,11 +41,11 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors"])
+@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors", "seq_trace"])
 def test_public_functions_have_an_example(module: str) -> None:
     found = importlib.import_module(f"inviso.{module}")
     bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}
-    assert bare <= {"Pid", "Delivered"}
+    assert bare <= {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE"}
 
 
 @pytest.mark.parametrize("page", names([page for page in PAGES if of(page, "python")]))

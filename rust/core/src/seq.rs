@@ -77,8 +77,10 @@ pub struct Token {
     pub label: Arc<[u8]>,
     /// The serial before, and its own.
     pub serial: (i64, i64),
-    /// The process that sent it.
+    /// The process of this node that sent it.
     pub from: u64,
+    /// The process of another node that sent it: then `from` is 0.
+    pub away: Option<Arc<Identifier>>,
 }
 
 impl Token {
@@ -89,7 +91,7 @@ impl Token {
             Term::from(i64::from(self.flags)),
             etf::decode(&self.label).unwrap_or_else(|_| Term::atom("undefined")),
             Term::from(self.serial.1),
-            Term::Pid(Identifier::own(self.from)),
+            Term::Pid(self.away.as_deref().cloned().unwrap_or_else(|| Identifier::own(self.from))),
             Term::from(self.serial.0),
         ])
     }
@@ -151,7 +153,7 @@ pub(crate) struct Seq {
 
 /// A token as it is made in a process that has none.
 fn fresh(tracee: &Tracee, standing: &Standing) -> Token {
-    Token { flags: 0, label: Arc::new([97, 0]), serial: (standing.previous, 0), from: tracee.pid }
+    Token { flags: 0, label: Arc::new([97, 0]), serial: (standing.previous, 0), from: tracee.pid, away: None }
 }
 
 /// A process takes a token, by the algorithm.
@@ -205,16 +207,6 @@ impl Node {
     pub fn seq_lend(&self, tracee: &Tracee, lent: Carried) {
         match lent {
             Carried::Token(token, era) if era == self.seq_era() => take(tracee, era, token),
-            _ => drop(self.seq_clear(tracee)),
-        }
-    }
-
-    /// A process has again the token that it had, unless there was a reset; its counters stay.
-    pub fn seq_restore(&self, tracee: &Tracee, had: Carried) {
-        match had {
-            Carried::Token(token, era) => tracee.seq.with(self.seq_era(), |standing| {
-                standing.token = Some(token).filter(|_| standing.era == era);
-            }),
             _ => drop(self.seq_clear(tracee)),
         }
     }
@@ -288,9 +280,23 @@ impl Node {
         Some(())
     }
 
-    /// Sets the token of a process to another node's, as it came with a message.
-    pub fn seq_adopt(&self, tracee: &Tracee, token: Token) {
-        take(tracee, self.seq_use(), token);
+    /// Puts what a message would carry in the place of a process's token, whose counters stay as they are; answers what it was.
+    pub fn seq_exchange(&self, tracee: &Tracee, carried: Carried) -> Carried {
+        if !self.seq_in_use() {
+            return Carried::Empty;
+        }
+        let era = self.seq_era();
+        let token = match carried {
+            Carried::Token(token, sent) if sent == era => Some(token),
+            _ => None,
+        };
+        let was = tracee.seq.with(era, |standing| std::mem::replace(&mut standing.token, token));
+        was.map_or(Carried::Empty, |token| Carried::Token(token, era))
+    }
+
+    /// What a message of another node carries, whose token was sent to this one.
+    pub fn seq_arrived(&self, token: Token) -> Carried {
+        Carried::Token(token, self.seq_use())
     }
 
     /// Empties all tokens, those of messages under way included, and sets all counters to 0.
@@ -331,6 +337,7 @@ impl Node {
                 }
                 token.serial = (standing.previous, standing.current);
                 token.from = tracee.pid;
+                token.away = None;
             }
             Some((token.clone(), standing.era))
         })
@@ -435,7 +442,12 @@ impl Node {
             out.tuple(2)?;
             out.int(token.serial.0)?;
             out.int(token.serial.1)?;
-            identity(&mut out, from)?;
+            match token.away.as_deref() {
+                Some(Identifier { id, rest, node, creation }) => {
+                    out.pid_of(etf::Node { name: node, id: *id, rest: *rest, creation: *creation })?;
+                }
+                None => identity(&mut out, from)?,
+            }
             match to {
                 Some(to) => identity(&mut out, to),
                 None => out.nil(),
@@ -447,7 +459,8 @@ impl Node {
             out.cut("message")
         });
         if written.is_ok() {
-            let head = Head { tracee: from, kind: Kind::Seq, what: 0, more: 0 };
+            let tracee = if token.away.is_some() { to.unwrap_or(0) } else { from };
+            let head = Head { tracee, kind: Kind::Seq, what: 0, more: 0 };
             emit(self, thread, session, stamps(token.flags), head, out.written(), now);
         }
         thread.scratch = room;
@@ -509,16 +522,54 @@ mod tests {
         let had = node.seq_copy(&other);
         node.seq_lend(&other, node.seq_copy(&owner));
         assert_eq!(node.seq_token(&other).map(|token| (token.flags, token.serial)), Some((flags::PRINT, (3, 5))));
-        node.seq_restore(&other, had.clone());
+        node.seq_exchange(&other, had.clone());
         assert_eq!(node.seq_token(&other).map(|token| token.flags), Some(flags::SEND));
-        node.seq_restore(&other, Carried::Empty);
+        node.seq_exchange(&other, Carried::Empty);
         assert!(node.seq_token(&other).is_none() && !node.seq_may_have(&other));
         let lent = node.seq_copy(&owner);
         node.seq_reset();
         node.seq_change(&node.process(tracee::Kind::Thread, 0), |_| ());
         node.seq_lend(&other, lent);
-        node.seq_restore(&owner, had);
+        node.seq_exchange(&owner, had);
         assert!(node.seq_token(&other).is_none() && node.seq_token(&owner).is_none());
+    }
+
+    #[test]
+    fn a_token_of_another_node_is_taken_by_the_algorithm_and_sent_on_as_one_s_own() {
+        let node = Node::new(Clock::new());
+        let process = node.process(tracee::Kind::Thread, 0);
+        let mut thread = node.thread(process.clone());
+        let away = Arc::new(Identifier::new(4, "shop@far", 7));
+        let label = Arc::from(etf::encode(&Term::str("order")));
+        let token = Token { flags: flags::SEND, label, serial: (3, 9), from: 0, away: Some(away.clone()) };
+        let arrived = node.seq_arrived(token);
+        node.seq_receive(&mut thread, About::Current, arrived, |_, _| Ok(()));
+        let Some(taken) = node.seq_token(&process) else { panic!("no token") };
+        let Term::Tuple(parts) = taken.term() else { panic!("{taken:?}") };
+        assert_eq!(parts[2..], [Term::from(9), Term::Pid((*away).clone()), Term::from(3)]);
+        let sent = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
+        let Carried::Token(sent, _) = sent else { panic!("{sent:?}") };
+        assert_eq!((sent.serial, sent.from, sent.away), ((9, 10), process.pid, None));
+    }
+
+    #[test]
+    fn a_token_that_is_put_aside_comes_back_and_the_counters_go_on() {
+        let node = Node::new(Clock::new());
+        let process = node.process(tracee::Kind::Thread, 0);
+        let mut thread = node.thread(process.clone());
+        node.seq_change(&process, |token| token.flags = flags::SEND);
+        let aside = node.seq_exchange(&process, Carried::Empty);
+        assert!(node.seq_token(&process).is_none());
+        node.seq_set_serial(&process, (0, 5));
+        assert!(matches!(node.seq_exchange(&process, aside), Carried::Token(token, 0) if token.flags == 0));
+        assert_eq!(node.seq_token(&process).map(|token| token.flags), Some(flags::SEND));
+        let sent = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
+        assert!(matches!(sent, Carried::Token(token, 0) if token.serial == (0, 6)));
+        let aside = node.seq_exchange(&process, Carried::Empty);
+        node.seq_reset();
+        node.seq_change(&process, |_| ());
+        node.seq_exchange(&process, aside);
+        assert!(node.seq_token(&process).is_none(), "a token of before the reset is empty");
     }
 
     #[test]

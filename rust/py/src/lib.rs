@@ -15,6 +15,7 @@ mod seq;
 mod session;
 mod terms;
 mod view;
+mod wire;
 
 /// The native half of inviso. Its names are private to the package.
 #[pyo3::pymodule(gil_used = false)]
@@ -47,4 +48,6 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    #[pymodule_export]
+    use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside};
 }

@@ -20,6 +20,9 @@ const DEPTH: usize = 200;
 /// Terms in a match spec at most.
 const TERMS: usize = 1 << 20;
 
+/// Terms in a snapshot at most.
+const SNAPSHOT_TERMS: usize = 1 << 26;
+
 /// A match spec, checked and compiled.
 #[pyclass(frozen, name = "MatchProgram", module = "inviso._native")]
 pub struct MatchProgram {
@@ -121,13 +124,23 @@ fn row(problem: &Problem) -> (String, String, String) {
 /// # Errors
 /// TypeError for what is no term; `LimitReached` for what is nested too deep, or too large.
 pub fn term_of(object: &Bound<'_, PyAny>) -> PyResult<Term> {
-    Reader { left: Cell::new(TERMS) }.term(object, DEPTH)
+    Reader { left: Cell::new(TERMS), snapshots: false }.term(object, DEPTH)
+}
+
+/// As [`term_of`], with what snapshots have left of objects.
+///
+/// # Errors
+/// As there.
+pub fn snapshot_of(object: &Bound<'_, PyAny>) -> PyResult<Term> {
+    Reader { left: Cell::new(SNAPSHOT_TERMS), snapshots: true }.term(object, DEPTH)
 }
 
 /// Makes one term.
 struct Reader {
     /// So many terms may still be in it.
     left: Cell<usize>,
+    /// Whether what a snapshot has left of an object is a term.
+    snapshots: bool,
 }
 
 impl Reader {
@@ -185,6 +198,9 @@ impl Reader {
         }
         if object.cast::<PySet>().is_ok() || object.cast::<PyFrozenSet>().is_ok() {
             return Ok(Term::Set(all(&mut members(object)?.into_iter())?));
+        }
+        if let Some(term) = terms::classes(py)?.left_over(object).filter(|_| self.snapshots) {
+            return Ok(term);
         }
         terms::classes(py)?.odd(object, &mut |item| self.term(item, inner))
     }

@@ -33,6 +33,12 @@ static OTHERS: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
 /// The first number of another node.
 const OTHER: u64 = 1 << 32;
 
+/// Other nodes that terms may tell of: whoever can send terms must not fill the memory with names.
+const MET: usize = 16_384;
+
+/// The node of whatever comes from one more.
+const TOO_MANY: (u64, &str) = (0, "toomany@nohost");
+
 /// All pids given out so far belong to another operating system process.
 pub fn forked() {
     FORKS.fetch_add(1, Ordering::AcqRel);
@@ -41,9 +47,15 @@ pub fn forked() {
 
 /// Gives this process its creation, if it has none.
 pub fn begin() {
-    let creation = RandomState::new().hash_one((std::process::id(), SystemTime::now())).max(1);
+    // its low half, which is what terms have of it, isn't 0 either
+    let creation = RandomState::new().hash_one((std::process::id(), SystemTime::now())) | 1;
     let place = &CREATIONS[generation(FORKS.load(Ordering::Acquire))];
     let _ = place.compare_exchange(0, creation, Ordering::AcqRel, Ordering::Acquire);
+}
+
+/// Whether two creations are one: of a node that only terms have told of, the high half is not known.
+fn same(known: u64, creation: u64) -> bool {
+    known == creation || (known.min(creation) >> 32 == 0 && known as u32 == creation as u32 && creation as u32 != 0)
 }
 
 fn generation(forks: u64) -> usize {
@@ -59,18 +71,47 @@ impl Origin {
 
     /// The process of this creation, at a node of this name.
     pub fn of(name: String, creation: u64) -> Origin {
-        let forks = FORKS.load(Ordering::Acquire);
-        let own = (0..=forks).rev().find(|n| CREATIONS[generation(*n)].load(Ordering::Acquire) == creation);
-        if let Some(own) = own.filter(|_| creation != 0) {
-            return Origin(own);
+        if let Some(own) = Origin::own(creation) {
+            return own;
         }
         let mut others = OTHERS.lock().unwrap_or_else(|e| e.into_inner());
-        let known = others.iter().position(|(other, _)| *other == creation);
+        let known = others.iter().position(|(other, _)| same(*other, creation));
         let place = known.unwrap_or_else(|| {
             others.push((creation, name));
             others.len() - 1
         });
+        others[place].0 = others[place].0.max(creation);
         Origin(OTHER + place as u64)
+    }
+
+    /// The origin of an identifier in a term, which has the low half of the creation.
+    pub fn of_term(name: &str, creation: u32) -> Origin {
+        if let Some(own) = Origin::own(creation.into()) {
+            return own;
+        }
+        let mut others = OTHERS.lock().unwrap_or_else(|e| e.into_inner());
+        let (creation, name) = match others.iter().position(|(other, _)| same(*other, creation.into())) {
+            Some(place) => return Origin(OTHER + place as u64),
+            None if others.len() < MET => (creation.into(), name),
+            None => TOO_MANY,
+        };
+        let place = others.iter().position(|other| other.0 == creation && other.1 == name).unwrap_or_else(|| {
+            others.push((creation, name.to_owned()));
+            others.len() - 1
+        });
+        Origin(OTHER + place as u64)
+    }
+
+    /// This process, or one that it was forked from.
+    fn own(creation: u64) -> Option<Origin> {
+        let forks = FORKS.load(Ordering::Acquire);
+        let is = |n: &u64| same(CREATIONS[generation(*n)].load(Ordering::Acquire), creation);
+        (0..=forks).rev().find(is).filter(|_| creation != 0).map(Origin)
+    }
+
+    /// Whether the creation in a term is that of this process.
+    pub fn is_own(creation: u32) -> bool {
+        creation != 0 && creation == Origin::here().creation() as u32
     }
 
     /// The origin that pids are sorted by this number for.

@@ -8,7 +8,7 @@ use inviso_core::{
     cells::FOLDED,
     tracee::{Kind, Tracee},
 };
-use inviso_term::term::Identifier;
+use inviso_term::{etf::Node, term::Identifier};
 use pyo3::{prelude::*, pyclass::CompareOp};
 use std::sync::{Arc, Mutex};
 
@@ -48,7 +48,15 @@ impl Pid {
         if self.is_local() {
             return Identifier::own(self.id);
         }
-        Identifier::new(self.id, &self.origin.foreign_name().unwrap_or_default(), self.origin.creation() as u32)
+        Identifier::new(self.id, &self.node(), self.origin.creation() as u32)
+    }
+
+    /// The process that a term names.
+    pub fn of_term(of: Node<'_>) -> Self {
+        if of.creation == 0 && of.name == "nonode@nohost" {
+            return Pid::new(of.id);
+        }
+        Pid { id: of.id, origin: Origin::of_term(of.name, of.creation) }
     }
 
     /// The living process, if it lives and is ours.

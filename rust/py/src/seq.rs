@@ -18,7 +18,7 @@ use std::sync::{atomic::Ordering, Arc, Mutex};
 static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
 
 /// Runs `with` as the running process.
-fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
+pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
     host::host(py)?;
     // SAFETY: attached; while it is in use `busy` keeps others from asking for it.
     let here = unsafe { host::here::here() };
@@ -32,7 +32,7 @@ fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<
 }
 
 /// Tokens are about to be in use: what carries them has to be watched.
-fn begin(py: Python<'_>) -> PyResult<()> {
+pub fn begin(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
     if !host.node.seq_in_use() {
         host.adjust(py, Wants { tokens: true, ..Wants::default() })?;
@@ -139,6 +139,9 @@ pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Pid>> {
     Ok(tracer_of(host::host(py)?.node.seq_tracer()))
 }
 
+/// Bytes that events may take, of each thread, until the system tracer takes them: a sequence with a gap is worth little.
+const RING: usize = 16 << 20;
+
 /// Sets the system tracer, or with None takes it away; what it was.
 #[pyfunction]
 pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>) -> PyResult<Option<Pid>> {
@@ -147,7 +150,7 @@ pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>) -> PyResult<Option<P
     let mut outlet = None;
     if let Some(pid) = tracer {
         let tracee = pid.tracee().ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
-        let options = Options { is_inner: true, ..Options::default() };
+        let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
         outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone()));
     }

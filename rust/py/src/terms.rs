@@ -49,10 +49,10 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             reference: class("Ref")?,
             port: class("Port")?,
         };
-        // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` only reads a field of a frozen object.
+        // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` and `away` only read the fields of a frozen object.
         unsafe {
             capture::register_atom(classes.atom.as_ptr().cast());
-            capture::register_pid(Pid::type_object_raw(py), number);
+            capture::register_pid(Pid::type_object_raw(py), number, away);
             let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
             capture::register_odd(odd.map(|class| class.as_ptr().cast()));
         }
@@ -66,6 +66,14 @@ unsafe fn number(pid: *mut ffi::PyObject) -> Option<u64> {
     // SAFETY: the caller's promise.
     let pid = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), pid) };
     pid.cast::<Pid>().ok().map(|pid| pid.get()).filter(|pid| pid.is_local()).map(|pid| pid.id)
+}
+
+/// # Safety
+/// As [`number`].
+unsafe fn away(pid: *mut ffi::PyObject) -> Option<Identifier> {
+    // SAFETY: the caller's promise.
+    let pid = unsafe { Bound::from_borrowed_ptr(Python::assume_attached(), pid) };
+    pid.cast::<Pid>().ok().map(|pid| pid.get()).filter(|pid| !pid.is_local()).map(Pid::identifier)
 }
 
 /// The object of a term.
@@ -166,6 +174,30 @@ impl Classes {
     }
 }
 
+impl Classes {
+    /// The term of what a snapshot left of an object, or of what a limit cut off; `None` for any other object.
+    pub fn left_over(&self, object: &Bound<'_, PyAny>) -> Option<Term> {
+        let class = object.get_type();
+        let text = |name: &str| field(object, name).ok()?.cast_into::<PyString>().ok()?.extract::<String>().ok();
+        if class.is(self.cut.bind(object.py())) {
+            return Some(Term::Cut(text("what")?.into()));
+        }
+        if class.is(self.opaque.bind(object.py())) {
+            return Some(Term::Opaque(
+                text("type")?.into(),
+                number_of(object, "id").ok()?,
+                text("text").map(Into::into),
+            ));
+        }
+        None
+    }
+
+    /// Whether there is an atom of this name; nobody can have made one that has a surrogate.
+    pub fn has_atom(&self, py: Python<'_>, name: &str) -> bool {
+        self.atom.bind(py).getattr("_all").and_then(|all| all.contains(name)).unwrap_or(false)
+    }
+}
+
 /// A slot of an object of one of the classes, without asking that.
 fn field<'py>(object: &Bound<'py, PyAny>, name: &str) -> Made<'py> {
     looked_at(object, |view| {
@@ -186,10 +218,14 @@ impl Makers for Classes {
         call(self.atom.bind(py), (name,))
     }
     fn pid<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
-        Ok(Bound::new(py, Pid::new(of.id))?.into_any())
+        Ok(Bound::new(py, Pid::of_term(of))?.into_any())
     }
     fn port<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
-        call(&self.port.bind(py).getattr("_of")?, (of.id,))
+        let port = call(&self.port.bind(py).getattr("_of")?, (of.id,))?;
+        if of.creation != 0 || of.name != "nonode@nohost" {
+            port.setattr("_origin", Origin::of_term(of.name, of.creation).order())?;
+        }
+        Ok(port)
     }
     fn reference<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
         call(&self.reference.bind(py).getattr("_of")?, (of.id,))

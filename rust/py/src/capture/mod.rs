@@ -31,7 +31,8 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use inviso_term::etf::{Encoder, Full};
+use inviso_term::etf::{Encoder, Full, Node};
+use inviso_term::term::Identifier;
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use crate::ffi::{held::list_get, layout};
@@ -74,9 +75,13 @@ impl Default for Limits {
 /// Reads a process's number out of a Pid; `None` for a process of another node.
 pub type PidOf = unsafe fn(*mut PyObject) -> Option<u64>;
 
+/// Reads a process of another node out of a Pid.
+pub type AwayOf = unsafe fn(*mut PyObject) -> Option<Identifier>;
+
 static ATOM: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
 static PID: AtomicPtr<PyTypeObject> = AtomicPtr::new(ptr::null_mut());
 static PID_OF: AtomicUsize = AtomicUsize::new(0);
+static AWAY_OF: AtomicUsize = AtomicUsize::new(0);
 
 /// From now on instances of `class`, a subclass of str, are atoms.
 ///
@@ -86,12 +91,13 @@ pub unsafe fn register_atom(class: *mut PyTypeObject) {
     ATOM.store(class, Ordering::Release);
 }
 
-/// From now on instances of `class` are pids, with the number that `number` reads.
+/// From now on instances of `class` are pids, with the number that `number` reads, or the process that `away` does.
 ///
 /// # Safety
-/// `class` lives as long as the process; `number` may be called with any exact instance by any attached thread, runs no
-/// Python code and doesn't panic.
-pub unsafe fn register_pid(class: *mut PyTypeObject, number: PidOf) {
+/// `class` lives as long as the process; `number` and `away` may be called with any exact instance by any attached thread, run no
+/// Python code and don't panic.
+pub unsafe fn register_pid(class: *mut PyTypeObject, number: PidOf, away: AwayOf) {
+    AWAY_OF.store(away as usize, Ordering::Release);
     PID_OF.store(number as usize, Ordering::Release);
     PID.store(class, Ordering::Release);
 }
@@ -115,6 +121,19 @@ pub unsafe fn own_pid(object: *mut PyObject) -> Option<u64> {
         // Stored before the type was, and never changed to anything but such a function.
         std::mem::transmute::<usize, PidOf>(number)(object)
     }
+}
+
+/// The process of another node that a pid is of; `None` for any other object.
+///
+/// # Safety
+/// As [`own_pid`].
+unsafe fn away_pid(object: *mut PyObject, class: *mut PyTypeObject) -> Option<Identifier> {
+    if class != PID.load(Ordering::Acquire) {
+        return None;
+    }
+    let away = AWAY_OF.load(Ordering::Acquire);
+    // SAFETY: the caller's promise; stored before the type was, and never changed to anything but such a function.
+    unsafe { std::mem::transmute::<usize, AwayOf>(away)(object) }
 }
 
 /// Writes a snapshot of `object`; null is an unbound variable. A value that the buffer has no room for is cut as a whole.
@@ -271,6 +290,8 @@ impl Walk<'_, '_> {
                 self.nested(depth, |walk, depth| walk.set(object, depth))
             } else if let Some(number) = own_pid(object) {
                 self.out.pid(number)
+            } else if let Some(Identifier { id, rest, node, creation }) = away_pid(object, class) {
+                self.out.pid_of(Node { name: &node, id, rest, creation })
             } else if let Some(odd) = odd(object, class) {
                 self.odd(odd, depth)
             } else {

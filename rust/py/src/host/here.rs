@@ -2,7 +2,7 @@
 
 use super::{directory::Places, try_host, Host};
 use crate::ffi::{frame::Frame, tasks, tls};
-use inviso_core::{seq::Carried, thread::Thread, tracee::Tracee};
+use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
     cell::{Cell, RefCell},
     sync::{atomic::Ordering, Arc},
@@ -32,8 +32,8 @@ pub struct Here {
     pub told_exit: bool,
     /// What runs on it, see `scheduling`.
     pub turn: super::scheduling::Here,
-    /// Callbacks of an event loop that run here with a token of their own: the frame, and what the thread had before.
-    pub lent: Vec<(usize, Carried)>,
+    /// Callbacks of an event loop that run here, while tokens are in use.
+    pub lent: Vec<super::loop_tokens::Lent>,
     /// The collection of garbage that is under way.
     pub collection: Option<super::collector::Begun>,
 }

@@ -9,8 +9,8 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::{frame::Frame, held::Held};
-use inviso_core::{messages::About, seq::Carried};
+use crate::ffi::{frame::Frame, held::Held, tasks};
+use inviso_core::{messages::About, seq::Carried, tracee::Kind};
 
 /// Ends of callbacks.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -41,6 +41,16 @@ pub enum Way {
     None,
 }
 
+/// A callback that runs.
+pub struct Lent {
+    /// The frame of its handle's method.
+    frame: usize,
+    /// What the thread had before.
+    had: Carried,
+    /// Whether the program scheduled it.
+    by_program: bool,
+}
+
 /// A callback is about to run, in this frame of `Handle._run`. `message` makes the message that it came by.
 ///
 /// # Safety
@@ -52,8 +62,8 @@ pub unsafe fn begin(here: &mut Here, frame: Frame, way: Way, message: impl FnOnc
     let own = here.thread.own().clone();
     let had = here.host.node.seq_copy(&own);
     // a frame that ended unseen has left its own
-    here.lent.retain(|(known, _)| *known != frame.address());
-    here.lent.push((frame.address(), had));
+    here.lent.retain(|lent| lent.frame != frame.address());
+    here.lent.push(Lent { frame: frame.address(), had, by_program: !matches!(way, Way::None) });
     match way {
         Way::None => {}
         Way::Unseen(carried) => here.host.node.seq_lend(&own, carried),
@@ -66,10 +76,18 @@ pub unsafe fn begin(here: &mut Here, frame: Frame, way: Way, message: impl FnOnc
     }
 }
 
+/// Whether the running process is an event loop's thread that passes on what has come from outside, by a callback of a socket or
+/// a pipe: ports carry no token, so that a result which it sets neither sets nor clears one.
+pub fn relays(here: &Here) -> bool {
+    let own = here.thread.current().kind == Kind::Thread;
+    // SAFETY: the callers' events: attached, with nothing set.
+    own && !here.lent.last().is_some_and(|lent| lent.by_program) && unsafe { tasks::runs_here(std::ptr::null_mut()) }
+}
+
 fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
-    let Some(at) = here.lent.iter().rposition(|(known, _)| *known == frame.address()) else { return };
-    if let Some((_, had)) = here.lent.drain(at..).next() {
+    let Some(at) = here.lent.iter().rposition(|lent| lent.frame == frame.address()) else { return };
+    if let Some(Lent { had, .. }) = here.lent.drain(at..).next() {
         let own = here.thread.own().clone();
-        here.host.node.seq_restore(&own, had);
+        here.host.node.seq_exchange(&own, had);
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens of sequential tracing on their way through a Python program: which message carries one, and who gets it.
 
-use super::{directory, here::Here, late, queues, senders::Put};
+use super::{directory, here::Here, late, loop_tokens, queues, senders::Put};
 use crate::{capture, ffi::held::Held};
 use inviso_core::{
     messages::About,
@@ -87,7 +87,8 @@ pub unsafe fn send_by(here: &mut Here, from: About<'_>, future: &Tracee, to: u64
     if here.host.node.seq_in_use() {
         // SAFETY: the caller's promise.
         let carried = unsafe { here.host.node.seq_send(&mut here.thread, from, to, writing(message)) };
-        *kept(future) = Some(carried);
+        let relayed = matches!((from, &carried), (About::Current, Carried::Empty)) && loop_tokens::relays(here);
+        *kept(future) = Some(if relayed { Carried::Nothing } else { carried });
     }
 }
 

@@ -1,0 +1,63 @@
+"""Middleware for ASGI applications: a request's token is the handler's, and the response carries it back.
+
+>>> import asyncio
+>>> from inviso import seq_trace
+>>> async def application(scope, receive, send):
+...     await send({"type": "http.response.start", "status": 200, "headers": []})
+>>> async def send(message):
+...     print(message["headers"])
+>>> asyncio.run(Middleware(application)({"type": "http", "headers": []}, None, send))
+[]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from .._seq_nodes import HEADER, apart, current, take
+
+__all__ = ["Middleware"]
+
+_NAME = HEADER.encode()
+_REPLIES = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+
+_Message = MutableMapping[str, Any]
+_Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
+
+
+class Middleware:
+    """An ASGI application around another one. The task that serves has the request's token while the application runs, and its own
+    afterwards. Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
+
+    Args:
+        application: the application within.
+
+    >>> Middleware(print).application is print
+    True
+    """
+
+    def __init__(self, application: _Application) -> None:
+        self.application = application
+
+    async def __call__(
+        self,
+        scope: _Message,
+        receive: Callable[[], Awaitable[_Message]],
+        send: Callable[[_Message], Awaitable[None]],
+    ) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.application(scope, receive, send)
+            return
+
+        async def answered(message: _Message) -> None:
+            if carried and message["type"] in _REPLIES:
+                reply = current()
+                if reply is not None:
+                    headers = [*message.get("headers", ()), (_NAME, reply.encode("ascii"))]
+                    message = {**message, "headers": headers}
+            await send(message)
+
+        with apart():
+            carried = take([value for name, value in scope.get("headers", ()) if name.lower() == _NAME], "clear")
+            await self.application(scope, receive, answered)

@@ -1,0 +1,183 @@
+//! Terms and tokens that go to other nodes, or come from there.
+//!
+//! Within a node a process is a number. Outside, that number has its node's name and creation beside it, in terms as in Erlang's
+//! own; what comes back gets its number again. Bytes from elsewhere are read with limits and believed in nothing.
+
+use crate::{match_spec, origin::Origin, pid, seq, terms};
+use inviso_core::{
+    messages::About,
+    seq::{flags, Carried, Token},
+    tracee::Kind,
+};
+use inviso_term::{
+    etf::{self, Decoder, Limits},
+    term::{Identifier, Term},
+};
+use num_bigint::BigInt;
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
+use std::sync::Arc;
+
+/// What the message is, that headers are for the system tracer: `{headers, Carrier}`.
+const MESSAGE: &str = "headers";
+
+/// Serials that are taken from outside are below this: whoever sends the largest must not bring a process's counter to its end.
+const SERIALS: i64 = 1 << 62;
+
+/// Terms in terms, in a token from outside.
+const DEPTH: usize = 64;
+
+/// Maps the parts of a term that aren't made of terms.
+fn mapped(term: Term, leaf: &mut impl FnMut(Term) -> Option<Term>) -> Option<Term> {
+    let mut all = |terms: Vec<Term>| terms.into_iter().map(|term| mapped(term, leaf)).collect::<Option<Vec<_>>>();
+    Some(match term {
+        Term::Tuple(elements) => Term::Tuple(all(elements)?),
+        Term::List(elements) => Term::List(all(elements)?),
+        Term::Set(elements) => Term::Set(all(elements)?),
+        Term::ImproperList(elements, tail) => Term::ImproperList(all(elements)?, Box::new(mapped(*tail, leaf)?)),
+        Term::Map(pairs) => {
+            let pair = |(key, value)| Some((mapped(key, leaf)?, mapped(value, leaf)?));
+            Term::Map(pairs.into_iter().map(pair).collect::<Option<_>>()?)
+        }
+        other => leaf(other)?,
+    })
+}
+
+fn identified(term: Term, with: impl FnOnce(Identifier) -> Option<Identifier>) -> Option<Term> {
+    Some(match term {
+        Term::Pid(of) => Term::Pid(with(of)?),
+        Term::Port(of) => Term::Port(with(of)?),
+        Term::Ref(of) => Term::Ref(with(of)?),
+        other => other,
+    })
+}
+
+/// The term as other nodes read it: what is of this node says so.
+fn outward(term: Term) -> Term {
+    let (name, creation) = (Arc::<str>::from(pid::node_name()), Origin::here().creation() as u32);
+    let named = |of: Identifier| Some(if of.is_own() { Identifier { node: name.clone(), creation, ..of } } else { of });
+    mapped(term, &mut |leaf| identified(leaf, named)).unwrap_or_else(|| Term::atom("undefined"))
+}
+
+/// The term as this node has it; `None` if something in it is of no node.
+fn inward(term: Term, atom: impl Fn(Arc<str>) -> Term) -> Option<Term> {
+    let own = |of: Identifier| match of.creation {
+        0 => None,
+        creation if Origin::is_own(creation) => Some(Identifier { rest: of.rest, ..Identifier::own(of.id) }),
+        _ => Some(of),
+    };
+    mapped(term, &mut |leaf| match leaf {
+        Term::Atom(name) => Some(atom(name)),
+        other => identified(other, own),
+    })
+}
+
+/// Reads one term and nothing else.
+fn read(bytes: &[u8], limits: Limits) -> Result<Term, String> {
+    let mut decoder = Decoder::new(bytes, limits).map_err(|e| e.to_string())?;
+    let term = decoder.term().map_err(|e| e.to_string())?;
+    if decoder.rest().is_empty() {
+        Ok(term)
+    } else {
+        Err(etf::DecodeError::Trailing.to_string())
+    }
+}
+
+/// A term in the external term format, for any node.
+#[pyfunction]
+pub fn term_to_binary<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(PyBytes::new(py, &etf::encode_versioned(&outward(match_spec::snapshot_of(term)?))))
+}
+
+/// The term that bytes in the external term format are; ValueError if they are none, are too many, or nested too deep.
+#[pyfunction]
+pub fn binary_to_term(py: Python<'_>, binary: &[u8], depth: usize, size: usize) -> PyResult<Py<PyAny>> {
+    let term = read(binary, Limits { depth, bytes: size }).map_err(PyValueError::new_err)?;
+    let term = inward(term, Term::Atom).ok_or_else(|| PyValueError::new_err("an identifier of no node"))?;
+    terms::object(py, &etf::encode(&term))
+}
+
+/// The running process sends headers to a carrier that nobody knows yet: the token that goes with them, for any node; None
+/// if it has none.
+#[pyfunction]
+pub fn seq_inject(py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
+    seq::with(py, |py, here| {
+        let node = &here.host.node;
+        if !node.seq_in_use() || node.seq_token(here.thread.current()).is_none() {
+            return Ok(None);
+        }
+        let carrier = node.unused_number() << 2 | Kind::Queue as u64;
+        let message = etf::encode(&message(Term::Pid(Identifier::own(carrier))));
+        let sent = node.seq_send(&mut here.thread, About::Current, carrier, |out, _| out.raw(&message));
+        let Carried::Token(token, _) = sent else { return Ok(None) };
+        let Term::Tuple(mut parts) = token.term() else { return Ok(None) };
+        parts.push(Term::Pid(Identifier::own(carrier)));
+        let term = outward(Term::Tuple(parts));
+        Ok(Some(PyBytes::new(py, &etf::encode(&term)).unbind()))
+    })
+}
+
+/// A token that was put aside; of a reset since then nothing is left of it.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct SeqAside(Carried);
+
+/// Puts a token that was put aside back into its place, with None an empty one; puts aside what was there. Counters stay.
+#[pyfunction]
+pub fn seq_exchange(py: Python<'_>, aside: Option<&SeqAside>) -> PyResult<Option<SeqAside>> {
+    let carried = aside.map_or(Carried::Empty, |aside| aside.0.clone());
+    seq::with(py, |_, here| match here.host.node.seq_exchange(here.thread.current(), carried) {
+        token @ Carried::Token(..) => Ok(Some(SeqAside(token))),
+        Carried::Empty | Carried::Nothing => Ok(None),
+    })
+}
+
+fn message(carrier: Term) -> Term {
+    Term::Tuple(vec![Term::atom(MESSAGE), carrier])
+}
+
+/// The running process takes headers with what [`seq_inject`] gave elsewhere, or with None, no token. False, and nothing happens,
+/// if it is no token.
+#[pyfunction]
+pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
+    let Some(bytes) = token else {
+        seq::seq_clear(py)?;
+        return Ok(true);
+    };
+    let Some((token, carrier)) = arrived(py, bytes)? else { return Ok(false) };
+    let message = etf::encode(&message(carrier));
+    seq::begin(py)?;
+    seq::with(py, |_, here| {
+        let carried = here.host.node.seq_arrived(token);
+        here.host.node.seq_receive(&mut here.thread, About::Current, carried, |out, _| out.raw(&message));
+        Ok(true)
+    })
+}
+
+/// A token from outside, and the carrier that it came in; `None` if it is none.
+fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> {
+    let classes = terms::classes(py)?;
+    // Atoms stay for ever: nobody outside can make one.
+    let atom = |name: Arc<str>| match &*name {
+        "true" | "false" | "undefined" => Term::Atom(name),
+        known if classes.has_atom(py, known) => Term::Atom(name),
+        unknown => Term::str(unknown),
+    };
+    let term = read(bytes, Limits { depth: DEPTH, bytes: bytes.len() }).ok().and_then(|term| inward(term, atom));
+    let Some(Term::Tuple(parts)) = term else { return Ok(None) };
+    let Ok([Term::Int(bits), label, Term::Int(serial), Term::Pid(from), Term::Int(previous), carrier]) =
+        <[Term; 6]>::try_from(parts)
+    else {
+        return Ok(None);
+    };
+    let within = |n: BigInt| i64::try_from(n).ok().filter(|n| (0..SERIALS).contains(n));
+    let bits = u32::try_from(bits).ok().filter(|bits| bits & !flags::ALL == 0);
+    let (Some(bits), Some(serial), Some(previous)) = (bits, within(serial), within(previous)) else { return Ok(None) };
+    let is_carrier = matches!(&carrier, Term::Pid(of) if Kind::of(of.id) == Kind::Queue);
+    if !Kind::of(from.id).is_process() || !is_carrier {
+        return Ok(None);
+    }
+    let (from, away) = if from.is_own() { (from.id, None) } else { (0, Some(Arc::new(from))) };
+    Ok(Some((
+        Token { flags: bits, label: etf::encode(&label).into(), serial: (previous, serial), from, away },
+        carrier,
+    )))
+}

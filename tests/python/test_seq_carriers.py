@@ -1,0 +1,317 @@
+"""Tokens go with what executors, futures and event loops carry, and with nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import inviso
+import pytest
+from inviso import seq_trace
+from trace_tools import until
+
+PATIENCE = 10.0
+
+
+@pytest.fixture(autouse=True)
+def tracer() -> Iterator[inviso.Pid]:
+    keeper = inviso.spawn(inviso.receive, "over")
+    seq_trace.set_system_tracer(keeper)
+    yield keeper
+    seq_trace.set_token(None)
+    seq_trace.reset_trace()
+    seq_trace.set_system_tracer(False)
+    inviso.send(keeper, "over")
+    until(lambda: not keeper.is_alive())
+
+
+def begin(label: Any) -> None:
+    seq_trace.set_token("label", label)
+    for flag in ("send", "receive", "print"):
+        seq_trace.set_token(flag, True)
+
+
+def label() -> Any:
+    token = seq_trace.get_token()
+    return None if token is None else token[1]
+
+
+def events(tracer: inviso.Pid, label: Any) -> list[Any]:
+    return [message[2] for message in inviso.peek(tracer) if message[0] == "seq_trace" and message[1] == label]
+
+
+def shape(events: list[Any]) -> list[Any]:
+    """Tags and serials; those of a send and its receive are the same."""
+    return [event[:2] for event in events]
+
+
+def is_one_chain(events: list[Any]) -> bool:
+    """Each event follows an earlier one of the same label, or begins it, and each receive has its send."""
+    numbers = {event[1][1] for event in events if event[0] != "receive"}
+    sends = {(event[1], event[2]) for event in events if event[0] == "send"}
+    first = min(event[1] for event in events)
+    return all(event[1] == first or event[1][0] in numbers for event in events) and all(
+        (event[1], event[2]) in sends for event in events if event[0] == "receive"
+    )
+
+
+def test_a_call_by_an_executor_and_its_result(tracer: inviso.Pid) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        begin("call")
+        me = inviso.self()
+        worker = pool.submit(lambda: (seq_trace.print("call", "inside"), inviso.self())[1]).result(PATIENCE)
+        seq_trace.print("call", "back")
+        found = events(tracer, "call")
+    assert shape(found) == [
+        ("send", (0, 1)), ("receive", (0, 1)), ("print", (1, 2)),
+        ("send", (1, 3)), ("receive", (1, 3)), ("print", (3, 4)),
+    ]  # fmt: skip
+    assert [event[2] for event in found] == [me, me, worker, worker, worker, me]
+    assert found[1][3] == worker and found[3][3] == me == found[4][3]
+
+
+def test_a_worker_s_token_is_that_of_its_item(tracer: inviso.Pid) -> None:
+    """Neither the thread's starting nor the item before leaves it one; who takes a result without a token has none."""
+    with ThreadPoolExecutor(1) as pool:
+        begin("first")
+        assert pool.submit(label).result() == "first"
+        seq_trace.set_token(None)
+        assert pool.submit(label).result() is None
+        begin("second")
+        assert pool.submit(label).result() == "second" == label()
+        before = pool.submit(lambda: seq_trace.set_token(None))
+        before.result()
+        assert label() is None, "the result came without a token"
+        assert events(tracer, "second")[-1][0] == "send"
+
+
+def test_exceptions_and_cancelled_calls(tracer: inviso.Pid) -> None:
+    def fails() -> None:
+        raise KeyError("no")
+
+    with ThreadPoolExecutor(1) as pool:
+        begin("fails")
+        future = pool.submit(fails)
+        assert isinstance(future.exception(PATIENCE), KeyError)
+        assert events(tracer, "fails")[-1][4] == ("KeyError", ("no",))
+        gate = threading.Event()
+        pool.submit(gate.wait)
+        cancelled = pool.submit(fails)
+        assert cancelled.cancel()
+        gate.set()
+        assert pool.submit(label).result() == "fails" == label()
+
+
+def test_a_result_is_received_once_and_by_who_takes_it(tracer: inviso.Pid) -> None:
+    future: Future[int] = Future()
+    begin("sent")
+    future.set_result(1)
+    seq_trace.set_token(None)
+    taken: list[Any] = []
+    for _ in range(2):
+        pid = inviso.spawn(lambda: taken.append((future.result(), label())))
+        until(lambda pid=pid: not pid.is_alive())  # type: ignore[misc]
+    assert taken == [(1, "sent"), (1, None)]
+    assert [event[0] for event in events(tracer, "sent")] == ["send", "receive"]
+
+
+def test_a_reset_reaches_a_result_under_way(tracer: inviso.Pid) -> None:
+    future: Future[int] = Future()
+    begin("before")
+    future.set_result(1)
+    seq_trace.reset_trace()
+    begin("after")
+    assert future.result() == 1
+    assert label() is None, "what was sent before the reset carries an empty token"
+
+
+@pytest.mark.parametrize("wait_first", [True, False])
+def test_a_future_between_tasks(tracer: inviso.Pid, wait_first: bool) -> None:
+    async def main() -> None:
+        future = asyncio.get_running_loop().create_future()
+
+        async def answers() -> None:
+            begin("answer")
+            future.set_result(7)
+
+        async def asks() -> Any:
+            assert await future == 7
+            return label()
+
+        both = [answers(), asks()]
+        tasks = [asyncio.create_task(each) for each in (reversed(both) if wait_first else both)]
+        assert "answer" in await asyncio.gather(*tasks)
+        assert label() is None
+
+    asyncio.run(main())
+    assert shape(events(tracer, "answer")) == [("send", (0, 1)), ("receive", (0, 1))]
+
+
+def test_calls_from_a_task_to_a_thread(tracer: inviso.Pid) -> None:
+    async def main() -> None:
+        begin("task")
+        assert await asyncio.to_thread(label) == "task"
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(None, label) == "task" == label()
+        calls = [asyncio.to_thread(label) for _ in range(3)]
+        assert await asyncio.gather(*calls) == ["task"] * 3
+
+    asyncio.run(main())
+    assert label() is None
+    assert is_one_chain(events(tracer, "task"))
+
+
+def test_callbacks_have_the_token_of_who_scheduled_them_for_once(tracer: inviso.Pid) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        seen: list[Any] = []
+
+        def note() -> None:
+            seen.append(label())
+
+        def later() -> None:
+            note()
+            loop.call_soon(note)
+            seq_trace.set_token("label", "its own")
+
+        begin("soon")
+        loop.call_soon(later)
+        loop.call_later(0.01, note)
+        seq_trace.set_token(None)
+        loop.call_soon(note)
+        loop.call_at(loop.time() + 0.02, note)
+        await asyncio.sleep(0.1)
+        assert seen == ["soon", None, "soon", "soon", None]
+
+    asyncio.run(main())
+    assert label() is None
+
+
+def test_sockets_carry_none_and_clear_none(tracer: inviso.Pid) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        seen: list[Any] = []
+        begin("reader")
+        answer = loop.create_future()
+
+        def readable() -> None:
+            seen.append(label())
+            answer.set_result(near.recv(10))
+            loop.remove_reader(near)
+
+        loop.add_reader(near, readable)
+        far.send(b"x")
+        assert await answer == b"x"
+        assert label() == "reader" and seen == [None]
+        near.close(), far.close()
+        server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        assert await reader.read() == b"" and label() == "reader"
+        writer.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_what_other_threads_hand_to_a_loop(tracer: inviso.Pid) -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def work() -> Any:
+        seq_trace.print("handed", "inside")
+        return label()
+
+    async def look() -> Any:
+        return label()
+
+    try:
+        begin("handed")
+        assert asyncio.run_coroutine_threadsafe(work(), loop).result(PATIENCE) == "handed" == label()
+        done: Future[Any] = Future()
+        loop.call_soon_threadsafe(lambda: done.set_result(label()))
+        assert done.result(PATIENCE) == "handed" == label()
+        found = events(tracer, "handed")
+        assert is_one_chain(found)
+        assert [event[0] for event in found].count("print") == 1
+        seq_trace.set_token(None)
+        assert asyncio.run_coroutine_threadsafe(look(), loop).result(PATIENCE) is None
+        plain: Future[Any] = Future()
+        loop.call_soon_threadsafe(lambda: plain.set_result(label()))
+        assert plain.result(PATIENCE) is None
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def many(labels: int, messages: int) -> dict[Any, list[Any]]:
+    """Labels at once over shared workers, loops and queues: the events of each."""
+    found: dict[Any, list[Any]] = defaultdict(list)
+
+    def keep() -> None:
+        while (message := inviso.receive(timeout=60)) != "over":
+            assert message[0] == "seq_trace", message
+            found[message[1]].append(message[2])
+
+    keeper = inviso.spawn(keep)
+    seq_trace.set_system_tracer(keeper)
+
+    async def main() -> None:
+        shared: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def serve() -> None:
+            while True:
+                answer, n = await shared.get()
+                answer.set_result((n, label()))
+
+        async def request(n: int) -> None:
+            begin(n)
+            for turn in range(messages // 4):
+                answer = asyncio.get_running_loop().create_future()
+                await shared.put((answer, turn))
+                assert await answer == (turn, n)
+                if turn % 16 == 0:
+                    assert await asyncio.to_thread(label) == n
+                assert label() == n
+
+        servers = [asyncio.create_task(serve()) for _ in range(8)]
+        await asyncio.gather(*(request(n) for n in range(labels)))
+        for server in servers:
+            server.cancel()
+
+    asyncio.run(main())
+    inviso.send(keeper, "over")
+    until(lambda: not keeper.is_alive(), 600)
+    return found
+
+
+def check(found: dict[Any, list[Any]], labels: int, messages: int) -> None:
+    assert sorted(found) == list(range(labels)), "each label, and no other"
+    for own in found.values():
+        tags = [event[0] for event in own]
+        turns = messages // 4
+        passed = 2 * turns + 2 * ((turns + 15) // 16)
+        assert tags.count("send") == tags.count("receive") == passed, "none is missing, none is foreign"
+        assert is_one_chain(own)
+        serials = [event[1][1] for event in own if event[0] == "send"]
+        assert serials == sorted(set(serials)), "each send is an event of its own, after the one before"
+
+
+def test_many_labels_at_once() -> None:
+    check(many(200, 40), 200, 40)
+
+
+@pytest.mark.slow
+def test_ten_thousand_labels_over_a_million_messages() -> None:
+    began = time.monotonic()
+    check(many(10_000, 200), 10_000, 200)
+    print(f"{time.monotonic() - began:.0f} s")
