@@ -189,7 +189,7 @@ def current() -> str | None:
     text = binascii.b2a_base64(token, newline=False).rstrip(b"=").translate(_FOR_URLS)
     value = _VERSION + text.decode("ascii")
     if len(value) > LIMIT:
-        _reject()
+        reject()
         return None
     return value
 
@@ -200,7 +200,7 @@ def take(values: list[Any], without: str) -> bool:
         token = _decoded(values[0]) if len(values) == 1 else None
         if token is not None and _native.seq_extract(token):
             return True
-        _reject()
+        reject()
     if without == "clear":
         _native.seq_extract(None)
     return False
@@ -216,7 +216,7 @@ def apart() -> Iterator[None]:
         _native.seq_exchange(aside)
 
 
-def _reject() -> None:
+def reject() -> None:
     global _rejected
     with _lock:
         _rejected += 1

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from . import _fork as _fork  # what a fork needs
 from . import _native
 from ._native import Pid
 from .errors import BadArg, check_timeout
@@ -645,9 +646,7 @@ def set_node(name: str) -> None:
 
 
 def _after_fork_in_child() -> None:
-    _spawned.clear()
-    # also where inviso.trace, which does it too, was never imported
-    _native.after_fork_in_child()
+    _spawned.clear()  # the rest is done by inviso._fork
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

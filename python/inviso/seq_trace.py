@@ -24,6 +24,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from . import _fork as _fork  # what a fork needs
 from . import _native
 from ._native import Pid
 from .errors import BadArg

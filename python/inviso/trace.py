@@ -1125,8 +1125,7 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    _workers.clear()
-    _native.after_fork_in_child()
+    _workers.clear()  # the rest is done by inviso._fork
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)

@@ -191,6 +191,11 @@ impl Node {
         self.seq_in_use() && tracee.seq.maybe.load(Relaxed)
     }
 
+    /// Tokens are in use from now on, though no process of this node has one yet.
+    pub fn seq_begin(&self) {
+        self.seq_use();
+    }
+
     /// The token of a process as it stands, and its era: for what the process leaves to be run by another.
     #[must_use]
     pub fn seq_copy(&self, tracee: &Tracee) -> Carried {

@@ -9,6 +9,7 @@ mod mailbox;
 mod match_spec;
 mod messages;
 mod origin;
+mod pickles;
 mod pid;
 mod processes;
 mod seq;
@@ -33,6 +34,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::match_spec::{match_compile, match_spec_test, MatchProgram};
+    #[pymodule_export]
+    use super::pickles::{seq_arrive, seq_depart, seq_start, seq_started};
     #[pymodule_export]
     use super::pid::{origin, origin_is, origin_of, pid_of_node, Pid};
     #[pymodule_export]

@@ -109,11 +109,28 @@ pub fn seq_inject(py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
         let message = etf::encode(&message(Term::Pid(Identifier::own(carrier))));
         let sent = node.seq_send(&mut here.thread, About::Current, carrier, |out, _| out.raw(&message));
         let Carried::Token(token, _) = sent else { return Ok(None) };
-        let Term::Tuple(mut parts) = token.term() else { return Ok(None) };
-        parts.push(Term::Pid(Identifier::own(carrier)));
-        let term = outward(Term::Tuple(parts));
-        Ok(Some(PyBytes::new(py, &etf::encode(&term)).unbind()))
+        Ok(Some(PyBytes::new(py, &packed(&token, carrier)).unbind()))
     })
+}
+
+/// A token that goes to another node by this carrier, a queue or what stands for one.
+pub fn packed(token: &Token, carrier: u64) -> Vec<u8> {
+    let mut parts = match token.term() {
+        Term::Tuple(parts) => parts,
+        other => vec![other],
+    };
+    parts.push(Term::Pid(Identifier::own(carrier)));
+    etf::encode(&outward(Term::Tuple(parts)))
+}
+
+/// The message by which a child process is asked to start, and which it receives: `{spawn_request, Carrier}`.
+pub fn spawn_request(carrier: u64) -> Vec<u8> {
+    spawn_request_of(Term::Pid(Identifier::own(carrier)))
+}
+
+/// The same, as it has come from the parent.
+pub fn spawn_request_of(carrier: Term) -> Vec<u8> {
+    etf::encode(&Term::Tuple(vec![Term::atom("spawn_request"), carrier]))
 }
 
 /// A token that was put aside; of a reset since then nothing is left of it.
@@ -153,7 +170,7 @@ pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
 }
 
 /// A token from outside, and the carrier that it came in; `None` if it is none.
-fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> {
+pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> {
     let classes = terms::classes(py)?;
     // Atoms stay for ever: nobody outside can make one.
     let atom = |name: Arc<str>| match &*name {

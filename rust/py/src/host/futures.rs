@@ -11,6 +11,7 @@ use super::{
     modules::{self, Module},
     parcels::{self, quietly},
     passing::{self, Message, Sender},
+    pickles,
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -197,6 +198,9 @@ pub unsafe fn reply_with(
     unsafe {
         if !now.comes_from_afar {
             return send(here, future, setter, asker.as_deref(), value, is_error);
+        }
+        if let Some(carried) = pickles::waiting() {
+            tokens::keep(future, carried);
         }
         if let Some(asker) = &asker {
             tell(here, value, is_error, |here, message| {

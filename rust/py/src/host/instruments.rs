@@ -2,8 +2,8 @@
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
 use super::{
-    collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, ports,
-    queues, scheduling, senders, simple_queue, spawning, watch::Handler, Host,
+    collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, pickles,
+    ports, queues, scheduling, senders, simple_queue, spawning, watch::Handler, Host,
 };
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
@@ -49,6 +49,8 @@ pub static HANDLERS: &[&Handler] = &[
     &multiprocess::APPLY,
     &multiprocess::APPLIED,
     &multiprocess::AWAIT,
+    &pickles::PUT,
+    &pickles::GOT,
     &scheduling::THREAD,
     &scheduling::STEP,
     &loop_callbacks::RUN,
@@ -152,6 +154,7 @@ static INSTRUMENTS: &[&Instrument] = &[
     &loops::INSTRUMENT,
     &loop_tokens::INSTRUMENT,
     &multiprocess::INSTRUMENT,
+    &pickles::INSTRUMENT,
     &multiprocess::BUSY_SENDS,
     &scheduling::INSTRUMENT,
     &loop_callbacks::INSTRUMENT,

@@ -23,6 +23,7 @@
 //! | `futures` | results of futures |
 //! | `loops` | what other threads hand to an event loop |
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
+//! | `pickles` | tokens behind the pickles of `multiprocessing` |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
@@ -64,6 +65,7 @@ pub mod objects;
 pub mod outlet;
 pub mod parcels;
 pub mod passing;
+pub mod pickles;
 pub mod ports;
 pub mod queues;
 pub mod relations;

@@ -4,9 +4,9 @@
 use super::{
     executors, futures,
     here::Here,
-    loops, multiprocess,
+    loop_tokens, loops, multiprocess,
     parcels::quietly,
-    queues,
+    pickles, queues,
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
@@ -34,8 +34,15 @@ impl Module {
 }
 
 /// All that instruments ask for.
-static ALL: [&[Module]; 5] =
-    [&queues::MODULES, &executors::MODULES, &futures::MODULES, &loops::MODULES, &multiprocess::MODULES];
+static ALL: [&[Module]; 7] = [
+    &queues::MODULES,
+    &executors::MODULES,
+    &futures::MODULES,
+    &loops::MODULES,
+    &loop_tokens::MODULES,
+    &multiprocess::MODULES,
+    &pickles::MODULES,
+];
 
 /// The import system's `_load_unlocked`: a module has been loaded.
 pub static LOADED: Handler = Handler { end: Some(on_loaded), ..Handler::NONE };

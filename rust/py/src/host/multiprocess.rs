@@ -11,11 +11,12 @@ use super::{
     parcels::{self, quietly},
     passing::{self, Sender},
     spawning::attribute,
+    tokens,
     watch::{self, Ended, Handler},
     Host,
 };
 use crate::{capture, ffi::frame::Frame};
-use inviso_core::{flags::Flags, monitor::Event};
+use inviso_core::{flags::Flags, messages::About, monitor::Event};
 use inviso_term::term::{Identifier, Term};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
@@ -342,12 +343,16 @@ fn on_apply(here: &mut Here, frame: Frame) {
             outcome.comes_from_afar = true;
         }
         let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
-        if [pool, function, args, keywords].contains(&std::ptr::null_mut()) || !parcels::is_asked(here, Flags::SEND) {
+        let asked = parcels::is_asked(here, Flags::SEND);
+        if [pool, function, args, keywords].contains(&std::ptr::null_mut()) || !asked && !tokens::has(here) {
             return;
         }
         let to = passing::queue(here, pool);
         let message = parcels::made(here, |py| call(py, function, args, keywords));
-        parcels::send(here, to, &message);
+        if asked {
+            parcels::send(here, to, &message);
+        }
+        tokens::send_by(here, About::Current, &result, to, message.as_ptr());
     }
 }
 

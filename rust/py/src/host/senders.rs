@@ -45,6 +45,17 @@ impl Senders {
     }
 }
 
+impl Items<'_> {
+    fn take(&mut self, item: *mut PyObject, last: bool) -> Option<Put> {
+        let all = self.0.get_mut(&(item as usize))?;
+        let put = if last { all.pop_back() } else { all.pop_front() };
+        if all.is_empty() {
+            self.0.remove(&(item as usize));
+        }
+        put
+    }
+}
+
 impl Drop for Items<'_> {
     fn drop(&mut self) {
         self.1.store(self.0.len(), Ordering::Release);
@@ -110,6 +121,21 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject) {
     senders.0.entry(item as usize).or_default().push_back(Put { sender, carried });
 }
 
+/// An item is put into what holds a queue's items until they are pickled.
+pub fn leave(buffer: &Tracee, item: *mut PyObject, put: Put) {
+    directory::process(buffer).senders.lock().0.entry(item as usize).or_default().push_back(put);
+}
+
+/// It is taken out of there: the oldest of the items at that address.
+pub fn pick(buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
+    directory::process(buffer).senders.lock().take(item, false)
+}
+
+/// It did not get there after all.
+pub fn pick_last(buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
+    directory::process(buffer).senders.lock().take(item, true)
+}
+
 /// Who put an item in that is taken out now; `last` says that the newest comes first.
 ///
 /// # Safety
@@ -120,12 +146,10 @@ pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, 
     if unsafe { !matter(here, object) } {
         return None;
     }
-    let tracee = known(here, object)?;
-    let mut senders = directory::process(&tracee).senders.lock();
-    let all = senders.0.get_mut(&(item as usize))?;
-    let put = if last { all.pop_back() } else { all.pop_front() };
-    if all.is_empty() {
-        senders.0.remove(&(item as usize));
+    let queue = known(here, object)?;
+    if last {
+        pick_last(&queue, item)
+    } else {
+        pick(&queue, item)
     }
-    put
 }

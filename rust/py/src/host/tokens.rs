@@ -128,6 +128,16 @@ pub fn waits(here: &Here, future: &Tracee) -> bool {
     here.host.node.seq_in_use() && kept(future).is_some()
 }
 
+/// What goes by a future, taken from it to go on by other means.
+pub fn kept_by(future: &Tracee) -> Option<Carried> {
+    kept(future).take()
+}
+
+/// A result has come from elsewhere, with what it carries.
+pub fn keep(future: &Tracee, carried: Carried) {
+    *kept(future) = Some(carried);
+}
+
 fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
     directory::process(future).carried.lock().unwrap_or_else(|e| e.into_inner())
 }

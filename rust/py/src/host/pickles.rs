@@ -1,0 +1,270 @@
+//! Which token goes behind a pickle of `multiprocessing`, and to whom one goes that was found behind one: seen from the frames of the
+//! library's functions that pickle and unpickle.
+//!
+//! | who pickles | the token is |
+//! | --- | --- |
+//! | `Connection.send`, `SimpleQueue.put` | the running process's |
+//! | the feeder thread of a `Queue` | that of who put the object in, kept with the queue's buffer; of a call of a process pool's, its future's |
+//! | the task thread of a `Pool` | the call's, kept with its result |
+//!
+//! Results of pools arrive in threads of the library, which hand them on: there a token waits for the future that is set next.
+
+use super::{
+    here::Here,
+    instruments::Instrument,
+    modules::{self, Module},
+    parcels, passing,
+    senders::{self, Put},
+    spawning::attribute,
+    tokens,
+    watch::{self, Ended, Handler},
+};
+use crate::{
+    capture,
+    ffi::{
+        frame::{code_qualname, Frame},
+        held::Held,
+    },
+};
+use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use pyo3::{ffi, prelude::*, types::*};
+use std::{cell::RefCell, sync::Arc};
+
+/// What pickles, and what starts processes; and queues whose feeders pickle.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.tokens,
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&PUT, &GOT])?;
+        modules::leave(py, host, &MODULES)?;
+        ours(py)?.call_method0("remove").map(drop)
+    },
+    |py| {
+        modules::forget(&MODULES);
+        if let Err(error) = ours(py).and_then(|ours| ours.call_method0("remove")) {
+            error.write_unraisable(py, None);
+        }
+    },
+);
+
+/// `put` of `Queue` and `JoinableQueue`.
+pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_failed), raises_only: true, ..Handler::NONE };
+
+/// `ApplyResult.get`.
+pub static GOT: Handler = Handler { end: Some(on_got), ..Handler::NONE };
+
+/// Where they are defined.
+pub static MODULES: [Module; 4] = [
+    Module::new("multiprocessing.reduction", |py, _, module| install(py, "install_pickler", module)),
+    Module::new("multiprocessing.process", |py, _, module| install(py, "install_start", module)),
+    Module::new("multiprocessing.queues", |py, host, module| {
+        let put = &["self", "obj", "block", "timeout"];
+        modules::watch_all(py, host, module, &[("Queue.put", put, &PUT), ("JoinableQueue.put", put, &PUT)])
+    }),
+    Module::new("multiprocessing.pool", |py, host, module| {
+        modules::watch_all(py, host, module, &[("ApplyResult.get", &["self", "timeout"], &GOT)])
+    }),
+];
+
+fn ours(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
+    py.import("inviso._pickles")
+}
+
+fn install(py: Python<'_>, how: &str, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    ours(py)?.call_method1(how, (module,)).map(drop)
+}
+
+/// How an object comes by its token.
+pub enum Way {
+    /// It was sent earlier, to this queue.
+    Kept(Carried, u64),
+    /// It is being sent by the running process, to this queue or connection. Borrowed.
+    Now(*mut ffi::PyObject),
+    /// It has none.
+    None,
+}
+
+thread_local! {
+    /// What a result carries that this thread of the library is about to hand on.
+    static WAITING: RefCell<Option<Carried>> = const { RefCell::new(None) };
+}
+
+/// A result has arrived that another process waits for.
+pub fn leave(carried: Carried) {
+    WAITING.set(Some(carried));
+}
+
+/// What the result carries that this thread hands on now.
+pub fn waiting() -> Option<Carried> {
+    WAITING.take()
+}
+
+/// The frame that has called what calls this package now.
+unsafe fn caller() -> Option<Frame> {
+    // SAFETY: the callers': attached.
+    unsafe { Frame::current_python(crate::ffi::tstate())?.caller() }
+}
+
+unsafe fn is(frame: Frame, name: &str) -> bool {
+    // SAFETY: the callers': the frame runs, attached.
+    unsafe { capture::is_text(code_qualname(frame.code()), name) }
+}
+
+/// How an object that is being pickled comes by its token.
+///
+/// # Safety
+/// Attached, in a function of this package that the library called to pickle; the running process is known.
+pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
+    // SAFETY: the caller's promise; parameters of running functions, none of which is assigned to before this.
+    unsafe {
+        let Some(frame) = caller().filter(|frame| passing::is_library(*frame)) else { return Way::None };
+        if is(frame, "Queue._feed") {
+            let buffer = frame.local(0);
+            let Some(record) = here.host.directory.known(buffer as usize) else { return Way::None };
+            return match senders::pick(&record, object.as_ptr()) {
+                Some(Put { carried, .. }) => Way::Kept(carried, record.pid),
+                None => Way::None,
+            };
+        }
+        if is(frame, "SimpleQueue.put") {
+            return Way::Now(frame.local(0));
+        }
+        if !is(frame, "_ConnectionBase.send") {
+            return Way::None;
+        }
+        match frame.caller().filter(|frame| is(*frame, "Pool._handle_tasks")) {
+            None => Way::Now(frame.local(0)),
+            Some(tasks) => match call_of_pool(here, object, tasks.local(4)) {
+                Some(record) => tokens::kept_by(&record).map_or(Way::None, |carried| Way::Kept(carried, record.pid)),
+                None => Way::None,
+            },
+        }
+    }
+}
+
+/// The result that a pool's task is to have, by the task's number.
+unsafe fn call_of_pool(here: &mut Here, task: &Bound<'_, PyAny>, cache: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    let number = task.cast_exact::<PyTuple>().ok()?.get_item(0).ok()?;
+    // SAFETY: the caller's: attached, and the variable stands.
+    let cache = unsafe { Bound::from_borrowed_ptr_or_opt(task.py(), cache) }?;
+    let result = cache.cast::<PyDict>().ok()?.get_item(number).ok()??;
+    here.host.directory.known(result.as_ptr() as usize)
+}
+
+/// Whether what is being unpickled is a result that the running thread, one of the library's, hands on.
+///
+/// # Safety
+/// Attached, in a function of this package that the library called to unpickle.
+pub unsafe fn is_for_another() -> bool {
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    unsafe {
+        let mut frame = caller();
+        for _ in 0..4 {
+            let Some(here) = frame.filter(|frame| passing::is_library(*frame)) else { return false };
+            if is(here, "Pool._handle_results") || is(here, "_ExecutorManagerThread.wait_result_broken_or_wakeup") {
+                return true;
+            }
+            frame = here.caller();
+        }
+        false
+    }
+}
+
+/// Whether the library starts a process for itself.
+///
+/// # Safety
+/// As [`is_for_another`], called to start a process.
+pub unsafe fn is_started_by_library() -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { caller().is_some_and(|frame| passing::is_library(frame)) }
+}
+
+/// The message that has been unpickled: of a process pool's item the call.
+///
+/// # Safety
+/// Attached; the running process is known.
+pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
+    let mut buffer = [0; 256];
+    // SAFETY: the caller's promise; the objects stand.
+    unsafe {
+        let call =
+            capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer) == "concurrent.futures.process._CallItem";
+        if call {
+            return parcels::made(here, |py| {
+                let [function, args, keywords] =
+                    ["fn", "args", "kwargs"].map(|name| attribute(py, object.as_ptr(), name));
+                parcels::of_call(py, function?.as_ptr(), args?.as_ptr(), keywords?.as_ptr()).ok()
+            });
+        }
+        ffi::Py_INCREF(object.as_ptr());
+        Held::owned(object.as_ptr())
+    }
+}
+
+/// The record of what holds a queue's objects until they are pickled.
+unsafe fn buffer_of(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
+    let buffer = parcels::made(here, |py| {
+        // SAFETY: the callers': the first parameter of a method, whose frame runs.
+        unsafe { attribute(py, frame.local(0), "_buffer") }
+    });
+    // SAFETY: held by the queue; attached on this thread.
+    (!buffer.is_null()).then(|| unsafe { super::futures::record(here, buffer.as_ptr()) })
+}
+
+/// An object is about to be put, to be pickled later.
+fn on_put(here: &mut Here, frame: Frame) {
+    if !here.host.node.seq_in_use() {
+        return;
+    }
+    // SAFETY: the event's frame begins; its caller runs; attached.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let item = frame.local(1);
+        let carried = match passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))) {
+            None => {
+                let to = passing::queue(here, frame.local(0));
+                here.host.node.seq_send(&mut here.thread, About::Current, to, tokens::writing(item))
+            }
+            Some(manager) if is(manager, "_ExecutorManagerThread.add_call_item_to_queue") => {
+                let future = parcels::made(here, |py| attribute(py, manager.local(2), "future"));
+                let record = here.host.directory.known(future.as_ptr() as usize);
+                record.and_then(|record| tokens::kept_by(&record)).unwrap_or_default()
+            }
+            Some(_) => return,
+        };
+        if let (Carried::Token(..), Some(buffer)) = (&carried, buffer_of(here, frame)) {
+            let sender = here.thread.current().pid;
+            senders::leave(&buffer, item, Put { sender, carried });
+        }
+    }
+}
+
+/// It was not put.
+fn on_put_failed(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: the event's frame ends; its parameters stand.
+    unsafe {
+        if let Some(buffer) = buffer_of(here, frame) {
+            drop(senders::pick_last(&buffer, frame.local(1)));
+        }
+    }
+}
+
+/// The program has the result of a pool's call, or its exception.
+fn on_got(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: the event's frame ends, and what ends it is held; attached.
+    unsafe {
+        let Some(record) = here.host.directory.known(frame.local(0) as usize) else { return };
+        // also where the library does it for the program, as in `Pool.apply`
+        if !super::futures::outcome(&record).is_set {
+            return;
+        }
+        here.running.identify(here.host, &mut here.thread);
+        tokens::receive_by(here, About::Current, &record, |here| match how {
+            Ended::Returned(value) => {
+                ffi::Py_INCREF(value);
+                Held::owned(value)
+            }
+            Ended::Raised(error) => parcels::made(here, |py| parcels::of_exception(py, error.object()).ok()),
+        });
+    }
+}

@@ -1,0 +1,225 @@
+"""Tokens between operating system processes: queues, connections, pools and their processes, however those are started."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import inviso
+import pytest
+from inviso import seq_trace
+from trace_tools import child, until
+
+METHODS = ["spawn", "forkserver", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]
+PATIENCE = 60.0
+
+
+@pytest.fixture(autouse=True)
+def tracer() -> Iterator[inviso.Pid]:
+    keeper = inviso.spawn(inviso.receive, "over")
+    seq_trace.set_system_tracer(keeper)
+    yield keeper
+    seq_trace.set_token(None)
+    seq_trace.reset_trace()
+    seq_trace.set_system_tracer(False)
+    inviso.send(keeper, "over")
+    until(lambda: not keeper.is_alive())
+
+
+def begin(label: Any) -> None:
+    seq_trace.set_token("label", label)
+    for flag in ("send", "receive", "print"):
+        seq_trace.set_token(flag, True)
+
+
+def label(*_: Any) -> Any:
+    token = seq_trace.get_token()
+    return None if token is None else token[1]
+
+
+def serial(*_: Any) -> Any:
+    return seq_trace.get_token("serial")
+
+
+def shape(tracer: inviso.Pid, label: Any) -> list[Any]:
+    return [m[2][:2] for m in inviso.peek(tracer) if m[0] == "seq_trace" and m[1] == label]
+
+
+def echo(taken: Any, answers: Any) -> None:
+    """A child: what it takes it gives back, with its token."""
+    answers.put(("begun", label()))
+    while (item := taken.get()) is not None:
+        answers.put((item, label()))
+
+
+def echo_connection(connection: Any) -> None:
+    while (item := connection.recv()) is not None:
+        connection.send((item, label()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue", "SimpleQueue"])
+def test_queues_and_processes(tracer: inviso.Pid, method: str, kind: str) -> None:
+    context = multiprocessing.get_context(method)
+    there, back = getattr(context, kind)(), getattr(context, kind)()
+    begin("queue")
+    process = context.Process(target=echo, args=(there, back))
+    process.start()
+    assert "_inviso" not in vars(process)
+    assert back.get() == ("begun", "queue"), "the child's main thread inherits"
+    there.put(1)
+    assert back.get() == (1, "queue") and label() == "queue"
+    seq_trace.set_token(None)
+    there.put(1)
+    assert back.get() == (1, None) and label() is None, "a message without a token clears"
+    begin("another")
+    for n in range(20):
+        there.put(n % 2)  # the same objects again and again
+    assert [back.get() for _ in range(20)] == [(n % 2, "another") for n in range(20)]
+    there.put(None)
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+    # sends and receives of the child are told there, to nobody
+    assert shape(tracer, "queue") == [("send", (0, 1)), ("receive", (1, 2)), ("send", (2, 3)), ("receive", (3, 4))]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_connections(tracer: inviso.Pid, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    begin("pipe")
+    near, far = context.Pipe()
+    process = context.Process(target=echo_connection, args=(far,))
+    process.start()
+    seq_trace.set_token(None)
+    near.send("none")
+    assert near.recv() == ("none", None)
+    begin("connection")
+    near.send({"a": 1})
+    assert near.recv() == ({"a": 1}, "connection")
+    near.send(None)
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+    near.send_bytes(b"left as it is")
+    assert far.recv_bytes() == b"left as it is"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_process_pool_executor(tracer: inviso.Pid, method: str) -> None:
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+        begin("pool")
+        first = pool.submit(label, 1)
+        assert first.result(PATIENCE) == "pool" == label()
+        seq_trace.set_token(None)
+        calls = []
+        for n in range(20):
+            if n % 3:
+                begin(n)
+            else:
+                seq_trace.set_token(None)
+            calls.append((n, pool.submit(label, n)))
+        seq_trace.set_token(None)
+        assert [call.result(PATIENCE) for _, call in calls] == [n if n % 3 else None for n in range(20)]
+    found = shape(tracer, "pool")
+    assert [tag for tag, _ in found] == ["send", "receive"]
+    assert found[0][1] == (0, 1) and found[1][1] == (1, 2), "the result is an event of the worker's"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_pool(tracer: inviso.Pid, method: str) -> None:
+    begin("before")
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        seq_trace.set_token(None)
+        assert pool.apply(label) is None, "a worker inherits nothing"
+        begin("apply")
+        assert pool.apply(label) == "apply" == label()
+        result = pool.apply_async(label)
+        seq_trace.set_token(None)
+        assert result.get(PATIENCE) == "apply" == label(), "who takes the result has its token"
+        seq_trace.set_token(None)
+        assert pool.apply(label) is None
+        with pytest.raises(ZeroDivisionError):
+            pool.apply(divmod, (1, 0))
+
+
+def test_serials_go_through_a_child() -> None:
+    begin("serial")
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        before = serial()[1][1]
+        there = pool.apply(serial)
+        assert there[1] == (before, before + 1)
+        assert serial()[1] == (before + 1, before + 2)
+
+
+def test_nothing_is_changed_without_tokens_and_all_is_given_back() -> None:
+    from multiprocessing import process, reduction
+
+    def now() -> list[Any]:
+        pickler = vars(reduction.ForkingPickler)
+        return [pickler["dumps"], pickler["loads"], vars(process.BaseProcess)["start"]]
+
+    before = now()
+    begin("x")
+    there = now()
+    assert all(one is not other for one, other in zip(before, there, strict=True))
+    assert process.BaseProcess.start.__name__ == "start" and process.BaseProcess.start.__doc__ == before[2].__doc__
+    seq_trace.reset_trace()
+    assert now() == before
+
+
+def test_a_peer_without_tokens_sees_an_ordinary_pickle() -> None:
+    from multiprocessing.reduction import ForkingPickler
+
+    near, far = multiprocessing.Pipe()
+    begin("x")
+    near.send([1, 2])
+    data = far.recv_bytes()
+    assert pickle.loads(data) == [1, 2] and b"inviso seq_trace" in data
+    seq_trace.set_token(None)
+    assert ForkingPickler.loads(data) == [1, 2]
+    assert label() == "x"
+
+
+@pytest.mark.parametrize("behind", [b"", b"\x83h\x00", b"\xff" * 30, b"\x83" + b"l\xff\xff\xff\xff" * 10])
+def test_what_is_no_token_is_ignored_and_counted(behind: bytes) -> None:
+    from multiprocessing.reduction import ForkingPickler
+
+    begin("x")
+    seq_trace.set_token(None)
+    before = seq_trace.rejected()
+    data = pickle.dumps("y") + behind + len(behind).to_bytes(4, "big") + b"\x00inviso seq_trace 1\x00"
+    assert ForkingPickler.loads(data) == "y" and label() is None
+    assert ForkingPickler.loads(pickle.dumps("y") + b"\xff\xff\xff\xff\x00inviso seq_trace 1\x00") == "y"
+    assert seq_trace.rejected() == before + 2
+
+
+def test_objects_that_can_t_be_pickled(tracer: inviso.Pid, capfd: pytest.CaptureFixture[str]) -> None:
+    near, far = multiprocessing.Pipe()
+    begin("x")
+    with pytest.raises(Exception, match=r"(?i)pickle|local"):
+        near.send(lambda: None)
+    near.send("next")
+    assert far.recv() == "next" and label() == "x"
+    queue: Any = multiprocessing.get_context("spawn").Queue()
+    queue.put(lambda: None)  # its feeder thread says so, and goes on
+    queue.put("next")
+    assert queue.get(timeout=PATIENCE) == "next" and label() == "x"
+    assert "ickle" in capfd.readouterr().err
+
+
+def test_a_fork_of_the_program_s_own_has_no_token() -> None:
+    done = child(
+        """
+import os, inviso
+from inviso import seq_trace
+seq_trace.set_token("label", "parent")
+if (pid := os.fork()) == 0:
+    os._exit(0 if seq_trace.get_token() is None else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert seq_trace.get_token("label") == ("label", "parent")
+"""
+    )
+    assert done.returncode == 0, done.stderr
