@@ -15,7 +15,7 @@ mod ring;
 pub use programs::{match_compile, match_run};
 pub use ring::ring;
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering};
 
 use inviso_term::{
     etf::{self, Decoder, Encoder, Limits},
@@ -27,6 +27,9 @@ use inviso_term::{
 /// The external term format. The first two bytes choose the limits and the room.
 pub fn etf(bytes: &[u8]) {
     let _ = etf::decode(bytes);
+    if let Ok(term) = etf::decode(&etf::portable(bytes)) {
+        assert!(matches!(etf::portable(&etf::encode(&term)), Cow::Borrowed(_)), "{term:?}");
+    }
     let [depth, room, rest @ ..] = bytes else { return };
     let limits = Limits { depth: usize::from(*depth), ..Limits::default() };
     let Ok(term) = Decoder::new(rest, limits).and_then(|mut decoder| decoder.term()) else { return };
