@@ -7,11 +7,15 @@
 //! | [`header`] | any record header is taken apart and put together again; only numbers of kinds are kinds |
 //! | [`match_compile`] | any term is a match specification or refused, with problems that can be shown |
 //! | [`match_run`] | a compiled program does as the slow interpreter |
+//! | [`log`] | any bytes are a log, of which the records are read and the damage is told; what was read can be written and read again |
+//! | [`client`] | a client reads the same, whatever the pieces in which it comes |
 //! | [`ring`] | pushes and drains in any sequence agree with a slow list; read + lost = produced |
 #![forbid(unsafe_code)]
 
+mod log;
 mod programs;
 mod ring;
+pub use log::{client, log};
 pub use programs::{match_compile, match_run};
 pub use ring::ring;
 

@@ -1,4 +1,4 @@
-//! A smaller form of a log: blocks of whole records, each compressed by itself (LZ4) and with a checksum.
+//! A smaller form of a log: blocks of whole records, each compressed by itself (Deflate) and with a checksum.
 //!
 //! The file begins with [`MAGIC`], which no record of Erlang's begins with. A block is [`MARK`], the length compressed and the
 //! length before (4 bytes each, high end first), a CRC-32 of both and of the data, and the data; where the lengths are equal
@@ -12,6 +12,7 @@ use crate::{
     frame::{self, Record},
     reader::{Event, Reader},
 };
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::io::{self, Read, Write};
 
 /// The first bytes of the file. The last one is the form's version.
@@ -23,8 +24,14 @@ pub const MARK: [u8; 4] = *b"\xb1blk";
 /// Bytes of a block before its data.
 const HEADER: usize = 16;
 
-/// LZ4 makes at most so many bytes of one.
-const RATIO: usize = 255;
+/// Bytes of records in a block at most, but for a longer one alone.
+pub(crate) const ROOM: usize = 16 << 20;
+
+/// Bytes of a term in a block at most.
+pub(crate) const LONGEST: usize = 1 << 30;
+
+/// Deflate makes at most so many bytes of one.
+const RATIO: usize = 1032;
 
 /// What bytes begin with.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,26 +46,43 @@ pub(crate) enum Next {
     Damaged,
 }
 
-/// Adds a block.
-pub(crate) fn put(out: &mut Vec<u8>, records: &[u8]) {
-    let begin = out.len();
-    let most = lz4_flex::block::get_maximum_output_size(records.len());
-    out.resize(begin + HEADER + most, 0);
-    let place = out.get_mut(begin + HEADER..).unwrap_or_default();
-    let length = match lz4_flex::block::compress_into(records, place) {
-        Ok(length) if length < records.len() => length,
-        _ => {
-            if let Some(place) = place.get_mut(..records.len()) {
-                place.copy_from_slice(records);
-            }
-            records.len()
+/// Makes blocks.
+///
+/// ```
+/// use inviso_log::{blocks::{self, Packer}, frame::Record, reader::{Event, Reader}};
+/// let mut bytes = blocks::MAGIC.to_vec();
+/// Packer::default().put(&mut bytes, &[1, 0, 0, 0, 9]);
+/// let mut reader = Reader::new(&bytes[..]);
+/// assert_eq!(reader.read().unwrap(), Some(Event::Record { at: 0, record: Record::Dropped(9) }));
+/// ```
+#[derive(Debug)]
+pub struct Packer(Compress);
+
+impl Default for Packer {
+    fn default() -> Self {
+        Packer(Compress::new(Compression::fast(), false))
+    }
+}
+
+impl Packer {
+    /// Adds a block of records, which have to be whole and less than 4 GiB.
+    pub fn put(&mut self, out: &mut Vec<u8>, records: &[u8]) {
+        let begin = out.len();
+        out.resize(begin + HEADER + records.len(), 0);
+        self.0.reset();
+        let place = out.get_mut(begin + HEADER..).unwrap_or_default();
+        let ended = matches!(self.0.compress(records, place, FlushCompress::Finish), Ok(Status::StreamEnd));
+        if ended && self.0.total_out() < records.len() as u64 {
+            out.truncate(begin + HEADER + self.0.total_out() as usize);
+        } else {
+            place.copy_from_slice(records);
         }
-    };
-    out.truncate(begin + HEADER + length);
-    let lengths = [(length as u32).to_be_bytes(), (records.len() as u32).to_be_bytes()].concat();
-    let sum = checksum(&lengths, out.get(begin + HEADER..).unwrap_or_default());
-    if let Some(header) = out.get_mut(begin..begin + HEADER) {
-        header.copy_from_slice(&[&MARK[..], &lengths, &sum.to_be_bytes()].concat());
+        let (header, data) = out.split_at_mut(begin + HEADER);
+        let lengths = [(data.len() as u32).to_be_bytes(), (records.len() as u32).to_be_bytes()].concat();
+        let sum = checksum(&lengths, data).to_be_bytes();
+        if let Some(header) = header.get_mut(begin..) {
+            header.copy_from_slice(&[&MARK[..], &lengths, &sum].concat());
+        }
     }
 }
 
@@ -89,8 +113,10 @@ pub(crate) fn next(bytes: &[u8], limit: usize, out: &mut Vec<u8>) -> Next {
         return Next::Block(HEADER + length);
     }
     out.resize(begin + before, 0);
-    match lz4_flex::block::decompress_into(data, out.get_mut(begin..).unwrap_or_default()) {
-        Ok(made) if made == before => Next::Block(HEADER + length),
+    let mut inflate = Decompress::new(false);
+    let place = out.get_mut(begin..).unwrap_or_default();
+    match inflate.decompress(data, place, FlushDecompress::Finish) {
+        Ok(Status::StreamEnd) if inflate.total_out() == before as u64 => Next::Block(HEADER + length),
         _ => {
             out.truncate(begin);
             Next::Damaged
@@ -179,7 +205,7 @@ mod tests {
         let noise: Vec<u8> = (0..1000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for records in [&b""[..], b"a", &[7; 10_000], &noise] {
             let mut bytes = Vec::new();
-            put(&mut bytes, records);
+            Packer::default().put(&mut bytes, records);
             bytes.extend(b"more");
             let mut out = b"before".to_vec();
             assert_eq!(next(&bytes, 10_000, &mut out), Next::Block(bytes.len() - 4));
@@ -193,7 +219,7 @@ mod tests {
     #[test]
     fn no_byte_can_change_unnoticed() {
         let mut bytes = Vec::new();
-        put(&mut bytes, &b"a record, and another record, ".repeat(20));
+        Packer::default().put(&mut bytes, &b"a record, and another record, ".repeat(20));
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
@@ -211,8 +237,8 @@ mod tests {
         let header =
             |length: u32, before: u32| [&MARK[..], &length.to_be_bytes(), &before.to_be_bytes(), &[0; 4]].concat();
         let mut out = Vec::new();
-        assert_eq!(next(&header(10, 1 << 20), 1 << 30, &mut out), Next::Damaged);
-        assert_eq!(next(&header(1 << 20, 1 << 30), 1 << 29, &mut out), Next::Damaged);
+        assert_eq!(next(&header(10, 1 << 24), 1 << 30, &mut out), Next::Damaged);
+        assert_eq!(next(&header(1 << 19, 1 << 30), 1 << 29, &mut out), Next::Damaged);
         assert_eq!(next(&header(1 << 24, 1 << 30), 1 << 29, &mut out), Next::Long(1 << 30));
         assert_eq!(next(&header(2, 1), 1 << 29, &mut out), Next::Damaged);
         assert_eq!(out.capacity(), 0);

@@ -1,6 +1,10 @@
 //! A file that gets whole records only.
 
-use crate::{blocks, file::Form, frame};
+use crate::{
+    blocks::{self, Packer},
+    file::Form,
+    frame,
+};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
@@ -11,7 +15,6 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Buffer {
     file: File,
-    form: Form,
     waiting: Vec<u8>,
     /// Terms in `waiting`, and what its drop records count.
     messages: u64,
@@ -20,6 +23,7 @@ pub(crate) struct Buffer {
     written: u64,
     /// Messages that could not be written and that no drop record tells of yet.
     lost: u64,
+    packer: Option<Packer>,
     block: Vec<u8>,
 }
 
@@ -28,10 +32,12 @@ impl Buffer {
     pub(crate) fn create(path: &Path, form: Form, room: usize) -> io::Result<Buffer> {
         let file = private(path)?;
         let waiting = Vec::new();
-        let mut buffer = Buffer { file, form, waiting, messages: 0, room, written: 0, lost: 0, block: Vec::new() };
+        let room = if form == Form::Blocks { room.min(blocks::ROOM) } else { room };
+        let packer = (form == Form::Blocks).then(Packer::default);
+        let block = Vec::new();
+        let mut buffer = Buffer { file, waiting, messages: 0, room, written: 0, lost: 0, packer, block };
         if form == Form::Blocks {
-            buffer.block.extend_from_slice(&blocks::MAGIC);
-            buffer.write_block()?;
+            buffer.written = write(&mut buffer.file, &blocks::MAGIC)?;
         }
         Ok(buffer)
     }
@@ -42,6 +48,9 @@ impl Buffer {
     }
 
     pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
+        if self.packer.is_some() && term.len() > blocks::LONGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a term of more than 1 GiB in a block"));
+        }
         let flushed = self.make_room(frame::HEADER + 1 + term.len());
         frame::put_term(&mut self.waiting, term)?;
         self.messages += 1;
@@ -68,11 +77,11 @@ impl Buffer {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let done = match self.form {
-            Form::Erlang => write(&mut self.file, &self.waiting),
-            Form::Blocks => {
+        let done = match &mut self.packer {
+            None => write(&mut self.file, &self.waiting),
+            Some(packer) => {
                 self.block.clear();
-                blocks::put(&mut self.block, &self.waiting);
+                packer.put(&mut self.block, &self.waiting);
                 write(&mut self.file, &self.block)
             }
         };
@@ -86,11 +95,6 @@ impl Buffer {
         self.waiting.clear();
         self.messages = 0;
         done.map(drop)
-    }
-
-    fn write_block(&mut self) -> io::Result<()> {
-        self.written += write(&mut self.file, &self.block)?;
-        Ok(())
     }
 
     /// A record of so many bytes makes the buffer longer than the room only where it is alone in it.

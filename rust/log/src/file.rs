@@ -11,7 +11,8 @@ use std::{io, path::Path};
 pub struct Options {
     /// Its form.
     pub form: Form,
-    /// Bytes that wait at most until they are written. A record that is longer is written alone.
+    /// Bytes that wait at most until they are written. A record that is longer is written alone. Of blocks, 16 MiB
+    /// at most.
     pub room: usize,
 }
 
