@@ -60,7 +60,7 @@ impl Buffer {
     pub(crate) fn dropped(&mut self, n: u64) -> io::Result<()> {
         let flushed = self.make_room(frame::HEADER);
         frame::put_dropped(&mut self.waiting, n);
-        self.messages += n;
+        self.messages = self.messages.saturating_add(n);
         flushed
     }
 
@@ -88,7 +88,7 @@ impl Buffer {
         match done {
             Ok(bytes) => self.written += bytes,
             Err(_) => {
-                self.lost += self.messages;
+                self.lost = self.lost.saturating_add(self.messages);
                 self.take_back_the_rest();
             }
         }
@@ -107,7 +107,7 @@ impl Buffer {
 
     /// A drop record at the place of what could not be written: something is lost only when nothing waits.
     fn put_lost(&mut self) {
-        self.messages += self.lost;
+        self.messages = self.messages.saturating_add(self.lost);
         frame::put_dropped(&mut self.waiting, std::mem::take(&mut self.lost));
     }
 

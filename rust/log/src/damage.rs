@@ -3,6 +3,14 @@
 use thiserror::Error;
 
 /// Something that could not be read.
+///
+/// ```
+/// use inviso_log::{damage::What, reader::{Event, Reader}};
+/// let mut reader = Reader::new(&[0, 0, 0, 0, 9, 131][..]);
+/// let Some(Event::Damage(damage)) = reader.read().unwrap() else { unreachable!() };
+/// assert_eq!((damage.at, damage.what), (0, What::Cut(6)));
+/// assert_eq!(damage.to_string(), "at byte 0: the last record is cut off after 6 bytes");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("at byte {at}: {what}")]
 pub struct Damage {

@@ -38,6 +38,24 @@ pub enum Form {
 /// Records wait in the process until there are [`Options::room`] bytes of them, or [`Sink::flush`]. Then all are written with
 /// one call of the system, so that a process that is killed leaves whole records: all that were flushed, and of the one write
 /// under way what the system had taken.
+///
+/// ```
+/// use inviso_log::{file::{FileLog, Form, Options}, sink::Sink};
+/// # fn main() -> std::io::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("trace");
+/// let mut log = FileLog::create(&path, Options::default())?;
+/// log.term(&[131, 97, 7])?;
+/// assert_eq!(std::fs::read(&path)?, []);
+/// log.flush()?;
+/// assert_eq!(std::fs::read(&path)?, [0, 0, 0, 0, 3, 131, 97, 7]);
+///
+/// // a smaller one, for the readers of this crate
+/// let mut log = FileLog::create(&path, Options { form: Form::Blocks, ..Options::default() })?;
+/// log.term(&[131, 97, 7])?;
+/// log.close()
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct FileLog(Option<Buffer>);
 

@@ -99,8 +99,10 @@ pub fn put_term(out: &mut Vec<u8>, term: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds a drop record; more than one for what 32 bits can't hold, none for nothing.
-pub fn put_dropped(out: &mut Vec<u8>, mut n: u64) {
+/// Adds a drop record; more than one for what 32 bits can't hold, none for nothing. More than 68 billion messages are told as
+/// so many.
+pub fn put_dropped(out: &mut Vec<u8>, n: u64) {
+    let mut n = n.min(16 * u64::from(u32::MAX));
     while n > 0 {
         let part = u32::try_from(n).unwrap_or(u32::MAX);
         out.push(DROP);
@@ -146,5 +148,8 @@ mod tests {
         assert!(bytes.is_empty());
         put_dropped(&mut bytes, 0x1_0000_0001);
         assert_eq!(bytes, [1, 255, 255, 255, 255, 1, 0, 0, 0, 2]);
+        bytes.clear();
+        put_dropped(&mut bytes, u64::MAX);
+        assert_eq!(bytes, [1, 255, 255, 255, 255].repeat(16));
     }
 }

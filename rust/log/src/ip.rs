@@ -192,7 +192,10 @@ enum Client {
 impl Sender {
     fn run(mut self, listener: &TcpListener) {
         loop {
-            // also at the end: who connected before that gets what there is
+            if self.is_over() {
+                return;
+            }
+            // also while it closes: who connected before that gets what there is
             if let Ok((client, _)) = listener.accept() {
                 let _ = self.serve(client);
                 continue;
@@ -203,6 +206,11 @@ impl Sender {
             }
             drop(self.shared.wait(state));
         }
+    }
+
+    /// Whether the time to close in has passed.
+    fn is_over(&self) -> bool {
+        self.shared.lock().closing.is_some_and(|end| end <= Instant::now())
     }
 
     fn serve(&mut self, mut client: TcpStream) -> io::Result<()> {
@@ -242,7 +250,7 @@ impl Sender {
                 Ok(n) => sent += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if is_timeout(&e) => {
-                    if self.shared.lock().closing.is_some_and(|end| end <= Instant::now()) {
+                    if self.is_over() {
                         return (sent, Client::Gone);
                     }
                 }

@@ -48,7 +48,7 @@ impl Queue {
 
     pub(crate) fn dropped(&mut self, n: u64) {
         match self.waiting.back_mut() {
-            Some(Waiting::Dropped(before)) => *before += n,
+            Some(Waiting::Dropped(before)) => *before = before.saturating_add(n),
             _ if n > 0 => self.waiting.push_back(Waiting::Dropped(n)),
             _ => {}
         }
@@ -83,9 +83,10 @@ impl Queue {
     /// Of the batch so many bytes were sent; it will not be sent again. The messages of the rest are lost.
     pub(crate) fn sent(&mut self, batch: &Batch, bytes: usize) {
         self.terms -= batch.terms;
-        let lost = batch.ends.iter().filter(|(end, _)| *end > bytes).map(|(_, messages)| messages).sum();
+        let rest = batch.ends.iter().filter(|(end, _)| *end > bytes);
+        let lost = rest.fold(0, |lost: u64, (_, messages)| lost.saturating_add(*messages));
         match self.waiting.front_mut() {
-            Some(Waiting::Dropped(behind)) => *behind += lost,
+            Some(Waiting::Dropped(behind)) => *behind = behind.saturating_add(lost),
             _ if lost > 0 => self.waiting.push_front(Waiting::Dropped(lost)),
             _ => {}
         }
@@ -93,9 +94,9 @@ impl Queue {
 
     /// How many messages wait or were lost and not told of.
     pub(crate) fn messages(&self) -> u64 {
-        self.waiting.iter().fold(0, |sum, waiting| match waiting {
-            Waiting::Term(_) => sum + 1,
-            Waiting::Dropped(n) => sum + n,
+        self.waiting.iter().fold(0, |sum: u64, waiting| match waiting {
+            Waiting::Term(_) => sum.saturating_add(1),
+            Waiting::Dropped(n) => sum.saturating_add(*n),
         })
     }
 }
