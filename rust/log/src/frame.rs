@@ -82,8 +82,8 @@ pub fn next(bytes: &[u8]) -> Next<'_> {
     }
 }
 
-/// Adds the record of a term, as Erlang reads it: with its version byte, if it came without, and no floats that Erlang doesn't
-/// have ([`etf::portable`]).
+/// Adds the record of a term, as Erlang reads it: with its version byte, if it came without, and without what Erlang would
+/// refuse ([`etf::portable`]).
 ///
 /// # Errors
 /// `InvalidInput` if it has 4 GiB or more; then nothing was added.

@@ -1,7 +1,7 @@
 //! Erlang's external term format: writing without allocation, reading any bytes without harm.
 //!
-//! Erlang reads everything that is written here, but NaN and infinities: they stay floats, and who writes for Erlang makes
-//! atoms of them first ([`portable`]). What Erlang writes is read, also what it has not written for long: compressed terms, and every
+//! Erlang reads everything that is written here, but NaN and infinities, which stay floats, and maps with a key that is text in one
+//! place and the same bytes in another: who writes for Erlang makes something else of them first ([`portable`]). What Erlang writes is read, also what it has not written for long: compressed terms, and every
 //! form of atoms, numbers, funs and identifiers. What only the node that wrote it can read (`local`, atoms of a distribution
 //! channel) is refused. What Erlang has no type for is written so that both sides make the best of it, and this side
 //! gets back what it gave even after Erlang had it in between:

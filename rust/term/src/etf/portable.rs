@@ -1,11 +1,13 @@
-//! What Erlang has no floats for, as atoms.
+//! What Erlang would refuse, as what it takes.
 
 use super::{encode_versioned, tag, Decoder, Limits};
-use crate::term::Term;
+use crate::{order, term::Term};
 use std::borrow::Cow;
 
-/// The same term for Erlang, whose floats are all finite: the others become the atoms `nan`, `infinity` and `'-infinity'`.
-/// Bytes without any come back as they are, and so do bytes that are no term; nothing but the term stays of others.
+/// The same term for Erlang, which reads any bytes of this crate's encoder but two things: floats that are not finite become the
+/// atoms `nan`, `infinity` and `'-infinity'`; and maps in which a key is there twice for Erlang, as text and the same bytes are one
+/// binary, become lists of pairs. Bytes without those come back as they are, and so do bytes that are no term; of others
+/// only the term stays.
 ///
 /// ```
 /// use inviso_term::{etf, term::Term};
@@ -15,21 +17,23 @@ use std::borrow::Cow;
 /// ```
 #[must_use]
 pub fn portable(bytes: &[u8]) -> Cow<'_, [u8]> {
-    if may_have_others(bytes) {
+    if may_be_refused(bytes) {
         rewritten(bytes).map_or(Cow::Borrowed(bytes), Cow::Owned)
     } else {
         Cow::Borrowed(bytes)
     }
 }
 
-/// Whether three bytes stand somewhere that could begin such a float: hardly ever by chance.
-fn may_have_others(bytes: &[u8]) -> bool {
+/// Whether bytes stand somewhere that could begin such a float, or a map: hardly ever by chance.
+fn may_be_refused(bytes: &[u8]) -> bool {
     let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| *byte == tag::NEW_FLOAT) {
-        rest = rest.get(at + 1..).unwrap_or_default();
-        if matches!(rest, [0x7f | 0xff, 0xf0..=0xff, ..]) {
-            return true;
+    while let Some(at) = rest.iter().position(|byte| matches!(*byte, tag::NEW_FLOAT | tag::MAP)) {
+        match rest.get(at..) {
+            Some([tag::NEW_FLOAT, 0x7f | 0xff, 0xf0..=0xff, ..] | [tag::MAP, 0, 0, _, 2..=255, ..]) => return true,
+            Some([tag::MAP, 0, a, b, ..]) if (*a, *b) > (0, 0) => return true,
+            _ => {}
         }
+        rest = rest.get(at + 1..).unwrap_or_default();
     }
     false
 }
@@ -54,9 +58,23 @@ fn replace(term: &mut Term) -> bool {
         }
         Term::Tuple(elements) | Term::List(elements) | Term::Set(elements) => all(elements),
         Term::ImproperList(elements, tail) => all(elements) | replace(tail),
-        Term::Map(pairs) => pairs.iter_mut().fold(false, |any, (key, value)| replace(key) | replace(value) | any),
+        Term::Map(pairs) => {
+            let any = pairs.iter_mut().fold(false, |any, (key, value)| replace(key) | replace(value) | any);
+            if has_a_key_twice(pairs) {
+                let pairs = std::mem::take(pairs).into_iter().map(|(key, value)| Term::Tuple(vec![key, value]));
+                *term = Term::List(pairs.collect());
+                return true;
+            }
+            any
+        }
         _ => false,
     }
+}
+
+fn has_a_key_twice(pairs: &[(Term, Term)]) -> bool {
+    let mut keys: Vec<_> = pairs.iter().map(|(key, _)| key).collect();
+    keys.sort_by(|a, b| order::exact(a, b));
+    keys.windows(2).any(|two| matches!(two, [a, b] if a == b))
 }
 
 #[cfg(test)]
@@ -78,6 +96,22 @@ mod tests {
         for value in [0.0, f64::MAX, f64::MIN, f64::EPSILON] {
             assert!(matches!(portable(&encode(&around(Term::Float(value)))), Cow::Borrowed(_)));
         }
+    }
+
+    #[test]
+    fn a_map_with_a_key_twice_is_a_list_of_pairs() {
+        let with = |a: Term, b: Term| Term::Map(vec![(a, Term::from(1)), (b, Term::from(2))]);
+        let (text, bytes) = (Term::str("key"), Term::Bytes((*b"key").into()));
+        let pair = |key: &Term, value| Term::Tuple(vec![key.clone(), Term::from(value)]);
+        let list = Term::List(vec![pair(&text, 1), pair(&bytes, 2)]);
+        assert_eq!(decode(&portable(&encode(&with(text.clone(), bytes)))), Ok(list));
+        let (nan, other) = (Term::Float(f64::NAN), Term::Float(-f64::NAN));
+        let list = Term::List(vec![pair(&Term::atom("nan"), 1), pair(&Term::atom("nan"), 2)]);
+        assert_eq!(decode(&portable(&encode(&with(nan, other)))), Ok(list));
+        assert!(matches!(portable(&encode(&with(text, Term::str("other")))), Cow::Borrowed(_)));
+        assert!(matches!(portable(&encode(&with(Term::from(1), Term::Float(1.0)))), Cow::Borrowed(_)));
+        let many: Vec<_> = (0..300).map(|n| (Term::from(n % 299), Term::from(n))).collect();
+        assert!(matches!(decode(&portable(&encode(&Term::Map(many)))), Ok(Term::List(pairs)) if pairs.len() == 300));
     }
 
     #[test]
