@@ -35,7 +35,7 @@ pub struct Encoder<'a> {
 }
 
 /// The node name that stands for this node wherever it has no other.
-const HERE: &[u8; 13] = b"nonode@nohost";
+pub(super) const HERE: &[u8; 13] = b"nonode@nohost";
 
 /// `tag`, `HERE` as an atom, the rest: what a pid or port of this node is.
 #[inline(always)]

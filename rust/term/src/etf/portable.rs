@@ -1,6 +1,6 @@
 //! What Erlang would refuse, as what it takes.
 
-use super::{encode_versioned, tag, Decoder, Limits};
+use super::{encode::HERE, encode_versioned, tag, terms::Odd, Decoder, Limits};
 use crate::{order, term::Term};
 use std::borrow::Cow;
 
@@ -24,23 +24,31 @@ pub fn portable(bytes: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether bytes stand somewhere that could begin such a float, or a map: hardly ever by chance.
+/// Whether bytes stand somewhere that could begin such a float, or a map: seldom by chance.
 fn may_be_refused(bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    while let Some(at) = rest.iter().position(|byte| matches!(*byte, tag::NEW_FLOAT | tag::MAP)) {
-        match rest.get(at..) {
-            Some([tag::NEW_FLOAT, 0x7f | 0xff, 0xf0..=0xff, ..] | [tag::MAP, 0, 0, _, 2..=255, ..]) => return true,
-            Some([tag::MAP, 0, a, b, ..]) if (*a, *b) > (0, 0) => return true,
+    let mut from = 0;
+    let next = |from| bytes.get(from..)?.iter().position(|byte| matches!(*byte, tag::NEW_FLOAT | tag::MAP));
+    while let Some(at) = next(from).map(|at| from + at) {
+        match bytes.get(at..) {
+            Some([tag::NEW_FLOAT, 0x7f | 0xff, 0xf0..=0xff, ..]) => return true,
+            // the end of the name that most identifiers have looks like one
+            Some([tag::MAP, 0, ..]) if !bytes.get(..=at).is_some_and(|before| before.ends_with(HERE)) => return true,
             _ => {}
         }
-        rest = rest.get(at + 1..).unwrap_or_default();
+        from = at + 1;
     }
     false
 }
 
 #[cold]
 fn rewritten(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut term = Decoder::new(bytes, Limits::default()).and_then(|mut decoder| decoder.term()).ok()?;
+    let decoder = Decoder::new(bytes, Limits::default()).ok()?;
+    let mut odd = Odd { found: false };
+    decoder.clone().read(&mut odd).ok()?;
+    if !odd.found {
+        return None;
+    }
+    let mut term = decoder.clone().term().ok()?;
     replace(&mut term).then(|| encode_versioned(&term))
 }
 
