@@ -5,7 +5,7 @@
 //! the data is not compressed. Each block is written with one call of the system. So a process that is killed loses no block
 //! that was written, and damage costs the block that it is in.
 //!
-//! [`Reader`](crate::reader::Reader) reads this form as it reads Erlang's; [`to_erlang`] makes the latter of it.
+//! [`Reader`] reads this form as it reads Erlang's; [`to_erlang`] makes the latter of it.
 
 use crate::{
     damage::Damage,

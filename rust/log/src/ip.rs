@@ -34,7 +34,8 @@ const BATCH: usize = 64 << 10;
 /// that wait. So a client that is too slow, or late, gets the oldest messages, then a drop record, then what came when there
 /// was room again. The producer never waits for it.
 ///
-/// Another client is not served before the first has gone; what that one hadn't got when it went is counted as lost. What is sent
+/// Another client is not served before the first has gone; what that one hadn't been sent when it went is counted as lost; what
+/// the system had taken for it is not. What is sent
 /// is not encrypted and whoever connects may read it: listen on other interfaces than loopback only where that is no harm.
 ///
 /// ```
@@ -105,6 +106,12 @@ impl IpPort {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many messages wait for the client, or are being sent to it.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().queue.terms()
     }
 
     /// Gives the client so long to take what is left, joins the thread, and says how many messages the client didn't get: they

@@ -58,6 +58,10 @@ impl Queue {
         self.waiting.is_empty()
     }
 
+    pub(crate) fn terms(&self) -> usize {
+        self.terms
+    }
+
     /// The first records, of about so many bytes. They keep their place until [`Queue::sent`].
     pub(crate) fn take(&mut self, bytes: usize, batch: &mut Batch) {
         batch.bytes.clear();

@@ -72,6 +72,9 @@ fn live_messages_follow_the_drop_record() {
     }
     assert!(matches!(client.read().unwrap(), Some(Event::Record { record: Record::Dropped(4), .. })));
     for n in 9..14 {
+        while port.waiting() > 0 {
+            thread::yield_now();
+        }
         port.term(&message(n, 9)).unwrap();
         let term = message(n, 9);
         assert!(
@@ -84,9 +87,10 @@ fn live_messages_follow_the_drop_record() {
 
 #[test]
 fn the_next_client_is_told_what_the_last_one_missed() {
-    let mut port = IpPort::local(0, 10).unwrap();
-    for n in 0..12 {
-        port.term(&message(n, 4 << 20)).unwrap();
+    let mut port = IpPort::local(0, 3).unwrap();
+    // more than the system takes for a client that doesn't read
+    for n in 0..5 {
+        port.term(&message(n, 16 << 20)).unwrap();
     }
     let mut first = TcpStream::connect(port.address()).unwrap();
     first.read_exact(&mut [0; 1000]).unwrap();
@@ -95,9 +99,7 @@ fn the_next_client_is_told_what_the_last_one_missed() {
     let second = TcpStream::connect(port.address()).unwrap();
     let reader = thread::spawn(move || count(Reader::new(second)));
     assert_eq!(port.close_within(LONG).unwrap(), 0);
-    let (came, lost) = reader.join().unwrap();
-    assert_eq!(came + lost, 12);
-    assert!(lost >= 3, "{lost}");
+    assert_eq!(reader.join().unwrap(), (2, 3));
 }
 
 #[test]
