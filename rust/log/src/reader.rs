@@ -204,6 +204,10 @@ impl<R: Read> Reader<R> {
         if self.follow {
             return More::None;
         }
+        // the last bytes of a damaged block can look like the first of another
+        if self.form == (Form::Blocks { lost: true }) && self.blocks.left().len() < blocks::MARK.len() {
+            return More::None;
+        }
         let from = if self.blocks.left().is_empty() { &self.records } else { &self.blocks };
         match (from.left().len() as u64, from.at()) {
             (0, _) => More::None,

@@ -231,6 +231,19 @@ proptest! {
     }
 }
 
+/// Its last bytes may be the first of a mark.
+#[test]
+fn a_damaged_last_block_is_told_once() {
+    for length in 0..blocks::MARK.len() {
+        let (mut bytes, ends) = blocks_of(&[Made::Dropped(1), Made::Dropped(2)], 1);
+        let end = bytes.len();
+        bytes[ends[1]] ^= 1;
+        bytes[end - length..].copy_from_slice(&blocks::MARK[..length]);
+        let (found, damage) = read_all(Reader::new(&bytes[..]));
+        assert_eq!((found.len(), damage), (1, vec![Damage { at: ends[1] as u64, what: What::Block }]));
+    }
+}
+
 #[test]
 fn a_long_record_is_not_waited_for() {
     let bytes = [0, 0, 0, 0, 2, 131, 106, 0, 0, 0, 4, 0, 131];
