@@ -7,15 +7,19 @@
 //! | [`header`] | any record header is taken apart and put together again; only numbers of kinds are kinds |
 //! | [`match_compile`] | any term is a match specification or refused, with problems that can be shown |
 //! | [`match_run`] | a compiled program does as the slow interpreter |
+//! | [`log`] | any bytes are a log, of which the records are read and the damage is told; what was read can be written and read again |
+//! | [`client`] | a client reads the same, whatever the pieces in which it comes |
 //! | [`ring`] | pushes and drains in any sequence agree with a slow list; read + lost = produced |
 #![forbid(unsafe_code)]
 
+mod log;
 mod programs;
 mod ring;
+pub use log::{client, log};
 pub use programs::{match_compile, match_run};
 pub use ring::ring;
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering};
 
 use inviso_term::{
     etf::{self, Decoder, Encoder, Limits},
@@ -27,6 +31,9 @@ use inviso_term::{
 /// The external term format. The first two bytes choose the limits and the room.
 pub fn etf(bytes: &[u8]) {
     let _ = etf::decode(bytes);
+    if let Ok(term) = etf::decode(&etf::portable(bytes)) {
+        assert!(matches!(etf::portable(&etf::encode(&term)), Cow::Borrowed(_)), "{term:?}");
+    }
     let [depth, room, rest @ ..] = bytes else { return };
     let limits = Limits { depth: usize::from(*depth), ..Limits::default() };
     let Ok(term) = Decoder::new(rest, limits).and_then(|mut decoder| decoder.term()) else { return };

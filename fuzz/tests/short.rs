@@ -52,6 +52,32 @@ fn specification() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+/// Records, blocks, and what is nearly so.
+fn log_like() -> impl Strategy<Value = Vec<u8>> {
+    let payload = || prop_oneof![term_like(), vec(any::<u8>(), 0..9).prop_map(|rest| [vec![131], rest].concat())];
+    let piece = prop_oneof![
+        6 => payload().prop_map(|payload| [&[0][..], &(payload.len() as u32).to_be_bytes(), &payload].concat()),
+        2 => any::<u32>().prop_map(|n| [&[1][..], &n.to_be_bytes()].concat()),
+        1 => (payload(), any::<u32>()).prop_map(|(payload, n)| [&[0][..], &n.to_be_bytes(), &payload].concat()),
+        1 => payload(),
+        1 => Just(inviso_log::blocks::MAGIC.to_vec()),
+        1 => Just(inviso_log::blocks::MARK.to_vec()),
+    ];
+    let bytes = vec(piece, 0..20).prop_map(|pieces| pieces.concat());
+    let blocks = (vec(bytes.clone(), 0..4), any::<u16>(), prop::option::weighted(0.5, any::<u8>()));
+    prop_oneof![
+           2 => bytes,
+           1 => blocks.prop_map(|(blocks, at, byte)| {
+               let mut all = inviso_log::blocks::MAGIC.to_vec();
+               let mut packer = inviso_log::blocks::Packer::default();
+    blocks.iter().for_each(|block| packer.put(&mut all, block));
+               let at = usize::from(at) % all.len();
+               all[at] = byte.unwrap_or(all[at]);
+               all
+           }),
+       ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -80,6 +106,17 @@ proptest! {
     fn programs_agree_with_the_interpreter(spec in specification(), subjects in vec(argument(), 1..4)) {
         let subjects = subjects.iter().flat_map(|subject| etf::encode(&Term::List(vec![subject.clone()])));
         inviso_fuzz::match_run(&[spec, subjects.collect()].concat());
+    }
+
+    #[test]
+    fn logs_are_read(form: u8, bytes in log_like(), any: Vec<u8>) {
+        inviso_fuzz::log(&[&[form], &bytes[..]].concat());
+        inviso_fuzz::log(&any);
+    }
+
+    #[test]
+    fn clients_read_the_same_in_pieces(sizes in vec(any::<u8>(), 0..8), bytes in log_like()) {
+        inviso_fuzz::client(&[&[sizes.len() as u8], &sizes[..], &bytes[..]].concat());
     }
 
     #[test]

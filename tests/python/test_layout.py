@@ -40,6 +40,7 @@ CRATES = {
     "term": set(),
     "match": {"inviso-term"},
     "core": {"inviso-match", "inviso-term"},
+    "log": {"inviso-term"},
     "py": {"inviso-core", "inviso-match", "inviso-term"},
 }
 
@@ -117,6 +118,17 @@ def test_the_core_takes_atomics_from_its_facade_only() -> None:
         if path.name not in ("sync.rs", "barrier.rs") and "tests" not in path.parts:
             code = path.read_text().split("#[cfg(all(test")[0]
             assert "std::thread::spawn" not in code, path
+
+
+def test_only_the_log_knows_files_and_sockets() -> None:
+    for crate in ("term", "match", "core"):
+        for path in (ROOT / "rust" / crate / "src").rglob("*.rs"):
+            code = re.sub(r"//.*", "", path.read_text())
+            assert not re.search(r"\bstd::(fs|net)\b|\bFile::", code), path
+
+
+def test_every_file_of_the_log_is_without_unsafe_code() -> None:
+    assert "#![forbid(unsafe_code)]" in (ROOT / "rust" / "log" / "src" / "lib.rs").read_text()
 
 
 def test_unsafe_code_stays_where_it_belongs() -> None:

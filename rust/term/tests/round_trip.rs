@@ -166,7 +166,7 @@ fn nesting_ends_at_the_limit() {
 fn limits_are_kept() {
     let bytes = etf::encode(&nested(3));
     let with = |limits| Decoder::new(&bytes, limits).and_then(|mut decoder| decoder.term());
-    assert_eq!(with(Limits { depth: 3, bytes: bytes.len() }), Ok(nested(3)));
+    assert_eq!(with(Limits { depth: 3, bytes: bytes.len(), inflated: 0 }), Ok(nested(3)));
     assert_eq!(with(Limits { depth: 2, ..Limits::default() }), Err(DecodeError::Deep));
     assert_eq!(with(Limits { depth: 0, ..Limits::default() }), Err(DecodeError::Deep));
     assert_eq!(with(Limits { bytes: bytes.len() - 1, ..Limits::default() }), Err(DecodeError::Large));

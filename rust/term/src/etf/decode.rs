@@ -2,6 +2,7 @@
 
 use super::{
     cursor::{self, Cursor, Marked},
+    inflate::inflate,
     mark, reference, tag,
     terms::{Skip, Terms},
     visit::{ClosureRef, Node, Visit},
@@ -23,13 +24,13 @@ pub enum DecodeError {
     /// A tag that is not known, or not allowed where it stands.
     #[error("unknown tag {0}")]
     Tag(u8),
-    /// Compressed terms (tag 80) are not read.
-    #[error("a compressed term")]
+    /// A compressed term that is damaged, or has another size than it says.
+    #[error("a damaged compressed term")]
     Compressed,
     /// Terms in terms, deeper than [`Limits::depth`].
     #[error("nested too deeply")]
     Deep,
-    /// More bytes than [`Limits::bytes`].
+    /// More bytes than [`Limits::bytes`] or [`Limits::inflated`].
     #[error("too large")]
     Large,
     /// Bytes follow the term.
@@ -50,18 +51,20 @@ pub struct Limits {
     pub depth: usize,
     /// Bytes in all. What a term takes in memory is in proportion to its bytes.
     pub bytes: usize,
+    /// Bytes of a compressed term when it no longer is.
+    pub inflated: usize,
 }
 
 impl Default for Limits {
-    /// The largest depth, and 256 MiB.
+    /// The largest depth, 256 MiB, and 64 MiB of what was compressed.
     fn default() -> Self {
-        Limits { depth: MAX_DEPTH, bytes: 256 << 20 }
+        Limits { depth: MAX_DEPTH, bytes: 256 << 20, inflated: 64 << 20 }
     }
 }
 
 /// Reads one term, which may begin with the version byte, and hands its parts to a visitor.
 ///
-/// Nothing is allocated here but the lists of values that the visitor is given.
+/// Nothing is allocated here but the lists of values that the visitor is given, and a compressed term as it was before.
 ///
 /// # Errors
 /// A [`DecodeError`], or what the visitor answers.
@@ -96,6 +99,7 @@ pub fn decode(bytes: &[u8]) -> Result<Term, DecodeError> {
 pub struct Decoder<'a> {
     bytes: Cursor<'a>,
     depth: usize,
+    inflated: usize,
 }
 
 impl<'a> Decoder<'a> {
@@ -107,7 +111,7 @@ impl<'a> Decoder<'a> {
         if bytes.len() > limits.bytes {
             return Err(DecodeError::Large);
         }
-        Ok(Decoder { bytes: Cursor::new(bytes), depth: limits.depth.min(MAX_DEPTH) })
+        Ok(Decoder { bytes: Cursor::new(bytes), depth: limits.depth.min(MAX_DEPTH), inflated: limits.inflated })
     }
 
     /// What was not read yet. After an error that is somewhere in the middle of a term.
@@ -129,8 +133,22 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// A [`DecodeError`], or what the visitor answers.
     pub fn read<V: Visit>(&mut self, visitor: &mut V) -> Result<V::Value, V::Error> {
-        self.bytes.skip(VERSION);
+        if self.bytes.skip(VERSION) && self.bytes.skip(tag::COMPRESSED) {
+            return self.compressed(visitor);
+        }
         self.value(visitor)
+    }
+
+    /// As Erlang does, only after the version byte, and what follows the term inside is nothing.
+    #[cold]
+    fn compressed<V: Visit>(&mut self, v: &mut V) -> Result<V::Value, V::Error> {
+        let size = self.bytes.u32()? as usize;
+        if size > self.inflated {
+            return Err(DecodeError::Large.into());
+        }
+        let (term, length) = inflate(self.bytes.left, size)?;
+        self.bytes.take(length)?;
+        Decoder { bytes: Cursor::new(&term), depth: self.depth, inflated: 0 }.value(v)
     }
 
     fn value<V: Visit>(&mut self, v: &mut V) -> Result<V::Value, V::Error> {
@@ -234,7 +252,6 @@ impl<'a> Decoder<'a> {
                 let encoded = self.bytes.since(from);
                 v.closure(ClosureRef { module: &module, arity, index, unique, encoded })
             }
-            tag::COMPRESSED => Err(DecodeError::Compressed.into()),
             other => Err(DecodeError::Tag(other).into()),
         }
     }
@@ -245,10 +262,16 @@ impl<'a> Decoder<'a> {
         if self.bytes.skip(tag::NIL) {
             return v.list(elements);
         }
-        let tail = self.value(v)?;
         if elements.is_empty() {
-            return Ok(tail);
+            return match self.bytes.left {
+                [tag::BINARY, 0, 0, 0, 0, ..] => {
+                    self.bytes.take(5)?;
+                    v.bytes(&[])
+                }
+                _ => self.value(v),
+            };
         }
+        let tail = self.value(v)?;
         v.improper(elements, tail)
     }
 
@@ -326,7 +349,6 @@ impl<'a> Decoder<'a> {
         let bits = self.bytes.u8()?;
         let bytes = self.bytes.take(n)?;
         match bits {
-            0 if n == 0 => v.bytes(bytes),
             8 if n > 0 => v.bytes(bytes),
             1..=7 if n > 0 => v.bits(bytes, bits),
             _ => Err(DecodeError::Malformed("bit string").into()),

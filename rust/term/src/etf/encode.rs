@@ -35,7 +35,7 @@ pub struct Encoder<'a> {
 }
 
 /// The node name that stands for this node wherever it has no other.
-const HERE: &[u8; 13] = b"nonode@nohost";
+pub(super) const HERE: &[u8; 13] = b"nonode@nohost";
 
 /// `tag`, `HERE` as an atom, the rest: what a pid or port of this node is.
 #[inline(always)]
@@ -230,8 +230,11 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub fn bits(&mut self, bytes: &[u8], bits: u8) -> Result<(), Full> {
         let [a, b, c, d] = u32::try_from(bytes.len()).map_err(|_| Full)?.to_be_bytes();
-        let bits = if bytes.is_empty() { 0 } else { bits.clamp(1, 8) };
-        self.put_with([tag::BIT_BINARY, a, b, c, d, bits], bytes)
+        if bytes.is_empty() {
+            // Erlang takes no empty bit string
+            return self.put([tag::LIST, 0, 0, 0, 0, tag::BINARY, 0, 0, 0, 0]);
+        }
+        self.put_with([tag::BIT_BINARY, a, b, c, d, bits.clamp(1, 8)], bytes)
     }
 
     /// The head of a tuple of `n` elements.

@@ -1,13 +1,16 @@
 //! Erlang's external term format: writing without allocation, reading any bytes without harm.
 //!
-//! Erlang reads everything that is written here, but NaN and infinities: they stay floats, and who writes for Erlang makes
-//! atoms of them first. What Erlang has no type for is written so that both sides make the best of it, and this side
+//! Erlang reads everything that is written here, but NaN and infinities, which stay floats, and maps with a key that is text in one
+//! place and the same bytes in another: who writes for Erlang makes something else of them first ([`portable`]). What Erlang writes is read, also what it has not written for long: compressed terms, and every
+//! form of atoms, numbers, funs and identifiers. What only the node that wrote it can read (`local`, atoms of a distribution
+//! channel) is refused. What Erlang has no type for is written so that both sides make the best of it, and this side
 //! gets back what it gave even after Erlang had it in between:
 //!
 //! | here | written as |
 //! | --- | --- |
 //! | text | a binary |
 //! | bytes | a bit string whose last byte has 8 bits: an equal binary for Erlang, told from text here |
+//! | no bytes | a list of no elements with the empty binary as its tail: to Erlang that tail |
 //! | set | `{'$inviso.set', [Element]}` |
 //! | object | `{'$inviso.opaque', Type, Id, Text}`, text `undefined` if there is none |
 //! | cut | `{'$inviso.cut', What}` |
@@ -28,12 +31,15 @@
 mod cursor;
 mod decode;
 mod encode;
+mod inflate;
+mod portable;
 mod terms;
 mod visit;
 mod write;
 
 pub use decode::{decode, walk, DecodeError, Decoder, Limits};
 pub use encode::{Encoder, Full};
+pub use portable::portable;
 pub use visit::{ClosureRef, Node, Visit};
 pub use write::{encode, encode_versioned};
 

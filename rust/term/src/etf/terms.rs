@@ -1,4 +1,4 @@
-//! The two visitors of this crate: one makes [`Term`]s, one makes nothing.
+//! The visitors of this crate: one makes [`Term`]s, two make nothing.
 
 use super::{
     decode::DecodeError,
@@ -12,6 +12,11 @@ pub(super) struct Terms;
 
 /// Only looks whether there are terms.
 pub(super) struct Skip;
+
+/// Looks for what Erlang may refuse: floats that are not finite, maps of more than one pair.
+pub(super) struct Odd {
+    pub(super) found: bool,
+}
 
 impl From<Node<'_>> for Identifier {
     fn from(of: Node<'_>) -> Identifier {
@@ -143,6 +148,41 @@ impl Visit for Skip {
         list(Vec<()>);
         improper(Vec<()>, ());
         map(Vec<((), ())>);
+        set(Vec<()>);
+        pid(Node<'_>);
+        port(Node<'_>);
+        reference(Node<'_>);
+        fun(&str, &str, u8);
+        opaque(&str, u64, Option<&str>);
+        cut(&str);
+        closure(ClosureRef<'_>);
+    }
+}
+
+impl Visit for Odd {
+    type Value = ();
+    type Error = DecodeError;
+
+    fn float(&mut self, value: f64) -> Result<(), DecodeError> {
+        self.found |= !value.is_finite();
+        Ok(())
+    }
+
+    fn map(&mut self, pairs: Vec<((), ())>) -> Result<(), DecodeError> {
+        self.found |= pairs.len() > 1;
+        Ok(())
+    }
+
+    skip! {
+        int(i64);
+        big(bool, &[u8]);
+        atom(&str);
+        str(&str);
+        bytes(&[u8]);
+        bits(&[u8], u8);
+        tuple(Vec<()>);
+        list(Vec<()>);
+        improper(Vec<()>, ());
         set(Vec<()>);
         pid(Node<'_>);
         port(Node<'_>);

@@ -1,0 +1,246 @@
+//! A smaller form of a log: blocks of whole records, each compressed by itself (Deflate) and with a checksum.
+//!
+//! The file begins with [`MAGIC`], which no record of Erlang's begins with. A block is [`MARK`], the length compressed and the
+//! length before (4 bytes each, high end first), a CRC-32 of both and of the data, and the data; where the lengths are equal
+//! the data is not compressed. Each block is written with one call of the system. So a process that is killed loses no block
+//! that was written, and damage costs the block that it is in.
+//!
+//! [`Reader`] reads this form as it reads Erlang's; [`to_erlang`] makes the latter of it.
+
+use crate::{
+    damage::Damage,
+    frame::{self, Record},
+    reader::{Event, Reader},
+};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use std::io::{self, Read, Write};
+
+/// The first bytes of the file. The last one is the form's version.
+pub const MAGIC: [u8; 8] = *b"\xb1inviso\x01";
+
+/// The first bytes of a block.
+pub const MARK: [u8; 4] = *b"\xb1blk";
+
+/// Bytes of a block before its data.
+const HEADER: usize = 16;
+
+/// Bytes of records in a block at most, but for a longer one alone.
+pub(crate) const ROOM: usize = 16 << 20;
+
+/// Bytes of a term in a block at most.
+pub(crate) const LONGEST: usize = 1 << 30;
+
+/// Deflate makes at most so many bytes of one.
+const RATIO: usize = 1032;
+
+/// What bytes begin with.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A block of so many bytes, whose records were added.
+    Block(usize),
+    /// The beginning of a block of so many bytes, as far as that can be said yet.
+    Partial(usize),
+    /// A block longer than is allowed.
+    Long(u64),
+    /// No block.
+    Damaged,
+}
+
+/// Makes blocks.
+///
+/// ```
+/// use inviso_log::{blocks::{self, Packer}, frame::Record, reader::{Event, Reader}};
+/// let mut bytes = blocks::MAGIC.to_vec();
+/// Packer::default().put(&mut bytes, &[1, 0, 0, 0, 9]);
+/// let mut reader = Reader::new(&bytes[..]);
+/// assert_eq!(reader.read().unwrap(), Some(Event::Record { at: 0, record: Record::Dropped(9) }));
+/// ```
+#[derive(Debug)]
+pub struct Packer(Compress);
+
+impl Default for Packer {
+    fn default() -> Self {
+        Packer(Compress::new(Compression::fast(), false))
+    }
+}
+
+impl Packer {
+    /// Adds a block of records, which have to be whole and less than 4 GiB.
+    pub fn put(&mut self, out: &mut Vec<u8>, records: &[u8]) {
+        let begin = out.len();
+        out.resize(begin + HEADER + records.len(), 0);
+        self.0.reset();
+        let place = out.get_mut(begin + HEADER..).unwrap_or_default();
+        let ended = matches!(self.0.compress(records, place, FlushCompress::Finish), Ok(Status::StreamEnd));
+        if ended && self.0.total_out() < records.len() as u64 {
+            out.truncate(begin + HEADER + self.0.total_out() as usize);
+        } else {
+            place.copy_from_slice(records);
+        }
+        let (header, data) = out.split_at_mut(begin + HEADER);
+        let lengths = [(data.len() as u32).to_be_bytes(), (records.len() as u32).to_be_bytes()].concat();
+        let sum = checksum(&lengths, data).to_be_bytes();
+        if let Some(header) = header.get_mut(begin..) {
+            header.copy_from_slice(&[&MARK[..], &lengths, &sum].concat());
+        }
+    }
+}
+
+/// Adds the records of the block that bytes begin with.
+pub(crate) fn next(bytes: &[u8], limit: usize, out: &mut Vec<u8>) -> Next {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
+        let known = bytes.len().min(MARK.len());
+        return if bytes.get(..known) == MARK.get(..known) { Next::Partial(HEADER) } else { Next::Damaged };
+    };
+    let word = |at: usize| {
+        let four = header.get(at..).and_then(|rest| rest.first_chunk());
+        four.map_or(0, |four| u32::from_be_bytes(*four))
+    };
+    let (length, before) = (word(4) as usize, word(8) as usize);
+    if word(0) != u32::from_be_bytes(MARK) || length > before || before > length.saturating_mul(RATIO) {
+        return Next::Damaged;
+    }
+    if before > limit {
+        return Next::Long(before as u64);
+    }
+    let Some(data) = rest.get(..length) else { return Next::Partial(HEADER + length) };
+    if checksum(header.get(4..12).unwrap_or_default(), data) != word(12) {
+        return Next::Damaged;
+    }
+    let begin = out.len();
+    if length == before {
+        out.extend_from_slice(data);
+        return Next::Block(HEADER + length);
+    }
+    out.resize(begin + before, 0);
+    let mut inflate = Decompress::new(false);
+    let place = out.get_mut(begin..).unwrap_or_default();
+    match inflate.decompress(data, place, FlushDecompress::Finish) {
+        Ok(Status::StreamEnd) if inflate.total_out() == before as u64 => Next::Block(HEADER + length),
+        _ => {
+            out.truncate(begin);
+            Next::Damaged
+        }
+    }
+}
+
+fn checksum(lengths: &[u8], data: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(lengths);
+    sum.update(data);
+    sum.finalize()
+}
+
+/// What [`to_erlang`] has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// Records written.
+    pub records: u64,
+    /// What could not be read.
+    pub damage: Vec<Damage>,
+}
+
+/// Writes a log, in whatever form it is, in Erlang's.
+///
+/// ```
+/// use inviso_log::{blocks, file::{FileLog, Form, Options}, sink::Sink};
+/// # fn main() -> std::io::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("trace");
+/// let mut log = FileLog::create(&path, Options { form: Form::Blocks, ..Options::default() })?;
+/// for _ in 0..1000 {
+///     log.term(&[131, 104, 2, 97, 1, 97, 2])?;
+/// }
+/// log.close()?;
+/// assert!(path.metadata()?.len() < 200);
+///
+/// let mut plain = Vec::new();
+/// let done = blocks::to_erlang(std::fs::File::open(&path)?, &mut plain)?;
+/// assert_eq!((done.records, done.damage), (1000, vec![]));
+/// assert_eq!(plain, [0, 0, 0, 0, 7, 131, 104, 2, 97, 1, 97, 2].repeat(1000));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// What reading or writing says.
+pub fn to_erlang(from: impl Read, to: &mut impl Write) -> io::Result<Converted> {
+    let mut reader = Reader::new(from);
+    let mut done = Converted::default();
+    let mut waiting = Vec::new();
+    while let Some(event) = reader.read()? {
+        match event {
+            Event::Record { record, .. } => {
+                done.records += 1;
+                put_as_it_is(&mut waiting, record);
+            }
+            Event::Damage(damage) => done.damage.push(damage),
+        }
+        if waiting.len() >= 64 << 10 {
+            to.write_all(&waiting)?;
+            waiting.clear();
+        }
+    }
+    to.write_all(&waiting)?;
+    to.flush()?;
+    Ok(done)
+}
+
+fn put_as_it_is(out: &mut Vec<u8>, record: Record<'_>) {
+    let (op, n, payload) = match record {
+        Record::Term(payload) => (frame::TERM, payload.len() as u32, payload),
+        Record::Dropped(n) => (frame::DROP, n, &[][..]),
+    };
+    out.push(op);
+    out.extend_from_slice(&n.to_be_bytes());
+    out.extend_from_slice(payload);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_come_back_also_those_that_do_not_compress() {
+        let noise: Vec<u8> = (0..1000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for records in [&b""[..], b"a", &[7; 10_000], &noise] {
+            let mut bytes = Vec::new();
+            Packer::default().put(&mut bytes, records);
+            bytes.extend(b"more");
+            let mut out = b"before".to_vec();
+            assert_eq!(next(&bytes, 10_000, &mut out), Next::Block(bytes.len() - 4));
+            assert_eq!(out, [b"before", records].concat());
+            for length in 0..bytes.len() - 4 {
+                assert!(matches!(next(&bytes[..length], 10_000, &mut out), Next::Partial(most) if most > length));
+            }
+        }
+    }
+
+    #[test]
+    fn no_byte_can_change_unnoticed() {
+        let mut bytes = Vec::new();
+        Packer::default().put(&mut bytes, &b"a record, and another record, ".repeat(20));
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                let mut out = Vec::new();
+                let found = next(&damaged, 1 << 20, &mut out);
+                assert!(!matches!(found, Next::Block(_)), "{at}: {found:?}");
+                assert!(out.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_is_not_believed() {
+        let header =
+            |length: u32, before: u32| [&MARK[..], &length.to_be_bytes(), &before.to_be_bytes(), &[0; 4]].concat();
+        let mut out = Vec::new();
+        assert_eq!(next(&header(10, 1 << 24), 1 << 30, &mut out), Next::Damaged);
+        assert_eq!(next(&header(1 << 19, 1 << 30), 1 << 29, &mut out), Next::Damaged);
+        assert_eq!(next(&header(1 << 24, 1 << 30), 1 << 29, &mut out), Next::Long(1 << 30));
+        assert_eq!(next(&header(2, 1), 1 << 29, &mut out), Next::Damaged);
+        assert_eq!(out.capacity(), 0);
+    }
+}

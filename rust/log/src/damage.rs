@@ -1,0 +1,45 @@
+//! What can be wrong with a log. None of it is an error of the reader: it is told as part of what was read.
+
+use thiserror::Error;
+
+/// Something that could not be read.
+///
+/// ```
+/// use inviso_log::{damage::What, reader::{Event, Reader}};
+/// let mut reader = Reader::new(&[0, 0, 0, 0, 9, 131][..]);
+/// let Some(Event::Damage(damage)) = reader.read().unwrap() else { unreachable!() };
+/// assert_eq!((damage.at, damage.what), (0, What::Cut(6)));
+/// assert_eq!(damage.to_string(), "at byte 0: the last record is cut off after 6 bytes");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("at byte {at}: {what}")]
+pub struct Damage {
+    /// Where it begins, in bytes from the start of the file or stream.
+    pub at: u64,
+    /// What it is.
+    pub what: What,
+}
+
+/// What could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum What {
+    /// The bytes end in the middle of a record; so many of it are there.
+    #[error("the last record is cut off after {0} bytes")]
+    Cut(u64),
+    /// No record begins with this byte. Nothing tells where the next one is, so this ends the file.
+    #[error("no record begins with {0}")]
+    Op(u8),
+    /// A record claims to have more bytes than the reader takes, which ends the file; or a block, and the next one is read.
+    #[error("a record of {0} bytes")]
+    Long(u64),
+    /// The payload doesn't begin as terms do. The records behind it are read.
+    #[error("a record without a term")]
+    NoTerm,
+    /// A compressed block is damaged. The blocks behind it are read.
+    #[error("a damaged block")]
+    Block,
+    /// The writer of a wrap set came round and deleted the file that was being read, and perhaps others behind it. It goes on with
+    /// the oldest one.
+    #[error("the writer came round")]
+    Overtaken,
+}

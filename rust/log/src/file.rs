@@ -1,0 +1,98 @@
+//! A log in one file.
+
+use crate::{
+    buffer::Buffer,
+    sink::{closed, Sink},
+};
+use std::{io, path::Path};
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Its form.
+    pub form: Form,
+    /// Bytes that wait at most until they are written. A record that is longer is written alone. Of blocks, 16 MiB
+    /// at most.
+    pub room: usize,
+}
+
+impl Default for Options {
+    /// Erlang's form, 64 KiB.
+    fn default() -> Self {
+        Options { form: Form::Erlang, room: 64 << 10 }
+    }
+}
+
+/// The form of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// As Erlang's trace ports write it.
+    #[default]
+    Erlang,
+    /// Compressed, for the readers of this crate only ([`crate::blocks`]).
+    Blocks,
+}
+
+/// A log in one file, which only its owner may read.
+///
+/// Records wait in the process until there are [`Options::room`] bytes of them, or [`Sink::flush`]. Then all are written with
+/// one call of the system, so that a process that is killed leaves whole records: all that were flushed, and of the one write
+/// under way what the system had taken.
+///
+/// ```
+/// use inviso_log::{file::{FileLog, Form, Options}, sink::Sink};
+/// # fn main() -> std::io::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("trace");
+/// let mut log = FileLog::create(&path, Options::default())?;
+/// log.term(&[131, 97, 7])?;
+/// assert_eq!(std::fs::read(&path)?, []);
+/// log.flush()?;
+/// assert_eq!(std::fs::read(&path)?, [0, 0, 0, 0, 3, 131, 97, 7]);
+///
+/// // a smaller one, for the readers of this crate
+/// let mut log = FileLog::create(&path, Options { form: Form::Blocks, ..Options::default() })?;
+/// log.term(&[131, 97, 7])?;
+/// log.close()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FileLog(Option<Buffer>);
+
+impl FileLog {
+    /// Empties the file or makes it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(path: &Path, options: Options) -> io::Result<FileLog> {
+        Buffer::create(path, options.form, options.room).map(|buffer| FileLog(Some(buffer)))
+    }
+
+    fn open(&mut self) -> io::Result<&mut Buffer> {
+        self.0.as_mut().ok_or_else(closed)
+    }
+}
+
+impl Sink for FileLog {
+    fn term(&mut self, term: &[u8]) -> io::Result<()> {
+        self.open()?.term(term)
+    }
+
+    fn dropped(&mut self, n: u64) -> io::Result<()> {
+        self.open()?.dropped(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.open()?.flush()
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.0.take().map_or(Ok(()), |mut buffer| buffer.flush())
+    }
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,174 @@
+//! What waits for the client of an IP port.
+
+use crate::frame;
+use std::{collections::VecDeque, io};
+
+/// Records, of which at most `limit` are terms; what comes after those is counted behind them.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    waiting: VecDeque<Waiting>,
+    /// Terms in `waiting`, and those that are being sent.
+    terms: usize,
+    limit: usize,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    /// A whole record.
+    Term(Vec<u8>),
+    /// So many messages were lost here.
+    Dropped(u64),
+}
+
+/// Records that are being sent, as bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) bytes: Vec<u8>,
+    /// Where each record ends in `bytes`, and how many messages it stands for.
+    ends: Vec<(usize, u64)>,
+    terms: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(limit: usize) -> Queue {
+        Queue { waiting: VecDeque::new(), terms: 0, limit }
+    }
+
+    pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
+        if self.terms >= self.limit {
+            self.dropped(1);
+            return Ok(());
+        }
+        let mut record = Vec::new();
+        frame::put_term(&mut record, term)?;
+        self.waiting.push_back(Waiting::Term(record));
+        self.terms += 1;
+        Ok(())
+    }
+
+    pub(crate) fn dropped(&mut self, n: u64) {
+        match self.waiting.back_mut() {
+            Some(Waiting::Dropped(before)) => *before = before.saturating_add(n),
+            _ if n > 0 => self.waiting.push_back(Waiting::Dropped(n)),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn terms(&self) -> usize {
+        self.terms
+    }
+
+    /// The first records, of about so many bytes. They keep their place until [`Queue::sent`].
+    pub(crate) fn take(&mut self, bytes: usize, batch: &mut Batch) {
+        batch.bytes.clear();
+        batch.ends.clear();
+        batch.terms = 0;
+        while batch.bytes.len() < bytes {
+            let messages = match self.waiting.pop_front() {
+                Some(Waiting::Term(record)) => {
+                    batch.bytes.extend_from_slice(&record);
+                    batch.terms += 1;
+                    1
+                }
+                Some(Waiting::Dropped(n)) => {
+                    frame::put_dropped(&mut batch.bytes, n);
+                    n
+                }
+                None => return,
+            };
+            batch.ends.push((batch.bytes.len(), messages));
+        }
+    }
+
+    /// Of the batch so many bytes were sent; it will not be sent again. The messages of the rest are lost.
+    pub(crate) fn sent(&mut self, batch: &Batch, bytes: usize) {
+        self.terms -= batch.terms;
+        let rest = batch.ends.iter().filter(|(end, _)| *end > bytes);
+        let lost = rest.fold(0, |lost: u64, (_, messages)| lost.saturating_add(*messages));
+        match self.waiting.front_mut() {
+            Some(Waiting::Dropped(behind)) => *behind = behind.saturating_add(lost),
+            _ if lost > 0 => self.waiting.push_front(Waiting::Dropped(lost)),
+            _ => {}
+        }
+    }
+
+    /// How many messages wait or were lost and not told of.
+    pub(crate) fn messages(&self) -> u64 {
+        self.waiting.iter().fold(0, |sum: u64, waiting| match waiting {
+            Waiting::Term(_) => sum.saturating_add(1),
+            Waiting::Dropped(n) => sum.saturating_add(*n),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(queue: &mut Queue) -> Vec<u8> {
+        let mut batch = Batch::default();
+        queue.take(usize::MAX, &mut batch);
+        queue.sent(&batch, batch.bytes.len());
+        batch.bytes
+    }
+
+    fn term(n: u8) -> Vec<u8> {
+        vec![0, 0, 0, 0, 3, 131, 97, n]
+    }
+
+    #[test]
+    fn the_oldest_are_kept_and_the_rest_is_counted_behind_them() {
+        let mut queue = Queue::new(2);
+        (0..5).for_each(|n| queue.term(&[97, n]).unwrap());
+        assert_eq!(queue.messages(), 5);
+        assert_eq!(all(&mut queue), [term(0), term(1), vec![1, 0, 0, 0, 3]].concat());
+        assert!(queue.is_empty());
+        (0..2).for_each(|n| queue.term(&[97, n]).unwrap());
+        assert_eq!(all(&mut queue), [term(0), term(1)].concat());
+    }
+
+    #[test]
+    fn what_is_being_sent_takes_its_place_until_it_is() {
+        let mut queue = Queue::new(2);
+        (0..2).for_each(|n| queue.term(&[97, n]).unwrap());
+        let mut batch = Batch::default();
+        queue.take(1, &mut batch);
+        assert_eq!(batch.bytes, term(0));
+        queue.term(&[97, 2]).unwrap();
+        queue.sent(&batch, batch.bytes.len());
+        queue.term(&[97, 3]).unwrap();
+        assert_eq!(all(&mut queue), [term(1), vec![1, 0, 0, 0, 1], term(3)].concat());
+    }
+
+    #[test]
+    fn what_was_sent_in_part_is_lost_and_told_of_first() {
+        let mut queue = Queue::new(9);
+        queue.dropped(5);
+        (0..3).for_each(|n| queue.term(&[97, n]).unwrap());
+        let mut batch = Batch::default();
+        queue.take(16, &mut batch);
+        assert_eq!(batch.bytes.len(), 21);
+        queue.sent(&batch, 20);
+        assert_eq!(all(&mut queue), [vec![1, 0, 0, 0, 1], term(2)].concat());
+        queue.dropped(4);
+        queue.take(16, &mut batch);
+        queue.dropped(1);
+        queue.sent(&batch, 0);
+        assert_eq!(queue.messages(), 5);
+        assert_eq!(all(&mut queue), [1, 0, 0, 0, 5]);
+    }
+
+    #[test]
+    fn a_queue_of_nothing_drops_everything() {
+        let mut queue = Queue::new(0);
+        queue.term(&[106]).unwrap();
+        queue.dropped(0);
+        assert_eq!(all(&mut queue), [1, 0, 0, 0, 1]);
+        queue.dropped(0);
+        assert!(queue.is_empty());
+    }
+}

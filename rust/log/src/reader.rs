@@ -1,0 +1,345 @@
+//! The records of a file or a stream.
+
+use crate::{
+    blocks,
+    damage::{Damage, What},
+    frame::{self, Next, Record},
+    records::begins_as_term,
+};
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+/// Bytes that are asked for at a time.
+const STEP: usize = 64 << 10;
+
+/// A record, or what could not be read where one should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A record.
+    Record {
+        /// Where its header begins, in bytes of Erlang's form from the start.
+        at: u64,
+        /// What it is.
+        record: Record<'a>,
+    },
+    /// Damage.
+    Damage(Damage),
+}
+
+/// Reads a log in either form, record by record, from anything that gives bytes.
+///
+/// It holds the record that it gives and what came with it, no more than [`Reader::limit`] says. Where there are no more bytes it
+/// ends, and tells of a record that is cut off. With [`Reader::follow`] it never does: it answers None as often as
+/// there is no whole record, and goes on when there is one.
+///
+/// ```
+/// use inviso_log::{damage::{Damage, What}, frame::Record, reader::{Event, Reader}};
+/// # fn main() -> std::io::Result<()> {
+/// let mut reader = Reader::new(&[0, 0, 0, 0, 2, 131, 106, 7][..]);
+/// assert_eq!(reader.read()?, Some(Event::Record { at: 0, record: Record::Term(&[131, 106]) }));
+/// assert_eq!(reader.read()?, Some(Event::Damage(Damage { at: 7, what: What::Op(7) })));
+/// assert_eq!(reader.read()?, None);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    from: R,
+    form: Form,
+    limit: usize,
+    follow: bool,
+    ended: bool,
+    records: Window,
+    blocks: Window,
+}
+
+/// How the bytes are to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Nothing was read yet.
+    Unknown,
+    Erlang,
+    /// Compressed. While `lost`, the block behind damage that was told is looked for.
+    Blocks {
+        lost: bool,
+    },
+}
+
+/// Bytes that were read, of which some were taken.
+#[derive(Debug, Default)]
+struct Window {
+    /// What is behind `filled` is room.
+    bytes: Vec<u8>,
+    taken: usize,
+    filled: usize,
+    /// How many were taken before the first of `bytes`.
+    before: u64,
+}
+
+impl Reader<File> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> io::Result<Reader<File>> {
+        File::open(path).map(Reader::new)
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Records and blocks of up to 256 MiB.
+    pub fn new(from: R) -> Reader<R> {
+        let (records, blocks) = (Window::default(), Window::default());
+        Reader { from, form: Form::Unknown, limit: 256 << 20, follow: false, ended: false, records, blocks }
+    }
+
+    /// No record and no block may have more bytes than this.
+    #[must_use]
+    pub fn limit(self, limit: usize) -> Reader<R> {
+        Reader { limit, ..self }
+    }
+
+    /// Whether more bytes may come where there are none, as in a file that is still written.
+    #[must_use]
+    pub fn follow(mut self, follow: bool) -> Reader<R> {
+        self.set_follow(follow);
+        self
+    }
+
+    /// As [`Reader::follow`]. Set to false it tells at the end what is cut off.
+    pub fn set_follow(&mut self, follow: bool) {
+        self.follow = follow;
+    }
+
+    /// What it reads from.
+    pub fn get_ref(&self) -> &R {
+        &self.from
+    }
+
+    /// The next record, or damage; None at the end. When following, None is for now.
+    ///
+    /// # Errors
+    /// What reading says. It can be tried again then, and nothing is left out.
+    #[inline]
+    pub fn read(&mut self) -> io::Result<Option<Event<'_>>> {
+        let found = self.find()?;
+        Ok(found.map(|found| self.event(found)))
+    }
+
+    /// As [`Reader::read`]; what it is, is [`Reader::event`]'s to say, until the next call.
+    #[inline]
+    pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
+        loop {
+            if let Next::Record(record, length) = frame::next(self.records.left()) {
+                let is_term = begins_as_term(record);
+                let at = self.records.at();
+                self.records.take(length);
+                return Ok(Some(if is_term {
+                    Found::Record { at, length }
+                } else {
+                    Found::Damage(Damage { at, what: What::NoTerm })
+                }));
+            }
+            match self.more()? {
+                More::Bytes => {}
+                More::Damage(damage) => return Ok(Some(Found::Damage(damage))),
+                More::None => return Ok(None),
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn event(&self, found: Found) -> Event<'_> {
+        match found {
+            Found::Damage(damage) => Event::Damage(damage),
+            Found::Record { at, length } => match frame::next(self.records.last(length)) {
+                Next::Record(record, _) => Event::Record { at, record },
+                _ => Event::Damage(Damage { at, what: What::NoTerm }),
+            },
+        }
+    }
+
+    /// More bytes of records, where those that are left begin with no whole one.
+    #[cold]
+    fn more(&mut self) -> io::Result<More> {
+        if self.ended {
+            return Ok(More::None);
+        }
+        match (frame::next(self.records.left()), self.form) {
+            (Next::Op(op), Form::Erlang) => return Ok(self.end(self.records.at(), What::Op(op))),
+            // what was compressed was no log
+            (Next::Op(op), Form::Blocks { .. }) => {
+                let damage = Damage { at: self.records.at(), what: What::Op(op) };
+                self.records.take(self.records.left().len());
+                return Ok(More::Damage(damage));
+            }
+            (Next::Partial(length), _) if length > self.limit.saturating_add(frame::HEADER) as u64 => {
+                return Ok(self.end(self.records.at(), What::Long(length - frame::HEADER as u64)));
+            }
+            _ => {}
+        }
+        if let Form::Blocks { lost } = self.form {
+            return self.block(lost);
+        }
+        let read = self.records.fill(&mut self.from)?;
+        if self.form == Form::Unknown {
+            let bytes = self.records.left();
+            let same = bytes.iter().zip(&blocks::MAGIC).take_while(|(a, b)| a == b).count();
+            if same == blocks::MAGIC.len() {
+                std::mem::swap(&mut self.blocks, &mut self.records);
+                self.blocks.take(same);
+                self.form = Form::Blocks { lost: false };
+            } else if same < bytes.len() {
+                self.form = Form::Erlang;
+            }
+        }
+        Ok(if read > 0 { More::Bytes } else { self.no_more() })
+    }
+
+    /// There are no more bytes, for now or for ever.
+    fn no_more(&mut self) -> More {
+        if self.follow {
+            return More::None;
+        }
+        // the last bytes of a damaged block can look like the first of another
+        if self.form == (Form::Blocks { lost: true }) && self.blocks.left().len() < blocks::MARK.len() {
+            return More::None;
+        }
+        let from = if self.blocks.left().is_empty() { &self.records } else { &self.blocks };
+        match (from.left().len() as u64, from.at()) {
+            (0, _) => More::None,
+            (left, at) => self.end(at, What::Cut(left)),
+        }
+    }
+
+    /// Nothing is read any more.
+    fn end(&mut self, at: u64, what: What) -> More {
+        self.ended = true;
+        More::Damage(Damage { at, what })
+    }
+
+    /// The next block, whose records follow those that are left.
+    fn block(&mut self, lost: bool) -> io::Result<More> {
+        loop {
+            let at = self.blocks.at();
+            let (limit, left) = (self.limit, self.blocks.left());
+            let what = match self.records.extend(|records| blocks::next(left, limit, records)) {
+                blocks::Next::Block(length) => {
+                    self.blocks.take(length);
+                    self.form = Form::Blocks { lost: false };
+                    return Ok(More::Bytes);
+                }
+                blocks::Next::Partial(_) => match self.blocks.fill(&mut self.from)? {
+                    // a length that is damaged may hide whole blocks
+                    0 if !self.follow && self.next_mark().is_some() => What::Block,
+                    0 => return Ok(self.no_more()),
+                    _ => continue,
+                },
+                blocks::Next::Long(length) => What::Long(length),
+                blocks::Next::Damaged => What::Block,
+            };
+            self.seek();
+            if !lost {
+                self.form = Form::Blocks { lost: true };
+                return Ok(More::Damage(Damage { at, what }));
+            }
+        }
+    }
+
+    /// How far the next mark of a block is.
+    fn next_mark(&self) -> Option<usize> {
+        let rest = self.blocks.left().get(1..)?;
+        rest.windows(blocks::MARK.len()).position(|four| four == blocks::MARK).map(|at| at + 1)
+    }
+
+    /// On to what may be the next block.
+    fn seek(&mut self) {
+        // the end of what is here may be the beginning of a mark
+        let all = self.blocks.left().len().saturating_sub(blocks::MARK.len() - 1).max(1);
+        let skip = self.next_mark().unwrap_or(all);
+        self.blocks.take(skip);
+    }
+}
+
+/// What [`Reader::more`] found.
+enum More {
+    Bytes,
+    Damage(Damage),
+    None,
+}
+
+/// What [`Reader::find`] found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found {
+    /// The record that was taken last, of so many bytes.
+    Record {
+        at: u64,
+        length: usize,
+    },
+    Damage(Damage),
+}
+
+impl Window {
+    #[inline]
+    fn left(&self) -> &[u8] {
+        self.bytes.get(self.taken..self.filled).unwrap_or_default()
+    }
+
+    /// Where [`Window::left`] begins.
+    #[inline]
+    fn at(&self) -> u64 {
+        self.before + self.taken as u64
+    }
+
+    #[inline]
+    fn take(&mut self, n: usize) {
+        self.taken = (self.taken + n).min(self.filled);
+    }
+
+    /// The bytes that were taken last.
+    #[inline]
+    fn last(&self, n: usize) -> &[u8] {
+        self.bytes.get(self.taken.saturating_sub(n)..self.taken).unwrap_or_default()
+    }
+
+    /// Makes room where bytes were taken, if that is most of it.
+    fn forget(&mut self) {
+        if self.taken > 0 && self.taken >= self.left().len() {
+            self.bytes.copy_within(self.taken..self.filled, 0);
+            self.filled -= self.taken;
+            self.before += self.taken as u64;
+            self.taken = 0;
+        }
+    }
+
+    /// As many bytes as there are room for; how many. There is room for as much as is left, so that it doubles.
+    fn fill(&mut self, from: &mut impl Read) -> io::Result<usize> {
+        self.forget();
+        let most = self.filled + STEP.max(self.left().len());
+        if self.bytes.len() < most {
+            self.bytes.resize(most, 0);
+        }
+        loop {
+            match from.read(self.bytes.get_mut(self.filled..).unwrap_or_default()) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+                Ok(read) => {
+                    self.filled = (self.filled + read).min(self.bytes.len());
+                    return Ok(read);
+                }
+            }
+        }
+    }
+
+    /// Adds what is added to the bytes.
+    fn extend<T>(&mut self, add: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.forget();
+        self.bytes.truncate(self.filled);
+        let added = add(&mut self.bytes);
+        self.filled = self.bytes.len();
+        added
+    }
+}

@@ -1,0 +1,73 @@
+//! The records of bytes in memory, where they are: nothing is copied.
+
+use crate::{
+    damage::{Damage, What},
+    frame::{self, Next, Record},
+};
+use inviso_term::etf;
+
+/// The records of bytes in Erlang's form, each with its offset, and what could not be read.
+///
+/// ```
+/// use inviso_log::{damage::{Damage, What}, frame::Record, records::Records};
+/// let bytes = [1, 0, 0, 0, 9, 0, 0, 0, 0, 2, 131, 106, 0, 0];
+/// let all: Vec<_> = Records::new(&bytes).collect();
+/// assert_eq!(all[0], Ok((0, Record::Dropped(9))));
+/// assert_eq!(all[1], Ok((5, Record::Term(&[131, 106]))));
+/// assert_eq!(all[2], Err(Damage { at: 12, what: What::Cut(2) }));
+/// assert_eq!(all.len(), 3);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Records<'a> {
+    /// From the start of the bytes.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Records<'a> {
+        Records { bytes, at: 0 }
+    }
+
+    /// The end of what was read.
+    #[must_use]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<(u64, Record<'a>), Damage>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.at as u64;
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let damage = match frame::next(rest) {
+            Next::Record(record, length) => {
+                self.at += length;
+                if begins_as_term(record) {
+                    return Some(Ok((at, record)));
+                }
+                What::NoTerm
+            }
+            Next::Partial(_) | Next::Op(_) if rest.is_empty() => return None,
+            Next::Partial(_) => {
+                self.at = self.bytes.len();
+                What::Cut(rest.len() as u64)
+            }
+            Next::Op(op) => {
+                self.at = self.bytes.len();
+                What::Op(op)
+            }
+        };
+        Some(Err(Damage { at, what: damage }))
+    }
+}
+
+/// Whether a payload has a version byte and something behind it.
+#[inline]
+pub(crate) fn begins_as_term(record: Record<'_>) -> bool {
+    matches!(record, Record::Dropped(_) | Record::Term([etf::VERSION, _, ..]))
+}

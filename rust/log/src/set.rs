@@ -1,0 +1,195 @@
+//! The records of a wrap set.
+
+use crate::{
+    damage::{Damage, What},
+    names::Names,
+    reader::{Event, Reader},
+};
+use std::{
+    collections::VecDeque,
+    fs::{File, Metadata},
+    io,
+    path::PathBuf,
+};
+
+/// Reads the files of a wrap set, the oldest first.
+///
+/// A set that is still being written is read with `follow`: None is for now, and what comes later is read when it is there,
+/// file after file. A reader that is so slow that the writer comes round and deletes the file that it is in is told so
+/// ([`What::Overtaken`]) when it has read that, and goes on with the oldest file; in between some may be missing. Without `follow` the files are read that there were at the beginning;
+/// of those that the writer deletes meanwhile, none is missed without that damage.
+///
+/// ```
+/// use inviso_log::{frame::Record, names::Names, reader::Event, set::SetReader};
+/// # fn main() -> std::io::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let names = Names::new(&folder.path().join("trace"), ".log")?;
+/// for (number, byte) in [(0, 30), (1, 40), (3, 20)] {
+///     std::fs::write(names.path(number), [0, 0, 0, 0, 3, 131, 97, byte])?;
+/// }
+/// let mut reader = SetReader::open(names, false)?;
+/// for byte in [20, 30, 40] {
+///     let term = [131, 97, byte];
+///     assert_eq!(reader.read()?, Some(Event::Record { at: 0, record: Record::Term(&term) }));
+/// }
+/// assert_eq!(reader.read()?, None);
+/// assert_eq!(reader.number(), Some(1));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SetReader {
+    names: Names,
+    follow: bool,
+    /// The files that come next, when not following.
+    rest: VecDeque<u64>,
+    current: Option<Current>,
+}
+
+/// The file that is being read.
+#[derive(Debug)]
+struct Current {
+    number: u64,
+    reader: Reader<File>,
+    /// The writer has begun the next one: what is in this one now is all of it.
+    is_whole: bool,
+}
+
+impl SetReader {
+    /// Begins with the oldest file. A set without files is empty; when following it is waited for.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(names: Names, follow: bool) -> io::Result<SetReader> {
+        let mut reader = SetReader { names, follow, rest: VecDeque::new(), current: None };
+        if follow {
+            reader.oldest()?;
+        } else {
+            reader.rest = reader.names.present()?.into();
+        }
+        Ok(reader)
+    }
+
+    /// The number of the file that the last record or damage was in; places are counted from its beginning.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        self.current.as_ref().map(|current| current.number)
+    }
+
+    /// That file.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        self.number().map(|number| self.names.path(number))
+    }
+
+    /// The next record, or damage; None at the end. When following, None is for now.
+    ///
+    /// # Errors
+    /// What the system says. It can be tried again; where a file could not be opened that goes on with the oldest.
+    pub fn read(&mut self) -> io::Result<Option<Event<'_>>> {
+        let found = loop {
+            if let Some(current) = &mut self.current {
+                if let Some(found) = current.reader.find()? {
+                    break found;
+                }
+            }
+            match if self.follow { self.forward()? } else { self.onward()? } {
+                Step::Next => {}
+                Step::None => return Ok(None),
+                Step::Overtaken => return Ok(Some(Event::Damage(Damage { at: 0, what: What::Overtaken }))),
+            }
+        };
+        Ok(self.current.as_ref().map(|current| current.reader.event(found)))
+    }
+
+    /// The next of the files that there were.
+    fn onward(&mut self) -> io::Result<Step> {
+        let Some(number) = self.rest.pop_front() else { return Ok(Step::None) };
+        Ok(if self.start(number)? { Step::Next } else { Step::Overtaken })
+    }
+
+    /// The file behind the current one, if the writer has begun it; but first what is left of that.
+    fn forward(&mut self) -> io::Result<Step> {
+        let Some(current) = &self.current else {
+            return Ok(if self.oldest()? { Step::Next } else { Step::None });
+        };
+        let number = current.number;
+        let there = is_there(&self.names, current)?;
+        let after = if there { self.after(number)? } else { None };
+        if there && after.is_none() {
+            return Ok(Step::None);
+        }
+        let Some(current) = self.current.take_if(|current| current.is_whole) else {
+            if let Some(current) = &mut self.current {
+                current.is_whole = true;
+                current.reader.set_follow(false);
+            }
+            return Ok(Step::Next);
+        };
+        // as long as this file is there no newer one is gone, so the one that was opened is the one behind it
+        let begun = match after {
+            Some(after) => self.start(after)? && is_there(&self.names, &current)?,
+            None => false,
+        };
+        if begun {
+            return Ok(Step::Next);
+        }
+        self.oldest()?;
+        Ok(Step::Overtaken)
+    }
+
+    fn after(&self, number: u64) -> io::Result<Option<u64>> {
+        let present = self.names.present()?;
+        let next = present.iter().position(|other| *other == number).map(|at| at + 1);
+        Ok(next.and_then(|next| present.get(next).copied()))
+    }
+
+    fn oldest(&mut self) -> io::Result<bool> {
+        self.current = None;
+        while let Some(number) = self.names.present()?.first().copied() {
+            if self.start(number)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether the file is there.
+    fn start(&mut self, number: u64) -> io::Result<bool> {
+        match Reader::open(&self.names.path(number)) {
+            Ok(reader) => {
+                self.current = Some(Current { number, reader: reader.follow(self.follow), is_whole: false });
+                Ok(true)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Where the reading of a set goes on.
+enum Step {
+    Next,
+    None,
+    Overtaken,
+}
+
+/// Whether the file is still the one of that name.
+fn is_there(names: &Names, current: &Current) -> io::Result<bool> {
+    match names.path(current.number).metadata() {
+        Ok(there) => Ok(is_same(&there, &current.reader.get_ref().metadata()?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(unix)]
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    a.created().ok() == b.created().ok()
+}

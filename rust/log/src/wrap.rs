@@ -1,0 +1,148 @@
+//! A log in a set of files that is written round and round.
+
+use crate::{
+    buffer::Buffer,
+    file::{Form, Options},
+    names::{gone, Names},
+    sink::{closed, Sink},
+};
+use std::{
+    fs, io,
+    time::{Duration, Instant},
+};
+
+/// When a file of the set is closed and the next one begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// When it has so many bytes. Records are never split: the one that reaches the size is the file's last. 0 makes a file of
+    /// each record.
+    Bytes(u64),
+    /// When it was open so long, whatever is in it. The time is what [`Sink::tick`] says that it is.
+    Time(Duration),
+}
+
+impl Default for Limit {
+    /// 128 KiB, as Erlang's.
+    fn default() -> Self {
+        Limit::Bytes(128 << 10)
+    }
+}
+
+/// A log in at most `files` files, the oldest of which goes when a new one is begun. No drop record tells of what was in it.
+///
+/// Numbers, sizes and the order of deletion are Erlang's; files are for their owner only, as [`FileLog`](crate::file::FileLog)'s
+/// are, and written like those. The oldest file is deleted before the newest is made: whoever looks, and whenever the process is
+/// killed, there is a hole.
+///
+/// ```
+/// use inviso_log::{names::Names, sink::Sink, wrap::{Limit, WrapLog}};
+/// # fn main() -> std::io::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let names = Names::new(&folder.path().join("trace"), ".log")?;
+/// let mut log = WrapLog::create(names.clone(), Limit::Bytes(20), 3, std::time::Instant::now())?;
+/// for _ in 0..8 {
+///     log.term(&[131, 109, 0, 0, 0, 4, b't', b'e', b's', b't'])?; // 15 bytes: two to a file
+/// }
+/// log.close()?;
+/// assert_eq!(names.present()?, [2, 3, 0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct WrapLog {
+    names: Names,
+    limit: Limit,
+    files: u64,
+    /// The number of the file that is written.
+    number: u64,
+    opened: Instant,
+    buffer: Option<Buffer>,
+}
+
+impl WrapLog {
+    /// Deletes what there is of the set and begins with number 0. `files` is how many there may be, 1 or more; Erlang's default
+    /// is 8.
+    ///
+    /// # Errors
+    /// What the system says; `InvalidInput` for no files.
+    pub fn create(names: Names, limit: Limit, files: u32, now: Instant) -> io::Result<WrapLog> {
+        if files == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a wrap set of no files"));
+        }
+        names.delete()?;
+        let buffer = Some(Buffer::create(&names.path(0), Form::Erlang, Options::default().room)?);
+        Ok(WrapLog { names, limit, files: files.into(), number: 0, opened: now, buffer })
+    }
+
+    /// The number of the file that is written now.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn open(&mut self) -> io::Result<&mut Buffer> {
+        self.buffer.as_mut().ok_or_else(closed)
+    }
+
+    fn added(&mut self, added: io::Result<()>) -> io::Result<()> {
+        let length = self.open()?.length();
+        match self.limit {
+            Limit::Bytes(size) if length >= size => self.next().and(added),
+            _ => added,
+        }
+    }
+
+    /// Numbers go from 0 to `files`: one more than there are files.
+    fn next(&mut self) -> io::Result<()> {
+        let files = self.files;
+        let after = |number| if number == files { 0 } else { number + 1 };
+        let number = after(self.number);
+        let flushed = self.open()?.flush();
+        gone(fs::remove_file(self.names.path(after(number))))?;
+        let path = self.names.path(number);
+        self.open()?.next(&path)?;
+        self.number = number;
+        flushed
+    }
+}
+
+impl Sink for WrapLog {
+    fn term(&mut self, term: &[u8]) -> io::Result<()> {
+        let added = self.open()?.term(term);
+        self.added(added)
+    }
+
+    fn dropped(&mut self, n: u64) -> io::Result<()> {
+        let added = self.open()?.dropped(n);
+        self.added(added)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.open()?.flush()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        match self.limit {
+            Limit::Time(time) if self.buffer.is_some() => self.opened.checked_add(time),
+            _ => None,
+        }
+    }
+
+    fn tick(&mut self, now: Instant) -> io::Result<()> {
+        if self.due().is_some_and(|due| due <= now) {
+            self.opened = now;
+            return self.next();
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.buffer.take().map_or(Ok(()), |mut buffer| buffer.flush())
+    }
+}
+
+impl Drop for WrapLog {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}

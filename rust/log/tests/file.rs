@@ -1,0 +1,96 @@
+//! What a file is to the system: who may read it, how it is written, and what happens when that fails.
+#![cfg(unix)]
+
+use inviso_log::{
+    damage::What,
+    file::{FileLog, Form, Options},
+    frame::Record,
+    names::Names,
+    reader::{Event, Reader},
+    sink::Sink,
+    wrap::{Limit, WrapLog},
+};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Instant};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn only_the_owner_may_read_it_also_if_it_was_there_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    fs::write(&path, "old").unwrap();
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+    drop(FileLog::create(&path, Options::default()).unwrap());
+    assert_eq!((mode(&path), fs::read(&path).unwrap()), (0o600, vec![]));
+
+    let names = Names::new(&folder.path().join("set"), ".log").unwrap();
+    let mut log = WrapLog::create(names.clone(), Limit::Bytes(1), 3, Instant::now()).unwrap();
+    (0..5).for_each(|_| log.term(&[106]).unwrap());
+    assert!(names.present().unwrap().iter().all(|number| mode(&names.path(*number)) == 0o600));
+}
+
+#[test]
+fn records_wait_until_there_are_enough_or_a_flush() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let mut log = FileLog::create(&path, Options { room: 20, ..Options::default() }).unwrap();
+    let length = || fs::metadata(&path).unwrap().len();
+    log.term(&[131, 106]).unwrap();
+    log.term(&[131, 106]).unwrap();
+    assert_eq!(length(), 0);
+    log.term(&[131, 97, 1]).unwrap();
+    assert_eq!(length(), 14, "what doesn't fit waits, what waited is written");
+    log.term(&[&[131][..], &[0; 100]].concat()).unwrap();
+    assert_eq!(length(), 22);
+    log.flush().unwrap();
+    assert_eq!(length(), 128);
+    log.flush().unwrap();
+    log.dropped(0).unwrap();
+    log.close().unwrap();
+    log.close().unwrap();
+    assert_eq!(length(), 128);
+    assert!(log.term(&[106]).is_err() && log.dropped(1).is_err() && log.flush().is_err());
+}
+
+/// What can't be written is counted, and told of when something can.
+#[test]
+fn a_full_disk_costs_messages_and_no_records() {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    for form in [Form::Erlang, Form::Blocks] {
+        let Ok(mut log) = FileLog::create(full, Options { form, room: 20 }) else {
+            assert_eq!(form, Form::Blocks, "its first bytes can't be written");
+            continue;
+        };
+        log.term(&[131, 106]).unwrap();
+        log.dropped(5).unwrap();
+        assert!(log.flush().is_err());
+        assert!(log.flush().is_err(), "the drop record can't be written either");
+        assert!(log.close().is_err());
+    }
+
+    // in a wrap set the next file can be another device: a link that is gone when the set comes round
+    let folder = tempfile::tempdir().unwrap();
+    let names = Names::new(&folder.path().join("set"), ".log").unwrap();
+    let mut log = WrapLog::create(names.clone(), Limit::Bytes(14), 3, Instant::now()).unwrap();
+    std::os::unix::fs::symlink(full, names.path(1)).unwrap();
+    let results: Vec<bool> = (0..8).map(|_| log.term(&[131, 106]).is_ok()).collect();
+    assert_eq!(results, [true, true, true, false, true, true, true, true]);
+    log.close().unwrap();
+    let mut reader = Reader::open(&names.path(2)).unwrap();
+    assert!(matches!(reader.read().unwrap(), Some(Event::Record { record: Record::Dropped(2), .. })));
+}
+
+#[test]
+fn a_form_that_is_not_known_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    fs::write(&path, b"\xb1inviso\x02").unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    assert!(matches!(reader.read().unwrap(), Some(Event::Damage(damage)) if damage.what == What::Op(0xb1)));
+    assert_eq!(reader.read().unwrap(), None);
+}

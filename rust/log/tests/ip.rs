@@ -1,0 +1,154 @@
+//! An IP port under clients that are slow, late, gone, or many.
+
+use inviso_log::{
+    frame::Record,
+    ip::{self, IpPort},
+    reader::{Event, Reader},
+    sink::Sink,
+};
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn message(n: u32, bytes: usize) -> Vec<u8> {
+    let mut term = vec![131, 109];
+    term.extend((bytes as u32).to_be_bytes());
+    term.extend(n.to_be_bytes());
+    term.resize(6 + bytes.max(4), 7);
+    term
+}
+
+/// Reads all; how many messages came and how many are said to be lost. Those that come are in order.
+fn count(mut client: Reader<impl Read>) -> (u64, u64) {
+    let (mut came, mut lost, mut next) = (0, 0, 0);
+    while let Some(event) = client.read().unwrap() {
+        match event {
+            Event::Record { record: Record::Term(term), .. } => {
+                let n = u64::from(u32::from_be_bytes(*term[6..].first_chunk().unwrap()));
+                assert_eq!(n, next);
+                (came, next) = (came + 1, n + 1);
+            }
+            Event::Record { record: Record::Dropped(n), .. } => {
+                (lost, next) = (lost + u64::from(n), next + u64::from(n));
+            }
+            Event::Damage(damage) => panic!("{damage}"),
+        }
+    }
+    (came, lost)
+}
+
+#[test]
+fn what_a_slow_client_misses_is_counted_at_its_place() {
+    let mut port = IpPort::local(0, 50).unwrap();
+    let client = TcpStream::connect(port.address()).unwrap();
+    let (all, begun) = (20_000, Instant::now());
+    for n in 0..all {
+        port.term(&message(n, 1000)).unwrap();
+    }
+    // 20 MB, and nobody has read a byte
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    let reader = thread::spawn(move || count(Reader::new(client)));
+    // a message that comes when there is room again
+    assert_eq!(port.close_within(LONG).unwrap(), 0);
+    let (came, lost) = reader.join().unwrap();
+    assert_eq!(came + lost, u64::from(all));
+    assert!(came >= 50 && lost > 0, "{came} came, {lost} lost");
+}
+
+#[test]
+fn live_messages_follow_the_drop_record() {
+    let mut port = IpPort::local(0, 5).unwrap();
+    for n in 0..9 {
+        port.term(&message(n, 9)).unwrap();
+    }
+    let mut client = ip::connect(port.address()).unwrap();
+    for _ in 0..5 {
+        assert!(matches!(client.read().unwrap(), Some(Event::Record { record: Record::Term(_), .. })));
+    }
+    assert!(matches!(client.read().unwrap(), Some(Event::Record { record: Record::Dropped(4), .. })));
+    for n in 9..14 {
+        while port.waiting() > 0 {
+            thread::yield_now();
+        }
+        port.term(&message(n, 9)).unwrap();
+        let term = message(n, 9);
+        assert!(
+            matches!(client.read().unwrap(), Some(Event::Record { record: Record::Term(live), .. }) if live == term)
+        );
+    }
+    port.close().unwrap();
+    assert_eq!(client.read().unwrap(), None);
+}
+
+#[test]
+fn the_next_client_is_told_what_the_last_one_missed() {
+    let mut port = IpPort::local(0, 3).unwrap();
+    // more than the system takes for a client that doesn't read
+    for n in 0..5 {
+        port.term(&message(n, 16 << 20)).unwrap();
+    }
+    let mut first = TcpStream::connect(port.address()).unwrap();
+    first.read_exact(&mut [0; 1000]).unwrap();
+    first.shutdown(Shutdown::Both).unwrap();
+    drop(first);
+    let second = TcpStream::connect(port.address()).unwrap();
+    let reader = thread::spawn(move || count(Reader::new(second)));
+    assert_eq!(port.close_within(LONG).unwrap(), 0);
+    assert_eq!(reader.join().unwrap(), (2, 3));
+}
+
+#[test]
+fn an_idle_client_that_goes_makes_room_for_the_next() {
+    let mut port = IpPort::local(0, 10).unwrap();
+    for n in 0..3 {
+        let mut client = ip::connect(port.address()).unwrap();
+        port.term(&message(n, 9)).unwrap();
+        assert!(client.read().unwrap().is_some());
+    }
+    port.close().unwrap();
+}
+
+#[test]
+fn a_port_without_a_client_ends_at_once_and_says_what_is_left() {
+    let mut port = IpPort::local(0, 2).unwrap();
+    (0..5).for_each(|n| port.term(&message(n, 9)).unwrap());
+    port.dropped(3).unwrap();
+    assert_eq!(port.close_within(LONG).unwrap(), 8);
+    assert_eq!(port.close_within(LONG).unwrap(), 0);
+    assert!(port.term(&[106]).is_err());
+    assert!(TcpStream::connect(port.address()).is_err());
+}
+
+#[test]
+fn a_client_that_never_reads_does_not_keep_the_port_from_ending() {
+    let mut port = IpPort::local(0, 10).unwrap();
+    let client = TcpStream::connect(port.address()).unwrap();
+    (0..10).for_each(|n| port.term(&message(n, 4 << 20)).unwrap());
+    let begun = Instant::now();
+    assert!(port.close_within(Duration::from_millis(100)).unwrap() > 0);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    drop(client);
+}
+
+/// What a client reads comes in any pieces.
+#[test]
+fn a_client_takes_records_in_pieces() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for byte in [&[0, 0, 0, 0, 3, 131, 97, 7][..], &[1, 0, 0, 0, 9], &[0, 0]].concat() {
+            stream.write_all(&[byte]).unwrap();
+        }
+    });
+    let mut client = ip::connect(address).unwrap();
+    assert!(matches!(client.read().unwrap(), Some(Event::Record { at: 0, record: Record::Term([131, 97, 7]) })));
+    assert!(matches!(client.read().unwrap(), Some(Event::Record { at: 8, record: Record::Dropped(9) })));
+    assert!(matches!(client.read().unwrap(), Some(Event::Damage(_))));
+    server.join().unwrap();
+}

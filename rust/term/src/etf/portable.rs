@@ -1,0 +1,131 @@
+//! What Erlang would refuse, as what it takes.
+
+use super::{encode::HERE, encode_versioned, tag, terms::Odd, Decoder, Limits};
+use crate::{order, term::Term};
+use std::borrow::Cow;
+
+/// The same term for Erlang, which reads any bytes of this crate's encoder but two things: floats that are not finite become the
+/// atoms `nan`, `infinity` and `'-infinity'`; and maps in which a key is there twice for Erlang, as text and the same bytes are one
+/// binary, become lists of pairs. Bytes without those come back as they are, and so do bytes that are no term; of others
+/// only the term stays.
+///
+/// ```
+/// use inviso_term::{etf, term::Term};
+/// let pair = |float: Term| etf::encode_versioned(&Term::Tuple(vec![Term::from(1), float]));
+/// assert_eq!(etf::portable(&pair(Term::Float(0.5))), pair(Term::Float(0.5)));
+/// assert_eq!(etf::portable(&pair(Term::Float(f64::NEG_INFINITY))), pair(Term::atom("-infinity")));
+/// ```
+#[must_use]
+pub fn portable(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if may_be_refused(bytes) {
+        rewritten(bytes).map_or(Cow::Borrowed(bytes), Cow::Owned)
+    } else {
+        Cow::Borrowed(bytes)
+    }
+}
+
+/// Whether bytes stand somewhere that could begin such a float, or a map: seldom by chance.
+fn may_be_refused(bytes: &[u8]) -> bool {
+    let mut from = 0;
+    let next = |from| bytes.get(from..)?.iter().position(|byte| matches!(*byte, tag::NEW_FLOAT | tag::MAP));
+    while let Some(at) = next(from).map(|at| from + at) {
+        match bytes.get(at..) {
+            Some([tag::NEW_FLOAT, 0x7f | 0xff, 0xf0..=0xff, ..]) => return true,
+            // the end of the name that most identifiers have looks like one
+            Some([tag::MAP, 0, ..]) if !bytes.get(..=at).is_some_and(|before| before.ends_with(HERE)) => return true,
+            _ => {}
+        }
+        from = at + 1;
+    }
+    false
+}
+
+#[cold]
+fn rewritten(bytes: &[u8]) -> Option<Vec<u8>> {
+    let decoder = Decoder::new(bytes, Limits::default()).ok()?;
+    let mut odd = Odd { found: false };
+    decoder.clone().read(&mut odd).ok()?;
+    if !odd.found {
+        return None;
+    }
+    let mut term = decoder.clone().term().ok()?;
+    replace(&mut term).then(|| encode_versioned(&term))
+}
+
+/// Whether there was any. As deep as the decoder goes.
+fn replace(term: &mut Term) -> bool {
+    let all = |terms: &mut [Term]| terms.iter_mut().fold(false, |any, term| replace(term) | any);
+    match term {
+        Term::Float(value) if !value.is_finite() => {
+            *term = Term::atom(match *value {
+                f64::INFINITY => "infinity",
+                f64::NEG_INFINITY => "-infinity",
+                _ => "nan",
+            });
+            true
+        }
+        Term::Tuple(elements) | Term::List(elements) | Term::Set(elements) => all(elements),
+        Term::ImproperList(elements, tail) => all(elements) | replace(tail),
+        Term::Map(pairs) => {
+            let any = pairs.iter_mut().fold(false, |any, (key, value)| replace(key) | replace(value) | any);
+            if has_a_key_twice(pairs) {
+                let pairs = std::mem::take(pairs).into_iter().map(|(key, value)| Term::Tuple(vec![key, value]));
+                *term = Term::List(pairs.collect());
+                return true;
+            }
+            any
+        }
+        _ => false,
+    }
+}
+
+fn has_a_key_twice(pairs: &[(Term, Term)]) -> bool {
+    let mut keys: Vec<_> = pairs.iter().map(|(key, _)| key).collect();
+    keys.sort_by(|a, b| order::exact(a, b));
+    keys.windows(2).any(|two| matches!(two, [a, b] if a == b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etf::{decode, encode};
+
+    #[test]
+    fn only_what_is_not_finite_is_replaced_wherever_it_is() {
+        let around = |x: Term| {
+            let pairs = vec![(x.clone(), x.clone()), (Term::from(1), Term::Float(f64::MAX))];
+            let improper = Term::ImproperList(vec![x.clone()], Box::new(x.clone()));
+            Term::List(vec![Term::Map(pairs), improper, Term::Tuple(vec![x.clone()]), Term::Set(vec![x])])
+        };
+        for (value, name) in [(f64::NAN, "nan"), (f64::INFINITY, "infinity"), (f64::NEG_INFINITY, "-infinity")] {
+            let bytes = encode(&around(Term::Float(value)));
+            assert_eq!(decode(&portable(&bytes)).unwrap(), around(Term::atom(name)));
+        }
+        for value in [0.0, f64::MAX, f64::MIN, f64::EPSILON] {
+            assert!(matches!(portable(&encode(&around(Term::Float(value)))), Cow::Borrowed(_)));
+        }
+    }
+
+    #[test]
+    fn a_map_with_a_key_twice_is_a_list_of_pairs() {
+        let with = |a: Term, b: Term| Term::Map(vec![(a, Term::from(1)), (b, Term::from(2))]);
+        let (text, bytes) = (Term::str("key"), Term::Bytes((*b"key").into()));
+        let pair = |key: &Term, value| Term::Tuple(vec![key.clone(), Term::from(value)]);
+        let list = Term::List(vec![pair(&text, 1), pair(&bytes, 2)]);
+        assert_eq!(decode(&portable(&encode(&with(text.clone(), bytes)))), Ok(list));
+        let (nan, other) = (Term::Float(f64::NAN), Term::Float(-f64::NAN));
+        let list = Term::List(vec![pair(&Term::atom("nan"), 1), pair(&Term::atom("nan"), 2)]);
+        assert_eq!(decode(&portable(&encode(&with(nan, other)))), Ok(list));
+        assert!(matches!(portable(&encode(&with(text, Term::str("other")))), Cow::Borrowed(_)));
+        assert!(matches!(portable(&encode(&with(Term::from(1), Term::Float(1.0)))), Cow::Borrowed(_)));
+        let many: Vec<_> = (0..300).map(|n| (Term::from(n % 299), Term::from(n))).collect();
+        assert!(matches!(decode(&portable(&encode(&Term::Map(many)))), Ok(Term::List(pairs)) if pairs.len() == 300));
+    }
+
+    #[test]
+    fn bytes_that_only_look_so_stay() {
+        let bytes = encode(&Term::Bytes([70, 0x7f, 0xf0, 0, 0, 0, 0, 0, 0].into()));
+        assert!(matches!(portable(&bytes), Cow::Borrowed(_)));
+        assert!(matches!(portable(&[70, 0xff, 0xff]), Cow::Borrowed(_)));
+    }
+}
