@@ -91,7 +91,7 @@ pub fn term_to_binary<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResul
 /// The term that bytes in the external term format are; ValueError if they are none, are too many, or nested too deep.
 #[pyfunction]
 pub fn binary_to_term(py: Python<'_>, binary: &[u8], depth: usize, size: usize) -> PyResult<Py<PyAny>> {
-    let term = read(binary, Limits { depth, bytes: size }).map_err(PyValueError::new_err)?;
+    let term = read(binary, Limits { depth, bytes: size, inflated: size }).map_err(PyValueError::new_err)?;
     let term = inward(term, Term::Atom).ok_or_else(|| PyValueError::new_err("an identifier of no node"))?;
     terms::object(py, &etf::encode(&term))
 }
@@ -178,7 +178,8 @@ pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> 
         known if classes.has_atom(py, known) => Term::Atom(name),
         unknown => Term::str(unknown),
     };
-    let term = read(bytes, Limits { depth: DEPTH, bytes: bytes.len() }).ok().and_then(|term| inward(term, atom));
+    let term =
+        read(bytes, Limits { depth: DEPTH, bytes: bytes.len(), inflated: 0 }).ok().and_then(|term| inward(term, atom));
     let Some(Term::Tuple(parts)) = term else { return Ok(None) };
     let Ok([Term::Int(bits), label, Term::Int(serial), Term::Pid(from), Term::Int(previous), carrier]) =
         <[Term; 6]>::try_from(parts)
