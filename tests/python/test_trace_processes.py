@@ -534,6 +534,28 @@ def test_the_end_of_a_task_of_any_class_is_seen(session: trace.Session, kind: st
     assert not any(pid.is_alive() for pid in pids)
 
 
+def test_tasks_that_live_on_after_the_session_are_seen_to_end() -> None:
+    from subjects.consistent import same, standard
+
+    async def main() -> inviso.Pid:
+        before = standard()
+        gate = asyncio.Event()
+        with trace.session_create("s") as session:
+            procs(session)
+            task = asyncio.create_task(gate.wait())
+            await asyncio.sleep(0)
+            pid = inviso.pid(task)
+        same(before)  # though the task lives
+        assert pid.is_alive()
+        gate.set()
+        await task
+        return pid
+
+    pid = asyncio.run(main())
+    gc.collect()
+    assert not pid.is_alive()
+
+
 def test_a_task_that_its_finaliser_revived_is_a_new_process() -> None:
     text = """
 import asyncio, gc, inviso

@@ -431,6 +431,31 @@ impl Directory {
         self.tasks(py, host).map(drop)
     }
 
+    /// Nobody traces any more: from now on weak references tell of the tasks whose ends finalisers were to tell.
+    pub fn leave_finalisers(&self, py: Python<'_>) {
+        let awaited = |task: &Task| matches!(task.end, Teller::Finaliser);
+        let all: Vec<(usize, Bound<'_, PyAny>)> = {
+            let tasks = lock(&self.tasks);
+            let waiting = tasks.all.iter().filter(|(_, task)| awaited(task));
+            waiting.filter_map(|(address, task)| Some((*address, task.end.object(py, *address)?))).collect()
+        };
+        for (address, object) in all {
+            // SAFETY: attached; held. Python code may run here, and no lock is held.
+            let end = unsafe { weak_reference(object.as_ptr()) }.map_or(Teller::None, Teller::Weak);
+            let mut tasks = lock(&self.tasks);
+            if tasks.all.get(&address).is_some_and(awaited) {
+                if let Teller::Weak(reference) = &end {
+                    tasks.references.insert(reference.as_ptr() as usize, address);
+                }
+                if let Some(task) = tasks.all.get_mut(&address) {
+                    task.end = end;
+                }
+                drop(tasks);
+                task_end::done(py);
+            }
+        }
+    }
+
     /// The task at this address is about to be freed, and nothing of it has been cleared.
     pub fn finalised(&self, py: Python<'_>, host: &'static Host, address: usize) {
         // SAFETY: nothing of it has been cleared; attached.

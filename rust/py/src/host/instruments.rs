@@ -3,7 +3,7 @@
 
 use super::{
     collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, pickles,
-    ports, queues, scheduling, senders, simple_queue, spawning, watch::Handler, Host,
+    ports, queues, scheduling, senders, simple_queue, spawning, task_end, watch::Handler, Host,
 };
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
@@ -202,6 +202,11 @@ impl Host {
         senders::want(wants.senders, wants.tokens);
         lengths::want(wants.watches(Event::LongMessageQueue));
         MONITORED.store(wants.monitored, Ordering::Relaxed);
+        let traced = wants.tokens || sessions.iter().any(|session| !session.is_inner);
+        task_end::permit(traced);
+        if !traced {
+            self.directory.leave_finalisers(py);
+        }
         let mut ended = false;
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));

@@ -1,17 +1,26 @@
 //! The end of a task's object, told by the finaliser of asyncio's own class: a third of what a weak reference costs.
 //!
-//! The finaliser is taken while there is a task of that class whose end is waited for, and given back with the last. On a
+//! The finaliser is taken while sessions trace and there is a task of that class whose end is waited for, and given back with the
+//! last of either. On a
 //! free-threaded build another thread may let go of a task at any time, and only a weak reference can be asked for it; so it is
 //! there for subclasses, which may have a finaliser of their own, and for an object that has been finalised once already.
 
 use pyo3::{ffi, prelude::*};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 type Finalise = unsafe extern "C" fn(*mut ffi::PyObject);
 
 /// The class's own finaliser, and how many tasks are waited for. Written while attached.
 static ORIGINAL: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static AWAITED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any session traces.
+static TRACED: AtomicBool = AtomicBool::new(false);
+
+/// Whether any session traces from now on; where none does, who has been waited for here must be waited for in another way.
+pub fn permit(traced: bool) {
+    TRACED.store(traced, Ordering::Release);
+}
 
 fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
     // SAFETY: a slot of a class that lives as long as the process; it is read by the interpreter as one word, and written here
@@ -27,9 +36,12 @@ fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
 pub unsafe fn wait_for(task: *mut ffi::PyObject) -> bool {
     // SAFETY: attached; the caller's object.
     unsafe {
+        if cfg!(Py_GIL_DISABLED) || !TRACED.load(Ordering::Acquire) {
+            return false;
+        }
         let Some(class) = super::directory::task_type(Python::assume_attached()) else { return false };
         let class = class.as_ptr().cast();
-        if cfg!(Py_GIL_DISABLED) || ffi::Py_TYPE(task) != class || ffi::PyObject_GC_IsFinalized(task) != 0 {
+        if ffi::Py_TYPE(task) != class || ffi::PyObject_GC_IsFinalized(task) != 0 {
             return false;
         }
         if AWAITED.load(Ordering::Relaxed) == 0 {
@@ -57,6 +69,7 @@ pub fn done(py: Python<'_>) {
 /// In a forked child: nobody waits.
 pub fn forget(py: Python<'_>) {
     AWAITED.store(0, Ordering::Relaxed);
+    TRACED.store(false, Ordering::Relaxed);
     give_back(py);
 }
 
