@@ -50,8 +50,8 @@ def enter(everybody: Any) -> None:
     """A process of the pool is a node of its own."""
     inviso.set_node(f"price{multiprocessing.current_process().name.rpartition('-')[2]}@lan")
     Place.collector, Place.everybody = seq_trace.Collector(), everybody
-    Place.collector.__enter__()
-    # it was started when nobody had a token
+    seq_trace.set_system_tracer(Place.collector.pid)
+    # it was started when nobody had a token: from its first one on it takes part
     seq_trace.set_token("label", "begun")
     seq_trace.set_token(None)
 
