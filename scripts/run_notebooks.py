@@ -12,6 +12,6 @@ for path in notebooks:
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    if not any("image/png" in output.get("data", {}) for output in shown):
-        raise SystemExit(f"{path}: no plot was shown")
+    if not any({"image/png", "image/svg+xml"} & set(output.get("data", {})) for output in shown):
+        raise SystemExit(f"{path}: nothing was drawn")
     print(f"{path}: {sum(cell.cell_type == 'code' for cell in notebook.cells)} cells ran, {len(shown)} outputs")
