@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import anyio
 import inviso
 import pytest
 from inviso import seq_trace
@@ -151,6 +152,23 @@ def test_a_future_between_tasks(tracer: inviso.Pid, wait_first: bool) -> None:
 
     asyncio.run(main())
     assert shape(events(tracer, "answer")) == [("send", (0, 1)), ("receive", (0, 1))]
+
+
+@pytest.mark.parametrize("kind", [asyncio.Lock, asyncio.Semaphore, anyio.Lock, lambda: anyio.Semaphore(1)])
+def test_who_waits_for_a_lock_does_not_get_the_token_of_who_releases_it(tracer: inviso.Pid, kind: Any) -> None:
+    async def holder(lock: Any, own: Any) -> Any:
+        if own:
+            begin(own)
+        async with lock:
+            await asyncio.sleep(0.001)
+        return label()
+
+    async def main() -> None:
+        lock, own = kind(), ["a", None, "b", None]
+        assert await asyncio.gather(*(asyncio.create_task(holder(lock, one)) for one in own)) == own
+
+    asyncio.run(main())
+    assert events(tracer, "a") == [] == events(tracer, "b")
 
 
 def test_calls_from_a_task_to_a_thread(tracer: inviso.Pid) -> None:

@@ -24,7 +24,8 @@ pub fn seq_depart(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<
                 Way::Kept(carried, to) => (carried, to),
                 Way::Now(container) => {
                     let to = passing::queue(here, container);
-                    let write = tokens::writing(object.as_ptr());
+                    let message = pickles::message_of(here, object);
+                    let write = tokens::writing(message.as_ptr());
                     (here.host.node.seq_send(&mut here.thread, About::Current, to, write), to)
                 }
                 Way::None => return Ok(None),

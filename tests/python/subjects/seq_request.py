@@ -94,28 +94,26 @@ def factory(loop: str) -> Any:
 
 @asynccontextmanager
 async def by_httpx(stock: str) -> AsyncIterator[Ask]:
-    """Asks the stock over one connection, one request at a time: a lock of anyio's, as the client has them within, is a
-    message from who releases it to who waits."""
+    """Asks the stock over a few connections, which the requests wait for: by anyio's locks, which the client has within."""
     import httpx
     from inviso.propagate.httpx import attach
 
-    one = asyncio.Lock()
-    async with attach(httpx.AsyncClient(base_url=stock, timeout=PATIENCE, trust_env=False)) as client:
+    limits = httpx.Limits(max_connections=3)
+    async with attach(httpx.AsyncClient(base_url=stock, timeout=PATIENCE, trust_env=False, limits=limits)) as client:
 
         async def ask(order: int) -> Any:
-            async with one:
-                return (await client.get(f"/{order}")).json()
+            return (await client.get(f"/{order}")).json()
 
         yield ask
 
 
 @asynccontextmanager
 async def by_aiohttp(stock: str) -> AsyncIterator[Ask]:
-    """Asks the stock over as many connections as there are requests at once."""
+    """Asks the stock over a few connections, which the requests wait for."""
     import aiohttp
     from inviso.propagate.aiohttp import trace_config
 
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=3)
     async with aiohttp.ClientSession(stock, trace_configs=[trace_config()], connector=connector) as session:
 
         async def ask(order: int) -> Any:

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     capture,
     ffi::{
-        frame::{code_qualname, Frame},
+        frame::{code_qualname, module_of, Frame},
         held::Held,
         method::{Method, Wrapper},
     },
@@ -522,8 +522,27 @@ unsafe fn program() -> Option<&'static mut Here> {
     unsafe {
         let here = super::here::here().filter(|here| !here.thread.busy)?;
         let frame = Frame::current_python(crate::ffi::tstate());
-        let inner = passing::is_inner(frame) || frame.is_some_and(|frame| loops::runs_inner(frame));
+        let inner =
+            passing::is_inner(frame) || frame.is_some_and(|frame| loops::runs_inner(frame) || is_wake_up(frame));
         (!inner).then_some(here)
+    }
+}
+
+/// Whether a widely used library wakes one who waits for its locks or connections: no message of the program's.
+///
+/// # Safety
+/// The frame runs; attached.
+unsafe fn is_wake_up(frame: Frame) -> bool {
+    const LOCKS: [&str; 5] = ["Lock.", "Semaphore.", "CapacityLimiter.", "Condition.", "Event."];
+    // SAFETY: the caller's promise; the name is held while it is looked at.
+    unsafe {
+        let module = module_of(frame.globals());
+        if module.is_null() {
+            return false;
+        }
+        let of = |package: &str| capture::text_is(module.as_ptr(), |name| name.split('.').next() == Some(package));
+        let a_lock = |name: &str| LOCKS.iter().any(|class| name.starts_with(class));
+        of("aiohttp") || of("anyio") && capture::text_is(code_qualname(frame.code()), a_lock)
     }
 }
 

@@ -179,7 +179,7 @@ pub unsafe fn is_started_by_library() -> bool {
     unsafe { caller().is_some_and(|frame| passing::is_library(frame)) }
 }
 
-/// The message that has been unpickled: of a process pool's item the call.
+/// The message that a pickled object is: of a process pool's items the call, and its result.
 ///
 /// # Safety
 /// Attached; the running process is known.
@@ -187,13 +187,18 @@ pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
     let mut buffer = [0; 256];
     // SAFETY: the caller's promise; the objects stand.
     unsafe {
-        let call =
-            capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer) == "concurrent.futures.process._CallItem";
-        if call {
+        let kind = capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer);
+        let at = object.as_ptr();
+        if kind == "concurrent.futures.process._CallItem" {
             return parcels::made(here, |py| {
-                let [function, args, keywords] =
-                    ["fn", "args", "kwargs"].map(|name| attribute(py, object.as_ptr(), name));
+                let [function, args, keywords] = ["fn", "args", "kwargs"].map(|name| attribute(py, at, name));
                 parcels::of_call(py, function?.as_ptr(), args?.as_ptr(), keywords?.as_ptr()).ok()
+            });
+        }
+        if kind == "concurrent.futures.process._ResultItem" {
+            return parcels::made(here, |py| match attribute(py, at, "exception") {
+                Some(error) if !error.is_none() => parcels::of_exception(py, error.as_ptr()).ok(),
+                _ => attribute(py, at, "result"),
             });
         }
         ffi::Py_INCREF(object.as_ptr());
