@@ -2,7 +2,13 @@
 
 use crate::{
     capture, errors,
-    host::{self, directory, here::Here, instruments::Wants, outlet::Outlet, tokens},
+    host::{
+        self, directory,
+        here::Here,
+        instruments::Wants,
+        outlet::Outlet,
+        tokens::{self, carrier},
+    },
     pid::Pid,
     terms,
 };
@@ -174,7 +180,9 @@ pub fn seq_carrier(py: Python<'_>, queue: &Bound<'_, PyAny>, on: bool) -> PyResu
         // SAFETY: held; attached on this thread.
         let number = unsafe { host::passing::queue(here, queue.as_ptr()) };
         if let Some(tracee) = here.host.node.tracee(number) {
-            directory::process(&tracee).carrier.store(if on { 1 } else { 2 }, Ordering::Release);
+            directory::process(&tracee)
+                .carrier
+                .store(if on { carrier::SAID_YES } else { carrier::SAID_NO }, Ordering::Release);
         }
         Ok(())
     })

@@ -49,7 +49,7 @@ pub struct Process {
     pub linked_by: AtomicU64,
     /// Who is told of its end: the reference, and whose mailbox gets the message.
     pub monitors: Mutex<Vec<(Py<PyAny>, u64)>>,
-    /// Of a queue, whether items carry tokens: 1 if they do, 2 if not, 0 if nobody has said.
+    /// Of a queue, whether items carry tokens: see [`carrier`](super::tokens::carrier).
     pub carrier: AtomicU8,
     /// Of a queue, who put in what is there.
     pub senders: Senders,

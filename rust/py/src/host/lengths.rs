@@ -1,10 +1,11 @@
 //! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
 
 use super::{directory, here::Here, Host};
+use crate::ffi::interned::Interned;
 use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
 use inviso_term::term::Term;
 use pyo3::ffi::{self, PyObject};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -26,10 +27,9 @@ pub fn are_wanted() -> bool {
 pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
     // SAFETY: the caller's promise; plain attributes of the standard library's classes, and containers of exact built-in types.
     unsafe {
-        for name in [c"queue", c"_queue"] {
-            let key = ffi::PyUnicode_InternFromString(name.as_ptr());
-            let items = ffi::PyObject_GenericGetAttr(queue, key);
-            ffi::Py_DECREF(key);
+        static NAMES: [Interned; 2] = [Interned::new(c"queue"), Interned::new(c"_queue")];
+        for name in &NAMES {
+            let items = ffi::PyObject_GenericGetAttr(queue, name.get());
             if items.is_null() {
                 ffi::PyErr_Clear();
                 continue;
@@ -45,9 +45,21 @@ pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
 }
 
 unsafe fn is_deque(object: *mut PyObject) -> bool {
-    let mut buffer = [0; 256];
-    // SAFETY: the object stands.
-    unsafe { crate::capture::type_name(ffi::Py_TYPE(object), &mut buffer) == "collections.deque" }
+    static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
+    // SAFETY: the object stands. The class that is kept is the library's own, in a module that is never unloaded.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        if CLASS.load(Ordering::Relaxed) == class {
+            return true;
+        }
+        let mut buffer = [0; 256];
+        let is = crate::capture::type_name(class, &mut buffer) == "collections.deque";
+        if is && (*class).tp_flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0 {
+            ffi::Py_INCREF(class.cast());
+            CLASS.store(class, Ordering::Relaxed);
+        }
+        is
+    }
 }
 
 /// A queue holds what it holds, and `more` besides.

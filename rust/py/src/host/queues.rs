@@ -214,7 +214,7 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     unsafe {
         let number = passing::queue(here, queue);
         passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item);
+        senders::put(here, queue, item, Some(lengths::length));
         lengths::of_queue(here, queue, number, 1);
     }
 }

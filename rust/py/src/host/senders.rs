@@ -20,6 +20,9 @@ use std::{
 static SENDERS: AtomicBool = AtomicBool::new(false);
 static TOKENS: AtomicBool = AtomicBool::new(false);
 
+/// How many addresses there are in all queues: a first look.
+static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
 /// Who put an item in, and what it carries.
 pub struct Put {
     /// A process.
@@ -45,6 +48,12 @@ impl Senders {
     }
 }
 
+impl Drop for Senders {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(*self.count.get_mut(), Ordering::AcqRel);
+    }
+}
+
 impl Items<'_> {
     fn take(&mut self, item: *mut PyObject, last: bool) -> Option<Put> {
         let all = self.0.get_mut(&(item as usize))?;
@@ -58,7 +67,11 @@ impl Items<'_> {
 
 impl Drop for Items<'_> {
     fn drop(&mut self) {
-        self.1.store(self.0.len(), Ordering::Release);
+        let (was, is) = (self.1.load(Ordering::Relaxed), self.0.len());
+        if was != is {
+            self.1.store(is, Ordering::Release);
+            UNDER_WAY.fetch_add(is.wrapping_sub(was), Ordering::AcqRel); // wraps where it is less
+        }
     }
 }
 
@@ -80,8 +93,9 @@ pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
     }
     TOKENS.load(Ordering::Relaxed)
         && (here.host.node.seq_may_have(here.thread.current())
-            || known(here, queue)
-                .is_some_and(|queue| directory::process(&queue).senders.count.load(Ordering::Acquire) != 0))
+            || UNDER_WAY.load(Ordering::Acquire) != 0
+                && known(here, queue)
+                    .is_some_and(|queue| directory::process(&queue).senders.count.load(Ordering::Acquire) != 0))
 }
 
 /// The record of a queue that has been met before.
@@ -91,31 +105,33 @@ fn known(here: &Here, queue: *mut PyObject) -> Option<Arc<Tracee>> {
     here.places.tracee(address).cloned().or_else(|| here.host.directory.known(address))
 }
 
-/// The running process puts an item into a queue.
+/// How a queue's length is found.
+pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
+
+/// The running process puts an item into a queue. `length` is for one that items may leave in ways that nobody is told of.
 ///
 /// # Safety
 /// Both stand; attached.
 #[inline(always)]
-pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject) {
+pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, length: Option<Length>) {
     // SAFETY: the caller's promise.
     unsafe {
         if matter(here, object) {
-            keep(here, object, item);
+            keep(here, object, item, length);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject) {
+unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, length: Option<Length>) {
     let Some(tracee) = known(here, object) else { return };
     let sender = here.thread.current().pid;
     // SAFETY: the caller's promise.
     let carried = unsafe { tokens::sent_to_queue(here, &tracee, object, item) };
     let mut senders = directory::process(&tracee).senders.lock();
-    // items may leave a queue in ways that nobody is told of
     // SAFETY: the caller's promise.
-    if unsafe { super::lengths::length(object) } == Some(0) {
+    if length.is_some_and(|length| unsafe { length(object) } == Some(0)) {
         senders.0.clear();
     }
     senders.0.entry(item as usize).or_default().push_back(Put { sender, carried });

@@ -106,7 +106,7 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
         }
         let number = passing::queue(here, queue);
         passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item);
+        senders::put(here, queue, item, None);
     }
 }
 

@@ -44,12 +44,36 @@ pub unsafe fn sent_to_queue(here: &mut Here, queue: &Tracee, object: *mut PyObje
     }
 }
 
+/// Whether items of a queue carry tokens, see `Process::carrier`: what the program has said, or what its kind is.
+pub mod carrier {
+    /// Neither is known.
+    pub const UNKNOWN: u8 = 0;
+    /// The program says that they do.
+    pub const SAID_YES: u8 = 1;
+    /// It says that they do not.
+    pub const SAID_NO: u8 = 2;
+    /// They do, as those of most queues.
+    pub const YES: u8 = 3;
+    /// They do not: its newest item comes first.
+    pub const NO: u8 = 4;
+}
+
+/// # Safety
+/// The queue stands; attached.
 unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
-    match directory::process(queue).carrier.load(Ordering::Relaxed) {
-        // SAFETY: the queue stands.
-        0 => !queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) }),
-        said => said == 1,
+    let word = &directory::process(queue).carrier;
+    let mut known = word.load(Ordering::Relaxed);
+    if known == carrier::UNKNOWN {
+        // SAFETY: the caller's promise.
+        let pool = queues::is_lifo(unsafe { pyo3::ffi::Py_TYPE(object) });
+        let by_kind = if pool { carrier::NO } else { carrier::YES };
+        // the program may say it just now
+        known = match word.compare_exchange(known, by_kind, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => by_kind,
+            Err(said) => said,
+        };
     }
+    matches!(known, carrier::SAID_YES | carrier::YES)
 }
 
 /// The running process has taken an item out of a queue.
