@@ -138,6 +138,7 @@ impl Node {
         }
         table[index] = Some(session.clone());
         let retired = self.publish(|old| old.with_sessions(table));
+        self.width.fetch_max(index as u32 + 1, Relaxed);
         control.retired.push(retired);
         Ok(session)
     }

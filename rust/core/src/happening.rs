@@ -49,14 +49,12 @@ impl Turn {
 }
 
 impl Node {
-    /// Whether some session asked for one of these flags of a process or port.
-    #[inline]
+    /// Whether some session asked for one of these flags of a process or port: a first look, outside the section.
+    #[inline(always)]
     #[must_use]
     pub fn is_asked(&self, thread: &Thread, about: About<'_>, wanted: Flags) -> bool {
-        let inside = thread.shared.section.enter();
-        let width = self.snapshot.load_inside(&inside).width();
         let tracee = about.tracee(thread);
-        (0..width).any(|index| tracee.flags(index).has(wanted))
+        (0..self.width.load(Relaxed) as u16).any(|index| tracee.flags(index).has(wanted))
     }
 
     /// A process is scheduled: sessions with the flag `exiting` are told of one that ends by its own tags, others with one of the

@@ -70,6 +70,8 @@ pub struct Node {
     pub(crate) seq: Seq,
     /// Whether the snapshot has any plan.
     pub(crate) has_plans: AtomicBool,
+    /// How many indices sessions have had.
+    pub(crate) width: AtomicU32,
 }
 
 impl Node {
@@ -104,6 +106,7 @@ impl Node {
             relations: Relations::default(),
             seq: Seq::default(),
             has_plans: AtomicBool::new(false),
+            width: AtomicU32::new(0),
         })
     }
 

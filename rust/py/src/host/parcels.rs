@@ -78,6 +78,7 @@ pub unsafe fn receive(here: &mut Here, sender: Sender, message: &Held) {
 }
 
 /// Whether somebody wants to know what the running process sends, or takes.
+#[inline(always)]
 pub fn is_asked(here: &mut Here, wanted: Flags) -> bool {
     here.host.node.is_asked(&here.thread, About::Current, wanted)
 }
