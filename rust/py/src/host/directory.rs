@@ -557,7 +557,9 @@ unsafe extern "C" fn task_died(
     if let Some(host) = super::try_host().filter(|_| !ends) {
         // SAFETY: called attached, with the weak reference.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
-        drop(host.directory.referent_ended(py, host, reference));
+        if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference) {
+            drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached
+        }
     }
     vectorcall::none()
 }

@@ -54,7 +54,7 @@ unsafe fn is_deque(object: *mut PyObject) -> bool {
         }
         let mut buffer = [0; 256];
         let is = crate::capture::type_name(class, &mut buffer) == "collections.deque";
-        if is && (*class).tp_flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0 {
+        if is && ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0 {
             ffi::Py_INCREF(class.cast());
             CLASS.store(class, Ordering::Relaxed);
         }

@@ -17,6 +17,7 @@ use crate::{
 };
 use inviso_core::{
     flags::Flags,
+    messages::About,
     tracee::{Kind, Tracee},
 };
 use inviso_term::etf::{Encoder, Full};
@@ -495,27 +496,39 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
         here.thread.busy = false;
         directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
-        let mut name = vec![0; 8192];
-        let mut out = Encoder::new(&mut name);
-        let written = out
-            .tuple(3)
-            .and_then(|()| call::write_module_and_function(frame, &mut out))
-            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT));
-        if written.is_err() {
-            out.truncate(0);
-            let _ = out.nil();
+        let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
+        let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
+        let name = if told { name_of(frame) } else { Vec::new() };
+        if told {
+            here.host.node.on_spawn(&mut here.thread, &tracee, &name);
+            tokens::spawned(here, &tracee, &name);
         }
-        let len = out.len();
-        name.truncate(len);
-        here.host.node.on_spawn(&mut here.thread, &tracee, &name);
-        tokens::spawned(here, &tracee, &name);
         relations::link_announced(here, &tracee);
         here.thread.switch(tracee.clone());
-        here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
+        if told {
+            here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
+        }
         relations::tell_announced(here);
         here.thread.switch(parent);
         Some(tracee)
     }
+}
+
+/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if that doesn't fit.
+fn name_of(frame: Frame) -> Vec<u8> {
+    let mut name = vec![0; 8192];
+    let mut out = Encoder::new(&mut name);
+    let written = out
+        .tuple(3)
+        .and_then(|()| call::write_module_and_function(frame, &mut out))
+        .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT));
+    if written.is_err() {
+        out.truncate(0);
+        let _ = out.nil();
+    }
+    let len = out.len();
+    name.truncate(len);
+    name
 }
 
 /// In a forked child: nothing is watched.
