@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+import os
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -46,8 +48,17 @@ class Place:
     everybody: Any
 
 
+def leave_with_the_parent() -> None:
+    """The shop may be ended by a signal, which nobody tells its pool."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(0)
+
+
 def enter(everybody: Any) -> None:
     """A process of the pool is a node of its own."""
+    threading.Thread(target=leave_with_the_parent, daemon=True).start()
     inviso.set_node(f"price{multiprocessing.current_process().name.rpartition('-')[2]}@lan")
     Place.collector, Place.everybody = seq_trace.Collector(), everybody
     seq_trace.set_system_tracer(Place.collector.pid)
