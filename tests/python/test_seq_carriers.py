@@ -15,6 +15,7 @@ import anyio
 import inviso
 import pytest
 from inviso import seq_trace
+from seq_tools import begin, label, system_tracer
 from trace_tools import until
 
 PATIENCE = 10.0
@@ -22,25 +23,8 @@ PATIENCE = 10.0
 
 @pytest.fixture(autouse=True)
 def tracer() -> Iterator[inviso.Pid]:
-    keeper = inviso.spawn(inviso.receive, "over")
-    seq_trace.set_system_tracer(keeper)
-    yield keeper
-    seq_trace.set_token(None)
-    seq_trace.reset_trace()
-    seq_trace.set_system_tracer(False)
-    inviso.send(keeper, "over")
-    until(lambda: not keeper.is_alive())
-
-
-def begin(label: Any) -> None:
-    seq_trace.set_token("label", label)
-    for flag in ("send", "receive", "print"):
-        seq_trace.set_token(flag, True)
-
-
-def label() -> Any:
-    token = seq_trace.get_token()
-    return None if token is None else token[1]
+    with system_tracer() as keeper:
+        yield keeper
 
 
 def events(tracer: inviso.Pid, label: Any) -> list[Any]:

@@ -11,7 +11,8 @@ from typing import Any
 import inviso
 import pytest
 from inviso import seq_trace
-from trace_tools import child, until
+from seq_tools import begin, label, system_tracer
+from trace_tools import child
 
 METHODS = ["spawn", "forkserver", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]
 PATIENCE = 60.0
@@ -19,25 +20,8 @@ PATIENCE = 60.0
 
 @pytest.fixture(autouse=True)
 def tracer() -> Iterator[inviso.Pid]:
-    keeper = inviso.spawn(inviso.receive, "over")
-    seq_trace.set_system_tracer(keeper)
-    yield keeper
-    seq_trace.set_token(None)
-    seq_trace.reset_trace()
-    seq_trace.set_system_tracer(False)
-    inviso.send(keeper, "over")
-    until(lambda: not keeper.is_alive())
-
-
-def begin(label: Any) -> None:
-    seq_trace.set_token("label", label)
-    for flag in ("send", "receive", "print"):
-        seq_trace.set_token(flag, True)
-
-
-def label(*_: Any) -> Any:
-    token = seq_trace.get_token()
-    return None if token is None else token[1]
+    with system_tracer() as keeper:
+        yield keeper
 
 
 def serial(*_: Any) -> Any:

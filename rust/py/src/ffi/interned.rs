@@ -33,6 +33,8 @@ impl Interned {
         unsafe { self.make() }
     }
 
+    /// # Safety
+    /// As [`Interned::get`].
     #[cold]
     unsafe fn make(&self) -> *mut PyObject {
         // SAFETY: attached. Threads that come together get the same object, and keep a reference too many.

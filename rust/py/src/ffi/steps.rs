@@ -347,6 +347,8 @@ static ENDED: AtomicI8 = AtomicI8::new(i8::MIN);
 /// The state of a coroutine that has not begun.
 static FRESH: AtomicI8 = AtomicI8::new(i8::MIN);
 
+/// # Safety
+/// An exact coroutine or generator, which stands.
 unsafe fn state(coroutine: *mut PyObject) -> i8 {
     // SAFETY: a byte inside a coroutine or generator, before its frame.
     unsafe { layout::at(coroutine.cast(), layout::GENERATOR_STATE) }

@@ -137,6 +137,8 @@ impl Found {
         unsafe { self.look() }
     }
 
+    /// # Safety
+    /// As [`Self::get`].
     #[cold]
     unsafe fn look(&self) -> *mut PyObject {
         // SAFETY: attached. Exact dicts only, so nothing of the program's runs. The reference that is stored is never given back.
@@ -169,6 +171,9 @@ impl Found {
 }
 
 /// Asks asyncio's C functions for the task of this thread's running loop: borrowed (the loop keeps it), or null.
+///
+/// # Safety
+/// The calling thread is attached.
 #[cold]
 #[inline(never)]
 unsafe fn ask() -> *mut PyObject {
@@ -181,6 +186,8 @@ unsafe fn ask() -> *mut PyObject {
     }
 }
 
+/// # Safety
+/// The calling thread is attached and has no exception set.
 unsafe fn ask_loop() -> *mut PyObject {
     // SAFETY: the functions are asyncio's C ones; each result is checked, and each exception cleared.
     unsafe {
@@ -225,6 +232,8 @@ pub unsafe fn runs_here(event_loop: *mut PyObject) -> bool {
     }
 }
 
+/// # Safety
+/// Attached, with no exception set; the event loop stands.
 #[cfg(Py_3_14)]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     // SAFETY: as in `ask_loop`. The task runs, so the loop holds it when our reference goes.
@@ -248,6 +257,8 @@ unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     }
 }
 
+/// # Safety
+/// Attached, with no exception set; the event loop stands.
 #[cfg(not(Py_3_14))]
 unsafe fn task_of(running: *mut PyObject) -> *mut PyObject {
     // SAFETY: an exact dict, and a key whose hash is its address: nothing of the program's runs. The dict holds the task.
@@ -327,12 +338,16 @@ mod place {
         }
     }
 
+    /// # Safety
+    /// The calling thread is attached.
     #[cfg(Py_3_13)]
     unsafe fn found() -> *mut PyObject {
         // SAFETY: attached; the word lies inside the thread state.
         unsafe { read(crate::ffi::tstate().cast(), thread::RUNNING_LOOP) }
     }
 
+    /// # Safety
+    /// The calling thread is attached.
     #[cfg(not(Py_3_13))]
     unsafe fn found() -> *mut PyObject {
         static KEY: Interned = Interned::new(c"__asyncio_running_event_loop__");
@@ -348,6 +363,8 @@ mod place {
         unsafe { held(value) }
     }
 
+    /// # Safety
+    /// Attached; the value is null or stands.
     #[cfg(all(Py_3_12, not(Py_3_13)))]
     unsafe fn held(value: *mut PyObject) -> *mut PyObject {
         // SAFETY: attached.
@@ -358,6 +375,8 @@ mod place {
         }
     }
 
+    /// # Safety
+    /// Attached; the value is null or stands.
     #[cfg(not(Py_3_12))]
     unsafe fn held(value: *mut PyObject) -> *mut PyObject {
         use std::sync::atomic::AtomicI32;
@@ -425,6 +444,9 @@ mod running {
     }
 
     /// `found` if the place it was read from is known to be the right one, else what asyncio says.
+    ///
+    /// # Safety
+    /// Attached, with the calling thread's own state; what was found is null or stands.
     #[inline]
     pub(super) unsafe fn trusted(tstate: *mut PyThreadState, found: *mut PyObject) -> *mut PyObject {
         match PLACE.load(Ordering::Relaxed) {
@@ -437,6 +459,9 @@ mod running {
     }
 
     /// Lets asyncio swap another object in for the running task and looks whether the word follows.
+    ///
+    /// # Safety
+    /// As [`trusted`].
     #[cold]
     #[inline(never)]
     unsafe fn check(tstate: *mut PyThreadState, found: *mut PyObject) -> *mut PyObject {
@@ -457,6 +482,8 @@ mod running {
         }
     }
 
+    /// # Safety
+    /// As [`trusted`].
     unsafe fn follows(tstate: *mut PyThreadState, task: *mut PyObject) -> bool {
         let word = || -> *mut PyObject {
             // SAFETY: inside the thread state.

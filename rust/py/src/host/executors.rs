@@ -62,6 +62,9 @@ fn adopt_base(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) ->
 }
 
 /// The function, the arguments and the keyword arguments of a work item, from where `part` finds its parts. Borrowed.
+///
+/// # Safety
+/// What `part` answers is null or stands while the answer is used; attached.
 unsafe fn parts(part: impl Fn(usize) -> *mut ffi::PyObject, spread: bool) -> Option<[*mut ffi::PyObject; 3]> {
     if spread {
         return Some([part(0), part(1), part(2)]).filter(|parts| !parts.contains(&std::ptr::null_mut()));
@@ -77,6 +80,9 @@ unsafe fn parts(part: impl Fn(usize) -> *mut ffi::PyObject, spread: bool) -> Opt
 }
 
 /// The message that a work item's parts are.
+///
+/// # Safety
+/// All three stand; the calling thread is attached and has no exception set.
 unsafe fn message(py: Python<'_>, [function, args, keywords]: [*mut ffi::PyObject; 3]) -> Option<Bound<'_, PyAny>> {
     // SAFETY: the callers': they stand, the thread is attached, and nothing is set.
     unsafe {

@@ -173,6 +173,9 @@ fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
 
 /// The task whose result is being set by the event loop, for whoever handed its coroutine to the loop; seen from the setting
 /// method's frame.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
 unsafe fn finished_task(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
     // SAFETY: the callers': the event's frame begins, its caller runs; that one's second parameter stands.
     unsafe {
@@ -351,6 +354,9 @@ fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
 }
 
 /// The running process takes a result, if nobody has before.
+///
+/// # Safety
+/// The value stands; callbacks run attached on this thread.
 unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObject, is_error: bool) {
     // SAFETY: the callers' promise.
     unsafe { tokens::receive_by(here, About::Current, future, |here| as_message(here, value, is_error)) };
@@ -517,6 +523,9 @@ fn give_back() {
 }
 
 /// This thread's state, if the program calls a method, and not the library.
+///
+/// # Safety
+/// The calling thread is attached. As [`here`](super::here::here) for what it answers.
 unsafe fn program() -> Option<&'static mut Here> {
     // SAFETY: the wrappers are called attached.
     unsafe {

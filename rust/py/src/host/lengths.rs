@@ -44,6 +44,8 @@ pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
     }
 }
 
+/// # Safety
+/// The object stands; attached.
 unsafe fn is_deque(object: *mut PyObject) -> bool {
     static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
     // SAFETY: the object stands. The class that is kept is the library's own, in a module that is never unloaded.

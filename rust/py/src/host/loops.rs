@@ -149,6 +149,9 @@ fn adopt_tasks(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -
 }
 
 /// The process that runs an event loop, or the loop as a queue while none does.
+///
+/// # Safety
+/// The event loop stands; callbacks run attached on this thread.
 unsafe fn process_of(here: &mut Here, event_loop: *mut ffi::PyObject) -> u64 {
     let running = quietly(here, |py, here| {
         // SAFETY: the callers': the object stands; nothing is set inside `quietly`.
@@ -177,6 +180,9 @@ pub unsafe fn runs_inner(frame: Frame) -> bool {
 
 /// Who has called the loop's method that makes a handle, by the frame of that handle's initialiser; and whether that method
 /// schedules a callback once.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
 unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
     // SAFETY: the callers': the event's frame begins; its callers run.
     unsafe {
@@ -238,6 +244,9 @@ fn on_handle(here: &mut Here, frame: Frame) {
 
 /// A callback is scheduled by who runs on the loop's own thread, which sends no message: it has that process's token if the
 /// program did it, and not the library for itself. What is called more than once, as a reader is, has none.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
 unsafe fn schedule(here: &mut Here, frame: Frame) {
     // SAFETY: the callers': the event's frame begins; its callers run; attached.
     unsafe {
@@ -253,6 +262,8 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
     }
 }
 
+/// # Safety
+/// Both stand; the calling thread is attached and has no exception set.
 unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
     // SAFETY: the callers': both stand, the thread is attached, and nothing is set.
     unsafe { (ffi::PyTuple_Check(args) != 0).then(|| parcels::of_call(py, callback, args, std::ptr::null_mut()).ok())? }
@@ -283,6 +294,9 @@ fn on_run(here: &mut Here, frame: Frame) {
 }
 
 /// The message that a handle stands for.
+///
+/// # Safety
+/// The handle stands; callbacks run attached on this thread.
 unsafe fn message_of(here: &mut Here, handle: *mut ffi::PyObject) -> Held {
     parcels::made(here, |py| {
         // SAFETY: the callers': the handle stands; nothing is set while the message is made.
@@ -370,6 +384,9 @@ fn on_begun(here: &mut Here, frame: Frame) {
 
 /// The coroutine and the future of a running `callback`, by its function's closure: before its first instruction its own variables
 /// are not there yet.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached, with no exception set.
 unsafe fn captured(py: Python<'_>, frame: Frame) -> Option<[Held; 2]> {
     // SAFETY: the callers': the frame begins, attached, nothing set; a function is checked to be one.
     unsafe {

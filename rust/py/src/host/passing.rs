@@ -279,6 +279,8 @@ pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
     }
 }
 
+/// # Safety
+/// As [`queue`].
 #[cold]
 #[inline(never)]
 unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {

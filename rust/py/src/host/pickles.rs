@@ -100,11 +100,16 @@ pub fn waiting() -> Option<Carried> {
 }
 
 /// The frame that has called what calls this package now.
+///
+/// # Safety
+/// The calling thread is attached.
 unsafe fn caller() -> Option<Frame> {
     // SAFETY: the callers': attached.
     unsafe { Frame::current_python(crate::ffi::tstate())?.caller() }
 }
 
+/// # Safety
+/// The frame runs; attached.
 unsafe fn is(frame: Frame, name: &str) -> bool {
     // SAFETY: the callers': the frame runs, attached.
     unsafe { capture::is_text(code_qualname(frame.code()), name) }
@@ -143,6 +148,9 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
 }
 
 /// The result that a pool's task is to have, by the task's number.
+///
+/// # Safety
+/// The variable is null or stands; attached, with no exception set.
 unsafe fn call_of_pool(here: &mut Here, task: &Bound<'_, PyAny>, cache: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let number = task.cast_exact::<PyTuple>().ok()?.get_item(0).ok()?;
     // SAFETY: the caller's: attached, and the variable stands.
@@ -207,6 +215,9 @@ pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
 }
 
 /// The record of what holds a queue's objects until they are pickled.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, of a method of a queue; attached.
 unsafe fn buffer_of(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
     let buffer = parcels::made(here, |py| {
         // SAFETY: the callers': the first parameter of a method, whose frame runs.

@@ -153,6 +153,9 @@ fn unwatch(here: &mut here::Here) {
 }
 
 /// A task's step, in place of asyncio's own.
+///
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn step(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -168,6 +171,9 @@ unsafe extern "C" fn step(
 }
 
 /// A future is done that a task waits for, in place of asyncio's own.
+///
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
@@ -219,6 +225,9 @@ impl Run {
     }
 
     /// The same where the task's process and coroutine are known.
+    ///
+    /// # Safety
+    /// As [`Run::begin`]; the coroutine is null or stands.
     unsafe fn of(
         here: &mut here::Here, task: *mut ffi::PyObject, tracee: Arc<Tracee>, coroutine: *mut ffi::PyObject,
     ) -> Option<Run> {
@@ -448,6 +457,9 @@ impl Eager {
 }
 
 /// The running task waits for the first step of one that it makes, or goes on after it.
+///
+/// # Safety
+/// Attached, with no exception set; the tracee's task stands.
 unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
     let mut place = here.turn.rooms.pop().unwrap_or_default();
     // SAFETY: attached; the frame runs.

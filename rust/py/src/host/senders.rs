@@ -122,6 +122,8 @@ pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, l
     }
 }
 
+/// # Safety
+/// As [`put`].
 #[cold]
 #[inline(never)]
 unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, length: Option<Length>) {

@@ -64,6 +64,9 @@ fn end() -> PyResult<()> {
 }
 
 /// The item of a call of put: its first argument, or the one called so.
+///
+/// # Safety
+/// The arguments of a method, as the interpreter passes them.
 unsafe fn item(args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject) -> *mut PyObject {
     // SAFETY: as the interpreter passes them: as many values, then one for each name.
     unsafe {
@@ -110,6 +113,8 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     }
 }
 
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn put(
     this: *mut PyObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
@@ -120,6 +125,8 @@ unsafe extern "C" fn put(
     }
 }
 
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn put_nowait(
     this: *mut PyObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
@@ -161,6 +168,8 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
     }
 }
 
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn get(
     this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {
@@ -172,6 +181,8 @@ unsafe extern "C" fn get(
     }
 }
 
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn get_nowait(
     this: *mut PyObject, class: *mut PyTypeObject, args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObject,
 ) -> *mut PyObject {

@@ -419,6 +419,9 @@ pub fn unhook_tasks(class: *mut ffi::PyTypeObject, user: u8) {
 }
 
 /// `Task.__init__`: announces the task to who asked.
+///
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn task_init(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> c_int {
@@ -472,6 +475,8 @@ unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject)
     }
 }
 
+/// # Safety
+/// Attached, with no exception set; both stand.
 unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: attached; `coroutine` is checked to be one before its frame is read.
     unsafe {

@@ -80,6 +80,9 @@ fn give_back(py: Python<'_>) {
 }
 
 /// In place of the finaliser of tasks. A subclass that was made meanwhile has it for ever.
+///
+/// # Safety
+/// To be called by the interpreter only.
 unsafe extern "C" fn finalise(task: *mut ffi::PyObject) {
     // SAFETY: a plain question; at its very end the interpreter lets nobody attach any more
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
