@@ -82,8 +82,9 @@ def test_one_process_only(session: trace.Session, waiting: Waiting) -> None:
 
 def test_existing_takes_those_that_are_there(session: trace.Session, waiting: Waiting) -> None:
     local(session, work)
-    living = len(inviso.processes())
-    assert session.process("existing", True, ["call"]) == living
+    most = len(inviso.processes())  # those of earlier tests may end meanwhile
+    matched = session.process("existing", True, ["call"])
+    assert len(inviso.processes()) <= matched <= most
     assert session.info(waiting.pid, "flags") == ("flags", ["call"])
     assert session.info("new", "flags") == ("flags", [])
     later = threading.Thread(target=work, args=(5,))
@@ -110,7 +111,9 @@ def test_new_takes_those_to_come(session: trace.Session, waiting: Waiting) -> No
 
 def test_all_takes_both_and_gives_both_back(session: trace.Session, waiting: Waiting) -> None:
     local(session, work)
-    assert session.process("all", True, ["call", "arity"]) == len(inviso.processes())
+    most = len(inviso.processes())  # those of earlier tests may end meanwhile
+    matched = session.process("all", True, ["call", "arity"])
+    assert len(inviso.processes()) <= matched <= most
     assert session.info(waiting.pid, "flags") == session.info("new", "flags")
     later = threading.Thread(target=work)
     later.start()
