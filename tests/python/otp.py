@@ -26,9 +26,3 @@ def erl(code: str, *arguments: str, folder: Path | None = None, seconds: float =
     )
     assert done.returncode == 0, f"erl ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
-
-
-def test_it_answers() -> None:
-    if ERL is None:
-        pytest.skip("no Erlang here")
-    assert erl('io:format("~p", [init:get_plain_arguments()]), halt().', "a b") == '["a b"]'
