@@ -22,7 +22,7 @@ use crate::{
     error::Error,
     grace::pin,
     latency::Latency,
-    messages::Patterns,
+    messages::{Pattern, Patterns},
     mutants::mutant,
     node::Node,
     plan::{kinds, Entry, Mfa, Plan},
@@ -175,6 +175,9 @@ impl Node {
         }
         self.ask_cpu_stamps(session, false);
         session.finish_end();
+        if self.read(|snapshot| snapshot.sessions().next().is_none()) {
+            self.order.rest();
+        }
         true
     }
 
@@ -191,6 +194,7 @@ impl Node {
         if !session.is_alive() {
             return Err(Error::SessionDead);
         }
+        self.note_time(kinds, &op);
         let mut left = Leftovers::default();
         let mut changes = Vec::with_capacity(targets.len());
         let mut matched = 0;
@@ -223,6 +227,14 @@ impl Node {
         Ok(matched)
     }
 
+    /// Whether a pattern wants the time of what happens, or may switch a flag on that does.
+    fn note_time(&self, kinds: u16, op: &Op) {
+        let switches = matches!(op, Op::Match(program) if program.uses().switches);
+        if switches || kinds & kinds::TIMED != 0 {
+            self.order.timed();
+        }
+    }
+
     /// Sets what functions that come into being later get. `true` in `info` from then on.
     ///
     /// # Errors
@@ -232,6 +244,7 @@ impl Node {
         if !session.is_alive() {
             return Err(Error::SessionDead);
         }
+        self.note_time(kinds, &op);
         let mut left = Leftovers::default();
         let mut entry = session.on_load().unwrap_or_else(|| Entry::new(session));
         self.apply(&mut control, &mut entry, kinds, &op, &mut left);
@@ -298,6 +311,11 @@ impl Node {
         }
         let mut patterns = self.patterns(session);
         change(&mut patterns);
+        for pattern in [&patterns.send, &patterns.receive] {
+            if let Pattern::Spec(program) = pattern {
+                self.note_time(0, &Op::Match(program.clone()));
+            }
+        }
         let left = Leftovers { changed_running: true, ..Leftovers::default() };
         self.settle(&mut control, Vec::new(), left, host, |next| next.with_patterns(session.index, patterns));
         Ok(())

@@ -131,7 +131,7 @@ fn again<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, p
     let (mut now, mut done, mut planned) = (0, 0, false);
     while let Some(action) = thread.memory.at(place).action(done) {
         if now == 0 && action.is_clocked() {
-            now = node.clock.ticks();
+            now = node.moment(&mut thread.turn);
         }
         let enough = match action {
             Action::Measure(known) => {
@@ -227,7 +227,7 @@ fn start_matched<A: Activation>(
     at: usize,
 ) {
     if let Some((plan, entry, _)) = planned(thread, snapshot, place, n) {
-        let now = node.clock.ticks();
+        let now = node.moment(&mut thread.turn);
         let wants = matched(node, thread, plan, entry, decision, call, now);
         await_end(node, thread, entry, wants, call, at, now);
     }
@@ -284,7 +284,7 @@ fn remember<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot
 /// Everything at a call but counting it.
 #[inline(never)]
 fn enter<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, call: &A) {
-    let now = if plan.run & kinds::CLOCKED != 0 { node.clock.ticks() } else { 0 };
+    let now = if plan.run & kinds::CLOCKED != 0 { node.moment(&mut thread.turn) } else { 0 };
     call.identify(thread);
     let at = call.address();
     if thread.stack.last().is_some_and(|f| f.at == at) {
@@ -363,7 +363,7 @@ fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exit: Exi
         while let Some(frame) = thread.stack.last().copied().filter(|f| f.at == at) {
             thread.stack.pop();
             if now == 0 && frame.wants & !wants::MEMORY != 0 {
-                now = node.clock.ticks();
+                now = node.moment(&mut thread.turn);
             }
             if frame.wants & wants::MEASURED != 0 {
                 if snapshot.has_session(frame.index, frame.id) {
@@ -388,7 +388,7 @@ fn finish_kept<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, code: usize, exit: Exit, call: &A, now: u64,
 ) {
     let Some(plan) = snapshot.find(code) else { return };
-    let now = if now == 0 { node.clock.ticks() } else { now };
+    let now = if now == 0 { node.moment(&mut thread.turn) } else { now };
     let at = call.address();
     for entry in plan.entries.iter().filter(|e| e.has & (kinds::LATENCY | kinds::MESSAGES) != 0) {
         if let Some(begun) = node.kept.take(at, entry.id) {
@@ -561,7 +561,7 @@ fn go_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, c
     let (mut now, mut done) = (0, 0);
     while let Some(action) = thread.memory.at(place).action(done) {
         if now == 0 && action.is_clocked() {
-            now = node.clock.ticks();
+            now = node.moment(&mut thread.turn);
         }
         let enough = match action {
             Action::Measure(known) => {
@@ -585,7 +585,7 @@ fn resume_first<A: Activation>(
 ) {
     call.identify(thread);
     let at = call.address();
-    let now = if plan.run & kinds::CLOCKED != 0 { node.clock.ticks() } else { 0 };
+    let now = if plan.run & kinds::CLOCKED != 0 { node.moment(&mut thread.turn) } else { 0 };
     for entry in &plan.entries {
         resume(thread, snapshot, plan, entry, entry.run, call, at, now);
     }
@@ -661,7 +661,7 @@ fn settle_pending<A: Activation>(
 #[inline(never)]
 fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: Option<&A>) {
     let mut pending = std::mem::take(&mut thread.pending);
-    let now = node.clock.ticks();
+    let now = node.moment(&mut thread.turn);
     if let Some(call) = call {
         write_name(&mut pending.name, |out| {
             call.name(out);

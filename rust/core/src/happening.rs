@@ -71,7 +71,7 @@ impl Node {
             let Some(kind) = ending.or_else(|| flags.has(wanted).then_some(turn.plain())) else { continue };
             let Some((session, _)) = snapshot.standing(index) else { continue };
             if session.tracer.load(Relaxed) != pid {
-                now = if now == 0 { self.clock.ticks() } else { now };
+                now = if now == 0 { self.moment(&mut thread.turn) } else { now };
                 let nowhere;
                 let payload = if kind == Kind::OutExited {
                     nowhere = etf::encode(&Term::from(0));
@@ -98,7 +98,7 @@ impl Node {
             }
             let Some((session, _)) = snapshot.standing(index) else { continue };
             if session.tracer.load(Relaxed) != pid {
-                now = if now == 0 { self.clock.ticks() } else { now };
+                now = if now == 0 { self.moment(&mut thread.turn) } else { now };
                 emit(self, thread, session, flags, Head { tracee: pid, kind, what, more: 0 }, payload, now);
             }
         }

@@ -37,6 +37,7 @@ pub mod messages;
 pub mod monitor;
 pub mod names;
 pub mod node;
+pub mod order;
 pub mod plan;
 #[cfg(not(loom))]
 pub mod point;

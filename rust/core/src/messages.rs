@@ -160,7 +160,7 @@ fn write<P: Parcel>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, tracee: u64, kind: Kind, extra: &[u8],
     parcel: &P,
 ) {
-    let now = node.clock.ticks();
+    let now = node.moment(&mut thread.turn);
     let what = if kind == Kind::Receive { 0 } else { parcel.process() };
     let head = Head { tracee, kind, what, more: 0 };
     if session.options.capture.takes != Takes::Values {

@@ -117,7 +117,8 @@ impl Node {
             if let Some(info) = wants(session, limit) {
                 let payload = etf::encode(&Term::Tuple(vec![Term::atom(event.name()), info]));
                 let head = Head { tracee: about, kind: Kind::Monitor, what: 0, more: 0 };
-                emit(self, thread, session, Flags::NONE, head, &payload, self.clock.ticks());
+                let now = self.moment(&mut thread.turn);
+                emit(self, thread, session, Flags::NONE, head, &payload, now);
             }
         }
     }

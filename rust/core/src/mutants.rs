@@ -29,6 +29,9 @@
 //! | `drains_mix` | a second drain goes on while the first hands its records over | `delivery::two_drains_keep_the_order` |
 //! | `delivered_early` | records count as delivered before the taker has them | `delivery::delivered_means_taken` |
 //! | `delivered_relaxed` | `delivered` is stored without Release | `delivery::delivered_means_taken` |
+//! | `turn_read_early` | the counter is read before the turn is taken | `order::what_comes_after_has_more_ticks` |
+//! | `turn_kept_unseen` | a turn that another thread took meanwhile is kept | `order::a_turn_that_was_taken_meanwhile_is_taken_back` |
+//! | `turn_unlooked` | a thread goes on by its own count, whoever had the turn | `order::what_comes_after_has_more_ticks` |
 //! | `seq_revived` | what stands in a process is not looked at for its era | `seq::a_reset_reaches_what_is_under_way` |
 
 /// Whether this build has the named bug.

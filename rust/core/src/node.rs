@@ -12,6 +12,7 @@ use crate::{
     kept::Kept,
     mutants::mutant,
     names::Names,
+    order::{Order, Turn},
     plan::Mfa,
     relations::Relations,
     ring::Waits,
@@ -52,6 +53,8 @@ impl Threads {
 pub struct Node {
     /// Its time.
     pub clock: Clock,
+    /// The order of its records.
+    pub order: Order,
     /// Names of traced functions.
     pub names: Names,
     pub(crate) snapshot: Current<Snapshot>,
@@ -87,6 +90,7 @@ impl Node {
         Arc::new(Node {
             waits,
             clock,
+            order: Order::default(),
             names: Names::default(),
             snapshot: Current::new(Snapshot::empty()),
             control: Mutex::new(Control::default()),
@@ -108,6 +112,12 @@ impl Node {
             has_plans: AtomicBool::new(false),
             width: AtomicU32::new(0),
         })
+    }
+
+    /// Ticks of a record that a thread writes now.
+    #[inline(always)]
+    pub(crate) fn moment(&self, turn: &mut Turn) -> u64 {
+        self.order.moment(|| self.clock.ticks(), turn)
     }
 
     /// A participant of this node's epochs, for a thread that reads plans or waits for grace periods.
@@ -359,6 +369,9 @@ impl Node {
         }
         let tracer = session.tracer.load(Relaxed);
         let flags = if session.has_tracer() { flags } else { Flags::NONE };
+        if how && flags.has(Flags::STAMPS | Flags::CPU_TIMESTAMP) {
+            self.order.timed();
+        }
         if flags.has(Flags::CPU_TIMESTAMP) {
             self.ask_cpu_stamps(session, how);
         }

@@ -27,6 +27,8 @@ pub mod kinds {
     pub const MESSAGES: u16 = LOCAL | GLOBAL | META;
     /// The kinds that need the time.
     pub const CLOCKED: u16 = TIME | LATENCY | MESSAGES;
+    /// The kinds that tell or measure the time; messages do where a flag asks for it, those of [`META`] always.
+    pub const TIMED: u16 = TIME | LATENCY | META;
     /// The kinds that need to see a call's end.
     pub const ENDS: u16 = TIME | MEMORY | LATENCY;
     /// The kinds that need to see a call suspended and going on.

@@ -434,7 +434,11 @@ impl Node {
         &self, thread: &mut Thread, session: &Arc<Session>, token: &Token, tag: &str, from: u64, to: Option<u64>,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
     ) {
-        let now = self.clock.ticks();
+        let flags = stamps(token.flags);
+        if flags != Flags::NONE {
+            self.order.timed(); // the token may come from another node
+        }
+        let now = self.moment(&mut thread.turn);
         let mut room = std::mem::take(&mut thread.scratch);
         let total = session.options.capture.total + token.label.len() + 256;
         room.resize(room.len().max(total), 0);
@@ -466,7 +470,7 @@ impl Node {
         if written.is_ok() {
             let tracee = if token.away.is_some() { to.unwrap_or(0) } else { from };
             let head = Head { tracee, kind: Kind::Seq, what: 0, more: 0 };
-            emit(self, thread, session, stamps(token.flags), head, out.written(), now);
+            emit(self, thread, session, flags, head, out.written(), now);
         }
         thread.scratch = room;
     }

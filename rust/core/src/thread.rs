@@ -8,6 +8,7 @@ use crate::{
     counts::Counts,
     memory::Memory,
     node::Node,
+    order::Turn,
     ring::{Producer, Pushed, Ring, Waits},
     section::Section,
     session::Session,
@@ -168,6 +169,8 @@ pub struct Thread {
     /// Calls whose arguments are still to be taken.
     pub(crate) late: Vec<crate::late::Late>,
     pub(crate) rings: Rings,
+    /// Its part in the order of records.
+    pub(crate) turn: Turn,
     waits: Waits,
 }
 
@@ -186,6 +189,7 @@ impl Thread {
             extra: Vec::new(),
             late: Vec::new(),
             rings: Rings::default(),
+            turn: Turn::default(),
             waits,
         }
     }

@@ -18,6 +18,7 @@ mod current;
 mod delivery;
 mod life;
 mod node;
+mod order;
 mod section;
 mod seq;
 

@@ -150,6 +150,9 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
         doomed: Mutex::default(),
         graveyard: Mutex::default(),
     }));
+    // under the GIL records are written one after the other
+    #[cfg(not(Py_GIL_DISABLED))]
+    host.node.order.serial();
     crate::origin::begin();
     HOST.store(host, Ordering::Release);
     Ok(host)

@@ -1,0 +1,112 @@
+//! Turns: what the program orders has ticks in that order, whoever counts and whoever reads the counter.
+
+use super::explore;
+use crate::{
+    order::{Order, Turn},
+    sync::{
+        thread, Arc, AtomicU64,
+        Ordering::{AcqRel, Acquire, Release},
+    },
+};
+
+/// What two threads share: the order, the time, and what the one hands over to the other.
+struct Shared {
+    order: Order,
+    clock: AtomicU64,
+    handed: AtomicU64,
+}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        let order = Order::default();
+        order.serial();
+        Arc::new(Shared { order, clock: AtomicU64::new(1), handed: AtomicU64::new(0) })
+    }
+
+    /// A record is written. That takes a tick, and so does reading the counter.
+    fn record(&self, turn: &mut Turn) -> u64 {
+        self.clock.fetch_add(1, AcqRel);
+        self.order.moment(|| self.clock.fetch_add(1, AcqRel), turn)
+    }
+
+    /// As many records, the last of which is handed over, and so is the first.
+    fn records(&self, count: usize) -> Vec<u64> {
+        let mut turn = Turn::default();
+        let mut all = Vec::new();
+        for n in 1..=count {
+            all.push(self.record(&mut turn));
+            if n == 1 || n == count {
+                self.handed.store(all[n - 1], Release);
+            }
+        }
+        all
+    }
+}
+
+/// One thread writes so many records and hands some over to another, which writes one before it looks and one after.
+fn hands_over(count: usize, least: usize, outcomes: &'static [&'static str]) {
+    explore(3, least, outcomes, move |seen| {
+        let shared = Shared::new();
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || shared.records(count)
+        });
+        let mut turn = Turn::default();
+        let first = shared.record(&mut turn);
+        let before = shared.handed.load(Acquire);
+        let second = shared.record(&mut turn);
+        let others = other.join().unwrap();
+        let third = shared.record(&mut turn);
+        let last = others[count - 1];
+        assert!(first < second && second < third, "a thread's own records: {first} {second} {third}");
+        assert!(others.is_sorted_by(|a, b| a < b), "the other's own records: {others:?}");
+        assert!(before < second, "{before} came before {second}");
+        assert!(last < third, "{last} came before {third}");
+        seen.note("nothing yet", before == 0);
+        seen.note("the first", before == others[0]);
+        seen.note("the last", before == last);
+        seen.note("went on counting", second == first + 1);
+    });
+}
+
+/// The other counts while this one reads the counter.
+#[test]
+fn what_comes_after_has_more_ticks() {
+    hands_over(4, 100, &["nothing yet", "the first", "the last", "went on counting"]);
+}
+
+/// Both read the counter.
+#[test]
+fn a_turn_that_was_taken_meanwhile_is_taken_back() {
+    hands_over(1, 50, &["nothing yet", "the last", "went on counting"]);
+}
+
+/// Meanwhile a third says that it wants the time: what is read from then on comes after what was counted.
+#[test]
+fn the_time_comes_after_what_was_counted() {
+    const OUTCOMES: [&str; 2] = ["counted", "read"];
+    explore(3, 100, &OUTCOMES, |seen| {
+        let shared = Shared::new();
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || shared.records(2)
+        });
+        let wanting = thread::spawn({
+            let shared = shared.clone();
+            move || shared.order.timed()
+        });
+        let mut turn = Turn::default();
+        let first = shared.record(&mut turn);
+        let before = shared.handed.load(Acquire);
+        let second = shared.record(&mut turn);
+        wanting.join().unwrap();
+        let others = other.join().unwrap();
+        let now = shared.clock.load(Acquire);
+        let third = shared.record(&mut turn);
+        assert!(first < second && before < second, "{first} and {before} came before {second}");
+        assert!(second < third && others[1] < third, "{second} and {} came before {third}", others[1]);
+        assert!(third >= now, "{third} is not the time, which was {now}");
+        seen.note(OUTCOMES[0], second == first + 1);
+        seen.note(OUTCOMES[1], second != first + 1);
+    });
+}

@@ -1,0 +1,115 @@
+"""The order of messages of several threads, with time stamps and without."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import inviso
+import pytest
+from inviso import trace
+from trace_tools import own
+
+ROUNDS = 300
+
+
+def ping_pong(rounds: int) -> None:
+    """Two threads that send each other a number, which each of them raises; in between each works on its own."""
+    there: queue.SimpleQueue[int] = queue.SimpleQueue()
+    back: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def other() -> None:
+        for _ in range(rounds):
+            number = there.get()
+            step(number + 1)
+            step(number + 2)
+            back.put(number + 3)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    number = 0
+    for _ in range(rounds):
+        step(number)
+        there.put(number)
+        number = back.get()
+    thread.join()
+
+
+def step(number: int) -> None:
+    """A step of two threads' work."""
+
+
+@pytest.mark.parametrize("stamp", [[], ["monotonic_timestamp"], ["strict_monotonic_timestamp"], ["timestamp"]])
+def test_what_the_program_orders_comes_in_that_order(make: Callable[..., trace.Session], stamp: list[str]) -> None:
+    session = make(ring_bytes=1 << 22)
+    session.function((__name__, "step", 1), True, ["local"])
+    session.process("all", True, ["call", *stamp])
+    ping_pong(ROUNDS)
+    numbers = [message[3][2][0] for message in session.drain()]
+    assert numbers == list(range(3 * ROUNDS))
+
+
+def test_the_time_is_the_time_whatever_came_before(session: trace.Session, make: Callable[..., trace.Session]) -> None:
+    """A session without time stamps has told of much when another asks for them."""
+    session.function((__name__, "step", 1), True, ["local"])
+    own(session, ["call"])
+    step(0)
+    time.sleep(0.05)
+    step(1)
+    timed = make("timed")
+    timed.function((__name__, "step", 1), True, ["local"])
+    own(timed, ["call", "monotonic_timestamp"])
+    before = time.monotonic_ns()
+    step(2)
+    after = time.monotonic_ns()
+    ((*_, stamp),) = timed.drain()
+    assert before - 1_000_000 <= stamp <= after + 1_000_000
+    assert [message[3][2] for message in session.drain()] == [[0], [1], [2]]
+
+
+def test_measured_time_is_right_beside_messages(session: trace.Session) -> None:
+    """call_time of one function, messages of another."""
+
+    def nap() -> None:
+        step(1)
+        time.sleep(0.03)
+        step(2)
+
+    session.function((__name__, "step", 1), True, ["local"])
+    own(session, ["call"])
+    step(0)
+    session.function((__name__, nap.__qualname__, 0), True, ["call_time"])
+    nap()
+    _, [(_, count, seconds, micros)] = session.info((__name__, nap.__qualname__, 0), "call_time")
+    assert count == 1 and 0.02 < seconds + micros / 1e6 < 5
+    assert [message[3][2] for message in session.drain()] == [[0], [1], [2]]
+
+
+def test_two_sessions_of_one_tracer_have_their_messages_in_order(make: Callable[..., trace.Session]) -> None:
+    """Of one event the newer session's comes first, stamped or not."""
+    received: list[Any] = []
+    done = threading.Event()
+
+    def tracer() -> None:
+        while (message := inviso.receive()) != "over":
+            received.append(message)
+        done.set()
+
+    pid = inviso.spawn(tracer)
+    for stamp in ([], ["monotonic_timestamp"]):
+        older, newer = make("older", pid), make("newer", pid)
+        for session, flags in ((older, ["arity"]), (newer, stamp)):
+            session.function((__name__, "step", 1), True, ["local"])
+            own(session, ["call", *flags])
+        for number in range(50):
+            step(number)
+        for session in (older, newer):
+            session.delivered().wait(10)
+            session.destroy()
+    inviso.send(pid, "over")
+    assert done.wait(10)
+    told = [message[3][2] for message in received if message[0] in ("trace", "trace_ts") and message[2] == "call"]
+    assert told == [[number] if first else 1 for number in range(50) for first in (True, False)] * 2
