@@ -179,7 +179,7 @@ impl<'a> PyView<'a> {
             if ffi::PyAnySet_Check(object) != 0 {
                 return Look::Set(ffi::PySet_Size(object) as usize);
             }
-            if capture::own_pid(object).is_some() {
+            if capture::is_pid(class) {
                 return Look::Pid;
             }
             if ffi::PyFunction_Check(object) != 0 {

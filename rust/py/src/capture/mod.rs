@@ -123,6 +123,11 @@ pub unsafe fn own_pid(object: *mut PyObject) -> Option<u64> {
     }
 }
 
+/// Whether a class is that of pids.
+pub fn is_pid(class: *mut PyTypeObject) -> bool {
+    !class.is_null() && class == PID.load(Ordering::Acquire)
+}
+
 /// The process of another node that a pid is of; `None` for any other object.
 ///
 /// # Safety
