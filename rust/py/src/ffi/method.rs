@@ -80,6 +80,20 @@ impl Wrapper {
 /// Not in pyo3's bindings for all versions.
 const METH_METHOD: c_int = 0x0200;
 
+/// The function behind a method of a built-in type that takes calls in exactly this way, METH_NOARGS or METH_O.
+#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
+    // SAFETY: a method descriptor, whose exact type is checked, holds its definition, see `Method::take`.
+    unsafe {
+        if ffi::Py_TYPE(method.as_ptr()) != &raw mut ffi::PyMethodDescr_Type {
+            return None;
+        }
+        let definition: *mut ffi::PyMethodDef =
+            method.as_ptr().cast::<u8>().add(layout::HEAD + 24).cast::<*mut ffi::PyMethodDef>().read();
+        ((*definition).ml_flags == kind).then(|| (*definition).ml_meth.PyCFunction)
+    }
+}
+
 /// A method whose calls may be taken. One for each method, as a `static`, which the wrapper names.
 pub struct Method {
     definition: AtomicPtr<ffi::PyMethodDef>,

@@ -37,6 +37,8 @@ pub mod cpu;
 #[cfg(not(Py_3_12))]
 pub mod eval;
 pub mod frame;
+#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+pub mod function;
 #[cfg(not(Py_3_12))]
 pub mod handlers;
 pub mod held;

@@ -66,6 +66,8 @@ pub mod outlet;
 pub mod parcels;
 pub mod passing;
 pub mod pickles;
+#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+pub mod plain_queues;
 pub mod ports;
 pub mod queues;
 pub mod relations;

@@ -3,6 +3,8 @@
 //! What is watched are `_put` and `_get`, which each kind has of its own: they run while nobody else can touch the queue, so that
 //! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used.
 
+#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+use super::plain_queues;
 use super::{
     here::Here,
     instruments::{monitored, Instrument},
@@ -30,10 +32,14 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.messages() || wants.tokens || wants.watches(Event::LongMessageQueue),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
+        give_back(py);
         watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
         modules::leave(py, host, &MODULES)
     },
-    |_| modules::forget(&MODULES),
+    |py| {
+        give_back(py);
+        modules::forget(&MODULES);
+    },
 );
 
 /// `_put`.
@@ -113,7 +119,17 @@ fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult
                 continue;
             }
             let code = Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(method.as_ptr()));
+            let method = Bound::from_borrowed_ptr(py, method.as_ptr());
+            if is_taken(&method) {
+                continue;
+            }
             if !own {
+                // found out in the midst of an event a function is watched, and stays so
+                let watched = watch::find(code.as_ptr()).is_some_and(|watched| watched.has(handler));
+                let simple = std::ptr::eq(handler, &PUT) || std::ptr::eq(handler, &GET);
+                if simple && !watched && take_calls(py, class, &method) {
+                    continue;
+                }
                 watch::add(py, host, handler, &[code])?;
             } else if watch::find(code.as_ptr()).is_none() {
                 DERIVED.store(true, Ordering::Release);
@@ -122,6 +138,36 @@ fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult
         }
     }
     Ok(())
+}
+
+/// Whether calls of a method of the library's come to [`plain_queues`] from now on.
+#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+fn take_calls(py: Python<'_>, class: *mut ffi::PyTypeObject, method: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the class stands; attached.
+    let class = unsafe { Bound::from_borrowed_ptr(py, class.cast()) };
+    let seen = class.getattr("__init__").and_then(|init| init.getattr("__code__"));
+    seen.and_then(|seen| plain_queues::take(py, method, &seen)).unwrap_or(false)
+}
+
+#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+fn is_taken(method: &Bound<'_, PyAny>) -> bool {
+    plain_queues::is_taken(method)
+}
+
+#[cfg(not(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED))))]
+fn take_calls(_: Python<'_>, _: *mut ffi::PyTypeObject, _: &Bound<'_, PyAny>) -> bool {
+    false
+}
+
+#[cfg(not(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED))))]
+fn is_taken(_: &Bound<'_, PyAny>) -> bool {
+    false
+}
+
+fn give_back(py: Python<'_>) {
+    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    plain_queues::give_back(py);
+    let _ = py;
 }
 
 /// Whether a class is one of the standard library's whose newest item comes first, or derives from one.
@@ -152,18 +198,40 @@ fn queue_of(frame: Frame) -> *mut ffi::PyObject {
     unsafe { frame.argument(&CodeLayout::read(frame.code()), 0).as_ptr() }
 }
 
+/// Who called a method of a queue.
+#[derive(Clone, Copy)]
+pub enum Caller {
+    /// Whoever called the event's frame.
+    Of(Frame),
+    /// This frame, which runs.
+    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    Frame(Option<Frame>),
+}
+
+impl Caller {
+    #[inline(always)]
+    fn frame(self) -> Option<Frame> {
+        match self {
+            // SAFETY: an event's frame runs; callbacks are attached.
+            Caller::Of(frame) => unsafe { passing::caller(frame) },
+            #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+            Caller::Frame(frame) => frame,
+        }
+    }
+}
+
 /// Whether a method was called by that of a class that derives from its own: then that one has told, or will.
 #[inline(always)]
-fn is_super(frame: Frame, queue: *mut ffi::PyObject) -> bool {
-    DERIVED.load(Ordering::Relaxed) && is_called_by_own(frame, queue)
+fn is_super(caller: Caller, queue: *mut ffi::PyObject) -> bool {
+    DERIVED.load(Ordering::Relaxed) && is_called_by_own(caller, queue)
 }
 
 #[cold]
 #[inline(never)]
-fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
-    // SAFETY: the event's frame; the caller's runs, and what is watched is a method, which has a first argument.
+fn is_called_by_own(caller: Caller, queue: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's frame runs, and what is watched is a method, which has a first argument.
     unsafe {
-        let Some(caller) = passing::caller(frame) else { return false };
+        let Some(caller) = caller.frame() else { return false };
         watch::find(caller.code()).is_some_and(|watched| watched.has(&OWN_PUT) || watched.has(&OWN_GET))
             && queue_of(caller) == queue
     }
@@ -172,23 +240,23 @@ fn is_called_by_own(frame: Frame, queue: *mut ffi::PyObject) -> bool {
 /// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it. The running process
 /// is known afterwards.
 #[inline(always)]
-fn is_told(here: &mut Here, frame: Frame, queue: *mut ffi::PyObject, flag: Flags) -> bool {
+fn is_told(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, flag: Flags) -> bool {
     // SAFETY: callbacks run attached; the queue stands while a method of it runs.
     let wanted = unsafe {
         here.running.identify(here.host, &mut here.thread);
         parcels::is_asked(here, flag) || monitored(Event::LongMessageQueue) || senders::matter(here, queue)
     };
-    wanted && !is_inner(frame)
+    wanted && !is_inner(caller)
 }
 
-/// Whether another part of the standard library uses the queue, seen from a frame of one of the queue's methods: what passes is
+/// Whether another part of the standard library uses the queue, seen from who called one of the queue's methods: what passes is
 /// part of a larger message.
 #[inline(always)]
-fn is_inner(frame: Frame) -> bool {
+fn is_inner(caller: Caller) -> bool {
     let is = |globals: usize, module: &AtomicUsize| globals == module.load(Ordering::Relaxed);
     // SAFETY: the event's frame; whoever called a frame that runs runs, too.
     unsafe {
-        let mut frame = passing::caller(frame);
+        let mut frame = caller.frame();
         while let Some(here) = frame {
             let globals = here.globals() as usize;
             if is(globals, &TASKS) {
@@ -236,8 +304,22 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
 fn on_put(here: &mut Here, frame: Frame) {
     // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
     let (queue, item) = unsafe { (frame.local(0), frame.local(1)) };
-    if !is_super(frame, queue) && is_told(here, frame, queue, Flags::SEND) {
+    told_put(here, Caller::Of(frame), queue, item);
+}
+
+/// An item is about to be put into a queue by the method that `caller` has called; both stand, and the thread is attached.
+#[inline(always)]
+pub fn told_put(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
+    if !is_super(caller, queue) && is_told(here, caller, queue, Flags::SEND) {
         put(here, queue, item);
+    }
+}
+
+/// The method that `caller` has called answers an item; as above.
+#[inline(always)]
+pub fn told_get(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
+    if !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
+        take(here, queue, item, last);
     }
 }
 
@@ -254,9 +336,7 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
     // SAFETY: as above; no method binds its first argument anew.
     let queue = unsafe { frame.local(0) };
-    if !is_super(frame, queue) && is_told(here, frame, queue, Flags::RECEIVE) {
-        take(here, queue, item, last);
-    }
+    told_get(here, Caller::Of(frame), queue, item, last);
 }
 
 fn on_own_put(here: &mut Here, frame: Frame) {
@@ -264,7 +344,11 @@ fn on_own_put(here: &mut Here, frame: Frame) {
     // SAFETY: the event's frame; its arguments stand as long as it runs.
     unsafe {
         let layout = CodeLayout::read(frame.code());
-        if queue.is_null() || layout.arity() < 2 || is_super(frame, queue) || !is_told(here, frame, queue, Flags::SEND)
+        let caller = Caller::Of(frame);
+        if queue.is_null()
+            || layout.arity() < 2
+            || is_super(caller, queue)
+            || !is_told(here, caller, queue, Flags::SEND)
         {
             return;
         }
@@ -277,7 +361,8 @@ fn on_own_put(here: &mut Here, frame: Frame) {
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     let (queue, Ended::Returned(item)) = (queue_of(frame), how) else { return };
-    if !queue.is_null() && !is_super(frame, queue) && is_told(here, frame, queue, Flags::RECEIVE) {
+    let caller = Caller::Of(frame);
+    if !queue.is_null() && !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
         take(here, queue, item, last);
@@ -286,7 +371,7 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    if is_empty(error) && is_told(here, frame, queue_of(frame), Flags::RECEIVE) {
+    if is_empty(error) && is_told(here, Caller::Of(frame), queue_of(frame), Flags::RECEIVE) {
         passing::timed_out(here);
     }
 }

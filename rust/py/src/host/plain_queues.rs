@@ -1,0 +1,228 @@
+//! `_put` and `_get` of `queue.Queue` and `asyncio.Queue`, which most queues have: taken at their call, and done here.
+//!
+//! An event of the interpreter and a frame for one line of Python take longer than what is told. So where nobody would see that
+//! frame (no session traces calls, no other tool asks for events) what the line says is done without it: the function's code is
+//! compared with that line's, and all else goes the function's own way.
+
+use super::{
+    here::here,
+    queues::{self, Caller},
+    Host,
+};
+use crate::ffi::{
+    frame::Frame,
+    function::{self, Function, Vectorcall},
+    interned::Interned,
+    tstate,
+    vectorcall::nargs,
+};
+use pyo3::{
+    ffi::{self, PyObject},
+    prelude::*,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One of the functions.
+struct Plain {
+    function: Function,
+    wrapper: Vectorcall,
+    /// What its code is compiled from.
+    source: &'static str,
+}
+
+impl Plain {
+    const fn new(wrapper: Vectorcall, source: &'static str) -> Plain {
+        Plain { function: Function::new(), wrapper, source }
+    }
+}
+
+static ALL: [Plain; 4] = [
+    Plain::new(put::<0>, "def _put(self, item):\n    self.queue.append(item)\n"),
+    Plain::new(get::<1>, "def _get(self):\n    return self.queue.popleft()\n"),
+    Plain::new(put::<2>, "def _put(self, item):\n    self._queue.append(item)\n"),
+    Plain::new(get::<3>, "def _get(self):\n    return self._queue.popleft()\n"),
+];
+
+/// What the queues call their items.
+static ITEMS: [Interned; 2] = [Interned::new(c"queue"), Interned::new(c"_queue")];
+
+/// The class of those, and the functions behind two of its methods.
+static DEQUE: AtomicUsize = AtomicUsize::new(0);
+static APPEND: AtomicUsize = AtomicUsize::new(0);
+static POPLEFT: AtomicUsize = AtomicUsize::new(0);
+
+type Method = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+
+/// Takes the calls of a function, if it is one of these; `seen` is a code object that is watched.
+///
+/// # Errors
+/// What the interpreter raises; the function is not taken then.
+pub fn take(py: Python<'_>, method: &Bound<'_, PyAny>, seen: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if !function::check(py, seen)? || !learn_deque(py)? {
+        return Ok(false);
+    }
+    let code = method.getattr("__code__")?;
+    for plain in &ALL {
+        let scope = pyo3::types::PyDict::new(py);
+        let builtins = py.import("builtins")?;
+        // without what the calling frame imports from the future
+        let line = builtins.getattr("compile")?.call1((plain.source, "<line>", "exec", 0, true))?;
+        builtins.getattr("exec")?.call1((line, &scope))?;
+        let name = plain.source[4..].split('(').next().unwrap_or_default();
+        let expected = scope.as_any().get_item(name)?.getattr("__code__")?;
+        let mut same = true;
+        for part in ["co_code", "co_names", "co_consts", "co_varnames", "co_argcount", "co_flags", "co_exceptiontable"]
+        {
+            same &= code.getattr(part)?.eq(expected.getattr(part)?)?;
+        }
+        if same {
+            // SAFETY: the wrapper keeps to the contract, and does what the line does or calls on.
+            return Ok(unsafe { plain.function.take(method, plain.wrapper) }.is_ok());
+        }
+    }
+    Ok(false)
+}
+
+/// Whether the calls of a function come here.
+pub fn is_taken(method: &Bound<'_, PyAny>) -> bool {
+    ALL.iter().any(|plain| plain.function.is_taken(method))
+}
+
+/// Gives all of them back.
+pub fn give_back(py: Python<'_>) {
+    ALL.iter().for_each(|plain| plain.function.give_back(py, plain.wrapper));
+}
+
+/// Finds the deque's methods; false if they are not those of a built-in class that nobody can change.
+fn learn_deque(py: Python<'_>) -> PyResult<bool> {
+    let class = py.import("collections")?.getattr("deque")?;
+    let mut found = [0; 2];
+    // SAFETY: a type and a method's descriptor, whose kinds are checked.
+    unsafe {
+        let flags = ffi::PyType_GetFlags(class.as_ptr().cast());
+        if flags & ffi::Py_TPFLAGS_IMMUTABLETYPE == 0 {
+            return Ok(false);
+        }
+        let methods = [("append", ffi::METH_O), ("popleft", ffi::METH_NOARGS)];
+        for (found, (name, kind)) in found.iter_mut().zip(methods) {
+            let method = class.getattr("__dict__")?.get_item(name)?;
+            let Some(function) = crate::ffi::method::plain(&method, kind) else { return Ok(false) };
+            *found = function as usize;
+        }
+    }
+    APPEND.store(found[0], Ordering::Release);
+    POPLEFT.store(found[1], Ordering::Release);
+    DEQUE.store(class.into_ptr() as usize, Ordering::Release);
+    Ok(true)
+}
+
+/// The items of a queue, a new reference; null if they are to be had by its function only. No exception is set.
+///
+/// # Safety
+/// The queue stands; attached, without an exception.
+#[inline(always)]
+unsafe fn items(queue: *mut PyObject, name: &Interned) -> *mut PyObject {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let plain = (*(&raw mut ffi::PyBaseObject_Type)).tp_getattro.map(|get| get as usize);
+        if (*ffi::Py_TYPE(queue)).tp_getattro.map(|get| get as usize) != plain {
+            return std::ptr::null_mut();
+        }
+        let items = ffi::PyObject_GenericGetAttr(queue, name.get());
+        if items.is_null() {
+            ffi::PyErr_Clear();
+        } else if ffi::Py_TYPE(items) as usize != DEQUE.load(Ordering::Acquire) {
+            ffi::Py_DECREF(items);
+            return std::ptr::null_mut();
+        }
+        items
+    }
+}
+
+/// Whether nobody would see the function's frame.
+///
+/// # Safety
+/// A function that is taken, called by `caller`, which runs; attached.
+#[inline(always)]
+unsafe fn is_unseen(host: &Host, function: *mut PyObject, caller: Option<Frame>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        !host.node.traces_functions()
+            && caller.is_some_and(|caller| function::is_unwatched(ffi::PyFunction_GetCode(function), caller.code()))
+    }
+}
+
+/// Whether one argument is named, and `item` so.
+///
+/// # Safety
+/// A tuple of strs; attached.
+#[cold]
+unsafe fn is_item(names: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ffi::PyTuple_GET_SIZE(names) == 1
+            && ffi::PyUnicode_CompareWithASCIIString(ffi::PyTuple_GET_ITEM(names, 0), c"item".as_ptr()) == 0
+    }
+}
+
+/// `_put(queue, item)`.
+///
+/// # Safety
+/// To be called by the interpreter only, for the function that it was put into.
+unsafe extern "C" fn put<const N: usize>(
+    this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: called attached, with as many arguments as it says, which stand; what is asked for is not used beyond this function.
+    unsafe {
+        let original = ALL[N].function.original();
+        let fits = if names.is_null() { nargs(nargsf) == 2 } else { nargs(nargsf) == 1 && is_item(names) };
+        let here = here().filter(|here| !here.thread.busy && fits);
+        let Some(here) = here else { return original(this, args, nargsf, names) };
+        let (queue, item) = (*args, *args.add(1)); // what is named stands behind what is not
+        let caller = Frame::current_python(tstate());
+        queues::told_put(here, Caller::Frame(caller), queue, item);
+        if is_unseen(here.host, this, caller) {
+            let items = items(queue, &ITEMS[N / 2]);
+            if !items.is_null() {
+                let append = std::mem::transmute::<usize, Method>(APPEND.load(Ordering::Acquire));
+                let done = append(items, item);
+                ffi::Py_DECREF(items);
+                return done;
+            }
+        }
+        original(this, args, nargsf, names)
+    }
+}
+
+/// `_get(queue)`.
+///
+/// # Safety
+/// As [`put`].
+unsafe extern "C" fn get<const N: usize>(
+    this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe {
+        let original = ALL[N].function.original();
+        let Some(host) = super::try_host().filter(|_| names.is_null() && nargs(nargsf) == 1) else {
+            return original(this, args, nargsf, names);
+        };
+        let queue = *args;
+        let caller = Frame::current_python(tstate());
+        let items = if is_unseen(host, this, caller) { items(queue, &ITEMS[N / 2]) } else { std::ptr::null_mut() };
+        let item = if items.is_null() {
+            original(this, args, nargsf, names)
+        } else {
+            let popleft = std::mem::transmute::<usize, Method>(POPLEFT.load(Ordering::Acquire));
+            let item = popleft(items, std::ptr::null_mut());
+            ffi::Py_DECREF(items);
+            item
+        };
+        if !item.is_null() {
+            if let Some(here) = here().filter(|here| !here.thread.busy) {
+                queues::told_get(here, Caller::Frame(caller), queue, item, false);
+            }
+        }
+        item
+    }
+}
