@@ -268,6 +268,15 @@ impl LogReader {
         Ok(Some(PyList::new(py, made)?.unbind()))
     }
 
+    /// Closes the files and connections, unless another thread is reading; nothing more is read.
+    fn close(&self, py: Python<'_>) {
+        if let Ok(mut state) = self.state.try_lock() {
+            state.follow = false;
+            let from = std::mem::replace(&mut state.from, Logs::Chain(Vec::new(), 0));
+            py.detach(|| drop(from));
+        }
+    }
+
     /// Bytes of records so far, as Erlang writes them.
     #[getter]
     fn bytes(&self) -> u64 {
