@@ -36,10 +36,10 @@ def format(message: Any, *, colour: bool = False) -> str:
         case ("trace_ts", tracee, str(tag), *rest, stamp):
             return f"({tracee!r}) {_event(tag, rest, paint)} {paint('at ' + moment(stamp), 'time')}"
         case ("seq_trace", label, info):
-            return f"seq_trace {label!r}: {_items([info])}"
+            return f"seq_trace {show(label)}: {_items([info])}"
         case ("seq_trace", label, info, stamp):
-            return f"seq_trace {label!r}: {_items([info])} {paint('at ' + moment(stamp), 'time')}"
-    return repr(message)
+            return f"seq_trace {show(label)}: {_items([info])} {paint('at ' + moment(stamp), 'time')}"
+    return show(message)
 
 
 def _event(tag: str, rest: list[Any], paint: Any) -> str:
@@ -47,26 +47,26 @@ def _event(tag: str, rest: list[Any], paint: Any) -> str:
         case "call", [mfa, *extra]:
             return f"{paint('call', tag)} {function(mfa)}{_behind(extra)}"
         case "return_from", [mfa, value, *extra]:
-            return f"{paint('returned from', tag)} {function(mfa)} -> {value!r}{_behind(extra)}"
+            return f"{paint('returned from', tag)} {function(mfa)} -> {show(value)}{_behind(extra)}"
         case "exception_from", [mfa, (str(kind), value), *extra]:
-            return f"{paint('exception from', tag)} {function(mfa)}: {name(kind)} {value!r}{_behind(extra)}"
+            return f"{paint('exception from', tag)} {function(mfa)}: {name(kind)} {show(value)}{_behind(extra)}"
         case "return_to", [mfa, *extra]:
             return f"{paint('returned to', tag)} {function(mfa)}{_behind(extra)}"
         case "send", [value, to, *extra]:
-            return f"{to!r} {paint('!', tag)} {value!r}{_behind(extra)}"
+            return f"{show(to)} {paint('!', tag)} {show(value)}{_behind(extra)}"
         case "send_to_non_existing_process", [value, to, *extra]:
-            return f"{to!r} {paint('!', 'send')} {value!r} (no such process){_behind(extra)}"
+            return f"{show(to)} {paint('!', 'send')} {show(value)} (no such process){_behind(extra)}"
         case "receive", [value, *extra]:
-            return f"{paint('<<', tag)} {value!r}{_behind(extra)}"
+            return f"{paint('<<', tag)} {show(value)}{_behind(extra)}"
         case "spawn" | "spawned", [who, mfa, *extra]:
-            return f"{paint(tag, tag)} {who!r} as {function(mfa)}{_behind(extra)}"
+            return f"{paint(tag, tag)} {show(who)} as {function(mfa)}{_behind(extra)}"
         case "in" | "out" | "in_exiting" | "out_exiting", [mfa, *extra]:
             return f"{paint(tag, tag)} {function(mfa)}{_behind(extra)}"
     return f"{paint(name(tag), tag)} {_items(rest)}".rstrip()
 
 
 def _items(values: list[Any]) -> str:
-    return ", ".join(map(repr, values))
+    return ", ".join(map(show, values))
 
 
 def _behind(extra: list[Any]) -> str:
@@ -84,7 +84,28 @@ def function(mfa: Any) -> str:
             return f"{name(module)}:{name(of)}/{arity}"
         case (str(module), str(of), list(arguments)):
             return f"{name(module)}:{name(of)}({_items(arguments)})"
-    return repr(mfa)
+    return show(mfa)
+
+
+def show(value: Any) -> str:
+    """Its ``repr``; integers too long for that in hexadecimal.
+
+    >>> show([1, "a"]), show([1 << 20000])[:9]
+    ("[1, 'a']", '[0x100000')
+    """
+    try:
+        return repr(value)
+    except ValueError:
+        pass
+    if isinstance(value, int):
+        return hex(value)
+    if isinstance(value, list):
+        return f"[{_items(value)}]"
+    if isinstance(value, tuple):
+        return f"({_items([*value])})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{show(key)}: {show(item)}' for key, item in value.items())}}}"
+    return f"<{type(value).__name__}>"
 
 
 def name(text: str) -> str:
@@ -107,13 +128,13 @@ def moment(stamp: Any) -> str:
             try:
                 local = time.localtime(megas * 1_000_000 + seconds)
             except (OverflowError, ValueError, OSError):
-                return repr(stamp)
+                return show(stamp)
             return f"{time.strftime('%Y-%m-%d %H:%M:%S', local)}.{micros:06}"
         case (int(ns), int(unique)):
             return f"{ns} ns ({unique})"
         case int():
             return f"{stamp} ns"
-    return repr(stamp)
+    return show(stamp)
 
 
 def _plain(text: str, _: str) -> str:

@@ -71,7 +71,7 @@ def dumps(term: Any, *, compressed: int = 0) -> bytes:
     except TypeError as wrong:
         raise BadArg("dumps/2", "term", f"{wrong}; pass what Erlang has a type for, or its repr") from None
     except _native.LimitReached as wrong:
-        raise BadArg("dumps/2", "term", f"it is {wrong}; pass one of up to {DEPTH - 1} levels") from None
+        raise BadArg("dumps/2", "term", f"it is {_limit(wrong)}; pass one of up to {DEPTH - 1} levels") from None
     if compressed:
         import zlib
 
@@ -110,7 +110,7 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
     try:
         return _native.etf_loads(data if isinstance(data, bytes) else bytes(data), min(depth, DEPTH), min(size, 1 << 62))
     except _native.LimitReached as wrong:
-        raise SystemLimit(f"loads/2: {wrong}") from None
+        raise SystemLimit(f"loads/2: {_limit(wrong)}; nothing more can be read with names that are new here") from None
     except ValueError as wrong:
         text = str(wrong)
         mend = "pass what dumps or term_to_binary made"
@@ -119,3 +119,7 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
         elif text.endswith("too large"):
             mend = "pass a size that is larger"
         raise BadArg("loads/2", "data", f"{text}; {mend}") from None
+
+
+def _limit(reached: Exception) -> str:
+    return str(reached).removeprefix("system limit: ")

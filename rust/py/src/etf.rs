@@ -114,9 +114,8 @@ impl Makers for Cached<'_> {
 }
 
 impl Cached<'_> {
-    /// An atom of any name, true too.
     fn named<'py>(&self, py: Python<'py>, name: &str) -> Made<'py> {
-        self.atom(py, name)
+        self.classes.name(py, name, || self.atom(py, name))
     }
 }
 

@@ -224,6 +224,17 @@ impl Classes {
 }
 
 impl Classes {
+    /// The name of a module or function: an atom, which `atom` makes, but for those that Python has other objects for.
+    ///
+    /// # Errors
+    /// What making it raises.
+    pub fn name<'py>(&self, py: Python<'py>, name: &str, atom: impl FnOnce() -> Made<'py>) -> Made<'py> {
+        match name {
+            "true" | "false" | "undefined" => Ok(PyString::new(py, name).into_any()),
+            _ => atom(),
+        }
+    }
+
     /// A function by its name, of atoms that were made.
     ///
     /// # Errors
@@ -281,7 +292,7 @@ impl Makers for Classes {
         call(&make, (of.id, (of.rest, of.name, of.creation)))
     }
     fn closure<'py>(&self, py: Python<'py>, of: ClosureRef<'_>) -> Made<'py> {
-        self.closure_of(&call(self.atom.bind(py), (of.module,))?, of)
+        self.closure_of(&self.name(py, of.module, || call(self.atom.bind(py), (of.module,)))?, of)
     }
     fn opaque<'py>(&self, py: Python<'py>, type_name: &str, id: u64, text: Option<&str>) -> Made<'py> {
         call(self.opaque.bind(py), (type_name, id, text))
@@ -299,7 +310,7 @@ impl Makers for Classes {
         call(self.improper_list.bind(tail.py()), (&elements, &tail))
     }
     fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py> {
-        let atom = self.atom.bind(py);
-        self.fun_of(&call(atom, (module,))?, &call(atom, (name,))?, arity)
+        let named = |name: &str| self.name(py, name, || call(self.atom.bind(py), (name,)));
+        self.fun_of(&named(module)?, &named(name)?, arity)
     }
 }
