@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,8 @@ def stop_trace_client(pid: Pid) -> None:
     reference = monitor(pid)
     exit(pid, "shutdown")
     receive(("DOWN", reference, "_", "_", "_"))
+    while pid.is_alive():  # it has told of its end, and its thread is about to
+        time.sleep(0.001)
 
 
 def _handler(handler: Any) -> tuple[Callable[..., Any], Any, bool]:
@@ -114,13 +117,15 @@ def _never(_: Any) -> bool:
 
 def _serve(reader: Reader, function: Callable[..., Any], state: Any, is_otps: bool) -> None:
     native = reader._native
-    while (batch := native.batch(BATCH)) is not None:
-        for message in batch:
-            _native.mailbox_peek()  # where an exit signal is heard
-            state = function(message, state) if is_otps else function(message)
-        if not batch:
-            # a message that nobody wants is waited for: the wait ends early at an exit signal
-            _native.mailbox_receive(_never, PAUSE if reader._follow else 0.0)
-    native.close()
+    try:
+        while (batch := native.batch(BATCH)) is not None:
+            for message in batch:
+                _native.mailbox_peek()  # where an exit signal is heard
+                state = function(message, state) if is_otps else function(message)
+            if not batch:
+                # a message that nobody wants is waited for: the wait ends early at an exit signal
+                _native.mailbox_receive(_never, PAUSE if reader._follow else 0.0)
+    finally:
+        native.close()  # a trace port serves the next client when this one has gone
     if is_otps:
         function("end_of_trace", state)

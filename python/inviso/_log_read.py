@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from . import _native
 from .errors import BadArg
+from .terms import Atom
 
 BATCH = 1024
 """Messages that are made at a time."""
@@ -26,6 +27,9 @@ Source = Any
 Named = tuple[str, str | None]
 
 
+_DROP = Atom("drop")
+
+
 class Drop(tuple[str, int]):
     """A drop record: so many messages were lost at its place. It is the tuple ``("drop", n)``.
 
@@ -36,7 +40,7 @@ class Drop(tuple[str, int]):
     __slots__ = ()
 
     def __new__(cls, n: int) -> Drop:
-        return super().__new__(cls, ("drop", n))
+        return super().__new__(cls, (_DROP, n))
 
     def __getnewargs__(self) -> Any:
         return (self[1],)

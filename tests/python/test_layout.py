@@ -31,7 +31,7 @@ BELOW = {
     "trace": {"_native", "errors", "match_spec", "process", "terms"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "etf": {"_native", "errors", "terms"},
-    "_log_read": {"_native", "errors"},
+    "_log_read": {"_native", "errors", "terms"},
     "_log_text": {"_log_read"},
     "_log_stats": {"_log_read"},
     "_log_client": {"_log_read", "_native", "errors", "process"},

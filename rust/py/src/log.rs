@@ -23,7 +23,10 @@ use std::{
     net::{TcpStream, ToSocketAddrs},
     ops::Range,
     path::PathBuf,
-    sync::{Mutex, TryLockError},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        Mutex, TryLockError,
+    },
     time::Duration,
 };
 
@@ -86,6 +89,7 @@ struct State {
 #[pyclass(frozen, module = "inviso._native")]
 pub struct LogReader {
     state: Mutex<State>,
+    closed: AtomicBool,
     drop: Py<PyAny>,
     damage: Py<PyAny>,
 }
@@ -235,6 +239,8 @@ impl LogReader {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            // whoever holds it may be closing it
+            Err(TryLockError::WouldBlock) if self.closed.load(Ordering::Acquire) => return Ok(None),
             Err(TryLockError::WouldBlock) => {
                 return Err(PyRuntimeError::new_err("another thread reads from this log"));
             }
@@ -270,6 +276,7 @@ impl LogReader {
 
     /// Closes the files and connections, unless another thread is reading; nothing more is read.
     fn close(&self, py: Python<'_>) {
+        self.closed.store(true, Ordering::Release);
         if let Ok(mut state) = self.state.try_lock() {
             state.follow = false;
             let from = std::mem::replace(&mut state.from, Logs::Chain(Vec::new(), 0));
@@ -300,7 +307,7 @@ impl LogReader {
     fn of(from: Logs, follow: bool, drop: Py<PyAny>, damage: Py<PyAny>) -> LogReader {
         let (payloads, items, files, cache) = (Vec::new(), Vec::new(), Vec::new(), Cache::default());
         let state = State { from, follow, payloads, items, files, place: None, failed: None, bytes: 0, cache };
-        LogReader { state: Mutex::new(state), drop, damage }
+        LogReader { state: Mutex::new(state), closed: AtomicBool::new(false), drop, damage }
     }
 }
 
