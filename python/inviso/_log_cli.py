@@ -160,16 +160,17 @@ def main(words: list[str]) -> int:
 
 
 def _print(source: Any, options: Options) -> int:
-    reader = read(source, follow="--follow" in options)
-    return _lines(reader, _limit(options), _colour(options), "--follow" in options)
+    limit, colour, follow = _limit(options), _colour(options), "--follow" in options
+    return _lines(read(source, follow=follow), limit, colour, follow)
 
 
 def _merge(source: Any, options: Options) -> int:
     if "--output" not in options:
         if "--to" in options:
             raise Usage("--to: it needs a file; add -o OUT")
+        limit, colour = _limit(options), _colour(options)
         reader = merge(source)
-        status = _lines(reader, _limit(options), _colour(options), False)
+        status = _lines(reader, limit, colour, False)
         _clocks(reader.other_clock)
         return status
     form = options.get("--to", "erlang")
