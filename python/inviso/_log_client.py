@@ -46,9 +46,11 @@ def trace_client(kind: str, parameters: Any, handler: Any = None) -> Any:
     >>> list(trace_client("file", path))
     [7, ('drop', 9)]
     >>> me = inviso.self()
-    >>> pid = trace_client("file", path, (lambda message, seen: inviso.send(me, [*seen, message]), []))
-    >>> [inviso.receive() for _ in range(3)][-1]
-    [7, ('drop', 9), 'end_of_trace']
+    >>> pid = trace_client("file", path, (lambda message, count: inviso.send(me, (message, count))[1] + 1, 0))
+    >>> inviso.receive(("end_of_trace", "_"))
+    ('end_of_trace', 2)
+    >>> inviso.receive((7, 0)), inviso.receive((("drop", 9), 1))
+    ((7, 0), (('drop', 9), 1))
     """
     function, state, is_otps = _handler(handler)
     if kind == "ip":

@@ -19,6 +19,8 @@ back as bytes, not as str. What Erlang has itself written is a plain binary, and
 ``{'$inviso.set', [Element]}``, read as a frozenset; :class:`~inviso.Opaque` and :class:`~inviso.Cut` likewise. A dict in
 which a str and the same bytes are keys is no map to Erlang: it becomes a list of pairs.
 
+Names of atoms that begin with ``$inviso.`` are this package's own. Terms can be nested :data:`DEPTH` deep.
+
 Pids, ports and references of this node are written as Erlang does it: with the node's name (``inviso.set_node``) and
 creation, without a name as of ``nonode@nohost``. Those of ``nonode@nohost`` that are read are this node's.
 

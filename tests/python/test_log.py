@@ -40,6 +40,12 @@ def called(n: int, ts: Any = None) -> tuple[Any, ...]:
     return (Atom("trace"), *message) if ts is None else (Atom("trace_ts"), *message, ts)
 
 
+@pytest.fixture(autouse=True)
+def _empty_mailbox() -> None:
+    while inviso.peek():
+        inviso.receive(timeout=0)
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
     def write(*parts: bytes, name: str = "trace") -> str:

@@ -116,6 +116,12 @@ def node() -> Iterator[tuple[int, str, Any]]:
             process.wait()
 
 
+@pytest.fixture(autouse=True)
+def _empty_mailbox() -> None:
+    while inviso.peek():
+        inviso.receive(timeout=0)
+
+
 def calls(messages: list[Any], pid: str) -> list[int]:
     assert all(m[0] == "trace" and repr(m[1]) == pid and m[2] == "call" and m[3][:2] == ("lists", "seq") for m in messages)
     return [message[3][2][1] for message in messages]
