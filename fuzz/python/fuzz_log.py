@@ -2,8 +2,8 @@
 
     pip install atheris; PYTHONPATH=tests/python python fuzz/python/fuzz_log.py -max_total_time=3600 CORPUS
 
-The short form is `test_changed_logs_are_read_or_told_as_damage` in tests/python/test_log.py; a crash becomes a case there.
-Without atheris, `--by-chance SECONDS` changes logs of OTP at random.
+The short form is `test_changed_logs_are_read_or_told_as_damage` in tests/python/test_log.py; a crash becomes a case
+there. Without atheris, `--by-chance SECONDS` changes logs of OTP at random.
 """
 
 from __future__ import annotations

@@ -20,15 +20,17 @@ BATCH = 256
 
 
 def trace_client(kind: str, parameters: Any, handler: Any = None) -> Any:
-    """Starts a client that reads what a trace port has written, or sends (dbg.md, ``trace_client/2``, ``trace_client/3``).
+    """Starts a client that reads what a trace port has written, or sends (dbg.md, ``trace_client/2``,
+    ``trace_client/3``).
 
     It runs in a process of its own. Each message goes to the handler; drop records as ``("drop", n)``, damage as
     :class:`Damage`, where OTP's client would end. The process ends at the end of a file, and when the port closes the
-    connection or the trace is stopped; what was cut off then is told as damage. A client never connects a second time; a
-    port that has lost its client waits for the next one, so that another ``trace_client`` goes on there.
+    connection or the trace is stopped; what was cut off then is told as damage. A client never connects a second
+    time; a port that has lost its client waits for the next one, so that another ``trace_client`` goes on there.
 
     Args:
-        kind: ``"file"`` reads a log to its end; ``"follow_file"`` goes on as it is written; ``"ip"`` connects to a trace port.
+        kind: ``"file"`` reads a log to its end; ``"follow_file"`` goes on as it is written; ``"ip"`` connects to a
+            trace port.
         parameters: as ``source`` for :func:`read`; for ``"ip"`` a port's number, or ``(host, number)``.
         handler: a callable gets each message. ``(function, state)`` is OTP's: ``function(message, state)`` answers the
             next state, and is called with ``"end_of_trace"`` at last. None: no process, an iterator is returned.

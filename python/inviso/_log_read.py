@@ -57,9 +57,9 @@ class Damage:
 
     Attributes:
         at: where, in bytes from the beginning of the file or stream (of the records as Erlang writes them).
-        kind: ``"cut"`` (the last record), ``"op"`` (no record begins so; the end of that file), ``"long"``, ``"term"`` (a record
-            that holds no term; the next one is read), ``"block"`` (compressed and damaged; the next one is read),
-            ``"overtaken"`` (the writer of a wrap set has deleted files that were not read yet).
+        kind: ``"cut"`` (the last record), ``"op"`` (no record begins so; the end of that file), ``"long"``,
+            ``"term"`` (a record that holds no term; the next one is read), ``"block"`` (compressed and damaged; the
+            next one is read), ``"overtaken"`` (the writer of a wrap set has deleted files that were not read yet).
         what: the same, in words.
         path: the file; None of a stream.
 
@@ -96,7 +96,8 @@ def _damage(at: int, kind: str, what: str, path: Any) -> Damage:
 
 
 class Reader:
-    """Iterates over the messages of a log: tuples as a tracer gets them, :class:`Drop` and :class:`Damage` at their places.
+    """Iterates over the messages of a log: tuples as a tracer gets them, :class:`Drop` and :class:`Damage` at their
+    places.
 
     Leaving it as a context manager, or :meth:`close`, ends it; of a log that is followed nothing else does.
     """
@@ -159,11 +160,11 @@ def read(source: Source, *, follow: bool = False, damage: Literal["tell", "raise
     """Reads a log, in Erlang's form or in blocks, whoever wrote it (dbg.md, ``trace_client/2``).
 
     Args:
-        source: a path; ``(name, "wrap", suffix)``, with anything behind it, for a wrap set; or a list of these, read one
-            after the other.
+        source: a path; ``(name, "wrap", suffix)``, with anything behind it, for a wrap set; or a list of these, read
+            one after the other.
         follow: True goes on where the log ends now, as it is being written; of several logs in turn.
-        damage: what to do where something can't be read: ``"tell"`` gives a :class:`Damage` there and goes on behind it, as far
-            as that is possible; ``"raise"`` raises :class:`Damaged`.
+        damage: what to do where something can't be read: ``"tell"`` gives a :class:`Damage` there and goes on behind
+            it, as far as that is possible; ``"raise"`` raises :class:`Damaged`.
 
     Raises:
         BadArg: an argument is of the wrong kind.
@@ -186,9 +187,9 @@ def read(source: Source, *, follow: bool = False, damage: Literal["tell", "raise
 def merge(source: Source, *, damage: Literal["tell", "raise"] = "tell") -> Reader:
     """Reads several logs as one, in the order of their time stamps.
 
-    The order within a log stays. What has no time stamp (also drop records and damage) comes right behind what it followed in its
-    log. Time stamps of another clock than the first one that is seen count as none (:attr:`Reader.other_clock`). Monotonic
-    times can be compared between logs of one machine only.
+    The order within a log stays. What has no time stamp (also drop records and damage) comes right behind what it
+    followed in its log. Time stamps of another clock than the first one that is seen count as none
+    (:attr:`Reader.other_clock`). Monotonic times can be compared between logs of one machine only.
 
     Args:
         source, damage: as for :func:`read`.

@@ -3,21 +3,21 @@
 ============================  =====================================================================================
 Erlang                        Python
 ============================  =====================================================================================
-integer, float                int, float; nan and the infinities are written as the atoms ``nan``, ``infinity``, ``'-infinity'``
+integer, float                int, float; what isn't finite is written as ``nan``, ``infinity``, ``'-infinity'``
 atom                          :class:`~inviso.Atom`; true, false and undefined are ``True``, ``False`` and ``None``
 binary                        str if it is UTF-8, else bytes
 bit string                    :class:`~inviso.BitString`
 tuple, list                   tuple, list; a list with a tail that is no list is an :class:`~inviso.ImproperList`
-map                           dict; a :class:`~inviso.Map` if Python takes two keys for one (1 and 1.0) or can't hash one
+map                           dict; a :class:`~inviso.Map` where Python takes keys for equal (1, 1.0) or can't hash one
 pid, port, reference          :class:`~inviso.Pid`, :class:`~inviso.Port`, :class:`~inviso.Ref`, of any node
 ``fun M:F/A``                 :class:`Fun`
 a fun made at run time        :class:`LocalFun`, which goes back as it came
 ============================  =====================================================================================
 
-Bytes are written as a bit string whose last byte has 8 bits: for Erlang the same binary, while here bytes that are UTF-8 come
-back as bytes, not as str. What Erlang has itself written is a plain binary, and so is str. A set is
-``{'$inviso.set', [Element]}``, read as a frozenset; :class:`~inviso.Opaque` and :class:`~inviso.Cut` likewise. A dict in
-which a str and the same bytes are keys is no map to Erlang: it becomes a list of pairs.
+Bytes are written as a bit string whose last byte has 8 bits: for Erlang the same binary, while here bytes that are
+UTF-8 come back as bytes, not as str. What Erlang has itself written is a plain binary, and so is str. A set is
+``{'$inviso.set', [Element]}``, read as a frozenset; :class:`~inviso.Opaque` and :class:`~inviso.Cut` likewise. A dict
+in which a str and the same bytes are keys is no map to Erlang: it becomes a list of pairs.
 
 Names of atoms that begin with ``$inviso.`` are this package's own. Terms can be nested :data:`DEPTH` deep.
 
@@ -51,8 +51,8 @@ SIZE = 64 << 20
 def dumps(term: Any, *, compressed: int = 0) -> bytes:
     """The bytes of a term, with the version byte 131 (erlang.md, ``term_to_binary/2``).
 
-    Subclasses count as what they derive from (a namedtuple is a tuple), without their own code being run. Names of atoms are
-    cut to 255 characters; a str with lone surrogates becomes bytes.
+    Subclasses count as what they derive from (a namedtuple is a tuple), without their own code being run. Names of
+    atoms are cut to 255 characters; a str with lone surrogates becomes bytes.
 
     Args:
         compressed: 0 for none, 1 (fast) to 9 (small) for zlib's levels. As in Erlang, what compression
@@ -86,8 +86,8 @@ def dumps(term: Any, *, compressed: int = 0) -> bytes:
 def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int = SIZE) -> Any:
     """The term that bytes are (erlang.md, ``binary_to_term/1``), whatever node wrote them.
 
-    Bytes may come from anywhere: whatever they are, the answer is a term or an error, and memory is taken in proportion to them
-    (up to some sixty bytes for one). Atoms stay for ever, as in Erlang; there is room for 1,048,576.
+    Bytes may come from anywhere: whatever they are, the answer is a term or an error, and memory is taken in
+    proportion to them (up to some sixty bytes for one). Atoms stay for ever, as in Erlang; there is room for 1,048,576.
 
     Args:
         depth: terms in terms, at most; no more than :data:`DEPTH` in any case.
@@ -102,15 +102,16 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
     >>> loads(b"\\x83l\\x00\\x00")
     Traceback (most recent call last):
     ...
-    inviso.errors.BadArg: loads/2, data: at byte 2: the bytes end in the middle of a term; pass what dumps or term_to_binary made
+    inviso.errors.BadArg: loads/2, data: at byte 2: the bytes end in the middle of a term; pass what ...
     """
     for name, limit in (("depth", depth), ("size", size)):
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise BadArg("loads/2", name, f"{limit!r} is no limit; pass an int from 1")
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise BadArg("loads/2", "data", f"{type(data).__name__} is not bytes; pass what dumps or term_to_binary made")
+    whole = data if isinstance(data, bytes) else bytes(data)
     try:
-        return _native.etf_loads(data if isinstance(data, bytes) else bytes(data), min(depth, DEPTH), min(size, 1 << 62))
+        return _native.etf_loads(whole, min(depth, DEPTH), min(size, 1 << 62))
     except _native.LimitReached as wrong:
         raise SystemLimit(f"loads/2: {_limit(wrong)}; nothing more can be read with names that are new here") from None
     except ValueError as wrong:

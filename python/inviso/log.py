@@ -3,7 +3,8 @@
 >>> import os, tempfile
 >>> from inviso import etf, log
 >>> path = os.path.join(tempfile.mkdtemp(), "trace")
->>> message = etf.dumps((inviso.Atom("trace"), inviso.self(), inviso.Atom("call"), (inviso.Atom("m"), inviso.Atom("f"), [1])))
+>>> trace, call, m, f = map(inviso.Atom, ("trace", "call", "m", "f"))
+>>> message = etf.dumps((trace, inviso.self(), call, (m, f, [1])))
 >>> with open(path, "wb") as file: _ = file.write(bytes(1) + len(message).to_bytes(4) + message)
 >>> for message in log.read(path):
 ...     match message:

@@ -56,7 +56,7 @@ class Ref:
 
     @staticmethod
     def _of(number: int, node: tuple[int, str, int] | None = None) -> Ref:
-        """A reference by its number; one of another node with what goes beyond 64 bits, the node's name and creation."""
+        """A reference by its number; of another node with what goes beyond 64 bits, that node's name, its creation."""
         reference = Ref.__new__(Ref)
         reference._number = number
         reference._node = node
@@ -294,7 +294,8 @@ class Fun:
         return f"fun {self.module}:{self.name}/{self.arity}"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Fun) and (self.module, self.name, self.arity) == (other.module, other.name, other.arity)
+        same = (other.module, other.name, other.arity) if isinstance(other, Fun) else None
+        return (self.module, self.name, self.arity) == same
 
     def __hash__(self) -> int:
         return hash(("fun", self.module, self.name, self.arity))

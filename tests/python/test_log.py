@@ -178,7 +178,7 @@ def test_a_compressed_log_is_read_up_to_and_behind_damage(write: Callable[..., s
     found = list(log.read(blocks))
     (at,) = [n for n, m in enumerate(found) if isinstance(m, log.Damage)]
     assert found[at].kind == "block" and found[:at] == whole[:at] and at > 0
-    assert 0 < len(found) - at - 1 and found[at + 1 :] == whole[-(len(found) - at - 1) :]
+    assert len(found) - at - 1 > 0 and found[at + 1 :] == whole[-(len(found) - at - 1) :]
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_a_log_is_followed_as_it_is_written(write: Callable[..., str]) -> None:
         assert next(reader) == 0
         for n in range(1, 50):
             data = record(n)
-            file.write(data[:n % len(data)])
-            file.write(data[n % len(data):])
+            file.write(data[: n % len(data)])
+            file.write(data[n % len(data) :])
             assert next(reader) == n
     assert list(reader) == []
 
@@ -274,7 +274,8 @@ def test_merging_agrees_with_a_slow_model(logs: list[list[Any]], to_file: bool) 
                 parts.append(dropped(number + 1) if stamp == "drop" else record(message))
                 if kind(stamp) and kind(stamp) == (clock or kind(stamp)):
                     latest = max(latest or key(stamp), key(stamp))
-                expected.append((latest is not None, latest or (0, 0), number, place, log.Drop(number + 1) if stamp == "drop" else message))
+                what = log.Drop(number + 1) if stamp == "drop" else message
+                expected.append((latest is not None, latest or (0, 0), number, place, what))
             Path(paths[-1]).write_bytes(b"".join(parts))
         if to_file:
             out = os.path.join(folder, "out")
@@ -467,7 +468,7 @@ def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
 
 
 def check_log(data: bytes, folder: Path) -> None:
-    """It is read to its end, the same in both ways; and what was read of it is a log without damage, but for odd terms."""
+    """It is read to its end, the same in both ways; and what was read of it is a log without damage but odd terms."""
     path, out = folder / "any", folder / "out"
     path.write_bytes(data)
     found = list(log.read(path))

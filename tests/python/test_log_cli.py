@@ -26,7 +26,9 @@ def run(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     me = inviso.self()
-    words = {name: Atom(name) for name in ("trace", "return_from", "exception_from", "return_to", "send", "m", "f", "error")}
+    words = {
+        name: Atom(name) for name in ("trace", "return_from", "exception_from", "return_to", "send", "m", "f", "error")
+    }
     mfa = (words["m"], words["f"], 1)
     path = tmp_path / "trace"
     path.write_bytes(
@@ -133,11 +135,17 @@ def test_merge(tmp_path: Path) -> None:
 def test_stats(path: Path) -> None:
     done = run("stats", path)
     assert done.returncode == 0
-    assert re.search(r"^messages +7$", done.stdout, re.M) and re.search(r"^dropped +4 in 2 drop records$", done.stdout, re.M)
+    assert re.search(r"^messages +7$", done.stdout, re.M) and re.search(
+        r"^dropped +4 in 2 drop records$", done.stdout, re.M
+    )
     assert re.search(r"^ +2  call$", done.stdout, re.M) and re.search(r"^ +2  m:f/1$", done.stdout, re.M)
     assert re.search(rf"^ +6  {ME}$", done.stdout, re.M)
     told = json.loads(run("stats", "--json", path).stdout)
-    assert told["functions"] == {"m:f/1": 2} and told["bytes"] == path.stat().st_size and told["first"] == told["last"] == 1700
+    assert (
+        told["functions"] == {"m:f/1": 2}
+        and told["bytes"] == path.stat().st_size
+        and told["first"] == told["last"] == 1700
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +181,9 @@ def test_files_that_cannot_be_read_or_written(path: Path, tmp_path: Path) -> Non
     assert done.returncode == 1 and f"{tmp_path / 'no' / 'out'}: {os.strerror(2)}" in done.stderr
 
 
-@pytest.mark.parametrize("words", [["--help"], ["-h"], *(([name, "--help"]) for name in ("print", "convert", "merge", "stats"))])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["-h"], *(([name, "--help"]) for name in ("print", "convert", "merge", "stats"))]
+)
 def test_help(words: list[Any]) -> None:
     done = run(*words)
     assert done.returncode == 0 and done.stdout.startswith("usage: inviso log ") and done.stderr == ""

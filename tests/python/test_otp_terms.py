@@ -14,7 +14,10 @@ pytestmark = needs_otp
 
 PROGRAM = Path(__file__).parent / "subjects" / "random_terms.erl"
 LOAD = "{ok, M, B} = compile:file(hd(init:get_plain_arguments()), [binary]), {module, M} = code:load_binary(M, [], B),"
-MAKE = LOAD + "[_, File, Seed, N] = init:get_plain_arguments(), M:make(File, list_to_integer(Seed), list_to_integer(N)), halt()."
+MAKE = (
+    LOAD
+    + "[_, File | N] = init:get_plain_arguments(), apply(M, make, [File | [list_to_integer(I) || I <- N]]), halt()."
+)
 COMPARE = LOAD + "[_, Was, Is] = init:get_plain_arguments(), M:compare(Was, Is), halt()."
 
 

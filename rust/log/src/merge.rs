@@ -12,12 +12,7 @@ use crate::{
     source::Source,
     stamp::{self, Clock, Stamp},
 };
-use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
-    io,
-    path::PathBuf,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, io, path::PathBuf};
 
 /// The records of several logs, one after the other.
 ///

@@ -20,11 +20,14 @@ const ATOMS: usize = 1 << 20;
 /// Atoms, and pids, that are kept at hand.
 const AT_HAND: usize = 1 << 16;
 
+/// A pid, and the name of its node.
+type Known = (Box<str>, Py<PyAny>);
+
 /// What many messages have in common, made once.
 #[derive(Default)]
 pub struct Cache {
     atoms: RefCell<FxHashMap<Box<str>, Py<PyAny>>>,
-    pids: RefCell<FxHashMap<(u64, u32), (Box<str>, Py<PyAny>)>>,
+    pids: RefCell<FxHashMap<(u64, u32), Known>>,
 }
 
 /// Makes objects with a cache.
@@ -153,7 +156,9 @@ pub fn etf_loads(py: Python<'_>, data: &[u8], depth: usize, size: usize) -> PyRe
 ///
 /// # Errors
 /// What making it raises, but for too many atoms, which is a reason.
-pub fn message<'py>(py: Python<'py>, payload: &[u8], makers: &Cached<'_>) -> PyResult<Result<Bound<'py, PyAny>, String>> {
+pub fn message<'py>(
+    py: Python<'py>, payload: &[u8], makers: &Cached<'_>,
+) -> PyResult<Result<Bound<'py, PyAny>, String>> {
     let made = Decoder::new(payload, Limits::default()).map_err(Failure::from);
     match made.and_then(|mut decoder| decode::next(py, &mut decoder, makers)) {
         Ok(message) => Ok(Ok(message)),
