@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ._log_read import Damage, Drop, Source, read
+from ._native import Pid
+from .terms import Port
 
 TOLD = 1000
 """Damage that is kept; the rest is counted."""
@@ -58,30 +60,35 @@ class Stats:
             self.dropped += message.n
             return
         self.messages += 1
-        match message:
-            case ("trace" | "trace_ts", tracee, str(tag), *rest):
+        # no patterns: they cost most of the time here
+        if type(message) is tuple and len(message) > 2:
+            head, tracee, tag, *rest = message
+            if head in ("trace", "trace_ts") and isinstance(tag, str) and isinstance(tracee, (Pid, Port)):
                 self.tags[tag] += 1
                 self.processes[tracee] += 1
                 if tag == "call" and rest:
                     self._call(rest[0])
-                if message[0] == "trace_ts":
+                if head == "trace_ts":
                     self._time(message[-1])
-            case ("seq_trace", _, _, *rest):
+                return
+            if head == "seq_trace":
                 self.tags["seq_trace"] += 1
                 if rest:
                     self._time(rest[-1])
-            case _:
-                self.tags["other"] += 1
+                return
+        self.tags["other"] += 1
 
     def _call(self, mfa: Any) -> None:
-        match mfa:
-            case (str(module), str(function), list(arguments)):
-                self.functions[module, function, len(arguments)] += 1
-            case (str(module), str(function), int(arity)):
-                self.functions[module, function, arity] += 1
+        if type(mfa) is not tuple or len(mfa) != 3:
+            return
+        module, function, arity = mfa
+        if type(arity) is list:
+            arity = len(arity)
+        if isinstance(module, str) and isinstance(function, str) and type(arity) is int:
+            self.functions[module, function, arity] += 1
 
     def _time(self, stamp: Any) -> None:
-        found = time_of(stamp)
+        found = ("monotonic", stamp) if type(stamp) is int else time_of(stamp)
         if found is None:
             return
         clock, ns = found

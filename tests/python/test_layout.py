@@ -33,7 +33,7 @@ BELOW = {
     "etf": {"_native", "errors", "terms"},
     "_log_read": {"_native", "errors", "terms"},
     "_log_text": {"_log_read"},
-    "_log_stats": {"_log_read"},
+    "_log_stats": {"_log_read", "_native", "terms"},
     "_log_client": {"_log_read", "_native", "errors", "process"},
     "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
     "_log_cli": {"_log_read", "_log_stats", "_log_text", "errors"},
