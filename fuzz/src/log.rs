@@ -6,6 +6,7 @@ use inviso_log::{
     frame::{self, Record},
     reader::{Event, Reader},
     records::Records,
+    stamp,
 };
 use std::io::{self, Read};
 
@@ -105,7 +106,10 @@ pub fn client(bytes: &[u8]) {
     let mut sent = Vec::new();
     for found in &found {
         match found {
-            Found::Term(_, term) => frame::put_term(&mut sent, term).expect("it is short"),
+            Found::Term(_, term) => {
+                let _ = stamp::stamp(term);
+                frame::put_term(&mut sent, term).expect("it is short");
+            }
             Found::Dropped(_, n) => frame::put_dropped(&mut sent, u64::from(*n)),
             Found::Damage(..) => {}
         }

@@ -7,6 +7,8 @@ Start here:
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
 * :mod:`inviso.propagate`: such tokens over HTTP.
+* :mod:`inviso.log`: trace logs, of this package and of a real Erlang node.
+* :mod:`inviso.etf`: Erlang's external term format.
 * :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
 
 >>> import inviso
@@ -24,7 +26,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import match_spec, process, seq_trace, tprof, trace
+    from . import etf, log, match_spec, process, seq_trace, tprof, trace
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -74,9 +76,11 @@ __all__ = [
     "SystemLimit",
     "areceive",
     "demonitor",
+    "etf",
     "exit",
     "link",
     "links",
+    "log",
     "match_spec",
     "match_spec_test",
     "monitor",
@@ -106,7 +110,7 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"match_spec", "process", "seq_trace", "tprof", "trace"})
+_MODULES = frozenset({"etf", "log", "match_spec", "process", "seq_trace", "tprof", "trace"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -7,6 +7,7 @@ from .terms import Port, Ref
 
 __all__ = [
     "LimitReached",
+    "LogReader",
     "MatchProgram",
     "Pid",
     "ProcessDead",
@@ -21,6 +22,8 @@ __all__ = [
     "control_word",
     "demonitor",
     "enter_process",
+    "etf_dumps",
+    "etf_loads",
     "exit_signal",
     "function_exists",
     "has_cpu_clock",
@@ -28,6 +31,8 @@ __all__ = [
     "link",
     "linking",
     "links_of",
+    "log_connect",
+    "log_write",
     "mailbox_peek",
     "mailbox_put",
     "mailbox_receive",
@@ -142,6 +147,35 @@ def whereis(name: str) -> Pid | Port | None: ...
 
 def term_to_binary(term: object) -> bytes: ...
 def binary_to_term(binary: bytes, depth: int, size: int) -> Any: ...
+def etf_dumps(term: object) -> bytes: ...
+def etf_loads(data: bytes, depth: int, size: int) -> Any: ...
+@final
+class LogReader:
+    def __new__(
+        cls,
+        logs: list[tuple[str, str | None]],
+        follow: bool,
+        merge: bool,
+        drop: Callable[[int], object],
+        damage: Callable[[int, str, str, Any], object],
+    ) -> LogReader: ...
+    def batch(self, n: int) -> list[Any] | None: ...
+    def close(self) -> None: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def other_clock(self) -> int: ...
+
+def log_connect(
+    host: str,
+    port: int,
+    seconds: float,
+    drop: Callable[[int], object],
+    damage: Callable[[int, str, str, Any], object],
+) -> LogReader: ...
+def log_write(
+    logs: list[tuple[str, str | None]], merge: bool, out: str, blocks: bool
+) -> tuple[int, int, list[tuple[int, str, str, Any]], int, int]: ...
 
 @final
 class SeqAside: ...

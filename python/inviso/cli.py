@@ -1,4 +1,4 @@
-"""The command line: ``inviso tprof [options] script.py args…``, also as ``python -m inviso …``.
+"""The command line: ``inviso tprof [options] script.py args…`` and others, also as ``python -m inviso …``.
 
 Options end at the script's name, or at ``-m module``; everything after it belongs to the program. The program runs as
 the interpreter would run it (``_run``); its profile is written when everything else of it has ended (``_report``).
@@ -28,6 +28,7 @@ Exact tracing and profiling of Python programs.
 commands:
   tprof        run a program and show how often each function was called,
                how much time or memory of its own it took, in which process
+  log          print, convert, merge and count trace logs
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own
@@ -103,6 +104,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _say(_version())
         case ["tprof", *rest]:
             return _tprof(rest)
+        case ["log", *rest]:
+            from ._log_cli import main as log
+
+            return log(rest)
         case []:
             return _refuse("", "no command was given")
         case [word, *_]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 
 from . import _native
 
-__all__ = ["Atom", "BitString", "Cut", "ImproperList", "Map", "Opaque", "Port", "Ref"]
+__all__ = ["Atom", "BitString", "Cut", "Fun", "ImproperList", "LocalFun", "Map", "Opaque", "Port", "Ref"]
 
 
 @final
@@ -47,26 +47,37 @@ class Ref:
     False
     """
 
-    __slots__ = ("_number",)
+    __slots__ = ("_node", "_number")
     _numbers: ClassVar[Iterator[int]] = itertools.count(1)
 
     def __init__(self) -> None:
         self._number = next(Ref._numbers)
+        self._node: tuple[int, str, int] | None = None
 
     @staticmethod
-    def _of(number: int) -> Ref:
+    def _of(number: int, node: tuple[int, str, int] | None = None) -> Ref:
+        """A reference by its number; of another node with what goes beyond 64 bits, that node's name, its creation."""
         reference = Ref.__new__(Ref)
         reference._number = number
+        reference._node = node
         return reference
 
+    @property
+    def node(self) -> str:
+        """The name of the node that made it."""
+        return _native.node_name() if self._node is None else self._node[1]
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ref) and self._number == other._number
+        return isinstance(other, Ref) and (self._number, self._node) == (other._number, other._node)
 
     def __hash__(self) -> int:
-        return hash(("ref", self._number))
+        return hash(("ref", self._number, self._node))
 
     def __repr__(self) -> str:
-        return f"#Ref<0.{self._number}>"
+        if self._node is None:
+            return f"#Ref<0.{self._number}>"
+        rest, _, creation = self._node
+        return f"#Ref<{creation}.{rest << 64 | self._number}>"
 
 
 @final
@@ -262,3 +273,68 @@ class ImproperList:
         return isinstance(other, ImproperList) and (self.elements, self.tail) == (other.elements, other.tail)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class Fun:
+    """A function by its name, ``fun Module:Name/Arity`` of Erlang; an external fun (erlang.md, ``fun_info/2``).
+
+    >>> Fun("lists", "map", 2)
+    fun lists:map/2
+    """
+
+    __match_args__ = ("module", "name", "arity")
+    __slots__ = ("arity", "module", "name")
+
+    def __init__(self, module: str, name: str, arity: int) -> None:
+        self.module = module
+        self.name = name
+        self.arity = arity
+
+    def __repr__(self) -> str:
+        return f"fun {self.module}:{self.name}/{self.arity}"
+
+    def __eq__(self, other: object) -> bool:
+        same = (other.module, other.name, other.arity) if isinstance(other, Fun) else None
+        return (self.module, self.name, self.arity) == same
+
+    def __hash__(self) -> int:
+        return hash(("fun", self.module, self.name, self.arity))
+
+
+@final
+class LocalFun:
+    """A function that an Erlang node made at run time. It can't be called here; it goes back to Erlang as it came.
+
+    ``arity`` is None of funs of very old nodes, which don't tell; ``index`` and ``unique`` are the numbers in Erlang's
+    ``#Fun<module.index.unique>``.
+
+    >>> LocalFun()
+    Traceback (most recent call last):
+    ...
+    TypeError: a LocalFun comes from an Erlang node only
+    """
+
+    __slots__ = ("_encoded", "arity", "index", "module", "unique")
+    module: str
+    arity: int | None
+    index: int
+    unique: int
+    _encoded: bytes
+
+    def __init__(self) -> None:
+        raise TypeError("a LocalFun comes from an Erlang node only")
+
+    @staticmethod
+    def _of(module: str, arity: int | None, index: int, unique: int, encoded: bytes) -> LocalFun:
+        fun = LocalFun.__new__(LocalFun)
+        fun.module, fun.arity, fun.index, fun.unique, fun._encoded = module, arity, index, unique, encoded
+        return fun
+
+    def __repr__(self) -> str:
+        return f"#Fun<{self.module}.{self.index}.{self.unique}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalFun) and self._encoded == other._encoded
+
+    def __hash__(self) -> int:
+        return hash(self._encoded)

@@ -30,10 +30,17 @@ BELOW = {
     "process": {"_fork", "_native", "errors", "terms"},
     "trace": {"_native", "errors", "match_spec", "process", "terms"},
     "tprof": {"Pid", "errors", "process", "trace"},
+    "etf": {"_native", "errors", "terms"},
+    "_log_read": {"_native", "errors", "terms"},
+    "_log_text": {"_log_read"},
+    "_log_stats": {"_log_read", "_native", "terms"},
+    "_log_client": {"_log_read", "_native", "errors", "process"},
+    "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
+    "_log_cli": {"_log_read", "_log_stats", "_log_text", "errors"},
     "_progress": set(),
     "_run": set(),
     "_report": {"_progress", "errors", "tprof"},
-    "cli": {"_report", "_run", "errors", "tprof"},
+    "cli": {"_log_cli", "_report", "_run", "errors", "tprof"},
     "__main__": {"cli"},
 }
 CRATES = {
@@ -41,7 +48,7 @@ CRATES = {
     "match": {"inviso-term"},
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
-    "py": {"inviso-core", "inviso-match", "inviso-term"},
+    "py": {"inviso-core", "inviso-log", "inviso-match", "inviso-term"},
 }
 
 

@@ -43,3 +43,18 @@ pub enum What {
     #[error("the writer came round")]
     Overtaken,
 }
+
+impl What {
+    /// One word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            What::Cut(_) => "cut",
+            What::Op(_) => "op",
+            What::Long(_) => "long",
+            What::NoTerm => "term",
+            What::Block => "block",
+            What::Overtaken => "overtaken",
+        }
+    }
+}

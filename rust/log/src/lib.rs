@@ -12,6 +12,9 @@
 //! | [`reader`] | the records of a file or a stream, also while it is being written |
 //! | [`set`] | the records of a wrap set, also while it is being written |
 //! | [`names`] | which files are a wrap set, and in what order they are read |
+//! | [`source`] | any of these readers, as one |
+//! | [`stamp`] | the time stamp of a message |
+//! | [`merge`] | several logs as one, by time stamps |
 //! | [`blocks`] | a smaller form of a file, for this reader only, and back to Erlang's |
 //! | [`damage`] | what can be wrong with a log |
 //!
@@ -49,10 +52,13 @@ pub mod damage;
 pub mod file;
 pub mod frame;
 pub mod ip;
+pub mod merge;
 pub mod names;
 mod queue;
 pub mod reader;
 pub mod records;
 pub mod set;
 pub mod sink;
+pub mod source;
+pub mod stamp;
 pub mod wrap;

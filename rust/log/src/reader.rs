@@ -114,6 +114,12 @@ impl<R: Read> Reader<R> {
         self.follow = follow;
     }
 
+    /// Whether a whole record is here already, so that [`Reader::read`] gives it without asking for more bytes.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(frame::next(self.records.left()), Next::Record(..))
+    }
+
     /// What it reads from.
     pub fn get_ref(&self) -> &R {
         &self.from

@@ -3,7 +3,7 @@
 use crate::{
     damage::{Damage, What},
     names::Names,
-    reader::{Event, Reader},
+    reader::{Event, Found, Reader},
 };
 use std::{
     collections::VecDeque,
@@ -87,19 +87,37 @@ impl SetReader {
     /// # Errors
     /// What the system says. It can be tried again; where a file could not be opened that goes on with the oldest.
     pub fn read(&mut self) -> io::Result<Option<Event<'_>>> {
-        let found = loop {
+        let found = self.find()?;
+        Ok(found.map(|found| self.event(found)))
+    }
+
+    /// Whether a whole record is here already.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.reader.is_ready())
+    }
+
+    pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
+        loop {
             if let Some(current) = &mut self.current {
                 if let Some(found) = current.reader.find()? {
-                    break found;
+                    return Ok(Some(found));
                 }
             }
             match if self.follow { self.forward()? } else { self.onward()? } {
                 Step::Next => {}
                 Step::None => return Ok(None),
-                Step::Overtaken => return Ok(Some(Event::Damage(Damage { at: 0, what: What::Overtaken }))),
+                Step::Overtaken => return Ok(Some(Found::Damage(Damage { at: 0, what: What::Overtaken }))),
             }
-        };
-        Ok(self.current.as_ref().map(|current| current.reader.event(found)))
+        }
+    }
+
+    pub(crate) fn event(&self, found: Found) -> Event<'_> {
+        match (found, &self.current) {
+            (Found::Damage(damage), _) => Event::Damage(damage),
+            (found, Some(current)) => current.reader.event(found),
+            (Found::Record { at, .. }, None) => Event::Damage(Damage { at, what: What::NoTerm }),
+        }
     }
 
     /// The next of the files that there were.

@@ -3,7 +3,7 @@
 //! Numbers, text, bytes, tuples, lists, maps and sets become the built-in types (sets frozen, so that they can be members and
 //! keys); the atoms true, false and undefined become `True`, `False` and `None`. For everything else a [`Makers`] is asked.
 
-use inviso_term::etf::{self, DecodeError, Node, Visit};
+use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Node, Visit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -34,6 +34,8 @@ pub trait Makers {
     fn improper_list<'py>(&self, elements: Bound<'py, PyList>, tail: Bound<'py, PyAny>) -> Made<'py>;
     /// A function by its name.
     fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py>;
+    /// A function that Erlang made at run time.
+    fn closure<'py>(&self, py: Python<'py>, of: ClosureRef<'_>) -> Made<'py>;
 }
 
 /// Reads one term, which may begin with the version byte.
@@ -41,7 +43,21 @@ pub trait Makers {
 /// # Errors
 /// ValueError if the bytes are no term, else what a maker raised.
 pub fn decode<'py>(py: Python<'py>, bytes: &[u8], makers: &impl Makers) -> Made<'py> {
-    etf::walk(bytes, etf::Limits::default(), &mut Objects { py, makers }).map_err(|failure| failure.0)
+    let mut objects = Objects { py, makers };
+    etf::walk(bytes, etf::Limits::default(), &mut objects).map_err(|failure| match failure {
+        Failure::Raised(e) => e,
+        Failure::NoTerm(e) => PyValueError::new_err(e.to_string()),
+    })
+}
+
+/// Reads the next term.
+///
+/// # Errors
+/// Why the bytes are no term, or what a maker raised.
+pub fn next<'py>(
+    py: Python<'py>, decoder: &mut Decoder<'_>, makers: &impl Makers,
+) -> Result<Bound<'py, PyAny>, Failure> {
+    decoder.read(&mut Objects { py, makers })
 }
 
 struct Objects<'py, 'm, M> {
@@ -49,19 +65,24 @@ struct Objects<'py, 'm, M> {
     makers: &'m M,
 }
 
-/// What [`Objects`] ends with when it can't go on.
-struct Failure(PyErr);
+/// Why there is no object.
+pub enum Failure {
+    /// A maker raised it.
+    Raised(PyErr),
+    /// The bytes are no term.
+    NoTerm(DecodeError),
+}
 
 impl From<PyErr> for Failure {
     fn from(e: PyErr) -> Failure {
-        Failure(e)
+        Failure::Raised(e)
     }
 }
 
 impl From<DecodeError> for Failure {
     #[cold]
     fn from(e: DecodeError) -> Failure {
-        Failure(PyValueError::new_err(e.to_string()))
+        Failure::NoTerm(e)
     }
 }
 
@@ -112,7 +133,11 @@ impl<'py, M: Makers> Visit for Objects<'py, '_, M> {
         Ok(PyList::new(self.py, elements)?.into_any())
     }
 
-    fn improper(&mut self, elements: Vec<Self::Value>, tail: Self::Value) -> Value<'py> {
+    fn improper(&mut self, mut elements: Vec<Self::Value>, tail: Self::Value) -> Value<'py> {
+        if let Ok(more) = tail.cast::<PyList>() {
+            elements.extend(more.iter());
+            return self.list(elements);
+        }
         Ok(self.makers.improper_list(PyList::new(self.py, elements)?, tail)?)
     }
 
@@ -149,6 +174,10 @@ impl<'py, M: Makers> Visit for Objects<'py, '_, M> {
 
     fn fun(&mut self, module: &str, name: &str, arity: u8) -> Value<'py> {
         Ok(self.makers.fun(self.py, module, name, arity)?)
+    }
+
+    fn closure(&mut self, of: ClosureRef<'_>) -> Value<'py> {
+        Ok(self.makers.closure(self.py, of)?)
     }
 
     fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> Value<'py> {

@@ -3,8 +3,10 @@
 mod capture;
 mod decode;
 mod errors;
+mod etf;
 mod ffi;
 mod host;
+mod log;
 mod mailbox;
 mod match_spec;
 mod messages;
@@ -24,6 +26,8 @@ mod _native {
     #[pymodule_export]
     use super::errors::{LimitReached, ProcessDead, SessionDead};
     #[pymodule_export]
+    use super::etf::{etf_dumps, etf_loads};
+    #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
@@ -32,6 +36,8 @@ mod _native {
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, register, registered, send,
         send_by_clock, trap_exit, unlink, unregister, whereis,
     };
+    #[pymodule_export]
+    use super::log::{log_connect, log_write, LogReader};
     #[pymodule_export]
     use super::match_spec::{match_compile, match_spec_test, MatchProgram};
     #[pymodule_export]

@@ -132,7 +132,15 @@ pub fn term_of(object: &Bound<'_, PyAny>) -> PyResult<Term> {
 /// # Errors
 /// As there.
 pub fn snapshot_of(object: &Bound<'_, PyAny>) -> PyResult<Term> {
-    Reader { left: Cell::new(SNAPSHOT_TERMS), snapshots: true }.term(object, DEPTH)
+    snapshot_to(object, DEPTH)
+}
+
+/// As [`snapshot_of`], with a limit of its own for terms in terms.
+///
+/// # Errors
+/// As there.
+pub fn snapshot_to(object: &Bound<'_, PyAny>, depth: usize) -> PyResult<Term> {
+    Reader { left: Cell::new(SNAPSHOT_TERMS), snapshots: true }.term(object, depth)
 }
 
 /// Makes one term.

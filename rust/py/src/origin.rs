@@ -90,7 +90,11 @@ impl Origin {
             return own;
         }
         let mut others = OTHERS.lock().unwrap_or_else(|e| e.into_inner());
-        let (creation, name) = match others.iter().position(|(other, _)| same(*other, creation.into())) {
+        // an Erlang node's creation is no random number: its name tells it from others. A process of this package is known by
+        // its whole creation, whatever its name was
+        let is = |(other, known): &(u64, String)| same(*other, creation.into()) && (*other >> 32 != 0 || known == name);
+        let zero = |(other, known): &(u64, String)| *other == 0 && creation == 0 && known == name;
+        let (creation, name) = match others.iter().position(|other| is(other) || zero(other)) {
             Some(place) => return Origin(OTHER + place as u64),
             None if others.len() < MET => (creation.into(), name),
             None => TOO_MANY,

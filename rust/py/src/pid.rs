@@ -124,8 +124,8 @@ impl Pid {
     }
 
     fn __repr__(&self) -> String {
-        let number = self.id >> 2;
-        format!("<{}.{}.{}>", self.origin.number(), number & 0x0fff_ffff, number >> 28)
+        // the numbers that Erlang shows for it
+        format!("<{}.{}.{}>", self.origin.number(), self.id as u32, self.id >> 32)
     }
 
     fn __hash__(&self) -> u64 {
@@ -137,8 +137,7 @@ impl Pid {
         match other.cast::<Pid>() {
             Ok(other) => {
                 let other = other.get();
-                let answer =
-                    op.matches((self.origin.order(), self.id >> 2).cmp(&(other.origin.order(), other.id >> 2)));
+                let answer = op.matches((self.origin.order(), self.id).cmp(&(other.origin.order(), other.id)));
                 answer.into_pyobject(py).map_or_else(|e| match e {}, |b| b.to_owned().into_any().unbind())
             }
             Err(_) => py.NotImplemented(),

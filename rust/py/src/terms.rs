@@ -11,7 +11,7 @@ use crate::{
 use inviso_core::tracee::Kind;
 use inviso_match::View;
 use inviso_term::{
-    etf::Node,
+    etf::{self, ClosureRef, Node},
     term::{Identifier, Term},
 };
 use pyo3::{exceptions::PyTypeError, ffi, prelude::*, sync::PyOnceLock, types::*, PyTypeInfo};
@@ -27,6 +27,8 @@ pub struct Classes {
     improper_list: Py<PyAny>,
     reference: Py<PyAny>,
     port: Py<PyAny>,
+    fun: Py<PyAny>,
+    local_fun: Py<PyAny>,
 }
 
 static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
@@ -48,6 +50,8 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             improper_list: class("ImproperList")?,
             reference: class("Ref")?,
             port: class("Port")?,
+            fun: class("Fun")?,
+            local_fun: class("LocalFun")?,
         };
         // SAFETY: both classes are kept for ever, the first by `CLASSES`; `number` and `away` only read the fields of a frozen object.
         unsafe {
@@ -165,7 +169,28 @@ impl Classes {
             return Ok(Term::Port(Identifier::new(number, &name, origin.creation() as u32)));
         }
         if is(&self.reference) {
-            return Ok(Term::Ref(Identifier::own(number_of(object, "_number")?)));
+            let id = number_of(object, "_number")?;
+            let node = field(object, "_node")?;
+            return Ok(Term::Ref(match node.is_none() {
+                true => Identifier::own(id),
+                false => {
+                    let (rest, node, creation) = node.extract::<(u128, String, u32)>()?;
+                    Identifier { rest, ..Identifier::new(id, &node, creation) }
+                }
+            }));
+        }
+        if is(&self.fun) {
+            let name = |of: &str| field(object, of)?.extract::<String>();
+            let arity = u8::try_from(number_of(object, "arity")?);
+            let arity = arity.map_err(|_| PyTypeError::new_err("the arity of a Fun is 0 to 255"))?;
+            return Ok(Term::Fun(name("module")?.into(), name("name")?.into(), arity));
+        }
+        if is(&self.local_fun) {
+            let encoded = field(object, "_encoded")?;
+            let term = etf::decode(encoded.cast::<PyBytes>()?.as_bytes());
+            return term.ok().filter(|term| matches!(term, Term::Closure(_))).ok_or_else(|| {
+                PyTypeError::new_err("this LocalFun does not come from Erlang, and nothing else can make one")
+            });
         }
         let mut buffer = [0; 256];
         // SAFETY: the class of an object that stands; attached.
@@ -195,6 +220,37 @@ impl Classes {
     /// Whether there is an atom of this name; nobody can have made one that has a surrogate.
     pub fn has_atom(&self, py: Python<'_>, name: &str) -> bool {
         self.atom.bind(py).getattr("_all").and_then(|all| all.contains(name)).unwrap_or(false)
+    }
+}
+
+impl Classes {
+    /// The name of a module or function: an atom, which `atom` makes, but for those that Python has other objects for.
+    ///
+    /// # Errors
+    /// What making it raises.
+    pub fn name<'py>(&self, py: Python<'py>, name: &str, atom: impl FnOnce() -> Made<'py>) -> Made<'py> {
+        match name {
+            "true" | "false" | "undefined" => Ok(PyString::new(py, name).into_any()),
+            _ => atom(),
+        }
+    }
+
+    /// A function by its name, of atoms that were made.
+    ///
+    /// # Errors
+    /// What making it raises.
+    pub fn fun_of<'py>(&self, module: &Bound<'py, PyAny>, name: &Bound<'py, PyAny>, arity: u8) -> Made<'py> {
+        call(self.fun.bind(module.py()), (module, name, arity))
+    }
+
+    /// A function that Erlang made at run time, in a module whose atom was made.
+    ///
+    /// # Errors
+    /// What making it raises.
+    pub fn closure_of<'py>(&self, module: &Bound<'py, PyAny>, of: ClosureRef<'_>) -> Made<'py> {
+        let py = module.py();
+        let make = self.local_fun.bind(py).getattr("_of")?;
+        call(&make, (module, of.arity, of.index, of.unique, PyBytes::new(py, of.encoded())))
     }
 }
 
@@ -228,7 +284,15 @@ impl Makers for Classes {
         Ok(port)
     }
     fn reference<'py>(&self, py: Python<'py>, of: Node<'_>) -> Made<'py> {
-        call(&self.reference.bind(py).getattr("_of")?, (of.id,))
+        let own = of.rest == 0 && (of.creation == 0 && of.name == "nonode@nohost" || Origin::is_own(of.creation));
+        let make = self.reference.bind(py).getattr("_of")?;
+        if own {
+            return call(&make, (of.id,));
+        }
+        call(&make, (of.id, (of.rest, of.name, of.creation)))
+    }
+    fn closure<'py>(&self, py: Python<'py>, of: ClosureRef<'_>) -> Made<'py> {
+        self.closure_of(&self.name(py, of.module, || call(self.atom.bind(py), (of.module,)))?, of)
     }
     fn opaque<'py>(&self, py: Python<'py>, type_name: &str, id: u64, text: Option<&str>) -> Made<'py> {
         call(self.opaque.bind(py), (type_name, id, text))
@@ -246,7 +310,7 @@ impl Makers for Classes {
         call(self.improper_list.bind(tail.py()), (&elements, &tail))
     }
     fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py> {
-        let atom = self.atom.bind(py);
-        Ok((call(atom, (module,))?, call(atom, (name,))?, arity).into_pyobject(py)?.into_any())
+        let named = |name: &str| self.name(py, name, || call(self.atom.bind(py), (name,)));
+        self.fun_of(&named(module)?, &named(name)?, arity)
     }
 }

@@ -52,7 +52,7 @@ fn identified(term: Term, with: impl FnOnce(Identifier) -> Option<Identifier>) -
 }
 
 /// The term as other nodes read it: what is of this node says so.
-fn outward(term: Term) -> Term {
+pub fn outward(term: Term) -> Term {
     let (name, creation) = (Arc::<str>::from(pid::node_name()), Origin::here().creation() as u32);
     let named = |of: Identifier| Some(if of.is_own() { Identifier { node: name.clone(), creation, ..of } } else { of });
     mapped(term, &mut |leaf| identified(leaf, named)).unwrap_or_else(|| Term::atom("undefined"))

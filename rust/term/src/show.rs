@@ -60,7 +60,7 @@ fn show(term: &Term, f: &mut Formatter<'_>, depth: usize) -> fmt::Result {
             f.write_char('>')
         }
         Term::Pid(pid) => {
-            let (number, serial) = (pid.id >> 2 & 0x0fff_ffff, pid.id >> 30);
+            let (number, serial) = (pid.id as u32, pid.id >> 32);
             write!(f, "<{}.{number}.{serial}>", place(pid))
         }
         Term::Port(port) => write!(f, "#Port<{}.{}>", place(port), port.id),
@@ -146,7 +146,7 @@ mod tests {
             (Term::Tuple(vec![]), "{}"),
             (Term::ImproperList(vec![Term::from(1)], Box::new(Term::from(2))), "[1|2]"),
             (Term::Map(vec![(Term::from(1), Term::atom("a"))]), "#{1 => a}"),
-            (Term::Pid(Identifier::own(4 << 2)), "<0.4.0>"),
+            (Term::Pid(Identifier::own(4 | 2 << 32)), "<0.4.2>"),
             (Term::Port(Identifier::own(5)), "#Port<0.5>"),
             (Term::Ref(Identifier::own(6)), "#Ref<0.6>"),
             (Term::Fun("m".into(), "f".into(), 2), "fun m:f/2"),

@@ -28,6 +28,14 @@ pub struct ClosureRef<'a> {
     pub(crate) encoded: &'a [u8],
 }
 
+impl<'a> ClosureRef<'a> {
+    /// All of it as it was written, from its tag on.
+    #[must_use]
+    pub fn encoded(&self) -> &'a [u8] {
+        self.encoded
+    }
+}
+
 /// Makes values of terms, each from the values of its parts.
 ///
 /// ```

@@ -1,0 +1,361 @@
+"""The command ``inviso log``: print, convert, merge and count logs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ._log_read import FORMS, Damage, Reader, Written, convert, merge, read
+from ._log_stats import Stats, stats
+from ._log_text import format, function, moment
+from .errors import BadArg
+
+HELP = """\
+usage: inviso log COMMAND [options] FILE ...
+
+Read trace logs, of this package or of a real Erlang node: files as trace
+ports write them, wrap sets, and the compressed form (blocks).
+
+commands:
+  print        show the messages, a line each
+  convert      write a log in another form
+  merge        several logs as one, in the order of their time stamps
+  stats        count what is in a log
+
+options:
+  -w, --wrap SUFFIX      each FILE is the name of a wrap set, whose files are
+                         called FILE, a number, and SUFFIX
+  -h, --help             show this text, or that of a command
+
+Several FILEs are read one after the other. What can't be read is told where
+it stands. The exit status is 0, 1 where something could not be read or
+written, 2 where the command line is wrong.
+"""
+
+PRINT_HELP = """\
+usage: inviso log print [options] FILE ...
+
+Show the messages of logs, a line each, damage and losses where they are.
+
+options:
+  -f, --follow           go on as the log is written, until Ctrl-C
+  -n, --limit N          at most N lines
+  --color WHEN           auto (default: on a terminal, unless NO_COLOR is
+                         set), always or never
+  -w, --wrap SUFFIX      FILE is the name of a wrap set
+  -h, --help             show this text
+
+examples:
+  inviso log print trace.log
+  inviso log print --follow --wrap .log traces/node
+"""
+
+CONVERT_HELP = """\
+usage: inviso log convert --to FORM -o OUT [options] FILE ...
+
+Write logs, one after the other, in another form.
+
+options:
+  --to FORM              erlang: as trace ports write it, for dbg too
+                         blocks: compressed, for inviso only
+                         or a format of inviso.export: perfetto, chrome,
+                         speedscope, collapsed, pstats, parquet ...
+  -o, --output OUT       the file; what it held is lost
+  -w, --wrap SUFFIX      FILE is the name of a wrap set
+  -h, --help             show this text
+
+examples:
+  inviso log convert --to erlang -o trace.erl trace.blocks
+  inviso log convert --to perfetto -o trace.pftrace trace.log
+"""
+
+MERGE_HELP = """\
+usage: inviso log merge [options] FILE ...
+
+Put several logs together in the order of their time stamps, and print them,
+or write them to a file.
+
+The order within a log stays. What has no time stamp, drop records too, comes
+right behind what it followed in its log. Time stamps of another clock than
+the first one count as none. Monotonic times of two machines tell nothing.
+
+options:
+  -o, --output OUT       write a log to OUT, not lines
+  --to FORM              its form: erlang (default) or blocks
+  -n, --limit N          at most N lines
+  --color WHEN           auto (default), always or never
+  -w, --wrap SUFFIX      each FILE is the name of a wrap set
+  -h, --help             show this text
+
+examples:
+  inviso log merge node1.log node2.log
+  inviso log merge -o both.log node1.log node2.log
+"""
+
+STATS_HELP = """\
+usage: inviso log stats [options] FILE ...
+
+Count messages by tag, calls by function, messages by process; the time that
+they span, what was lost, what is damaged, and bytes.
+
+options:
+  -n, --limit N          at most N functions and N processes (default: 10)
+  --json                 write all of it as JSON
+  -w, --wrap SUFFIX      FILE is the name of a wrap set
+  -h, --help             show this text
+"""
+
+SHORT = {"-f": "--follow", "-n": "--limit", "-w": "--wrap", "-o": "--output", "-h": "--help"}
+VALUED = frozenset({"--limit", "--color", "--wrap", "--output", "--to"})
+FLAGS = frozenset({"--follow", "--json", "--help"})
+Options = dict[str, str]
+
+
+class Usage(Exception):
+    """A command line that can't be carried out; the text says why."""
+
+
+def main(words: list[str]) -> int:
+    """Carry out ``inviso log …`` and return the exit status.
+
+    >>> from inviso.cli import main
+    >>> main(["log", "--help"])  # doctest: +ELLIPSIS
+    usage: inviso log COMMAND [options] FILE ...
+    ...
+    0
+    """
+    command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in ("-h", "--help", "help"):
+        return _say(HELP)
+    if command not in COMMANDS:
+        if not command:
+            return _refuse("", "no command was given")
+        kind = "option" if command.startswith("-") else "command"
+        return _refuse("", f"unknown {kind} {command!r}; the commands are {', '.join(COMMANDS)}")
+    run, text, known = COMMANDS[command]
+    try:
+        options, files = _parse(rest, known)
+        if "--help" in options:
+            return _say(text)
+        if not files:
+            raise Usage("no log was given; name a file")
+        suffix = options.get("--wrap")
+        return run(files if suffix is None else [(name, "wrap", suffix) for name in files], options)
+    except Usage as wrong:
+        return _refuse(f" {command}", str(wrong))
+    except BadArg as wrong:
+        return _refuse(f" {command}", wrong.why)
+    except BrokenPipeError:
+        # nobody reads any more; nor must the interpreter find out when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except OSError as wrong:
+        print(f"inviso log {command}: {_told(wrong)}", file=sys.stderr)
+        return 1
+
+
+def _print(source: Any, options: Options) -> int:
+    limit, colour, follow = _limit(options), _colour(options), "--follow" in options
+    return _lines(read(source, follow=follow), limit, colour, follow)
+
+
+def _merge(source: Any, options: Options) -> int:
+    if "--output" not in options:
+        if "--to" in options:
+            raise Usage("--to: it needs a file; add -o OUT")
+        limit, colour = _limit(options), _colour(options)
+        reader = merge(source)
+        status = _lines(reader, limit, colour, False)
+        _clocks(reader.other_clock)
+        return status
+    form = options.get("--to", "erlang")
+    if form not in FORMS:
+        raise Usage(f"--to: {form!r} is no form of a log; give erlang or blocks")
+    return _report(convert(source, options["--output"], form, merged=True), options["--output"])
+
+
+def _convert(source: Any, options: Options) -> int:
+    for option in ("--to", "--output"):
+        if not options.get(option):
+            raise Usage(f"option {option} is missing")
+    form, out = options["--to"], options["--output"]
+    if form in FORMS:
+        return _report(convert(source, out, form), out)
+    formats: dict[str, Callable[[Any, str], Any]] = importlib.import_module("inviso.export").FORMATS
+    if form not in formats:
+        raise Usage(f"--to: unknown form {form!r}; give {', '.join([*FORMS, *sorted(formats)])}")
+    formats[form](source, out)
+    return 0
+
+
+def _stats(source: Any, options: Options) -> int:
+    limit = _limit(options)
+    found = stats(source)
+    if "--json" in options:
+        import json
+
+        sys.stdout.write(json.dumps(_as_json(found), indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _table(found, 10 if limit is None else limit))
+    sys.stdout.flush()
+    for damage in found.damage[:10]:
+        print(f"inviso log stats: {damage}", file=sys.stderr)
+    return 1 if found.damaged else 0
+
+
+COMMANDS: dict[str, tuple[Callable[[Any, Options], int], str, frozenset[str]]] = {
+    "print": (_print, PRINT_HELP, frozenset({"--follow", "--limit", "--color"})),
+    "convert": (_convert, CONVERT_HELP, frozenset({"--to", "--output"})),
+    "merge": (_merge, MERGE_HELP, frozenset({"--output", "--to", "--limit", "--color"})),
+    "stats": (_stats, STATS_HELP, frozenset({"--limit", "--json"})),
+}
+
+
+def _lines(reader: Reader, limit: int | None, colour: bool, at_once: bool) -> int:
+    status = 0
+    write = sys.stdout.write
+    with reader:
+        for count, message in enumerate(reader, 1):
+            if type(message) is Damage:
+                status = 1
+            write(_safe(format(message, colour=colour)) + "\n")
+            if at_once:
+                sys.stdout.flush()
+            if count == limit:
+                break
+    sys.stdout.flush()
+    return status
+
+
+def _safe(line: str) -> str:
+    """The line as the terminal's encoding can show it."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return line.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def _report(done: Written, out: str) -> int:
+    for damage in done.damage[:10]:
+        print(f"inviso log: {damage}", file=sys.stderr)
+    if done.damaged > 10:
+        print(f"inviso log: and {done.damaged - 10} more that could not be read", file=sys.stderr)
+    _clocks(done.other_clock)
+    lost = f", {done.dropped} messages were dropped" if done.dropped else ""
+    print(f"inviso log: {done.records} records to {out}{lost}", file=sys.stderr)
+    return 1 if done.damaged else 0
+
+
+def _clocks(others: int) -> None:
+    if others:
+        print(f"inviso log: {others} time stamps of another clock than the first were not compared", file=sys.stderr)
+
+
+def _table(found: Stats, limit: int) -> Iterable[str]:
+    yield f"messages   {found.messages}"
+    yield f"bytes      {found.bytes}"
+    yield f"dropped    {found.dropped} in {found.drops} drop record{'' if found.drops == 1 else 's'}"
+    yield f"damage     {found.damaged}"
+    if found.seconds is not None:
+        yield f"time       {found.seconds:.6f} s, from {_moment(found, found.first)} to {_moment(found, found.last)}"
+    for title, rows, show in (
+        ("tag", found.tags.most_common(), str),
+        ("function", found.functions.most_common(limit), function),
+        ("process", found.processes.most_common(limit), repr),
+    ):
+        if rows:
+            yield ""
+            yield f"{'messages' if title != 'function' else 'calls':>10}  {title}"
+            yield from (f"{count:10}  {_safe(show(what))}" for what, count in rows)
+            all_of = len(found.functions if title == "function" else found.processes)
+            if title != "tag" and all_of > limit:
+                yield f"{'':10}  and {all_of - limit} more"
+
+
+def _moment(found: Stats, ns: int | None) -> str:
+    if ns is None or found.clock != "wall":
+        return f"{ns} ns"
+    return moment((ns // 10**15, ns // 10**9 % 1_000_000, ns // 1000 % 1_000_000))
+
+
+def _as_json(found: Stats) -> dict[str, Any]:
+    return {
+        "messages": found.messages,
+        "bytes": found.bytes,
+        "drops": found.drops,
+        "dropped": found.dropped,
+        "damaged": found.damaged,
+        "damage": [str(damage) for damage in found.damage],
+        "clock": found.clock,
+        "first": found.first,
+        "last": found.last,
+        "tags": dict(found.tags.most_common()),
+        "functions": {function(mfa): count for mfa, count in found.functions.most_common()},
+        "processes": {repr(pid): count for pid, count in found.processes.most_common()},
+    }
+
+
+def _parse(words: list[str], known: frozenset[str]) -> tuple[Options, list[str]]:
+    options: Options = {}
+    files: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            files += rest
+        elif not word.startswith("-") or word == "-":
+            files.append(word)
+        else:
+            name, value = _split(word)
+            if name not in known | {"--help", "--wrap"}:
+                raise Usage(f"unknown option {word!r}")
+            if name in VALUED and value is None:
+                value = next(rest, None)
+                if value is None:
+                    raise Usage(f"option {word} needs a value")
+            elif name in FLAGS and value is not None:
+                raise Usage(f"option {name} takes no value")
+            options[name] = value or ""
+    return options, files
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    if word.startswith("--"):
+        name, equals, text = word.partition("=")
+        return name, text if equals else None
+    return SHORT.get(word[:2], word), word[2:] or None
+
+
+def _limit(options: Options) -> int | None:
+    limit = options.get("--limit")
+    if limit is not None and not (limit.isdecimal() and int(limit) > 0):
+        raise Usage(f"--limit: {limit!r} is not a number of lines; give a number from 1")
+    return None if limit is None else int(limit)
+
+
+def _colour(options: Options) -> bool:
+    when = options.get("--color", "auto")
+    if when not in ("auto", "always", "never"):
+        raise Usage(f"--color: {when!r} is unknown; give auto, always or never")
+    if when == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return when == "always"
+
+
+def _told(wrong: OSError) -> str:
+    if wrong.filename is None:
+        return str(wrong)
+    return f"{os.fsdecode(wrong.filename)}: {wrong.strerror}"
+
+
+def _say(text: str) -> int:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return 0
+
+
+def _refuse(command: str, why: str) -> int:
+    print(f"inviso log{command}: {why}\nSee 'inviso log{command} --help'.", file=sys.stderr)
+    return 2

@@ -1,0 +1,122 @@
+//! A log to read, whatever it is.
+
+use crate::{
+    names::Names,
+    reader::{Event, Found, Reader},
+    set::SetReader,
+};
+use std::{
+    fs::File,
+    io,
+    net::TcpStream,
+    path::{Path, PathBuf},
+};
+
+/// A file, a wrap set, or what an IP port sends.
+///
+/// ```
+/// use inviso_log::{frame::Record, reader::Event, source::Source};
+/// # fn main() -> std::io::Result<()> {
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().join("trace");
+/// std::fs::write(&path, [1, 0, 0, 0, 3])?;
+/// let mut log = Source::open(&path, false)?;
+/// assert_eq!(log.read()?, Some(Event::Record { at: 0, record: Record::Dropped(3) }));
+/// assert_eq!(log.read()?, None);
+/// assert_eq!(log.path(), Some(path));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Source(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    File(Reader<File>, PathBuf),
+    Set(SetReader),
+    Stream(Reader<TcpStream>),
+}
+
+impl Source {
+    /// A file; with `follow` also what is still written to it ([`Reader::follow`]).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path, follow: bool) -> io::Result<Source> {
+        Ok(Source(Kind::File(Reader::open(path)?.follow(follow), path.to_owned())))
+    }
+
+    /// A wrap set ([`SetReader`]).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_set(names: Names, follow: bool) -> io::Result<Source> {
+        SetReader::open(names, follow).map(|reader| Source(Kind::Set(reader)))
+    }
+
+    /// What comes from an IP port ([`ip::connect`](crate::ip::connect)).
+    #[must_use]
+    pub fn stream(stream: TcpStream) -> Source {
+        Source(Kind::Stream(Reader::new(stream)))
+    }
+
+    /// The next record, or damage; None at the end, or for now where more may come.
+    ///
+    /// # Errors
+    /// What the system says; it can be tried again. That a stream has nothing within its time-out is one, too.
+    pub fn read(&mut self) -> io::Result<Option<Event<'_>>> {
+        let found = self.find()?;
+        Ok(found.map(|found| self.event(found)))
+    }
+
+    /// Whether a whole record is here already, so that reading it asks nobody.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        match &self.0 {
+            Kind::File(reader, _) => reader.is_ready(),
+            Kind::Set(reader) => reader.is_ready(),
+            Kind::Stream(reader) => reader.is_ready(),
+        }
+    }
+
+    /// Whether it is a stream, for which reading may wait.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        matches!(self.0, Kind::Stream(_))
+    }
+
+    /// The file that the last record or damage was in; a stream has none.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        match &self.0 {
+            Kind::File(_, path) => Some(path.clone()),
+            Kind::Set(reader) => reader.path(),
+            Kind::Stream(_) => None,
+        }
+    }
+
+    /// The number of that file in a wrap set.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Set(reader) => reader.number(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
+        match &mut self.0 {
+            Kind::File(reader, _) => reader.find(),
+            Kind::Set(reader) => reader.find(),
+            Kind::Stream(reader) => reader.find(),
+        }
+    }
+
+    pub(crate) fn event(&self, found: Found) -> Event<'_> {
+        match &self.0 {
+            Kind::File(reader, _) => reader.event(found),
+            Kind::Set(reader) => reader.event(found),
+            Kind::Stream(reader) => reader.event(found),
+        }
+    }
+}
