@@ -93,7 +93,7 @@ pub fn session_create(
     let (depth, items, bytes, total) = capture;
     let capture = Capture { depth, items, bytes, total, takes };
     let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
-    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false };
+    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false, tracer: None };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     let mailbox = match tracer {
