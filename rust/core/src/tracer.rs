@@ -373,14 +373,21 @@ pub fn identity(id: u64) -> Term {
     }
 }
 
+impl Session {
+    /// Asks the tracer module whether it still is one, for a process or port or for none; `None` without a module, and where it
+    /// can't be asked: not from inside its own callbacks, not after the session's end.
+    #[must_use]
+    pub fn tracer_status(&self, tracee: Option<u64>) -> Option<Answer> {
+        let Module(tracer) = self.options.tracer.as_ref()?;
+        self.calls.run(None, &self.tracer_errors, || tracer.enabled(TRACE_STATUS, tracee))
+    }
+}
+
 impl Node {
     /// Asks a session's tracer module whether it still is one, for a process or port, or for those to come; where it says that it
     /// isn't, their flags are removed. `true` of a session without one.
     pub fn trace_status(&self, session: &Session, tracee: Option<&tracee::Tracee>) -> bool {
-        let Some(Module(tracer)) = &session.options.tracer else { return true };
-        let pid = tracee.map(|tracee| tracee.pid);
-        let answer = session.calls.run(None, &session.tracer_errors, || tracer.enabled(TRACE_STATUS, pid));
-        if answer != Some(Answer::Remove) {
+        if session.tracer_status(tracee.map(|tracee| tracee.pid)) != Some(Answer::Remove) {
             return true;
         }
         match tracee {

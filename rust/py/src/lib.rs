@@ -15,6 +15,7 @@ mod processes;
 mod seq;
 mod session;
 mod terms;
+mod tracer;
 mod view;
 mod wire;
 
@@ -51,6 +52,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    #[pymodule_export]
+    use super::tracer::tracer_pairs;
     #[pymodule_export]
     use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside};
 }
