@@ -92,7 +92,7 @@ impl Installed {
     fn failed(&self, py: Python<'_>, error: PyErr, callback: &Bound<'_, PyAny>) {
         if error.is_instance_of::<PyKeyboardInterrupt>(py) {
             // SAFETY: may be called at any time.
-            unsafe { pyo3::ffi::PyErr_SetInterrupt() };
+            return unsafe { pyo3::ffi::PyErr_SetInterrupt() };
         }
         let before = self.session().map_or(0, |session| session.note_tracer_error());
         if before == 0 {
