@@ -32,13 +32,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::{drain, emit::stamp, flags::Flags, messages::with_receiver, node::Node, session::Session, tracee};
+use crate::{asking, drain, emit::stamp, flags::Flags, messages::with_receiver, node::Node, session::Session, tracee};
 use inviso_term::{
     etf,
     record::Kind,
     term::{Identifier, Term},
 };
 use std::{fmt, sync::Arc};
+
+/// Whether the calling thread is inside a callback of a tracer module.
+#[must_use]
+pub fn is_calling() -> bool {
+    asking::is_inside()
+}
 
 /// What a tracer answers when it is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

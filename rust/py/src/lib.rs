@@ -5,6 +5,7 @@ mod decode;
 mod errors;
 mod ffi;
 mod host;
+mod library;
 mod mailbox;
 mod match_spec;
 mod messages;
@@ -52,6 +53,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    #[pymodule_export]
+    use super::library::Library;
     #[pymodule_export]
     use super::tracer::tracer_pairs;
     #[pymodule_export]

@@ -4,6 +4,7 @@
 use crate::{
     ffi::{calling::call, tls},
     host::{self, outlet::Outlet},
+    library::Library,
     messages, terms,
 };
 use inviso_core::{
@@ -21,7 +22,7 @@ use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 
 /// A module, its state, and its callbacks: one that asks and one that is told, for each of [`Group::NAMES`], None for those that it
-/// has not.
+/// has not. Of a shared library in place of all these the library.
 pub type Given<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Vec<Option<Py<PyAny>>>);
 
 /// What a tracer module is to its session.
@@ -47,15 +48,20 @@ pub struct Made {
 /// A tracer module as a session takes it.
 ///
 /// # Errors
-/// ValueError where the state can't be given to a shared library, or that has been unloaded.
+/// TypeError where the state can't be given to a shared library.
 pub fn make(py: Python<'_>, given: Given<'_>) -> PyResult<Made> {
     let (module, state, callbacks) = given;
+    let library = callbacks.first().and_then(|first| first.as_ref()?.bind(py).cast::<Library>().ok().cloned());
     let mut callbacks = callbacks.into_iter();
     let pairs = std::iter::from_fn(|| Some((callbacks.next()?, callbacks.next()?))).collect();
-    let callbacks = Callbacks { module: module.unbind(), state: state.unbind(), pairs };
+    let callbacks = Callbacks { module: module.unbind(), state: state.clone().unbind(), pairs };
     let installed =
         Arc::new(Installed { module: RwLock::new(Some(Arc::new(callbacks))), session: OnceLock::new() });
-    let module = Module(Arc::new(PyTracer(installed.clone())));
+    let module: Arc<dyn Tracer> = match library {
+        Some(library) => Arc::new(library.get().tracing(&state, &installed)?),
+        None => Arc::new(PyTracer(installed.clone())),
+    };
+    let module = Module(module);
     words(py)?;
     Ok(Made { module, installed })
 }
@@ -86,6 +92,13 @@ impl Installed {
 
     fn session(&self) -> Option<Arc<Session>> {
         self.session.get().and_then(Weak::upgrade)
+    }
+
+    /// A callback has answered nonsense, and nobody can be shown what.
+    pub fn note_failure(&self) {
+        if let Some(session) = self.session() {
+            session.note_tracer_error();
+        }
     }
 
     /// A callback has raised, or answered nonsense. An interrupt of the user's is the program's, and comes again.
