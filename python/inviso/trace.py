@@ -311,7 +311,7 @@ def session_create(
         if not tracer.is_local():
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
     elif isinstance(tracer, tuple):
-        module = _module(where, tracer)
+        module = _module(where, tracer, options)
     elif tracer is not None and not callable(tracer):
         why = f"{tracer!r} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
         raise BadArg(where, "tracer", why)
@@ -332,9 +332,11 @@ def session_create(
     return session
 
 
-def _module(where: str, tracer: tuple[Any, ...]) -> Any:
-    from .tracer import given  # what few programs use comes in at its first mention
+def _module(where: str, tracer: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    from .tracer import NativeTracer, given  # what few programs use comes in at its first mention
 
+    if tracer and isinstance(tracer[0], NativeTracer) and options["capture"] == "ref":
+        raise BadArg(where, "opts", "capture 'ref' hands over Python objects, and the tracer is a library; drop it")
     return given(where, tracer)
 
 

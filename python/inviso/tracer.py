@@ -18,10 +18,14 @@ A tracer module is any object, an instance or a module, with two callbacks, ``en
 
 Nothing waits in a ring: when the traced program goes on, the callback has returned. So a callback costs the program what it takes.
 A pid, or a callable as tracer, costs it a tenth of a microsecond.
+
+:func:`load` takes a tracer module in C: a shared library written against ``inviso_tracer.h``, which is in :func:`inviso.include_dir`.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
     Answer: TypeAlias = Literal["trace", "discard", "remove"]
 
-__all__ = ["Tracer"]
+__all__ = ["NativeTracer", "Tracer", "load"]
 
 
 class Tracer(ABC):
@@ -177,10 +181,142 @@ class Tracer(ABC):
         return self.trace(tag, state, tracee, term, opts)
 
 
+class NativeTracer:
+    """A tracer module in a shared library, which :func:`load` has loaded. What the library offers is said in ``inviso_tracer.h``.
+
+    As the tracer of a session it goes with a state that is a term: numbers, text, bytes, atoms, pids, ports, references, and tuples, lists
+    and dicts of these. Its callbacks run with the interpreter's lock held, where there is one.
+
+    >>> import pathlib, shutil, subprocess, tempfile
+    >>> source = '''
+    ... #include <inviso_tracer.h>
+    ... static inviso_answer enabled(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee) { return INVISO_TRACE; }
+    ... static void trace(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee, inviso_term term, inviso_term opts)
+    ... {
+    ...     inviso_pid to;
+    ...     if (inviso_get_local_pid(env, state, &to))
+    ...         inviso_send(env, &to, tag);
+    ... }
+    ... static const inviso_tracer table = {
+    ...     .abi = INVISO_TRACER_ABI, .size = sizeof table, .name = "tags", .enabled = enabled, .trace = trace};
+    ... INVISO_TRACER(table)
+    ... '''
+    >>> def compiled(source):
+    ...     folder = pathlib.Path(tempfile.mkdtemp())
+    ...     (folder / "tags.c").write_text(source)
+    ...     flags = ["-shared", "-fPIC", "-I", inviso.include_dir(), "-o", folder / "tags.so"]
+    ...     subprocess.run(["cc", *flags, folder / "tags.c"], check=True)
+    ...     return folder / "tags.so"
+    >>> if shutil.which("cc"):
+    ...     tags = load(compiled(source))
+    ...     with inviso.trace.session_create("tags", (tags, inviso.self())) as session:
+    ...         _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), True, ["local"])
+    ...         _ = session.process(inviso.self(), True, ["call"])
+    ...         _ = json.loads("1")
+    ...     assert (tags.name, inviso.receive(), tags.unload()) == ("tags", "call", True)
+    """
+
+    __slots__ = ("_native", "_path")
+
+    def __init__(self, path: str, native: _native.Library) -> None:
+        self._path = path
+        self._native = native
+
+    @property
+    def path(self) -> str:
+        """The file that it was loaded from."""
+        return self._path
+
+    @property
+    def name(self) -> str | None:
+        """The name that the library gives itself; None once it has been unloaded."""
+        return self._native.name
+
+    def upgrade(self, path: str | os.PathLike[str] | None = None, info: Any = None) -> None:
+        """Puts a new build in its place: its ``upgrade`` gets the old one's data. Sessions go on with the new one.
+
+        Args:
+            path: the file; None for the one that it was loaded from.
+            info: a term for ``upgrade``.
+
+        Raises:
+            BadArg: the library is refused; the old one goes on.
+        """
+        where = "upgrade/3"
+        file = self._path if path is None else _file(where, path)
+        _refusing(where, file, lambda alias: self._native.upgrade(alias, info))
+        self._path = file
+
+    def unload(self) -> bool:
+        """Unloads the library, when all callbacks that are running have returned (called in one, it does not wait); False if it had been
+        unloaded before. Sessions that have it as tracer find it dead: flags are removed where it would have been asked."""
+        return self._native.unload()
+
+    def __repr__(self) -> str:
+        name = self.name
+        return f"<tracer {name!r} of {self._path}>" if name is not None else f"<unloaded tracer of {self._path}>"
+
+
+def load(path: str | os.PathLike[str], info: Any = None) -> NativeTracer:
+    """Loads a shared library that is a tracer module; see :class:`NativeTracer`.
+
+    Args:
+        path: the file.
+        info: a term for the library's ``load``.
+
+    Raises:
+        BadArg: there is no such file, or it is refused: built for another machine or another version of the header, without what a
+            tracer needs; or its ``load`` says so.
+
+    >>> load("./no_such_tracer.so")
+    Traceback (most recent call last):
+    ...
+    inviso.errors.BadArg: load/2, path: there is no file './no_such_tracer.so'; pass a shared library
+    """
+    where = "load/2"
+    file = _file(where, path)
+    return NativeTracer(file, _refusing(where, file, lambda alias: _native.Library(alias, info)))
+
+
+def _file(where: str, path: Any) -> str:
+    try:
+        file = os.fsdecode(path)
+    except TypeError:
+        raise BadArg(where, "path", f"{path!r} is not a path; pass the file of a shared library") from None
+    if not os.path.isfile(file):
+        raise BadArg(where, "path", f"there is no file {file!r}; pass a shared library")
+    return os.path.abspath(file)
+
+
+_loads = itertools.count()
+
+
+def _refusing(where: str, file: str, load: Any) -> Any:
+    # The loader of glibc knows a library by its path, whatever is in the file by now: so each load spells the path in its own way.
+    folder, name = os.path.split(file)
+    alias = os.path.join(folder, "./" * (next(_loads) % 1000) + name)
+    try:
+        return load(alias)
+    except OSError as error:
+        raise BadArg(where, "path", f"{file} {str(error).replace(alias, file)}") from None
+    except TypeError as error:
+        raise BadArg(where, "info", f"{error}; pass a term") from None
+
+
 def _own(module: Any, name: str) -> Any:
     """A callback that is not just the base class's fall-back, which needs no call."""
     found = getattr(module, name, None)
     return None if getattr(found, "__func__", None) is getattr(Tracer, name) else found
+
+
+def _checked(where: str, module: NativeTracer, state: Any) -> Any:
+    if module.name is None:
+        raise BadArg(where, "tracer", f"{module!r} is gone; load it anew")
+    try:
+        _native.term_to_binary(state)
+    except (TypeError, _native.LimitReached) as error:
+        raise BadArg(where, "tracer", f"the state of {module!r} is no term: {error}; pass one") from None
+    return state
 
 
 def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
@@ -192,6 +328,8 @@ def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
     if len(tracer) != 2:
         raise BadArg(where, "tracer", f"{tracer!r} is no tracer module; pass (module, state)")
     module, state = tracer
+    if isinstance(module, NativeTracer):
+        return module, _checked(where, module, state), [module._native]
     callbacks = []
     for pair in _native.tracer_pairs():
         names = ("enabled" + pair, "trace" + pair)
