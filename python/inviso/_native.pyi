@@ -6,6 +6,7 @@ from typing import Any, final
 from .terms import Port, Ref
 
 __all__ = [
+    "Library",
     "LimitReached",
     "MatchProgram",
     "Pid",

@@ -80,7 +80,7 @@ class Tracer(ABC):
     >>> with inviso.trace.session_create("senders", (Senders(), pairs)) as session:
     ...     _ = session.process(me, True, ["send", "receive"])
     ...     _ = inviso.send(me, "hello")
-    >>> pairs == [(me, me)], inviso.receive()
+    >>> pairs == [(me, me)], inviso.receive("hello")
     (True, 'hello')
     """
 
@@ -213,7 +213,7 @@ class NativeTracer:
     ...         _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), True, ["local"])
     ...         _ = session.process(inviso.self(), True, ["call"])
     ...         _ = json.loads("1")
-    ...     assert (tags.name, inviso.receive(), tags.unload()) == ("tags", "call", True)
+    ...     assert (tags.name, inviso.receive("call"), tags.unload()) == ("tags", "call", True)
     """
 
     __slots__ = ("_native", "_path")

@@ -631,6 +631,20 @@ def test_sequential_tracing_has_the_label_in_the_tracee_s_place() -> None:
     assert seq_trace.get_system_tracer() is False
 
 
+def test_a_collector_gives_the_place_back_to_a_module() -> None:
+    module = Log()
+    seq_trace.set_system_tracer((module, []))
+    try:
+        with seq_trace.Collector():
+            assert isinstance(seq_trace.get_system_tracer(), inviso.Pid)
+        assert seq_trace.get_system_tracer() == (module, [])
+        with seq_trace.Collector():
+            module.answer = lambda tag: "remove"
+        assert seq_trace.get_system_tracer() is False
+    finally:
+        seq_trace.set_system_tracer(False)
+
+
 @pytest.mark.parametrize(
     ("tracer", "names"),
     [

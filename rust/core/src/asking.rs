@@ -132,9 +132,7 @@ pub(crate) fn ask(
 /// Tells of a record that was put down, and asks first if nobody has.
 #[cold]
 #[inline(never)]
-pub(crate) fn tell(
-    node: &Node, thread: &mut Thread, session: &Session, header: [u64; 4], payload: &[u8], asked: bool,
-) {
+pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: [u64; 4], payload: &[u8], asked: bool) {
     let drain::What::Event(record) = drain::record(header, payload).what else { return };
     let Some(kind) = Kind::from_u8(record.kind) else { return };
     let group = Group::of(kind, record.tracee);

@@ -722,9 +722,7 @@ fn ask<A: Activation>(thread: &mut Thread, entry: &Entry, flags: Flags, call: &A
 /// A call that a tracer module wants to be told of: match specs run now, and the end is waited for.
 #[cold]
 #[inline(never)]
-pub(crate) fn on_granted<A: Activation>(
-    node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A,
-) {
+pub(crate) fn on_granted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     let Some(plan) = snapshot.find(code) else { return };

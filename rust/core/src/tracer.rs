@@ -104,11 +104,9 @@ impl Group {
             Kind::Receive => Group::Receive,
             Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited if port => Group::RunningPorts,
             Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited => Group::RunningProcs,
-            Kind::GcMinorStart
-            | Kind::GcMinorEnd
-            | Kind::GcMajorStart
-            | Kind::GcMajorEnd
-            | Kind::GcMaxHeapSize => Group::GarbageCollection,
+            Kind::GcMinorStart | Kind::GcMinorEnd | Kind::GcMajorStart | Kind::GcMajorEnd | Kind::GcMaxHeapSize => {
+                Group::GarbageCollection
+            }
             Kind::Open | Kind::Closed => Group::Ports,
             Kind::Monitor | Kind::Seq | Kind::Drop | Kind::Delivered => Group::General,
             _ if port => Group::Ports,

@@ -97,8 +97,7 @@ fn a_tracer_is_asked_before_the_match_spec_runs_and_told_after_it() {
     ];
     let wanted = Arc::new(AtomicBool::new(false));
     let wants = wanted.clone();
-    let (heard, options) =
-        Scribe::new(move |_| if wants.load(SeqCst) { Answer::Trace } else { Answer::Discard });
+    let (heard, options) = Scribe::new(move |_| if wants.load(SeqCst) { Answer::Trace } else { Answer::Discard });
     let spec = spec(Context::Call, Term::atom("_"), body);
     let (program, order, _session) = program_with(options, kinds::LOCAL, Op::Match(spec));
     drop(order.enter(|out| out.int(1)));
@@ -398,11 +397,7 @@ fn each_tag_goes_to_its_own_pair() {
                 K::GettingUnlinked,
             ],
         ),
-        (
-            "ports",
-            true,
-            &[K::Open, K::Closed, K::Register, K::Link, K::Unlink, K::GettingLinked, K::GettingUnlinked],
-        ),
+        ("ports", true, &[K::Open, K::Closed, K::Register, K::Link, K::Unlink, K::GettingLinked, K::GettingUnlinked]),
         (
             "garbage_collection",
             false,

@@ -35,6 +35,8 @@ mod _native {
         send_by_clock, trap_exit, unlink, unregister, whereis,
     };
     #[pymodule_export]
+    use super::library::Library;
+    #[pymodule_export]
     use super::match_spec::{match_compile, match_spec_test, MatchProgram};
     #[pymodule_export]
     use super::pickles::{seq_arrive, seq_depart, seq_start, seq_started};
@@ -53,8 +55,6 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
-    #[pymodule_export]
-    use super::library::Library;
     #[pymodule_export]
     use super::tracer::tracer_pairs;
     #[pymodule_export]

@@ -126,7 +126,10 @@ fn check(handle: *mut c_void) -> Result<Loaded, Refused> {
         return Err(format!("was compiled for version {abi} of inviso_tracer.h, and this is {ABI}; compile it again"));
     }
     if size < size_of::<Table>() {
-        let why = format!("has a table of {size} bytes in place of {}; set its size to sizeof(inviso_tracer)", size_of::<Table>());
+        let why = format!(
+            "has a table of {size} bytes in place of {}; set its size to sizeof(inviso_tracer)",
+            size_of::<Table>()
+        );
         return Err(why);
     }
     // SAFETY: of this version and as large as that says; it lives as long as the library, which `Loaded` keeps.

@@ -168,9 +168,7 @@ const RING: usize = 16 << 20;
 /// Sets the system tracer, a process or a tracer module, or with None takes it away; what it was.
 #[pyfunction]
 #[pyo3(signature = (tracer, module=None))]
-pub fn seq_set_tracer(
-    py: Python<'_>, tracer: Option<&Pid>, module: Option<Given<'_>>,
-) -> PyResult<Option<Py<PyAny>>> {
+pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>, module: Option<Given<'_>>) -> PyResult<Option<Py<PyAny>>> {
     let host = host::host(py)?;
     let was = tracer_of(py, host.node.seq_tracer())?;
     let mut outlet = None;

@@ -77,8 +77,7 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
-    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str,
-    module: Option<Given<'_>>,
+    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     host.reap(py);

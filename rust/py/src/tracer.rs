@@ -55,8 +55,7 @@ pub fn make(py: Python<'_>, given: Given<'_>) -> PyResult<Made> {
     let mut callbacks = callbacks.into_iter();
     let pairs = std::iter::from_fn(|| Some((callbacks.next()?, callbacks.next()?))).collect();
     let callbacks = Callbacks { module: module.unbind(), state: state.clone().unbind(), pairs };
-    let installed =
-        Arc::new(Installed { module: RwLock::new(Some(Arc::new(callbacks))), session: OnceLock::new() });
+    let installed = Arc::new(Installed { module: RwLock::new(Some(Arc::new(callbacks))), session: OnceLock::new() });
     let module: Arc<dyn Tracer> = match library {
         Some(library) => Arc::new(library.get().tracing(&state, &installed)?),
         None => Arc::new(PyTracer(installed.clone())),

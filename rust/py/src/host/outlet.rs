@@ -3,7 +3,11 @@
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
 use super::{objects::Objects, Host};
-use crate::{mailbox::Mailbox, messages, tracer::{Installed, Made}};
+use crate::{
+    mailbox::Mailbox,
+    messages,
+    tracer::{Installed, Made},
+};
 use inviso_core::{
     drain::{self, Mark, Record},
     session::Session,
