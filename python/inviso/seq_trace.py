@@ -189,16 +189,17 @@ def reset_trace() -> bool:
 
 
 def set_system_tracer(tracer: Pid | tuple[Any, Any] | bool) -> Pid | tuple[Any, Any] | bool:
-    """Sets the process that gets the events of sequential tracing in its mailbox, or the tracer module that is called with them,
-    ``(module, state)`` (:mod:`inviso.tracer`); False for none (seq_trace.md, ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
+    """Sets the process that gets the events of sequential tracing in its mailbox, or the tracer module that is called
+    with them, ``(module, state)`` (:mod:`inviso.tracer`); False for none (seq_trace.md, ``set_system_tracer/1``).
+    Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
     ``info`` is ``("send" or "receive", serial, from, to, message)`` or ``("print", serial, from, [], info)``.
 
     Returns:
         The system tracer before, False for none.
 
     Raises:
-        BadArg: ``tracer`` is not the Pid of a living process of this node; or a module that lacks a callback, or that doesn't answer
-            ``"trace"`` when it is asked for its ``trace_status``.
+        BadArg: ``tracer`` is not the Pid of a living process of this node; or a module that lacks a callback, or that
+            doesn't answer ``"trace"`` when it is asked for its ``trace_status``.
 
     >>> set_system_tracer(inviso.self()), set_system_tracer(False) == inviso.self()
     (False, True)

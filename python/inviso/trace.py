@@ -259,8 +259,8 @@ def session_create(
     Args:
         name: shown by :func:`session_info`; several sessions may have one name.
         tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
-            message), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event happens), or None (the session
-            itself: iterate over it).
+            message), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event happens), or None (the
+            session itself: iterate over it).
         opts: a dict, or pairs, of:
 
             ``ring_bytes``
@@ -343,7 +343,8 @@ def _module(where: str, tracer: tuple[Any, ...], options: Mapping[str, Any]) -> 
 def session_destroy(session: Session) -> bool:
     """Ends a session and everything that it has set; False if it had ended before (trace.md, ``session_destroy/1``).
 
-    Messages that have been sent can still be read. No callback of a tracer module runs any more, unless this is called inside one.
+    Messages that have been sent can still be read. No callback of a tracer module runs any more, unless this is called
+    inside one.
 
     Raises:
         BadArg: ``session`` is not a session.
@@ -595,7 +596,8 @@ def system(session: Session, event: str, value: bool | int | tuple[int, int]) ->
     where = "system/3"
     native = _session(where, session)
     if native.has_module:
-        raise BadArg(where, "session", "its tracer is a module; make a session whose tracer is a Pid, a callable or None")
+        why = "its tracer is a module; make a session whose tracer is a Pid, a callable or None"
+        raise BadArg(where, "session", why)
     if not (isinstance(event, str) and event in _EVENTS):
         _one_of(where, "event", "event", event, _EVENTS)
     if value is False:

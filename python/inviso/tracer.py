@@ -1,7 +1,9 @@
-"""Tracer modules: code that is called where a trace event happens, in the thread that it happens in (OTP's ``erl_tracer``).
+"""Tracer modules: code that is called where a trace event happens, in the thread that it happens in (OTP's
+``erl_tracer``).
 
 A tracer module is any object, an instance or a module, with two callbacks, ``enabled(tag, state, tracee)`` and
-``trace(tag, state, tracee, term, opts)``. With a state of its own it is the tracer of a session, or of sequential tracing:
+``trace(tag, state, tracee, term, opts)``. With a state of its own it is the tracer of a session, or of sequential
+tracing:
 
 >>> class Names:
 ...     def enabled(self, tag, state, tracee):
@@ -16,10 +18,11 @@ A tracer module is any object, an instance or a module, with two callbacks, ``en
 >>> seen
 [('call', 'JSONDecoder.decode')]
 
-Nothing waits in a ring: when the traced program goes on, the callback has returned. So a callback costs the program what it takes.
-A pid, or a callable as tracer, costs it a tenth of a microsecond.
+Nothing waits in a ring: when the traced program goes on, the callback has returned. So a callback costs the program
+what it takes. A pid, or a callable as tracer, costs it a tenth of a microsecond.
 
-:func:`load` takes a tracer module in C: a shared library written against ``inviso_tracer.h``, which is in :func:`inviso.include_dir`.
+:func:`load` takes a tracer module in C: a shared library written against ``inviso_tracer.h``, which is in
+:func:`inviso.include_dir`.
 """
 
 from __future__ import annotations
@@ -44,8 +47,8 @@ __all__ = ["NativeTracer", "Tracer", "load"]
 
 
 class Tracer(ABC):
-    """What a tracer module may have (erl_tracer.md). To derive from it is not needed: any object with :meth:`enabled` and
-    :meth:`trace` will do.
+    """What a tracer module may have (erl_tracer.md). To derive from it is not needed: any object with :meth:`enabled`
+    and :meth:`trace` will do.
 
     Tags and their pairs of callbacks:
 
@@ -63,13 +66,14 @@ class Tracer(ABC):
     seq_trace, trace_status                                                            the general pair
     ================================================================================  =======================
 
-    A callback that is missing falls back to the general one. Callbacks run in the tracee's context, in several threads at the same
-    time if several are traced. They are looked up when the tracer is set.
+    A callback that is missing falls back to the general one. Callbacks run in the tracee's context, in several
+    threads at the same time if several are traced. They are looked up when the tracer is set.
 
-    * While one runs, the thread is not traced: calls that it makes are seen by no session, messages that it sends by no tracer module.
+    * While one runs, the thread is not traced: calls that it makes are seen by no session, messages that it sends by
+      no tracer module.
     * What one raises is counted (``info(session, "session", "tracer_errors")``), and the first of a session goes to
-      :func:`sys.unraisablehook`; the tracee never sees it. So is an answer other than ``"trace"``, ``"discard"`` and ``"remove"``, which
-      counts as ``"discard"``.
+      :func:`sys.unraisablehook`; the tracee never sees it. So is an answer other than ``"trace"``, ``"discard"`` and
+      ``"remove"``, which counts as ``"discard"``.
 
     >>> class Senders(Tracer):
     ...     def enabled(self, tag, state, tracee):
@@ -86,12 +90,12 @@ class Tracer(ABC):
 
     @abstractmethod
     def enabled(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
-        """Whether an event is wanted: before a match specification is looked at, and before anything is made of it. May be
-        asked more than once for one event.
+        """Whether an event is wanted: before a match specification is looked at, and before anything is made of it.
+        May be asked more than once for one event.
 
         Args:
-            tag: what happens; ``"trace_status"``, asked when trace flags are switched on and when they are asked for, for whether
-                this still is a tracer; ``"seq_trace"``.
+            tag: what happens; ``"seq_trace"``; or ``"trace_status"``, asked when trace flags are switched on and
+                when they are asked for, for whether this still is a tracer.
             state: what was given beside the module.
             tracee: the process or port; None where there is none.
 
@@ -108,9 +112,9 @@ class Tracer(ABC):
             state: what was given beside the module.
             tracee: the process or port; of ``"seq_trace"`` the label.
             term: the fourth element of the trace message; of ``"seq_trace"`` the third.
-            opts: out of ``extra`` (the fifth element, where there is one), ``match_spec_result`` (what a match specification adds),
-                ``scheduler_id``, and ``timestamp``: the kind that was asked for, ``"timestamp"``, ``"cpu_timestamp"``, ``"monotonic"``
-                or ``"strict_monotonic"``. To take it is the tracer's.
+            opts: out of ``extra`` (the fifth element, where there is one), ``match_spec_result`` (what a match
+                specification adds), ``scheduler_id``, and ``timestamp``: the kind that was asked for, ``"timestamp"``,
+                ``"cpu_timestamp"``, ``"monotonic"`` or ``"strict_monotonic"``. To take it is the tracer's.
 
         Returns:
             Anything; it is not looked at.
@@ -182,16 +186,22 @@ class Tracer(ABC):
 
 
 class NativeTracer:
-    """A tracer module in a shared library, which :func:`load` has loaded. What the library offers is said in ``inviso_tracer.h``.
+    """A tracer module in a shared library, which :func:`load` has loaded. What the library offers is said in
+    ``inviso_tracer.h``.
 
-    As the tracer of a session it goes with a state that is a term: numbers, text, bytes, atoms, pids, ports, references, and tuples, lists
-    and dicts of these. Its callbacks run with the interpreter's lock held, where there is one.
+    As the tracer of a session it goes with a state that is a term: numbers, text, bytes, atoms, pids, ports,
+    references, and tuples, lists and dicts of these. Its callbacks run with the interpreter's lock held, where there
+    is one.
 
     >>> import pathlib, shutil, subprocess, tempfile
     >>> source = '''
     ... #include <inviso_tracer.h>
-    ... static inviso_answer enabled(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee) { return INVISO_TRACE; }
-    ... static void trace(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee, inviso_term term, inviso_term opts)
+    ... static inviso_answer enabled(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee)
+    ... {
+    ...     return INVISO_TRACE;
+    ... }
+    ... static void trace(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee, inviso_term term,
+    ...                   inviso_term opts)
     ... {
     ...     inviso_pid to;
     ...     if (inviso_get_local_pid(env, state, &to))
@@ -248,8 +258,9 @@ class NativeTracer:
         self._path = file
 
     def unload(self) -> bool:
-        """Unloads the library, when all callbacks that are running have returned (called in one, it does not wait); False if it had been
-        unloaded before. Sessions that have it as tracer find it dead: flags are removed where it would have been asked."""
+        """Unloads the library, when all callbacks that are running have returned (called in one, it does not wait);
+        False if it had been unloaded before. Sessions that have it as tracer find it dead: flags are removed where it
+        would have been asked."""
         return self._native.unload()
 
     def __repr__(self) -> str:
@@ -265,8 +276,8 @@ def load(path: str | os.PathLike[str], info: Any = None) -> NativeTracer:
         info: a term for the library's ``load``.
 
     Raises:
-        BadArg: there is no such file, or it is refused: built for another machine or another version of the header, without what a
-            tracer needs; or its ``load`` says so.
+        BadArg: there is no such file, or it is refused: built for another machine or another version of the header,
+            without what a tracer needs; or its ``load`` says so.
 
     >>> load("./no_such_tracer.so")
     Traceback (most recent call last):
@@ -292,7 +303,8 @@ _loads = itertools.count()
 
 
 def _refusing(where: str, file: str, load: Any) -> Any:
-    # The loader of glibc knows a library by its path, whatever is in the file by now: so each load spells the path in its own way.
+    # The loader of glibc knows a library by its path, whatever is in the file by now: so each load spells the path in
+    # its own way.
     folder, name = os.path.split(file)
     alias = os.path.join(folder, "./" * (next(_loads) % 1000) + name)
     try:

@@ -1,4 +1,4 @@
-"""Tracer modules in C: loaded by path, asked and told through ``inviso_tracer.h``, upgraded and unloaded; refused where they don't fit."""
+"""Tracer modules in C: loaded by path, asked and told, upgraded and unloaded; refused where they don't fit."""
 
 from __future__ import annotations
 
@@ -122,10 +122,9 @@ def test_every_event_has_its_callback(build: Build, general: bool) -> None:
     assert {of for _, _, of, *_ in heard} == {worker}
     homes = {tag: name for name, tag, *_ in heard}
     own_pair = {
-        "spawned": "procs", "in": "running_procs", "call": "call", "return_from": "call", "send": "send", "receive": "receive",
-        "register": "procs", "unregister": "procs", "exit": "procs", "out_exited": "running_procs",
+        "spawned": "procs", "in": "running_procs", "call": "call", "return_from": "call", "send": "send",
+        "receive": "receive", "register": "procs", "unregister": "procs", "exit": "procs",
     }  # fmt: skip
-    own_pair.pop("out_exited")
     for tag, pair in own_pair.items():
         assert homes[tag] == ("trace" if general else f"trace_{pair}"), tag
     opts = {tag: opts for _, tag, _, _, opts, _ in heard}
@@ -142,8 +141,8 @@ def test_every_event_has_its_callback(build: Build, general: bool) -> None:
     ("value", "kind"),
     [
         (7, 1), (-(1 << 63), 1), (1 << 70, 2), (1.5, 3), (Atom("word"), 4), (None, 4), (True, 4), ("täxt", 5), ("", 5),
-        (b"\0bytes", 6), ((1, "a", (2.5,)), 7), ((), 7), ([1, [2], b""], 8), ([], 8), ({"key": 3, "more": 4}, 9), ({}, 9),
-        ({1, 2}, 13), (object(), 13),
+        (b"\0bytes", 6), ((1, "a", (2.5,)), 7), ((), 7), ([1, [2], b""], 8), ([], 8), ({"key": 3, "more": 4}, 9),
+        ({}, 9), ({1, 2}, 13), (object(), 13),
     ],
 )  # fmt: skip
 def test_terms_are_taken_apart_and_made(build: Build, value: Any, kind: int) -> None:
@@ -159,7 +158,7 @@ def test_terms_are_taken_apart_and_made(build: Build, value: Any, kind: int) -> 
     elif kind == 9:
         assert copy == ({"key": 3} if value else {})
     else:
-        assert copy == value and type(copy) is type(value) or isinstance(value, Atom)
+        assert copy == value and (type(copy) is type(value) or isinstance(value, Atom))
     assert odd == [0, 0, 0, 0, 0, 0]
     tracer.unload()
 
@@ -307,8 +306,8 @@ def test_what_is_no_library_is_refused(build: Build, tmp_path: pathlib.Path) -> 
     bad = tmp_path / "bad.so"
     image = bytearray(build("senders").read_bytes())
     image[18:20] = b"\xf3\x00" if image[18] != 0xF3 else b"\x3e\x00"  # the machine in the ELF header: another one
-    cases: list[tuple[bytes, str]] = [(b"no library", "can't be loaded"), (b"", "can't be loaded"), (bytes(image), "this machine")]
-    for content, why in cases:
+    cases = {b"no library": "can't be loaded", b"": "can't be loaded", bytes(image): "this machine"}
+    for content, why in cases.items():
         bad.write_bytes(content)
         with pytest.raises(inviso.BadArg) as refused:
             load(bad)
