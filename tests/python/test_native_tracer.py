@@ -16,7 +16,7 @@ from inviso import seq_trace, trace
 from inviso.terms import Atom
 from inviso.tracer import NativeTracer, load
 
-from tests.python.trace_tools import SUBJECTS, local, mfa, own
+from trace_tools import SUBJECTS, local, mfa, own
 
 CC = shutil.which("cc")
 pytestmark = pytest.mark.skipif(CC is None or sys.platform == "win32", reason="no C compiler")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import queue
 import socket
 import sys
@@ -19,7 +20,7 @@ from inviso import seq_trace, trace
 from inviso.terms import Atom
 from inviso.tracer import Tracer
 
-from tests.python.trace_tools import local, mfa, own
+from trace_tools import good, local, mfa, own
 
 PAIRS = {
     "call": ("call", "return_to", "return_from", "exception_from"),
@@ -697,3 +698,71 @@ def test_the_module_is_let_go_of_with_its_session() -> None:
     made.destroy()
     gc.collect()
     assert gone() is None
+
+
+SETUP = """
+import os, sys, threading, time, inviso
+from inviso import seq_trace, trace
+from subjects import forked
+class Module:
+    def enabled(self, tag, state, tracee):
+        return "trace"
+    def trace(self, tag, state, tracee, term, opts):
+        state.append(tag)
+seen = []
+made = trace.session_create("open", (Module(), seen))
+made.function(("subjects.forked", "work", 1), True, ["local"])
+made.process("all", True, ["call", "return_to", "procs", "running", "garbage_collection"])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_has_no_session() -> None:
+    good(SETUP + """
+seq_trace.set_system_tracer((Module(), seen))
+forked.work(1)
+before = seen.count("call")
+assert before >= 1
+pid = os.fork()
+if pid == 0:
+    try:
+        forked.work(1)
+        assert seen.count("call") == before and not made.is_alive() and trace.session_info("all") == []
+        assert seq_trace.get_system_tracer() is False
+        with trace.session_create("anew", (Module(), seen)) as anew:
+            anew.function(("subjects.forked", "work", 1), True, ["local"])
+            anew.process(inviso.self(), True, ["call"])
+            forked.work(1)
+        assert seen.count("call") > before
+        os._exit(7)
+    finally:
+        os._exit(1)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+forked.work(1)
+assert seen.count("call") == 2 * before
+""")
+
+
+@pytest.mark.parametrize("how", ["pass", "sys.exit(0)", "made.destroy()"])
+def test_the_interpreter_ends_with_a_module_at_work(how: str) -> None:
+    good(SETUP + f"""
+def forever():
+    while True:
+        forked.work(1)
+for _ in range(3):
+    threading.Thread(target=forever, daemon=True).start()
+while len(seen) < 100:
+    time.sleep(0.001)
+{how}
+""")
+
+
+def test_threads_that_come_and_go_are_told_of() -> None:
+    good(SETUP + """
+for _ in range(50):
+    thread = threading.Thread(target=forked.work, args=(1,))
+    thread.start()
+    thread.join()
+assert seen.count("spawned") == seen.count("exit") == 50, (seen.count("spawned"), seen.count("exit"))
+assert made.info("session", "tracer_errors") == ("tracer_errors", 0)
+""")
