@@ -36,7 +36,7 @@ struct Scribe {
 }
 
 impl Scribe {
-    fn new(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (Heard, Options) {
+    fn answering(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> (Heard, Options) {
         let heard = Heard::default();
         let scribe = Scribe { heard: heard.clone(), answer: Box::new(answer) };
         (heard, with(Arc::new(scribe)))
@@ -97,7 +97,7 @@ fn a_tracer_is_asked_before_the_match_spec_runs_and_told_after_it() {
     ];
     let wanted = Arc::new(AtomicBool::new(false));
     let wants = wanted.clone();
-    let (heard, options) = Scribe::new(move |_| if wants.load(SeqCst) { Answer::Trace } else { Answer::Discard });
+    let (heard, options) = Scribe::answering(move |_| if wants.load(SeqCst) { Answer::Trace } else { Answer::Discard });
     let spec = spec(Context::Call, Term::atom("_"), body);
     let (program, order, _session) = program_with(options, kinds::LOCAL, Op::Match(spec));
     drop(order.enter(|out| out.int(1)));
@@ -117,7 +117,7 @@ fn a_tracer_is_asked_before_the_match_spec_runs_and_told_after_it() {
 
 #[test]
 fn counters_go_on_beside_a_tracer_and_other_sessions_are_as_they_were() {
-    let (heard, options) = Scribe::new(|_| Answer::Discard);
+    let (heard, options) = Scribe::answering(|_| Answer::Discard);
     let (program, order, session) = program_with(options, kinds::LOCAL | kinds::COUNT, Op::On);
     let rings = program.session("rings", Options::default()).unwrap();
     program.function(&rings, &[&order], kinds::LOCAL, Op::On).unwrap();
@@ -135,7 +135,7 @@ fn counters_go_on_beside_a_tracer_and_other_sessions_are_as_they_were() {
 
 #[test]
 fn remove_takes_the_flags_of_one_process() {
-    let (heard, options) = Scribe::new(|tag| if tag == "call" { Answer::Remove } else { Answer::Trace });
+    let (heard, options) = Scribe::answering(|tag| if tag == "call" { Answer::Remove } else { Answer::Trace });
     let (program, order, session) = program_with(options, kinds::LOCAL, Op::On);
     let other = program.node().process(Kind::Thread, 0);
     drop(order.enter(|out| out.int(1)));
@@ -149,7 +149,7 @@ fn remove_takes_the_flags_of_one_process() {
 
 #[test]
 fn a_dead_tracer_says_so_and_no_flags_are_left() {
-    let (heard, options) = Scribe::new(|tag| if tag == "trace_status" { Answer::Remove } else { Answer::Trace });
+    let (heard, options) = Scribe::answering(|tag| if tag == "trace_status" { Answer::Remove } else { Answer::Trace });
     let (program, order, session) = program_with(options, kinds::LOCAL, Op::On);
     assert_eq!(session.new_flags(Kind::Thread), Flags::NONE);
     drop(order.enter(|out| out.int(1)));
@@ -303,7 +303,7 @@ fn world(options: Options, flags: Flags) -> (Arc<Node>, Thread, Vec<Arc<Tracee>>
 
 #[test]
 fn messages_go_through_their_match_spec_when_the_tracer_wants_them() {
-    let (heard, options) = Scribe::new(|tag| if tag == "receive" { Answer::Discard } else { Answer::Trace });
+    let (heard, options) = Scribe::answering(|tag| if tag == "receive" { Answer::Discard } else { Answer::Trace });
     let (node, mut thread, all, session) = world(options, Flags::SEND | Flags::RECEIVE);
     taken(&heard);
     let to = all[1].pid;
@@ -423,7 +423,7 @@ fn each_tag_goes_to_its_own_pair() {
 
 #[test]
 fn sequential_tracing_tells_its_label_in_the_tracee_s_place() {
-    let (heard, options) = Scribe::new(|_| Answer::Trace);
+    let (heard, options) = Scribe::answering(|_| Answer::Trace);
     let (node, mut thread, all, _) = world(Options::default(), Flags::NONE);
     let tracer = node.session_create("seq", 0, Options { is_inner: true, ..options }).unwrap();
     node.set_seq_tracer(Some(tracer));
@@ -437,7 +437,7 @@ fn sequential_tracing_tells_its_label_in_the_tracee_s_place() {
         taken(&heard),
         ["seq_trace?".into(), format!("seq_trace {{print,{{0,1}},{me},[],5}} + <<\"order 7\">>")]
     );
-    let (heard, options) = Scribe::new(|_| Answer::Remove);
+    let (heard, options) = Scribe::answering(|_| Answer::Remove);
     let tracer = node.session_create("seq", 0, Options { is_inner: true, ..options }).unwrap();
     node.set_seq_tracer(Some(tracer));
     node.seq_print(&mut thread, None, |out, _| out.int(5));

@@ -31,11 +31,14 @@ pub struct Installed {
     session: OnceLock<Weak<Session>>,
 }
 
+/// What asks, and what is told.
+type Pair = (Option<Py<PyAny>>, Option<Py<PyAny>>);
+
 struct Callbacks {
     module: Py<PyAny>,
     state: Py<PyAny>,
     /// By group: asks, is told. The general pair, which is the first, has both.
-    pairs: Vec<(Option<Py<PyAny>>, Option<Py<PyAny>>)>,
+    pairs: Vec<Pair>,
 }
 
 /// What a session is made with, and what it leaves for the session once that is there.
