@@ -170,3 +170,7 @@ def test_types() -> None:
     words = [sys.executable, "-m", "mypy.stubtest", "inviso._native"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_header_is_part_of_the_package() -> None:
+    assert PACKAGE / "include" / "inviso_tracer.h" in tracked()
