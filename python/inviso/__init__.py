@@ -5,6 +5,7 @@ Start here:
 * :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
 * :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
+* :mod:`inviso.tracer`: code that is called where an event happens (OTP's ``erl_tracer``), in Python or C.
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
 * :mod:`inviso.propagate`: such tokens over HTTP.
 * :mod:`inviso.log`: trace logs, of this package and of a real Erlang node.
@@ -26,7 +27,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import etf, log, match_spec, process, seq_trace, tprof, trace
+    from . import etf, log, match_spec, process, seq_trace, tprof, trace, tracer
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -78,6 +79,7 @@ __all__ = [
     "demonitor",
     "etf",
     "exit",
+    "include_dir",
     "link",
     "links",
     "log",
@@ -104,13 +106,14 @@ __all__ = [
     "spawn",
     "tprof",
     "trace",
+    "tracer",
     "trap_exit",
     "unlink",
     "unregister",
     "whereis",
 ]
 
-_MODULES = frozenset({"etf", "log", "match_spec", "process", "seq_trace", "tprof", "trace"})
+_MODULES = frozenset({"etf", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "tracer"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",
@@ -118,6 +121,18 @@ _OF = {
     "match_spec_test": "match_spec",
     "ms": "match_spec",
 }
+
+
+def include_dir() -> str:
+    """The folder of ``inviso_tracer.h``, for the compiler of a tracer module in C (:func:`inviso.tracer.load`).
+
+    >>> import pathlib
+    >>> (pathlib.Path(inviso.include_dir()) / "inviso_tracer.h").is_file()
+    True
+    """
+    import os
+
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
 def __getattr__(name: str) -> Any:

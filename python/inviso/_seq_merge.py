@@ -169,6 +169,16 @@ class Output:
             raise BadArg("from_json/1", "text", f"{clipped(str(why), 80)}; pass what to_json() returned") from None
 
 
+def _set_module(tracer: tuple[Any, Any]) -> None:
+    """A tracer module is the system tracer again, if it still is one."""
+    from .tracer import given
+
+    try:
+        _native.seq_set_tracer(None, given("Collector/1", tracer))
+    except (_native.ProcessDead, BadArg):
+        _native.seq_set_tracer(None)
+
+
 class Collector:
     """A process that keeps what it gets as the system tracer. Within ``with`` it is the system tracer; the one before is it again
     afterwards. What calls it is not traced by it, and keeps its token.
@@ -195,7 +205,7 @@ class Collector:
         self._limit = limit
         self._events: list[Any] = []
         self._dropped = 0
-        self._before: Pid | None = None
+        self._before: Pid | tuple[Any, Any] | None = None
         with apart():
             self.pid = spawn(self._collect, name="seq_trace collector")
 
@@ -206,7 +216,10 @@ class Collector:
     def __exit__(self, *_: object) -> None:
         before = self._before
         if _native.seq_tracer() == self.pid:
-            _native.seq_set_tracer(before if before is not None and before.is_alive() else None)
+            if isinstance(before, tuple):
+                _set_module(before)
+            else:
+                _native.seq_set_tracer(before if before is not None and before.is_alive() else None)
         self._ask("stop")
 
     def output(self) -> Output:

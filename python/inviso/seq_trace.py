@@ -188,16 +188,18 @@ def reset_trace() -> bool:
     return True
 
 
-def set_system_tracer(tracer: Pid | bool) -> Pid | bool:
-    """Sets the process that gets the events of sequential tracing in its mailbox; False for none (seq_trace.md,
-    ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
+def set_system_tracer(tracer: Pid | tuple[Any, Any] | bool) -> Pid | tuple[Any, Any] | bool:
+    """Sets the process that gets the events of sequential tracing in its mailbox, or the tracer module that is called
+    with them, ``(module, state)`` (:mod:`inviso.tracer`); False for none (seq_trace.md, ``set_system_tracer/1``).
+    Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
     ``info`` is ``("send" or "receive", serial, from, to, message)`` or ``("print", serial, from, [], info)``.
 
     Returns:
         The system tracer before, False for none.
 
     Raises:
-        BadArg: ``tracer`` is not the Pid of a living process of this node.
+        BadArg: ``tracer`` is not the Pid of a living process of this node; or a module that lacks a callback, or that
+            doesn't answer ``"trace"`` when it is asked for its ``trace_status``.
 
     >>> set_system_tracer(inviso.self()), set_system_tracer(False) == inviso.self()
     (False, True)
@@ -208,13 +210,22 @@ def set_system_tracer(tracer: Pid | bool) -> Pid | bool:
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
         if tracer.kind not in ("thread", "task") or not tracer.is_alive():
             raise BadArg(where, "tracer", f"{tracer!r} has ended, or doesn't run; pass a living process, or False")
+    elif isinstance(tracer, tuple):
+        from .tracer import given  # what few programs use comes in at its first mention
+
+        try:
+            was = _native.seq_set_tracer(None, given(where, tracer))
+        except _native.ProcessDead:
+            why = f"{tracer[0]!r} doesn't answer 'trace' to trace_status; pass one that does, or False"
+            raise BadArg(where, "tracer", why) from None
+        return False if was is None else was
     elif tracer is not False:
-        raise BadArg(where, "tracer", f"{tracer!r} is not a process; pass a Pid, or False for none")
+        raise BadArg(where, "tracer", f"{tracer!r} is not a process; pass a Pid, (module, state), or False for none")
     was = _native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None)
     return False if was is None else was
 
 
-def get_system_tracer() -> Pid | bool:
+def get_system_tracer() -> Pid | tuple[Any, Any] | bool:
     """The system tracer, or False (seq_trace.md, ``get_system_tracer/0``).
 
     >>> get_system_tracer()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Process: TypeAlias = threading.Thread | asyncio.Task[Any]
     Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
-    Tracer: TypeAlias = Pid | Callable[[Any], object] | None
+    Tracer: TypeAlias = Pid | Callable[[Any], object] | tuple[Any, Any] | None
     Spec: TypeAlias = bool | Literal["restart", "pause"] | list[Any]
 
 __all__ = [
@@ -224,6 +224,9 @@ class Session:
         return f"<{weak}session {self._native.name!r} #{self._native.id}>"
 
     def _own(self, function: str) -> None:
+        if self._native.has_module:
+            why = f"{self!r} calls its tracer module, and has no messages; make one with tracer None"
+            raise BadArg(function, "session", why)
         if self._native.tracer is not None:
             raise BadArg(function, "session", f"the messages of {self!r} go to its tracer; make one with tracer None")
 
@@ -256,7 +259,8 @@ def session_create(
     Args:
         name: shown by :func:`session_info`; several sessions may have one name.
         tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
-            message), or None (the session itself: iterate over it).
+            message), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event happens), or None (the
+            session itself: iterate over it).
         opts: a dict, or pairs, of:
 
             ``ring_bytes``
@@ -302,18 +306,21 @@ def session_create(
     if not isinstance(name, str):
         raise BadArg(where, "name", f"{name!r} is not a str; pass a name such as 'my_session'")
     options = _options(where, opts)
+    module: Any = None
     if isinstance(tracer, Pid):
         if not tracer.is_local():
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
+    elif isinstance(tracer, tuple):
+        module = _module(where, tracer, options)
     elif tracer is not None and not callable(tracer):
-        why = f"{tracer!r} is not a tracer; pass a Pid, a callable, or None for the session itself"
+        why = f"{tracer!r} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
         raise BadArg(where, "tracer", why)
-    worker = _Worker(name, tracer) if tracer is not None and not isinstance(tracer, Pid) else None
+    worker = _Worker(name, tracer) if callable(tracer) and not module else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
     try:
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
-            options["ended_processes"], *_taking(options), options["clock"],
+            options["ended_processes"], *_taking(options), options["clock"], module,
         )  # fmt: skip
     except _native.LimitReached as error:
         if worker:
@@ -325,10 +332,19 @@ def session_create(
     return session
 
 
+def _module(where: str, tracer: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
+    from .tracer import NativeTracer, given  # what few programs use comes in at its first mention
+
+    if tracer and isinstance(tracer[0], NativeTracer) and options["capture"] == "ref":
+        raise BadArg(where, "opts", "capture 'ref' hands over Python objects, and the tracer is a library; drop it")
+    return given(where, tracer)
+
+
 def session_destroy(session: Session) -> bool:
     """Ends a session and everything that it has set; False if it had ended before (trace.md, ``session_destroy/1``).
 
-    Messages that have been sent can still be read.
+    Messages that have been sent can still be read. No callback of a tracer module runs any more, unless this is called
+    inside one.
 
     Raises:
         BadArg: ``session`` is not a session.
@@ -579,6 +595,9 @@ def system(session: Session, event: str, value: bool | int | tuple[int, int]) ->
     """
     where = "system/3"
     native = _session(where, session)
+    if native.has_module:
+        why = "its tracer is a module; make a session whose tracer is a Pid, a callable or None"
+        raise BadArg(where, "session", why)
     if not (isinstance(event, str) and event in _EVENTS):
         _one_of(where, "event", "event", event, _EVENTS)
     if value is False:
@@ -685,7 +704,8 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         item: of processes and ports: flags, tracer. Of messages: match_spec. Of the system: all, the limits that are
             set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
             call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
-            call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost).
+            call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost), tracer_errors (how often
+            callbacks of its tracer module have failed).
 
     Returns:
         ``(item, value)``; a value is None for what doesn't exist and False for what is not set. For a process that has
@@ -724,8 +744,8 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             _one_of(where, "item", "item of the system", item, ("all",))
             return (Atom("system"), [_monitored(*limit) for limit in native.monitored()])
         if what == "session":
-            _one_of(where, "item", "item of a session", item, ("dropped",))
-            return (Atom(item), native.dropped())
+            _one_of(where, "item", "item of a session", item, ("dropped", "tracer_errors"))
+            return (Atom(item), native.dropped() if item == "dropped" else native.tracer_errors())
         if what == "on_load":
             _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
             return _on_load_info(session, item, native.on_load_kinds())
@@ -1012,7 +1032,7 @@ def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
 
 
 def _tracer(session: Session) -> Any:
-    return session._native.tracer or Session(session._native.weak())
+    return session._native.module or session._native.tracer or Session(session._native.weak())
 
 
 def _flags_info(session: Session, item: str, bits: int) -> tuple[Any, Any]:

@@ -31,7 +31,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 
 MODULES = [
-    *("errors", "terms", "match_spec", "process", "trace", "tprof", "cli", "etf", "log"),
+    *("errors", "terms", "match_spec", "process", "trace", "tracer", "tprof", "cli", "etf", "log"),
     *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
     *(f"propagate.{guest}" for guest in GUESTS),
 ]
@@ -45,7 +45,7 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors", "seq_trace", "etf", "log"])
+@pytest.mark.parametrize("module", ["trace", "tracer", "match_spec", "process", "terms", "errors", "seq_trace", "etf", "log"])
 def test_public_functions_have_an_example(module: str) -> None:
     found = importlib.import_module(f"inviso.{module}")
     bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}

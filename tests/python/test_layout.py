@@ -15,20 +15,21 @@ ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "inviso"
 BELOW = {
     "errors": set(),
+    "tracer": {"_native", "errors", "terms"},
     "terms": {"_native"},
     "_steps": set(),
     "_fork": {"_native"},
     "_pickles": {"_native", "_seq_nodes"},
-    "seq_trace": {"_fork", "_native", "_seq_chart", "_seq_merge", "_seq_nodes", "_seq_text", "errors", "terms"},
+    "seq_trace": {"_fork", "_native", "_seq_chart", "_seq_merge", "_seq_nodes", "_seq_text", "errors", "terms", "tracer"},
     "_seq_nodes": {"_native", "errors"},
     "_seq_text": {"_native", "_seq_nodes", "errors", "process", "terms"},
-    "_seq_merge": {"_native", "_seq_nodes", "_seq_text", "errors", "process", "terms"},
+    "_seq_merge": {"_native", "_seq_nodes", "_seq_text", "errors", "process", "terms", "tracer"},
     "_seq_chart": {"_native", "_seq_merge", "_seq_text", "errors"},
     "propagate": {"_native", "_seq_nodes"},
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_fork", "_native", "errors", "terms"},
-    "trace": {"_native", "errors", "match_spec", "process", "terms"},
+    "trace": {"_native", "errors", "match_spec", "process", "terms", "tracer"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "etf": {"_native", "errors", "terms"},
     "_log_read": {"_native", "errors", "terms"},
@@ -176,3 +177,7 @@ def test_types() -> None:
     words = [sys.executable, "-m", "mypy.stubtest", "inviso._native"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
+
+
+def test_the_header_is_part_of_the_package() -> None:
+    assert PACKAGE / "include" / "inviso_tracer.h" in tracked()

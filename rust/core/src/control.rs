@@ -178,6 +178,8 @@ impl Node {
         if self.read(|snapshot| snapshot.sessions().next().is_none()) {
             self.order.rest();
         }
+        drop(control); // a tracer module that is at work may want it
+        session.calls.close();
         true
     }
 
@@ -364,6 +366,7 @@ impl Node {
     /// One entry's change of kinds; `false` if there is nothing to change. Rules: trace.md `function/4`; gold README
     /// 23, 25, 26.
     fn apply(&self, control: &mut Control, entry: &mut Entry, kinds: u16, op: &Op, left: &mut Leftovers) -> bool {
+        entry.gather();
         let before = (entry.has, entry.run);
         let specs = [entry.spec.clone(), entry.meta_spec.clone()];
         let mut renewed = false;

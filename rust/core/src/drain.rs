@@ -107,7 +107,7 @@ fn extra(payload: &[u8], is_there: bool) -> (&[u8], &[u8]) {
     }
 }
 
-fn record(header: [u64; 4], payload: &[u8]) -> Record {
+pub(crate) fn record(header: [u64; 4], payload: &[u8]) -> Record {
     let stamps = (header[0] >> 40) as u8;
     let (carried, payload) = number(payload, stamps & stamp::CARRIED != 0);
     let (unique, payload) = number(payload, stamps & stamp::MASK == stamp::STRICT);

@@ -10,7 +10,7 @@ use crate::{
     emit::{emit, stamp, Head},
     flags::Flags,
     kept::Begun,
-    late,
+    late::{self, Question},
     matching::{self, Decision, Subject, Told},
     memory::{self, Action, Filter, Known, Measured},
     node::Node,
@@ -81,15 +81,15 @@ pub enum Exit {
 /// A call of the function `code` begins.
 #[inline(always)]
 pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    if !thread.pending.sessions.is_empty() {
+        settle(node, thread, code, call);
+    }
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
-    if !thread.pending.sessions.is_empty() {
-        settle_pending(node, thread, snapshot, call, None);
-    }
     if let Some(place) = thread.memory.find(code, snapshot.version) {
         if again(node, thread, snapshot, place, call) && !thread.late.is_empty() {
             drop(inside);
-            late::take(node, thread, call);
+            late::take(node, thread, code, call);
         }
         return;
     }
@@ -106,7 +106,7 @@ pub fn on_call<A: Activation>(node: &Node, thread: &mut Thread, code: usize, cal
     remember(node, thread, snapshot, code, plan, call);
     if !thread.late.is_empty() {
         drop(inside);
-        late::take(node, thread, call);
+        late::take(node, thread, code, call);
     }
 }
 
@@ -308,8 +308,12 @@ fn start<A: Activation>(
     if flags.has(Flags::CALL) && run & kinds::MESSAGES != 0 {
         wants |= message(node, thread, plan, entry, flags, call, now);
     }
-    if run & kinds::META != 0 {
-        wants |= meta(node, thread, plan, entry, call, now);
+    if run & (kinds::META | kinds::ASKS) != 0 {
+        if run & kinds::ASKS != 0 {
+            ask(thread, entry, flags, call);
+        } else {
+            wants |= meta(node, thread, plan, entry, call, now);
+        }
     }
     if flags.has(Flags::CALL) {
         measure::<A, true>(thread, snapshot, plan, entry, run, call, at, now);
@@ -346,7 +350,7 @@ pub fn on_exit<A: Activation>(node: &Node, thread: &mut Thread, code: usize, exi
     }
     leave(node, thread, code, exit, call);
     if !thread.late.is_empty() {
-        late::take(node, thread, call);
+        late::take(node, thread, code, call);
     }
 }
 
@@ -521,11 +525,11 @@ fn result<A: Activation>(
 /// A suspended call goes on: its time is its own again, and no call is counted.
 #[inline(always)]
 pub fn on_resume<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    if !thread.pending.sessions.is_empty() {
+        settle(node, thread, code, call);
+    }
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
-    if !thread.pending.sessions.is_empty() {
-        settle_pending(node, thread, snapshot, call, None);
-    }
     go_on(node, thread, snapshot, code, call);
 }
 
@@ -620,6 +624,10 @@ pub fn on_handled<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
         let snapshot = node.snapshot.load_inside(&inside);
         thread.pending.at = call.address();
         goes_on(node, thread, snapshot, Some(call));
+        drop(inside);
+        if !thread.late.is_empty() {
+            late::take_events(node, thread);
+        }
     }
 }
 
@@ -657,6 +665,19 @@ fn settle_pending<A: Activation>(
     goes_on::<A>(node, thread, snapshot, None);
 }
 
+/// The same where a call begins or goes on.
+#[cold]
+#[inline(never)]
+fn settle<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
+    settle_pending(node, thread, snapshot, call, None);
+    drop(inside);
+    if !thread.late.is_empty() {
+        late::take(node, thread, code, call);
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: Option<&A>) {
@@ -682,6 +703,45 @@ fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot,
     pending.name.clear();
     pending.at = 0;
     thread.pending = pending;
+}
+
+/// A call that a tracer module is asked about when the section has been left.
+#[cold]
+#[inline(never)]
+fn ask<A: Activation>(thread: &mut Thread, entry: &Entry, flags: Flags, call: &A) {
+    let pid = thread.current.pid;
+    let set = entry.has & (kinds::LOCAL | kinds::GLOBAL);
+    if set != 0 && flags.has(Flags::CALL) && (set & kinds::LOCAL != 0 || call.is_global()) {
+        late::question(thread, &entry.session, Kind::Call, pid, set);
+    }
+    if entry.has & kinds::META != 0 {
+        late::question(thread, &entry.session, Kind::Call, pid, kinds::META);
+    }
+}
+
+/// A call that a tracer module wants to be told of: match specs run now, and the end is waited for.
+#[cold]
+#[inline(never)]
+pub(crate) fn on_granted<A: Activation>(node: &Node, thread: &mut Thread, code: usize, question: &Question, call: &A) {
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
+    let Some(plan) = snapshot.find(code) else { return };
+    let Some(entry) = plan.entry(question.session.id).map(|entry| entry.granted(question.which)) else { return };
+    call.identify(thread);
+    let (flags, at, now) = (thread.current.flags(entry.index), call.address(), node.moment(&mut thread.turn));
+    let mut begun = Begun { wants: 0, start: now };
+    if entry.run & kinds::META != 0 {
+        begun.wants = meta(node, thread, plan, &entry, call, now);
+    } else if flags.has(Flags::CALL) {
+        begun.wants = message(node, thread, plan, &entry, flags, call, now);
+    }
+    if begun.wants != 0 && call.is_generator() {
+        // with what is waited for already
+        if let Some(before) = node.kept.take(at, entry.id) {
+            begun = Begun { wants: begun.wants | before.wants, start: before.start };
+        }
+    }
+    await_end(node, thread, &entry, begun.wants, call, at, begun.start);
 }
 
 /// A call message, if the process is traced for it; answers what its end is wanted for.

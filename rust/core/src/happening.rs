@@ -5,6 +5,7 @@
 use crate::{
     emit::{emit, Head},
     flags::Flags,
+    late,
     messages::About,
     node::Node,
     sync::Ordering::Relaxed,
@@ -82,6 +83,10 @@ impl Node {
                 emit(self, thread, session, flags, Head { tracee: pid, kind, what: 0, more: 0 }, payload, now);
             }
         }
+        drop(inside);
+        if !thread.late.is_empty() {
+            late::take_events(self, thread);
+        }
     }
 
     /// Something has happened to a process or port: every session that asked for it by one of these flags is told. `what` and
@@ -101,6 +106,10 @@ impl Node {
                 now = if now == 0 { self.moment(&mut thread.turn) } else { now };
                 emit(self, thread, session, flags, Head { tracee: pid, kind, what, more: 0 }, payload, now);
             }
+        }
+        drop(inside);
+        if !thread.late.is_empty() {
+            late::take_events(self, thread);
         }
     }
 

@@ -1,24 +1,43 @@
-//! Arguments and messages that are not copied at once: for sessions that take texts or the objects themselves.
+//! What is done at a trace point after the section has been left: whatever may run code of the program, or of a tracer module.
 //!
-//! Both may run any of the program's code (its `__repr__`, a destructor), which may change patterns and wait for a grace period.
-//! Inside a section that would wait for itself. So the call is put down there, and its message made when the section has been
-//! left, still before the call goes on: what comes after it in the ring comes after it in time.
+//! Sessions that take texts or the objects themselves run the program's code (its `__repr__`, a destructor), tracer modules their
+//! own; both may change patterns and wait for a grace period. Inside a section that would wait for itself. So what is to be done is
+//! put down there, and done when the section has been left, still before the call goes on: what comes after it in the ring comes
+//! after it in time.
 #![forbid(unsafe_code)]
 
 use crate::{
+    asking,
     emit::{carried, emit_numbered, stamp, Head},
-    event::Activation,
+    event::{on_granted, Activation},
     flags::Flags,
-    messages::{write_receiver, Parcel},
+    messages::{self, write_receiver, About, Parcel},
     node::Node,
     session::Session,
     thread::Thread,
+    tracer::{tag, Group},
 };
 use inviso_term::record::Kind;
 use std::sync::Arc;
 
+/// What is still to be done.
+pub(crate) enum Late {
+    /// A message is made.
+    Values(Values),
+    /// A tracer module is told.
+    Event {
+        session: Arc<Session>,
+        header: [u64; 4],
+        payload: Vec<u8>,
+        /// Whether it has said that it wants to be.
+        asked: bool,
+    },
+    /// A tracer module is asked about a call or a message, and what is set on that goes on.
+    Question(Question),
+}
+
 /// A call's message without its arguments, or without the value that it returned.
-pub(crate) struct Late {
+pub(crate) struct Values {
     session: Arc<Session>,
     flags: Flags,
     head: Head,
@@ -27,6 +46,16 @@ pub(crate) struct Late {
     extra: Vec<u8>,
     /// See [`carried`]: what the arguments take is not in the stamp.
     carried: Option<u64>,
+    asked: bool,
+}
+
+/// What a tracer module is asked before any match spec runs.
+pub(crate) struct Question {
+    pub session: Arc<Session>,
+    pub kind: Kind,
+    pub tracee: u64,
+    /// Of a call, the kinds of messages that it is about.
+    pub which: u16,
 }
 
 /// Puts a call down.
@@ -37,41 +66,119 @@ pub(crate) fn leave(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
 ) {
     let carried = carried(node, session, flags);
-    let extra = extra.to_vec();
-    thread.late.push(Late { session: session.clone(), flags, head, now, extra, carried });
+    let (extra, session, asked) = (extra.to_vec(), session.clone(), thread.granted);
+    thread.late.push(Late::Values(Values { session, flags, head, now, extra, carried, asked }));
 }
 
-/// Makes the messages of the calls that were put down. Not inside a section.
+/// Puts a question down; not while a tracer module is at work here.
 #[cold]
 #[inline(never)]
-pub(crate) fn take<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
-    make(node, thread, |kind, payload, session, scheduler| match kind {
-        Kind::Call => call.arguments_late(payload, session, scheduler),
-        _ => call.result_late(payload, session, scheduler),
-    });
-}
-
-/// The same of what was put down where a message was sent or has arrived.
-#[cold]
-#[inline(never)]
-pub(crate) fn take_message<P: Parcel>(node: &Node, thread: &mut Thread, parcel: &P) {
-    make(node, thread, |kind, payload, session, scheduler| {
-        parcel.message_late(payload, session, scheduler);
-        if kind != Kind::Receive {
-            write_receiver(payload, parcel);
-        }
-    });
-}
-
-fn make(node: &Node, thread: &mut Thread, mut write: impl FnMut(Kind, &mut Vec<u8>, &Session, u16)) {
-    let mut payload = Vec::new();
-    for late in std::mem::take(&mut thread.late) {
-        let Late { session, flags, head, now, extra, carried } = late;
-        let was = std::mem::replace(&mut thread.busy, true);
-        payload.clear();
-        write(head.kind, &mut payload, &session, thread.shared.number);
-        thread.busy = was;
-        let more = stamp::with_extra(&mut payload, &extra);
-        emit_numbered(node, thread, &session, flags, head.with(more), carried, &payload, now);
+pub(crate) fn question(thread: &mut Thread, session: &Arc<Session>, kind: Kind, tracee: u64, which: u16) {
+    if !asking::is_inside() {
+        thread.late.push(Late::Question(Question { session: session.clone(), kind, tracee, which }));
     }
+}
+
+/// Where what was put down comes from.
+trait Source {
+    /// Writes what a message lacks.
+    fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16);
+    /// Goes on where a tracer module was asked, and wants to be told.
+    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question);
+}
+
+/// A call of a function, by the host's key.
+struct OfCall<'a, A>(usize, &'a A);
+
+impl<A: Activation> Source for OfCall<'_, A> {
+    fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        match kind {
+            Kind::Call => self.1.arguments_late(payload, session, scheduler),
+            _ => self.1.result_late(payload, session, scheduler),
+        }
+    }
+
+    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question) {
+        on_granted(node, thread, self.0, question, self.1);
+    }
+}
+
+/// A message.
+struct OfMessage<'a, P>(About<'a>, &'a P);
+
+impl<P: Parcel> Source for OfMessage<'_, P> {
+    fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16) {
+        self.1.message_late(payload, session, scheduler);
+        if kind != Kind::Receive {
+            write_receiver(payload, self.1);
+        }
+    }
+
+    fn go_on(&self, node: &Node, thread: &mut Thread, question: &Question) {
+        messages::on_granted(node, thread, self.0, question, self.1);
+    }
+}
+
+/// Something else, of which all was said.
+struct OfEvent;
+
+impl Source for OfEvent {
+    fn write(&self, _: Kind, _: &mut Vec<u8>, _: &Session, _: u16) {}
+    fn go_on(&self, _: &Node, _: &mut Thread, _: &Question) {}
+}
+
+/// Does what was put down at a call of the function `code`. Not inside a section, as those below.
+#[cold]
+#[inline(never)]
+pub(crate) fn take<A: Activation>(node: &Node, thread: &mut Thread, code: usize, call: &A) {
+    take_all(node, thread, &OfCall(code, call));
+}
+
+/// The same where a message was sent or has arrived.
+#[cold]
+#[inline(never)]
+pub(crate) fn take_message<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, parcel: &P) {
+    take_all(node, thread, &OfMessage(about, parcel));
+}
+
+/// The same of any other event.
+#[cold]
+#[inline(never)]
+pub(crate) fn take_events(node: &Node, thread: &mut Thread) {
+    take_all(node, thread, &OfEvent);
+}
+
+fn take_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
+    for late in std::mem::take(&mut thread.late) {
+        match late {
+            Late::Values(values) => make(node, thread, values, source),
+            Late::Event { session, header, payload, asked } => {
+                asking::tell(node, thread, &session, header, &payload, asked);
+            }
+            Late::Question(question) => {
+                let (kind, tracee) = (question.kind, question.tracee);
+                let group = Group::of(kind, tracee);
+                if asking::ask(node, thread, &question.session, group, tag(kind), Some(tracee)) {
+                    thread.granted = true;
+                    source.go_on(node, thread, &question);
+                    thread.granted = false;
+                }
+            }
+        }
+        if !thread.late.is_empty() {
+            take_all(node, thread, source);
+        }
+    }
+}
+
+fn make(node: &Node, thread: &mut Thread, values: Values, source: &dyn Source) {
+    let Values { session, flags, head, now, extra, carried, asked } = values;
+    let mut payload = Vec::new();
+    let was = std::mem::replace(&mut thread.busy, true);
+    source.write(head.kind, &mut payload, &session, thread.shared.number);
+    thread.busy = was;
+    let more = stamp::with_extra(&mut payload, &extra);
+    thread.granted = asked;
+    emit_numbered(node, thread, &session, flags, head.with(more), carried, &payload, now);
+    thread.granted = false;
 }

@@ -5,6 +5,7 @@
 //! rings until they are drained. A Rust program can be its own host, see [`point`].
 #![deny(missing_docs)]
 
+mod asking;
 mod barrier;
 pub mod cells;
 pub mod counts;
@@ -46,4 +47,5 @@ pub mod seq;
 pub mod session;
 pub mod slots;
 pub mod thread;
+pub mod tracer;
 mod tsc;

@@ -8,10 +8,10 @@ use crate::{
     emit::Head,
     event::with_values,
     flags::Flags,
-    late,
+    late::{self, Question},
     matching::{self, Subject, Told},
     node::Node,
-    session::{Capture, Session, Takes},
+    session::{Capture, Session, Takes, MODULE},
     slots::Snapshot,
     sync::Ordering::Relaxed,
     thread::Thread,
@@ -108,7 +108,7 @@ fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: F
     }
     if !thread.late.is_empty() {
         drop(inside);
-        late::take_message(node, thread, parcel);
+        late::take_message(node, thread, about, parcel);
     }
 }
 
@@ -117,10 +117,39 @@ fn tell<P: Parcel>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, index: u16, about: About<'_>, kind: Kind, parcel: &P,
 ) {
     let Some((session, patterns)) = snapshot.standing(index) else { return };
-    let tracee = about.tracee(thread);
-    if session.tracer.load(Relaxed) == tracee.pid {
+    let pid = about.tracee(thread).pid;
+    let tracer = session.tracer.load(Relaxed);
+    if tracer == pid {
         return;
     }
+    if tracer == MODULE {
+        return late::question(thread, session, kind, pid, 0);
+    }
+    go_on(node, thread, session, patterns, index, about, kind, parcel);
+}
+
+/// A message that a tracer module wants to be told of: match specs run now.
+#[cold]
+#[inline(never)]
+pub(crate) fn on_granted<P: Parcel>(
+    node: &Node, thread: &mut Thread, about: About<'_>, question: &Question, parcel: &P,
+) {
+    let inside = thread.shared.section.enter();
+    let snapshot = node.snapshot.load_inside(&inside);
+    let index = question.session.index;
+    let Some((session, patterns)) = snapshot.standing(index) else { return };
+    if session.id == question.session.id {
+        go_on(node, thread, session, patterns, index, about, question.kind, parcel);
+    }
+}
+
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn go_on<P: Parcel>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, patterns: &Patterns, index: u16, about: About<'_>,
+    kind: Kind, parcel: &P,
+) {
+    let tracee = about.tracee(thread);
     let pattern = if kind == Kind::Receive { &patterns.receive } else { &patterns.send };
     match pattern {
         Pattern::All => {

@@ -352,7 +352,8 @@ impl Node {
         self.next_unique.fetch_add(1, Relaxed)
     }
 
-    /// Switches trace flags of processes, or of ports; answers how many matched (trace.md, `process/4`, `port/4`).
+    /// Switches trace flags of processes, or of ports; answers how many matched (trace.md, `process/4`, `port/4`). A tracer module is
+    /// asked about each of them when they are switched on: see [`Node::trace_status`].
     /// After a change of `cpu_timestamp`, which is no process's, call [`Node::forget_remembered`].
     ///
     /// # Errors
@@ -382,6 +383,10 @@ impl Node {
                 return Err(crate::error::Error::ProcessDead);
             }
             tracee.change(session.index, how, flags);
+            drop(tracees);
+            if how {
+                self.trace_status(session, Some(tracee));
+            }
             return Ok(1);
         }
         let (class, which) = match who {
@@ -393,13 +398,25 @@ impl Node {
         if which.1 {
             session.change_new_flags(class, how, flags);
         }
+        let mut asked = Vec::new();
+        let asks = how && session.options.tracer.is_some();
         if which.0 {
             for tracee in tracees.values().filter(|tracee| class.has(tracee.kind)) {
                 count += 1;
                 if tracee.pid != tracer {
                     tracee.change(session.index, how, flags);
                 }
+                if asks {
+                    asked.push(tracee.clone());
+                }
             }
+        }
+        drop(tracees);
+        for tracee in asked {
+            self.trace_status(session, Some(&tracee));
+        }
+        if asks && which.1 {
+            self.trace_status(session, None);
         }
         Ok(count)
     }

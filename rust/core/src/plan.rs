@@ -21,6 +21,8 @@ pub mod kinds {
     pub const GLOBAL: u16 = 32;
     /// Messages without regard to process flags.
     pub const META: u16 = 64;
+    /// In place of those three in [`super::Entry::run`] where the session has a tracer module, which is asked first.
+    pub const ASKS: u16 = 128;
     /// All counters.
     pub const COUNTERS: u16 = COUNT | TIME | MEMORY | LATENCY;
     /// All kinds that give messages.
@@ -108,6 +110,23 @@ impl Entry {
         }
     }
 
+    /// Messages, which can't be paused, are what is set; where a tracer module is asked about them they are not sent at once.
+    fn lay_out(&mut self) {
+        let messages = self.has & kinds::MESSAGES;
+        let asks = messages != 0 && self.session.options.tracer.is_some();
+        self.run = self.run & !(kinds::MESSAGES | kinds::ASKS) | if asks { kinds::ASKS } else { messages };
+    }
+
+    /// Undoes [`Entry::lay_out`], for a change.
+    pub(crate) fn gather(&mut self) {
+        self.run = self.run & !kinds::ASKS | self.has & kinds::MESSAGES;
+    }
+
+    /// The entry as it is once the tracer module has answered: it sends these of its messages.
+    pub(crate) fn granted(&self, which: u16) -> Entry {
+        Entry { run: self.has & which & kinds::MESSAGES, ..self.clone() }
+    }
+
     /// The interpreter events that the entry needs.
     #[must_use]
     pub fn events(&self) -> u8 {
@@ -156,6 +175,7 @@ impl Plan {
         if entries.is_empty() {
             return None;
         }
+        entries.iter_mut().for_each(Entry::lay_out);
         entries.sort_by_key(|e| std::cmp::Reverse(e.session.id));
         let run = entries.iter().fold(0, |all, e| all | e.run);
         let events = if foreign { events::FOREIGN } else { entries.iter().fold(0, |all, e| all | e.events()) };

@@ -21,8 +21,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    asking,
     emit::{emit, Head},
     flags::Flags,
+    late,
     messages::About,
     mutants::mutant,
     node::Node,
@@ -33,6 +35,7 @@ use crate::{
     },
     thread::Thread,
     tracee::Tracee,
+    tracer::{Group, SEQ_TRACE},
 };
 use inviso_term::{
     etf::{self, Encoder, Full},
@@ -434,6 +437,13 @@ impl Node {
         &self, thread: &mut Thread, session: &Arc<Session>, token: &Token, tag: &str, from: u64, to: Option<u64>,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
     ) {
+        if session.options.tracer.is_some() {
+            let who = if tag == "receive" { to.unwrap_or(from) } else { from };
+            if !asking::ask(self, thread, session, Group::General, SEQ_TRACE, Some(who)) {
+                return;
+            }
+            thread.granted = true;
+        }
         let flags = stamps(token.flags);
         if flags != Flags::NONE {
             self.order.timed(); // the token may come from another node
@@ -473,6 +483,10 @@ impl Node {
             emit(self, thread, session, flags, head, out.written(), now);
         }
         thread.scratch = room;
+        thread.granted = false;
+        if !thread.late.is_empty() {
+            late::take_events(self, thread);
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    asking::Calls,
     cells::Arena,
     drain::Feed,
     flags::Flags,
@@ -27,6 +28,7 @@ use crate::{
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     tracee::{Class, Kind},
+    tracer::Module,
 };
 
 /// Bounds and policies of a session, fixed when it is made.
@@ -44,6 +46,8 @@ pub struct Options {
     pub clock: Stamps,
     /// See [`Session::is_inner`].
     pub is_inner: bool,
+    /// A tracer module, which is called in place of anything being put into a ring: see [`crate::tracer`].
+    pub tracer: Option<Module>,
 }
 
 /// How much of a call's arguments a session takes, and how.
@@ -96,9 +100,13 @@ impl Default for Options {
             capture: Capture::default(),
             clock: Stamps::Ticks,
             is_inner: false,
+            tracer: None,
         }
     }
 }
+
+/// The tracer's pid of a session with a tracer module: no process has it.
+pub const MODULE: u64 = u64::MAX;
 
 /// The rings of a session.
 #[derive(Default)]
@@ -122,11 +130,14 @@ pub struct Session {
     pub arena: Arena,
     /// Whether it stands for something else than a session of somebody's: the system tracer of sequential tracing.
     pub is_inner: bool,
-    /// The pid of the tracer process, 0 if the session is its own tracer. It is never traced by the session.
+    /// The pid of the tracer process, 0 if the session is its own tracer, [`MODULE`] if it has a tracer module. A tracer process is
+    /// never traced by its session.
     pub tracer: AtomicU64,
     /// Held by the drain that is under way.
     pub(crate) draining: Mutex<()>,
     pub(crate) limits: Limits,
+    pub(crate) calls: Calls,
+    pub(crate) tracer_errors: AtomicU64,
     life: Life,
     tracer_lost: AtomicU8,
     cpu_stamps: AtomicU8,
@@ -145,11 +156,13 @@ impl Session {
             index,
             name: name.into(),
             is_inner: options.is_inner,
-            options,
             arena: Arena::default(),
-            tracer: AtomicU64::new(tracer),
+            tracer: AtomicU64::new(if options.tracer.is_some() { MODULE } else { tracer }),
+            options,
             draining: Mutex::new(()),
             limits: Limits::default(),
+            calls: Calls::default(),
+            tracer_errors: AtomicU64::new(0),
             life: Life::new(),
             tracer_lost: AtomicU8::new(0),
             cpu_stamps: AtomicU8::new(0),
@@ -185,6 +198,18 @@ impl Session {
         // still locked, so that a ring is either closed here or refused by `add_ring`
         self.life.finish_end();
         drop(feeds);
+    }
+
+    /// How often a callback of its tracer module failed: panicked here, raised or answered nonsense where the host says so
+    /// ([`Session::note_tracer_error`]).
+    #[must_use]
+    pub fn tracer_errors(&self) -> u64 {
+        self.tracer_errors.load(Relaxed)
+    }
+
+    /// Counts a failure of its tracer module; answers how many there were before.
+    pub fn note_tracer_error(&self) -> u64 {
+        self.tracer_errors.fetch_add(1, Relaxed)
     }
 
     /// Whether its messages have somebody to go to.

@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
+    asking,
     cells::CellRef,
     counts::Counts,
+    late::Late,
     memory::Memory,
     node::Node,
     order::Turn,
@@ -166,8 +168,10 @@ pub struct Thread {
     pub(crate) scratch: Vec<u8>,
     /// Room for what a match spec adds to a message.
     pub(crate) extra: Vec<u8>,
-    /// Calls whose arguments are still to be taken.
-    pub(crate) late: Vec<crate::late::Late>,
+    /// What is still to be done when the section has been left.
+    pub(crate) late: Vec<Late>,
+    /// Whether the tracer module that is told next has said that it wants to be.
+    pub(crate) granted: bool,
     pub(crate) rings: Rings,
     /// Its part in the order of records.
     pub(crate) turn: Turn,
@@ -188,6 +192,7 @@ impl Thread {
             scratch: Vec::new(),
             extra: Vec::new(),
             late: Vec::new(),
+            granted: false,
             rings: Rings::default(),
             turn: Turn::default(),
             waits,
@@ -258,7 +263,7 @@ impl Thread {
 
     /// Puts a record into this scheduler's ring of a session.
     #[inline(always)]
-    pub(crate) fn push(&mut self, session: &Session, header: [u64; 4], payload: &[u8]) -> Pushed {
+    pub(crate) fn push(&mut self, session: &Arc<Session>, header: [u64; 4], payload: &[u8]) -> Pushed {
         match self.rings.of(session.index, session.id as u32) {
             Some(ring) => ring.push(header, payload),
             None => self.first_push(session, header, payload),
@@ -267,7 +272,14 @@ impl Thread {
 
     #[cold]
     #[inline(never)]
-    fn first_push(&mut self, session: &Session, header: [u64; 4], payload: &[u8]) -> Pushed {
+    fn first_push(&mut self, session: &Arc<Session>, header: [u64; 4], payload: &[u8]) -> Pushed {
+        if session.options.tracer.is_some() {
+            if !asking::is_inside() {
+                let (payload, asked) = (payload.to_vec(), self.granted);
+                self.late.push(Late::Event { session: session.clone(), header, payload, asked });
+            }
+            return Pushed::Stored;
+        }
         let (mut producer, ring) = Ring::split(session.options.ring_bytes, session.options.overflow);
         producer.wait_by(self.waits);
         if !session.add_ring(ring) {

@@ -6,6 +6,7 @@ mod errors;
 mod etf;
 mod ffi;
 mod host;
+mod library;
 mod log;
 mod mailbox;
 mod match_spec;
@@ -17,6 +18,7 @@ mod processes;
 mod seq;
 mod session;
 mod terms;
+mod tracer;
 mod view;
 mod wire;
 
@@ -36,6 +38,7 @@ mod _native {
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, register, registered, send,
         send_by_clock, trap_exit, unlink, unregister, whereis,
     };
+    use super::library::Library;
     #[pymodule_export]
     use super::log::{log_connect, log_write, LogReader};
     #[pymodule_export]
@@ -57,6 +60,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    #[pymodule_export]
+    use super::tracer::tracer_pairs;
     #[pymodule_export]
     use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside};
 }

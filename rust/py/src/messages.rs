@@ -11,6 +11,7 @@ use inviso_core::{
     messages::with_receiver,
     node::Node,
     session::Takes,
+    tracer::tag,
 };
 use inviso_term::record::Kind;
 use pyo3::{prelude::*, sync::PyOnceLock, types::*};
@@ -29,42 +30,6 @@ pub struct Words {
     tags: Vec<Py<PyAny>>,
     drop: Py<PyAny>,
     names: Mutex<HashMap<u32, Name>>,
-}
-
-/// What a message calls its event.
-fn tag(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Call | Kind::CallArity => "call",
-        Kind::ReturnTo => "return_to",
-        Kind::Spawn => "spawn",
-        Kind::Spawned => "spawned",
-        Kind::Exit => "exit",
-        Kind::ReturnFrom => "return_from",
-        Kind::ExceptionFrom => "exception_from",
-        Kind::Send => "send",
-        Kind::SendToNonExisting => "send_to_non_existing_process",
-        Kind::Receive => "receive",
-        Kind::Register => "register",
-        Kind::Unregister => "unregister",
-        Kind::Link => "link",
-        Kind::Unlink => "unlink",
-        Kind::GettingLinked => "getting_linked",
-        Kind::GettingUnlinked => "getting_unlinked",
-        Kind::In => "in",
-        Kind::Out => "out",
-        Kind::InExiting => "in_exiting",
-        Kind::OutExiting => "out_exiting",
-        Kind::OutExited => "out_exited",
-        Kind::GcMinorStart => "gc_minor_start",
-        Kind::GcMinorEnd => "gc_minor_end",
-        Kind::GcMajorStart => "gc_major_start",
-        Kind::GcMajorEnd => "gc_major_end",
-        Kind::GcMaxHeapSize => "gc_max_heap_size",
-        Kind::Open => "open",
-        Kind::Closed => "closed",
-        // the rest are no trace messages
-        _ => "",
-    }
 }
 
 static WORDS: PyOnceLock<Words> = PyOnceLock::new();
@@ -89,6 +54,12 @@ impl Words {
                 names: Mutex::default(),
             })
         })
+    }
+
+    /// The atom of a kind's tag.
+    fn tag(&self, py: Python<'_>, kind: Kind) -> PyResult<Py<PyAny>> {
+        let at = Kind::ALL.iter().position(|known| *known == kind).ok_or_else(unknown)?;
+        Ok(self.tags[at].clone_ref(py))
     }
 
     /// Module and function of a name, as atoms, and the arity.
@@ -149,20 +120,40 @@ pub fn message(
     Ok(PyTuple::new(py, parts)?.into_any().unbind())
 }
 
+/// The event's tag, its term, what there is besides, and what a match spec adds.
 fn what(
     py: Python<'_>, node: &Node, words: &Words, event: &Event, outlet: &Outlet, stale: &mut Vec<Arguments>,
     parts: &mut Vec<Py<PyAny>>,
 ) -> PyResult<()> {
-    let payload = || terms::object(py, &event.payload);
-    let unknown = || pyo3::exceptions::PyRuntimeError::new_err("a record of an unknown kind");
     let kind = Kind::from_u8(event.kind).ok_or_else(unknown)?;
-    parts.push(words.tags[Kind::ALL.iter().position(|known| *known == kind).ok_or_else(unknown)?].clone_ref(py));
+    parts.push(words.tag(py, kind)?);
+    let (term, more) = terms_of(py, node, kind, event, outlet, stale)?;
+    parts.push(term);
+    parts.extend(more);
+    if !event.extra.is_empty() {
+        parts.push(terms::object(py, &event.extra)?);
+    }
+    Ok(())
+}
+
+fn unknown() -> PyErr {
+    pyo3::exceptions::PyRuntimeError::new_err("a record of an unknown kind")
+}
+
+/// The fourth element of an event's message, and the fifth, where there is one.
+///
+/// # Errors
+/// What making Python objects raises (no memory).
+pub fn terms_of(
+    py: Python<'_>, node: &Node, kind: Kind, event: &Event, outlet: &Outlet, stale: &mut Vec<Arguments>,
+) -> PyResult<(Py<PyAny>, Option<Py<PyAny>>)> {
+    let words = Words::get(py)?;
+    let payload = || terms::object(py, &event.payload);
     let name = || words.name(py, node, event.what as u32);
-    match kind {
+    let mfa = || Ok::<_, PyErr>(name()?.into_pyobject(py)?.into_any().unbind());
+    Ok(match kind {
         // nothing in the arguments' place: the interpreter did not show any
-        Kind::Call | Kind::CallArity if kind == Kind::CallArity || event.payload.is_empty() => {
-            parts.push(name()?.into_pyobject(py)?.into_any().unbind());
-        }
+        Kind::Call | Kind::CallArity if kind == Kind::CallArity || event.payload.is_empty() => (mfa()?, None),
         Kind::Call => {
             let (module, function, _) = name()?;
             let arguments = match objects(&event.payload, outlet) {
@@ -172,34 +163,27 @@ fn what(
                 },
                 None => payload()?,
             };
-            parts.push((module, function, arguments).into_pyobject(py)?.into_any().unbind());
+            ((module, function, arguments).into_pyobject(py)?.into_any().unbind(), None)
         }
-        Kind::ReturnTo if event.payload.is_empty() => parts.push(name()?.into_pyobject(py)?.into_any().unbind()),
-        Kind::Spawn | Kind::Spawned | Kind::Open => parts.extend([terms::identity(py, event.what)?, payload()?]),
-        Kind::ReturnFrom => {
-            let name = name()?.into_pyobject(py)?.into_any().unbind();
-            parts.extend([name, value(py, event, &event.payload, outlet, stale)?]);
-        }
-        Kind::ExceptionFrom => parts.extend([name()?.into_pyobject(py)?.into_any().unbind(), payload()?]),
+        Kind::ReturnTo if event.payload.is_empty() => (mfa()?, None),
+        Kind::Spawn | Kind::Spawned | Kind::Open => (terms::identity(py, event.what)?, Some(payload()?)),
+        Kind::ReturnFrom => (mfa()?, Some(value(py, event, &event.payload, outlet, stale)?)),
+        Kind::ExceptionFrom => (mfa()?, Some(payload()?)),
         Kind::Send | Kind::SendToNonExisting if event.what == 0 => {
             let (message, receiver) = with_receiver(&event.payload);
-            parts.extend([value(py, event, message, outlet, stale)?, terms::object(py, receiver)?]);
+            (value(py, event, message, outlet, stale)?, Some(terms::object(py, receiver)?))
         }
         Kind::Send | Kind::SendToNonExisting => {
-            parts.push(value(py, event, &event.payload, outlet, stale)?);
-            parts.push(terms::identity(py, event.what)?);
+            let message = value(py, event, &event.payload, outlet, stale)?;
+            (message, Some(terms::identity(py, event.what)?))
         }
-        Kind::Receive => parts.push(value(py, event, &event.payload, outlet, stale)?),
+        Kind::Receive => (value(py, event, &event.payload, outlet, stale)?, None),
         Kind::Link | Kind::Unlink | Kind::GettingLinked | Kind::GettingUnlinked => {
-            parts.push(terms::identity(py, event.what)?);
+            (terms::identity(py, event.what)?, None)
         }
         Kind::Monitor | Kind::Seq | Kind::Drop | Kind::Delivered => return Err(unknown()),
-        _ => parts.push(payload()?),
-    }
-    if !event.extra.is_empty() {
-        parts.push(terms::object(py, &event.extra)?);
-    }
-    Ok(())
+        _ => (payload()?, None),
+    })
 }
 
 /// One value: a message, or what a call returned.

@@ -11,10 +11,12 @@ use crate::{
     },
     pid::Pid,
     terms,
+    tracer::{self, Given},
 };
 use inviso_core::{
     seq::Token,
-    session::{Options, Session},
+    session::{Options, Session, MODULE},
+    tracer::Answer,
 };
 use inviso_term::etf;
 use pyo3::prelude::*;
@@ -135,25 +137,51 @@ pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
     Ok(host::host(py)?.node.seq_overflows())
 }
 
-fn tracer_of(session: Option<Arc<Session>>) -> Option<Pid> {
-    session.map(|session| Pid::new(session.tracer.load(Ordering::Acquire)))
+fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<Py<PyAny>>> {
+    let Some(session) = session else { return Ok(None) };
+    let pid = session.tracer.load(Ordering::Acquire);
+    if pid != MODULE {
+        return Ok(Some(Py::new(py, Pid::new(pid))?.into_any()));
+    }
+    let pair = host::host(py)?.outlets.of(session.id).and_then(|outlet| outlet.tracer.as_ref()?.pair(py));
+    pair.map(|pair| Ok(pair.into_pyobject(py)?.into_any().unbind())).transpose()
 }
 
-/// The system tracer, None if there is none.
+/// The system tracer, None if there is none: a Pid, or a tracer module and its state.
 #[pyfunction]
-pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Pid>> {
-    Ok(tracer_of(host::host(py)?.node.seq_tracer()))
+pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    let session = host::host(py)?.node.seq_tracer();
+    if let Some(session) = session.as_ref().filter(|session| session.tracer.load(Ordering::Acquire) == MODULE) {
+        with(py, |_, here| {
+            if session.tracer_status(None) == Some(Answer::Remove) {
+                here.host.node.lose_tracer(session);
+            }
+            Ok(())
+        })?;
+    }
+    tracer_of(py, session.filter(|session| session.has_tracer()))
 }
 
 /// Bytes that events may take, of each thread, until the system tracer takes them: a sequence with a gap is worth little.
 const RING: usize = 16 << 20;
 
-/// Sets the system tracer, or with None takes it away; what it was.
+/// Sets the system tracer, a process or a tracer module, or with None takes it away; what it was.
 #[pyfunction]
-pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>) -> PyResult<Option<Pid>> {
+#[pyo3(signature = (tracer, module=None))]
+pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>, module: Option<Given<'_>>) -> PyResult<Option<Py<PyAny>>> {
     let host = host::host(py)?;
-    let was = tracer_of(host.node.seq_tracer());
+    let was = tracer_of(py, host.node.seq_tracer())?;
     let mut outlet = None;
+    if let Some(given) = module {
+        let made = tracer::make(py, given)?;
+        let options = Options { is_inner: true, tracer: Some(made.module.clone()), ..Options::default() };
+        let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
+        outlet = Some(host.outlets.open_to(session.clone(), made));
+        if with(py, |_, _| Ok(session.tracer_status(None)))? != Some(Answer::Trace) {
+            host.end_session(py, &session)?;
+            return Err(errors::raise(inviso_core::error::Error::ProcessDead));
+        }
+    }
     if let Some(pid) = tracer {
         let tracee = pid.tracee().ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };

@@ -12,7 +12,8 @@ use crate::{
     },
     match_spec::{self, MatchProgram},
     pid::Pid,
-    terms,
+    seq, terms,
+    tracer::{self, Given},
 };
 use inviso_core::{
     cells::{key, Measure},
@@ -24,7 +25,7 @@ use inviso_core::{
     node::Who,
     plan::{self, kinds, Entry},
     ring::Overflow,
-    session::{Capture, Options, Session as Core, Stamps, Takes},
+    session::{Capture, Options, Session as Core, Stamps, Takes, MODULE},
     tracee::{Class, Kind},
 };
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -70,13 +71,13 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
-/// in all; it `takes` values, texts or objects; `clock` is fast or system.
+/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock))]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
-    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str,
+    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     host.reap(py);
@@ -93,9 +94,14 @@ pub fn session_create(
     let (depth, items, bytes, total) = capture;
     let capture = Capture { depth, items, bytes, total, takes };
     let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
-    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false };
+    let module = module.map(|given| tracer::make(py, given)).transpose()?;
+    let told = module.as_ref().map(|made| made.module.clone());
+    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false, tracer: told };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
+    if let Some(made) = module {
+        return Ok(Session { outlet: host.outlets.open_to(core.clone(), made), core, strong: true });
+    }
     let mailbox = match tracer {
         Some(pid) => match pid.tracee() {
             Some(tracee) => host.mailbox(&tracee),
@@ -257,9 +263,26 @@ impl Session {
     #[getter]
     fn tracer(&self) -> Option<Pid> {
         match self.core.tracer.load(std::sync::atomic::Ordering::Acquire) {
-            0 => None,
+            0 | MODULE => None,
             id => Some(Pid::new(id)),
         }
+    }
+
+    /// The tracer module and its state, None of a session without one, and of one that has ended.
+    #[getter]
+    fn module(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
+        self.outlet.tracer.as_ref()?.pair(py)
+    }
+
+    /// Whether a tracer module is called in place of messages being sent.
+    #[getter]
+    fn has_module(&self) -> bool {
+        self.outlet.tracer.is_some()
+    }
+
+    /// How often the tracer module raised or answered nonsense.
+    fn tracer_errors(&self) -> u64 {
+        self.core.tracer_errors()
     }
 
     /// Whether messages have somebody to go to.
@@ -353,7 +376,7 @@ impl Session {
         let answer = if let Some(id) = terms::local_number(who) {
             let dead = || errors::raise(inviso_core::error::Error::ProcessDead);
             let tracee = host.node.tracee(id).ok_or_else(dead)?;
-            host.node.flags(&self.core, Who::One(&tracee), how, flags)
+            seq::with(py, |_, _| Ok(host.node.flags(&self.core, Who::One(&tracee), how, flags)))?
         } else {
             let text: &str = who.extract()?;
             if text != "new" {
@@ -368,7 +391,7 @@ impl Session {
                 "new" => Who::New(class),
                 _ => return Err(PyValueError::new_err("procs")),
             };
-            let answer = host.node.flags(&self.core, who, how, flags);
+            let answer = seq::with(py, |_, _| Ok(host.node.flags(&self.core, who, how, flags)))?;
             if flags.has(Flags::CPU_TIMESTAMP) {
                 py.detach(|| host.node.forget_remembered(&Armer));
             }
@@ -382,7 +405,11 @@ impl Session {
     fn flags_of(&self, py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
         let host = self.host(py)?;
         let tracee = terms::local_number(who).and_then(|id| host.node.tracee(id));
-        Ok(tracee.map(|t| t.flags(self.core.index).0))
+        let Some(tracee) = tracee else { return Ok(None) };
+        if self.outlet.tracer.is_some() && tracee.flags(self.core.index) != Flags::NONE {
+            seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, Some(&tracee))))?;
+        }
+        Ok(Some(tracee.flags(self.core.index).0))
     }
 
     /// The flags that new processes, or new ports, get.
@@ -628,6 +655,9 @@ impl Host {
         let done = py.detach(|| self.node.session_destroy(core, &Armer));
         self.loading.unwant(core.id);
         if let Some(outlet) = self.outlets.close(core.id) {
+            if let Some(tracer) = &outlet.tracer {
+                tracer.release(py);
+            }
             drop(outlet);
         }
         self.after_change(py)?;

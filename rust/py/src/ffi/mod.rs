@@ -19,6 +19,7 @@
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
 //! | `stack` | how much C stack is left, and more of it (3.11) |
+//! | `tracer_abi` | the tables of `inviso_tracer.h`: tracer modules in C |
 //! | `alloc` | a count of bytes asked of Python's allocators |
 //! | `watch` | code and function watchers (3.12+) |
 //!
@@ -58,6 +59,7 @@ pub mod steps;
 pub mod task_name;
 pub mod tasks;
 pub mod tls;
+pub mod tracer_abi;
 pub mod vectorcall;
 #[cfg(Py_3_12)]
 pub mod watch;

@@ -3,7 +3,11 @@
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
 use super::{objects::Objects, Host};
-use crate::{mailbox::Mailbox, messages};
+use crate::{
+    mailbox::Mailbox,
+    messages,
+    tracer::{Installed, Made},
+};
 use inviso_core::{
     drain::{self, Mark, Record},
     session::Session,
@@ -20,6 +24,8 @@ pub struct Outlet {
     pub mailbox: Arc<Mailbox>,
     /// Objects that wait for the tracer beside the rings.
     pub objects: Objects,
+    /// The tracer module, of a session that has one.
+    pub tracer: Option<Arc<Installed>>,
 }
 
 /// All outlets by session.
@@ -29,8 +35,19 @@ pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
 impl Outlets {
     /// Opens a session's outlet into `mailbox`.
     pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>) -> Arc<Outlet> {
-        let outlet = Arc::new(Outlet { session, mailbox, objects: Objects::default() });
+        let outlet = self.add(Outlet { session, mailbox, objects: Objects::default(), tracer: None });
         outlet.mailbox.feed(Arc::downgrade(&outlet));
+        outlet
+    }
+
+    /// Opens the outlet of a session with a tracer module.
+    pub fn open_to(&self, session: Arc<Session>, made: Made) -> Arc<Outlet> {
+        let tracer = Some(made.installed(&session));
+        self.add(Outlet { session, mailbox: Arc::default(), objects: Objects::default(), tracer })
+    }
+
+    fn add(&self, outlet: Outlet) -> Arc<Outlet> {
+        let outlet = Arc::new(outlet);
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
         all.insert(outlet.session.id, outlet.clone());
         outlet

@@ -1,0 +1,358 @@
+"""Tracer modules: code that is called where a trace event happens, in the thread that it happens in (OTP's
+``erl_tracer``).
+
+A tracer module is any object, an instance or a module, with two callbacks, ``enabled(tag, state, tracee)`` and
+``trace(tag, state, tracee, term, opts)``. With a state of its own it is the tracer of a session, or of sequential
+tracing:
+
+>>> class Names:
+...     def enabled(self, tag, state, tracee):
+...         return "trace"
+...     def trace(self, tag, state, tracee, term, opts):
+...         state.append((tag, term[1]))
+>>> seen = []
+>>> with inviso.trace.session_create("names", (Names(), seen)) as session:
+...     _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), True, ["local"])
+...     _ = session.process(inviso.self(), True, ["call"])
+...     _ = json.loads("1")
+>>> seen
+[('call', 'JSONDecoder.decode')]
+
+Nothing waits in a ring: when the traced program goes on, the callback has returned. So a callback costs the program
+what it takes. A pid, or a callable as tracer, costs it a tenth of a microsecond.
+
+:func:`load` takes a tracer module in C: a shared library written against ``inviso_tracer.h``, which is in
+:func:`inviso.include_dir`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _native
+from .errors import BadArg
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ._native import Pid
+    from .terms import Port
+
+    Answer: TypeAlias = Literal["trace", "discard", "remove"]
+
+__all__ = ["NativeTracer", "Tracer", "load"]
+
+
+class Tracer(ABC):
+    """What a tracer module may have (erl_tracer.md). To derive from it is not needed: any object with :meth:`enabled`
+    and :meth:`trace` will do.
+
+    Tags and their pairs of callbacks:
+
+    ================================================================================  =======================
+    call, return_to, return_from, exception_from                                       ``_call``
+    send, send_to_non_existing_process                                                 ``_send``
+    receive                                                                            ``_receive``
+    spawn, spawned, exit, register, unregister, link, unlink, getting_linked,
+    getting_unlinked (of processes)                                                    ``_procs``
+    open, closed, register, unregister, link, unlink, getting_linked,
+    getting_unlinked (of ports)                                                        ``_ports``
+    in, out, in_exiting, out_exiting, out_exited (of processes)                        ``_running_procs``
+    in, out (of ports)                                                                 ``_running_ports``
+    gc_minor_start, gc_minor_end, gc_major_start, gc_major_end, gc_max_heap_size       ``_garbage_collection``
+    seq_trace, trace_status                                                            the general pair
+    ================================================================================  =======================
+
+    A callback that is missing falls back to the general one. Callbacks run in the tracee's context, in several
+    threads at the same time if several are traced. They are looked up when the tracer is set.
+
+    * While one runs, the thread is not traced: calls that it makes are seen by no session, messages that it sends by
+      no tracer module.
+    * What one raises is counted (``info(session, "session", "tracer_errors")``), and the first of a session goes to
+      :func:`sys.unraisablehook`; the tracee never sees it. So is an answer other than ``"trace"``, ``"discard"`` and
+      ``"remove"``, which counts as ``"discard"``.
+
+    >>> class Senders(Tracer):
+    ...     def enabled(self, tag, state, tracee):
+    ...         return "trace" if tag in ("send", "trace_status") else "discard"
+    ...     def trace(self, tag, state, tracee, term, opts):
+    ...         state.append((tracee, opts["extra"]))
+    >>> pairs, me = [], inviso.self()
+    >>> with inviso.trace.session_create("senders", (Senders(), pairs)) as session:
+    ...     _ = session.process(me, True, ["send", "receive"])
+    ...     _ = inviso.send(me, "hello")
+    >>> pairs == [(me, me)], inviso.receive("hello")
+    (True, 'hello')
+    """
+
+    @abstractmethod
+    def enabled(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """Whether an event is wanted: before a match specification is looked at, and before anything is made of it.
+        May be asked more than once for one event.
+
+        Args:
+            tag: what happens; ``"seq_trace"``; or ``"trace_status"``, asked when trace flags are switched on and
+                when they are asked for, for whether this still is a tracer.
+            state: what was given beside the module.
+            tracee: the process or port; None where there is none.
+
+        Returns:
+            ``"trace"``: yes. ``"discard"``: no. ``"remove"``: no, and the tracee has no flags of the session any more.
+        """
+
+    @abstractmethod
+    def trace(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """An event that was wanted.
+
+        Args:
+            tag: what happened.
+            state: what was given beside the module.
+            tracee: the process or port; of ``"seq_trace"`` the label.
+            term: the fourth element of the trace message; of ``"seq_trace"`` the third.
+            opts: out of ``extra`` (the fifth element, where there is one), ``match_spec_result`` (what a match
+                specification adds), ``scheduler_id``, and ``timestamp``: the kind that was asked for, ``"timestamp"``,
+                ``"cpu_timestamp"``, ``"monotonic"`` or ``"strict_monotonic"``. To take it is the tracer's.
+
+        Returns:
+            Anything; it is not looked at.
+        """
+
+    def enabled_call(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for calls."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_call(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for calls."""
+        return self.trace(tag, state, tracee, term, opts)
+
+    def enabled_send(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for messages that are sent."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_send(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for messages that are sent."""
+        return self.trace(tag, state, tracee, term, opts)
+
+    def enabled_receive(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for messages that arrive."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_receive(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for messages that arrive."""
+        return self.trace(tag, state, tracee, term, opts)
+
+    def enabled_procs(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for what becomes of processes."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_procs(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for what becomes of processes."""
+        return self.trace(tag, state, tracee, term, opts)
+
+    def enabled_ports(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for what becomes of ports."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_ports(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for what becomes of ports."""
+        return self.trace(tag, state, tracee, term, opts)
+
+    def enabled_running_procs(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for processes that begin or stop to run."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_running_procs(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for processes that begin or stop to run."""
+        return self.trace(tag, state, tracee, term, opts)
+
+    def enabled_running_ports(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for ports that begin or stop to run."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_running_ports(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for ports that begin or stop to run."""
+        return self.trace(tag, state, tracee, term, opts)
+
+    def enabled_garbage_collection(self, tag: str, state: Any, tracee: Pid | Port | None) -> Answer:
+        """As :meth:`enabled`, for collections of garbage."""
+        return self.enabled(tag, state, tracee)
+
+    def trace_garbage_collection(self, tag: str, state: Any, tracee: Any, term: Any, opts: dict[str, Any]) -> object:
+        """As :meth:`trace`, for collections of garbage."""
+        return self.trace(tag, state, tracee, term, opts)
+
+
+class NativeTracer:
+    """A tracer module in a shared library, which :func:`load` has loaded. What the library offers is said in
+    ``inviso_tracer.h``.
+
+    As the tracer of a session it goes with a state that is a term: numbers, text, bytes, atoms, pids, ports,
+    references, and tuples, lists and dicts of these. Its callbacks run with the interpreter's lock held, where there
+    is one.
+
+    >>> import pathlib, shutil, subprocess, tempfile
+    >>> source = '''
+    ... #include <inviso_tracer.h>
+    ... static inviso_answer enabled(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee)
+    ... {
+    ...     return INVISO_TRACE;
+    ... }
+    ... static void trace(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee, inviso_term term,
+    ...                   inviso_term opts)
+    ... {
+    ...     inviso_pid to;
+    ...     if (inviso_get_local_pid(env, state, &to))
+    ...         inviso_send(env, &to, tag);
+    ... }
+    ... static const inviso_tracer table = {
+    ...     .abi = INVISO_TRACER_ABI, .size = sizeof table, .name = "tags", .enabled = enabled, .trace = trace};
+    ... INVISO_TRACER(table)
+    ... '''
+    >>> def compiled(source):
+    ...     folder = pathlib.Path(tempfile.mkdtemp())
+    ...     (folder / "tags.c").write_text(source)
+    ...     flags = ["-shared", "-fPIC", "-I", inviso.include_dir(), "-o", folder / "tags.so"]
+    ...     subprocess.run(["cc", *flags, folder / "tags.c"], check=True)
+    ...     return folder / "tags.so"
+    >>> if shutil.which("cc"):
+    ...     tags = load(compiled(source))
+    ...     with inviso.trace.session_create("tags", (tags, inviso.self())) as session:
+    ...         _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), True, ["local"])
+    ...         _ = session.process(inviso.self(), True, ["call"])
+    ...         _ = json.loads("1")
+    ...     assert (tags.name, inviso.receive("call"), tags.unload()) == ("tags", "call", True)
+    """
+
+    __slots__ = ("_native", "_path")
+
+    def __init__(self, path: str, native: _native.Library) -> None:
+        self._path = path
+        self._native = native
+
+    @property
+    def path(self) -> str:
+        """The file that it was loaded from."""
+        return self._path
+
+    @property
+    def name(self) -> str | None:
+        """The name that the library gives itself; None once it has been unloaded."""
+        return self._native.name
+
+    def upgrade(self, path: str | os.PathLike[str] | None = None, info: Any = None) -> None:
+        """Puts a new build in its place: its ``upgrade`` gets the old one's data. Sessions go on with the new one.
+
+        Args:
+            path: the file; None for the one that it was loaded from.
+            info: a term for ``upgrade``.
+
+        Raises:
+            BadArg: the library is refused; the old one goes on.
+        """
+        where = "upgrade/3"
+        file = self._path if path is None else _file(where, path)
+        _refusing(where, file, lambda alias: self._native.upgrade(alias, info))
+        self._path = file
+
+    def unload(self) -> bool:
+        """Unloads the library, when all callbacks that are running have returned (called in one, it does not wait);
+        False if it had been unloaded before. Sessions that have it as tracer find it dead: flags are removed where it
+        would have been asked."""
+        return self._native.unload()
+
+    def __repr__(self) -> str:
+        name = self.name
+        return f"<tracer {name!r} of {self._path}>" if name is not None else f"<unloaded tracer of {self._path}>"
+
+
+def load(path: str | os.PathLike[str], info: Any = None) -> NativeTracer:
+    """Loads a shared library that is a tracer module; see :class:`NativeTracer`.
+
+    Args:
+        path: the file.
+        info: a term for the library's ``load``.
+
+    Raises:
+        BadArg: there is no such file, or it is refused: built for another machine or another version of the header,
+            without what a tracer needs; or its ``load`` says so.
+
+    >>> load("./no_such_tracer.so")
+    Traceback (most recent call last):
+    ...
+    inviso.errors.BadArg: load/2, path: there is no file './no_such_tracer.so'; pass a shared library
+    """
+    where = "load/2"
+    file = _file(where, path)
+    return NativeTracer(file, _refusing(where, file, lambda alias: _native.Library(alias, info)))
+
+
+def _file(where: str, path: Any) -> str:
+    try:
+        file = os.fsdecode(path)
+    except TypeError:
+        raise BadArg(where, "path", f"{path!r} is not a path; pass the file of a shared library") from None
+    if not os.path.isfile(file):
+        raise BadArg(where, "path", f"there is no file {file!r}; pass a shared library")
+    return os.path.abspath(file)
+
+
+_loads = itertools.count()
+
+
+def _refusing(where: str, file: str, load: Any) -> Any:
+    # The loader of glibc knows a library by its path, whatever is in the file by now: so each load spells the path in
+    # its own way.
+    folder, name = os.path.split(file)
+    alias = os.path.join(folder, "./" * (next(_loads) % 1000) + name)
+    try:
+        return load(alias)
+    except OSError as error:
+        raise BadArg(where, "path", f"{file} {str(error).replace(alias, file)}") from None
+    except TypeError as error:
+        raise BadArg(where, "info", f"{error}; pass a term") from None
+
+
+def _own(module: Any, name: str) -> Any:
+    """A callback that is not just the base class's fall-back, which needs no call."""
+    found = getattr(module, name, None)
+    return None if getattr(found, "__func__", None) is getattr(Tracer, name) else found
+
+
+def _checked(where: str, module: NativeTracer, state: Any) -> Any:
+    if module.name is None:
+        raise BadArg(where, "tracer", f"{module!r} is gone; load it anew")
+    try:
+        _native.term_to_binary(state)
+    except (TypeError, _native.LimitReached) as error:
+        raise BadArg(where, "tracer", f"the state of {module!r} is no term: {error}; pass one") from None
+    return state
+
+
+def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
+    """The module, the state and the callbacks of a tracer, checked; for the native half.
+
+    Raises:
+        BadArg: no pair, or callbacks that are missing or can't be called.
+    """
+    if len(tracer) != 2:
+        raise BadArg(where, "tracer", f"{tracer!r} is no tracer module; pass (module, state)")
+    module, state = tracer
+    if isinstance(module, NativeTracer):
+        return module, _checked(where, module, state), [module._native]
+    callbacks = []
+    for pair in _native.tracer_pairs():
+        names = ("enabled" + pair, "trace" + pair)
+        found = [_own(module, name) for name in names]
+        for name, callback in zip(names, found, strict=True):
+            if callback is not None and not callable(callback):
+                raise BadArg(where, "tracer", f"{name} of {module!r} is not callable; make it a function")
+        if not pair:
+            missing = [f"{name}()" for name, callback in zip(names, found, strict=True) if callback is None]
+            if missing:
+                why = f"{module!r} is no tracer module: it has no {' and no '.join(missing)}; add what is missing"
+                raise BadArg(where, "tracer", why)
+        callbacks += found
+    return module, state, callbacks

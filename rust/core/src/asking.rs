@@ -1,0 +1,145 @@
+//! Calling a tracer module: not inside a section, not inside another such call, not after its session's end.
+//!
+//! # Roles
+//! Any thread calls. One destroyer closes, and waits for those who are inside.
+//!
+//! # States
+//! A word: how many are inside, and whether it is closed. Who comes in adds one and looks; who finds it closed goes at once.
+//!
+//! # Orderings
+//! | edge | writer | reader | why |
+//! | --- | --- | --- | --- |
+//! | a leave | caller, `Release` | destroyer, `Acquire` | what the tracer did has been done when the session's end returns |
+//! | closed | destroyer, `AcqRel` | caller's add, `Acquire` | one word: either the add is seen, or the caller sees it closed |
+//!
+//! # Checked by
+//! `tests/tracer.rs`.
+#![forbid(unsafe_code)]
+
+use crate::{
+    drain,
+    node::Node,
+    session::Session,
+    sync::{
+        AtomicU32, AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+    thread::Thread,
+    tracer::{self, Answer, Event, Group, Module},
+};
+use inviso_term::record::Kind;
+use std::{
+    cell::Cell,
+    panic::{catch_unwind, AssertUnwindSafe},
+};
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside a call of a tracer module.
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get()
+}
+
+/// The calls of one session's tracer module.
+#[derive(Default)]
+pub(crate) struct Calls(AtomicU32);
+
+const CLOSED: u32 = 1 << 31;
+
+/// One call; leaves when it is dropped.
+struct Call<'a>(&'a Calls);
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+        self.0 .0.fetch_sub(1, Release);
+    }
+}
+
+impl Calls {
+    fn enter(&self) -> Option<Call<'_>> {
+        if INSIDE.get() {
+            return None;
+        }
+        if self.0.fetch_add(1, Acquire) & CLOSED != 0 {
+            self.0.fetch_sub(1, Release);
+            return None;
+        }
+        INSIDE.set(true);
+        Some(Call(self))
+    }
+
+    /// Runs a callback; `thread` is busy meanwhile; `None` where it may not run, or where it panicked.
+    pub fn run<R>(&self, thread: Option<&mut Thread>, errors: &AtomicU64, with: impl FnOnce() -> R) -> Option<R> {
+        let call = self.enter()?;
+        let done = match thread {
+            Some(thread) => {
+                let was = std::mem::replace(&mut thread.busy, true);
+                let current = thread.current.clone(); // a host may look anew which process runs
+                let done = catch_unwind(AssertUnwindSafe(with));
+                thread.busy = was;
+                thread.switch(current);
+                done
+            }
+            None => catch_unwind(AssertUnwindSafe(with)),
+        };
+        drop(call);
+        if done.is_err() {
+            errors.fetch_add(1, Relaxed);
+        }
+        done.ok()
+    }
+
+    /// Lets nobody in any more, and waits until all have left; not from inside a call, which would wait for itself, or for one that
+    /// waits for it.
+    pub fn close(&self) {
+        self.0.fetch_or(CLOSED, AcqRel);
+        while !is_inside() && self.0.load(Acquire) != CLOSED {
+            #[cfg(not(loom))]
+            crate::sync::thread::sleep(std::time::Duration::from_micros(200));
+            #[cfg(loom)]
+            crate::sync::thread::yield_now();
+        }
+    }
+}
+
+/// Asks whether to tell of an event; `remove` is done here.
+#[cold]
+#[inline(never)]
+pub(crate) fn ask(
+    node: &Node, thread: &mut Thread, session: &Session, group: Group, tag: &'static str, tracee: Option<u64>,
+) -> bool {
+    let Some(Module(tracer)) = &session.options.tracer else { return false };
+    let asked = || tracer::enabled(&**tracer, group, tag, tracee);
+    match session.calls.run(Some(thread), &session.tracer_errors, asked) {
+        Some(Answer::Trace) => true,
+        Some(Answer::Remove) if tag == tracer::SEQ_TRACE => {
+            node.lose_tracer(session);
+            false
+        }
+        Some(Answer::Remove) => {
+            if let Some(pid) = tracee {
+                node.remove_tracer(session, pid);
+            }
+            false
+        }
+        Some(Answer::Discard) | None => false,
+    }
+}
+
+/// Tells of a record that was put down, and asks first if nobody has.
+#[cold]
+#[inline(never)]
+pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: [u64; 4], payload: &[u8], asked: bool) {
+    let drain::What::Event(record) = drain::record(header, payload).what else { return };
+    let Some(kind) = Kind::from_u8(record.kind) else { return };
+    let group = Group::of(kind, record.tracee);
+    let event = Event { node, session, record: &record, kind };
+    if !asked && !ask(node, thread, session, group, event.tag(), event.tracee()) {
+        return;
+    }
+    let Some(Module(tracer)) = &session.options.tracer else { return };
+    session.calls.run(Some(thread), &session.tracer_errors, || tracer::trace(&**tracer, group, &event));
+}

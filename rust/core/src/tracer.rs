@@ -1,0 +1,416 @@
+//! Tracer modules: code that is called where an event happens, in the thread that it happens in (OTP's `erl_tracer` behaviour).
+//!
+//! A session whose [`Options`](crate::session::Options) have one has no rings: what happens is put down inside the section and told
+//! after it has been left, still before the traced program goes on. [`Tracer::enabled`] is asked first, for a call or a message
+//! before any match spec runs; [`Tracer::trace`] is told if the answer was [`Answer::Trace`].
+//!
+//! ```
+//! use inviso_core::{control::Op, flags::Flags, node::Who, plan::kinds, point::Program, session::Options, tracee::Class};
+//! use inviso_core::tracer::{Answer, Event, Module, Tracer};
+//! use std::sync::{Arc, Mutex};
+//!
+//! #[derive(Default)]
+//! struct Calls(Mutex<Vec<String>>);
+//!
+//! impl Tracer for Calls {
+//!     fn enabled(&self, _tag: &'static str, _tracee: Option<u64>) -> Answer {
+//!         Answer::Trace
+//!     }
+//!     fn trace(&self, event: &Event<'_>) {
+//!         self.0.lock().unwrap().push(format!("{} {}", event.tag(), event.term()));
+//!     }
+//! }
+//!
+//! let (program, seen) = (Program::new(), Arc::new(Calls::default()));
+//! let order = program.point("shop", "order", 1);
+//! let options = Options { tracer: Some(Module(seen.clone())), ..Options::default() };
+//! let session = program.session("told at once", options).unwrap();
+//! program.function(&session, &[&order], kinds::LOCAL, Op::On).unwrap();
+//! program.node().flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
+//! drop(order.enter(|out| out.int(7)));
+//! assert_eq!(*seen.0.lock().unwrap(), ["call {shop,order,[7]}"]);
+//! ```
+#![forbid(unsafe_code)]
+
+use crate::{asking, drain, emit::stamp, flags::Flags, messages::with_receiver, node::Node, session::Session, tracee};
+use inviso_term::{
+    etf,
+    record::Kind,
+    term::{Identifier, Term},
+};
+use std::{fmt, sync::Arc};
+
+/// Whether the calling thread is inside a callback of a tracer module.
+#[must_use]
+pub fn is_calling() -> bool {
+    asking::is_inside()
+}
+
+/// What a tracer answers when it is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It wants to be told.
+    Trace,
+    /// It doesn't.
+    Discard,
+    /// It doesn't, and is removed from the process or port: that has no trace flags of the session any more.
+    Remove,
+}
+
+/// The pairs of callbacks that a tracer may have besides the general one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// `seq_trace`, `trace_status`: no other than the general pair.
+    General,
+    /// call, return_to, return_from, exception_from.
+    Call,
+    /// send, send_to_non_existing_process.
+    Send,
+    /// receive.
+    Receive,
+    /// spawn, spawned, exit, register, unregister; link and what goes with it, of processes.
+    Procs,
+    /// open, closed; register, unregister, link and what goes with it, of ports.
+    Ports,
+    /// in, out, in_exiting, out_exiting, out_exited, of processes.
+    RunningProcs,
+    /// The same of ports.
+    RunningPorts,
+    /// gc_minor_start and the like.
+    GarbageCollection,
+}
+
+impl Group {
+    /// All of them with the end of their callbacks' names; the general pair has none.
+    pub const NAMES: [(Group, &'static str); 9] = [
+        (Group::General, ""),
+        (Group::Call, "_call"),
+        (Group::Send, "_send"),
+        (Group::Receive, "_receive"),
+        (Group::Procs, "_procs"),
+        (Group::Ports, "_ports"),
+        (Group::RunningProcs, "_running_procs"),
+        (Group::RunningPorts, "_running_ports"),
+        (Group::GarbageCollection, "_garbage_collection"),
+    ];
+
+    /// The pair that an event belongs to.
+    #[must_use]
+    pub fn of(kind: Kind, tracee: u64) -> Group {
+        let port = tracee::Kind::of(tracee) == tracee::Kind::Port;
+        match kind {
+            Kind::Call | Kind::CallArity | Kind::ReturnTo | Kind::ReturnFrom | Kind::ExceptionFrom => Group::Call,
+            Kind::Send | Kind::SendToNonExisting => Group::Send,
+            Kind::Receive => Group::Receive,
+            Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited if port => Group::RunningPorts,
+            Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited => Group::RunningProcs,
+            Kind::GcMinorStart | Kind::GcMinorEnd | Kind::GcMajorStart | Kind::GcMajorEnd | Kind::GcMaxHeapSize => {
+                Group::GarbageCollection
+            }
+            Kind::Open | Kind::Closed => Group::Ports,
+            Kind::Monitor | Kind::Seq | Kind::Drop | Kind::Delivered => Group::General,
+            _ if port => Group::Ports,
+            _ => Group::Procs,
+        }
+    }
+}
+
+/// What messages call an event; of a record that is no trace message, "".
+#[must_use]
+pub fn tag(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Call | Kind::CallArity => "call",
+        Kind::ReturnTo => "return_to",
+        Kind::Spawn => "spawn",
+        Kind::Spawned => "spawned",
+        Kind::Exit => "exit",
+        Kind::ReturnFrom => "return_from",
+        Kind::ExceptionFrom => "exception_from",
+        Kind::Send => "send",
+        Kind::SendToNonExisting => "send_to_non_existing_process",
+        Kind::Receive => "receive",
+        Kind::Register => "register",
+        Kind::Unregister => "unregister",
+        Kind::Link => "link",
+        Kind::Unlink => "unlink",
+        Kind::GettingLinked => "getting_linked",
+        Kind::GettingUnlinked => "getting_unlinked",
+        Kind::In => "in",
+        Kind::Out => "out",
+        Kind::InExiting => "in_exiting",
+        Kind::OutExiting => "out_exiting",
+        Kind::OutExited => "out_exited",
+        Kind::GcMinorStart => "gc_minor_start",
+        Kind::GcMinorEnd => "gc_minor_end",
+        Kind::GcMajorStart => "gc_major_start",
+        Kind::GcMajorEnd => "gc_major_end",
+        Kind::GcMaxHeapSize => "gc_max_heap_size",
+        Kind::Open => "open",
+        Kind::Closed => "closed",
+        _ => "",
+    }
+}
+
+/// The tag of an event of sequential tracing.
+pub const SEQ_TRACE: &str = "seq_trace";
+/// What is asked for where no event is: whether the tracer still wants to be one.
+pub const TRACE_STATUS: &str = "trace_status";
+
+macro_rules! pairs {
+    ($($(#[$doc:meta])* $group:ident $enabled:ident $trace:ident;)*) => {
+        /// A tracer (erl_tracer.md). Its callbacks run in the thread that they tell of, at the same time in several threads, with
+        /// nothing locked. A panic in one is caught and counted: [`Session::tracer_errors`].
+        ///
+        /// While one runs, no tracer module is told of anything that happens in the thread.
+        pub trait Tracer: Send + Sync {
+            /// Whether to be told of an event of this process or port; `None` where there is none. Also asked for
+            /// [`TRACE_STATUS`], when trace flags are switched on. May be asked more than once for one event.
+            fn enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer;
+            /// An event.
+            fn trace(&self, event: &Event<'_>);
+            $(
+                $(#[$doc])*
+                /// Falls back to [`Tracer::enabled`].
+                fn $enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
+                    self.enabled(tag, tracee)
+                }
+                $(#[$doc])*
+                /// Falls back to [`Tracer::trace`].
+                fn $trace(&self, event: &Event<'_>) {
+                    self.trace(event);
+                }
+            )*
+        }
+
+        pub(crate) fn enabled(tracer: &dyn Tracer, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
+            match group {
+                Group::General => tracer.enabled(tag, tracee),
+                $(Group::$group => tracer.$enabled(tag, tracee),)*
+            }
+        }
+
+        pub(crate) fn trace(tracer: &dyn Tracer, group: Group, event: &Event<'_>) {
+            match group {
+                Group::General => tracer.trace(event),
+                $(Group::$group => tracer.$trace(event),)*
+            }
+        }
+    };
+}
+
+pairs! {
+    /// For [`Group::Call`].
+    Call enabled_call trace_call;
+    /// For [`Group::Send`].
+    Send enabled_send trace_send;
+    /// For [`Group::Receive`].
+    Receive enabled_receive trace_receive;
+    /// For [`Group::Procs`].
+    Procs enabled_procs trace_procs;
+    /// For [`Group::Ports`].
+    Ports enabled_ports trace_ports;
+    /// For [`Group::RunningProcs`].
+    RunningProcs enabled_running_procs trace_running_procs;
+    /// For [`Group::RunningPorts`].
+    RunningPorts enabled_running_ports trace_running_ports;
+    /// For [`Group::GarbageCollection`].
+    GarbageCollection enabled_garbage_collection trace_garbage_collection;
+}
+
+/// A tracer, as a session's options have it.
+#[derive(Clone)]
+pub struct Module(pub Arc<dyn Tracer>);
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Module")
+    }
+}
+
+/// Which time stamp was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timestamp {
+    /// `(megasecs, secs, microsecs)`.
+    Timestamp,
+    /// The same, of the thread's CPU time.
+    CpuTimestamp,
+    /// Nanoseconds.
+    Monotonic,
+    /// `(nanoseconds, unique)`.
+    StrictMonotonic,
+}
+
+impl Timestamp {
+    /// The name that erl_tracer.md gives it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Timestamp::Timestamp => "timestamp",
+            Timestamp::CpuTimestamp => "cpu_timestamp",
+            Timestamp::Monotonic => "monotonic",
+            Timestamp::StrictMonotonic => "strict_monotonic",
+        }
+    }
+}
+
+/// An event, as a tracer is told of it. Its terms are made when they are asked for.
+pub struct Event<'a> {
+    /// The node that it happened in.
+    pub node: &'a Node,
+    /// The session that it is for.
+    pub session: &'a Session,
+    /// As the trace point wrote it.
+    pub record: &'a drain::Event,
+    pub(crate) kind: Kind,
+}
+
+impl Event<'_> {
+    /// What happened.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What a message calls it.
+    #[must_use]
+    pub fn tag(&self) -> &'static str {
+        if self.kind == Kind::Seq {
+            SEQ_TRACE
+        } else {
+            tag(self.kind)
+        }
+    }
+
+    /// The process or port that it is about; `None` of sequential tracing, where [`Event::label`] stands in its place.
+    #[must_use]
+    pub fn tracee(&self) -> Option<u64> {
+        Some(self.record.tracee).filter(|_| self.kind != Kind::Seq)
+    }
+
+    /// The label, of sequential tracing.
+    #[must_use]
+    pub fn label(&self) -> Option<Term> {
+        self.seq().map(|(label, _)| label)
+    }
+
+    /// The fourth element of the trace message.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        let record = self.record;
+        match self.kind {
+            Kind::CallArity | Kind::ReturnFrom | Kind::ExceptionFrom => self.name(None),
+            Kind::Call if record.payload.is_empty() => self.name(None),
+            Kind::Call => self.name(Some(decoded(&record.payload))),
+            Kind::ReturnTo if record.payload.is_empty() => self.name(None),
+            Kind::Spawn | Kind::Spawned | Kind::Open => identity(record.what),
+            Kind::Link | Kind::Unlink | Kind::GettingLinked | Kind::GettingUnlinked => identity(record.what),
+            Kind::Send | Kind::SendToNonExisting if record.what == 0 => decoded(with_receiver(&record.payload).0),
+            Kind::Seq => self.seq().map_or_else(|| Term::atom("undefined"), |(_, info)| info),
+            _ => decoded(&record.payload),
+        }
+    }
+
+    /// The fifth element, where there is one.
+    #[must_use]
+    pub fn extra(&self) -> Option<Term> {
+        let record = self.record;
+        match self.kind {
+            Kind::Spawn | Kind::Spawned | Kind::Open | Kind::ReturnFrom | Kind::ExceptionFrom => {
+                Some(decoded(&record.payload))
+            }
+            Kind::Send | Kind::SendToNonExisting if record.what == 0 => Some(decoded(with_receiver(&record.payload).1)),
+            Kind::Send | Kind::SendToNonExisting => Some(identity(record.what)),
+            _ => None,
+        }
+    }
+
+    /// What a match spec adds to the message.
+    #[must_use]
+    pub fn match_spec_result(&self) -> Option<Term> {
+        (!self.record.extra.is_empty()).then(|| decoded(&self.record.extra))
+    }
+
+    /// The scheduler's number, if it was asked for.
+    #[must_use]
+    pub fn scheduler_id(&self) -> Option<u16> {
+        (self.record.stamps & stamp::SCHEDULER != 0).then_some(self.record.scheduler)
+    }
+
+    /// The kind of time stamp that was asked for: to take it is the tracer's.
+    #[must_use]
+    pub fn timestamp(&self) -> Option<Timestamp> {
+        match self.record.stamps & stamp::MASK {
+            stamp::TIMESTAMP if self.node.stamps_cpu_time() => Some(Timestamp::CpuTimestamp),
+            stamp::TIMESTAMP => Some(Timestamp::Timestamp),
+            stamp::STRICT => Some(Timestamp::StrictMonotonic),
+            stamp::MONOTONIC => Some(Timestamp::Monotonic),
+            _ => None,
+        }
+    }
+
+    fn seq(&self) -> Option<(Term, Term)> {
+        match (self.kind, etf::decode(&self.record.payload)) {
+            (Kind::Seq, Ok(Term::Tuple(pair))) => <[Term; 2]>::try_from(pair).ok().map(|[label, info]| (label, info)),
+            _ => None,
+        }
+    }
+
+    /// `{Module, Function, Arity}`, or with the arguments.
+    fn name(&self, arguments: Option<Term>) -> Term {
+        let Some(name) = self.node.name(self.record.what as u32) else { return Term::atom("undefined") };
+        let last = arguments.unwrap_or_else(|| Term::from(i64::from(name.arity)));
+        Term::Tuple(vec![Term::atom(&name.module), Term::atom(&name.function), last])
+    }
+}
+
+fn decoded(bytes: &[u8]) -> Term {
+    etf::decode(bytes).unwrap_or_else(|_| Term::Cut("message".into()))
+}
+
+/// The process or port with this number.
+#[must_use]
+pub fn identity(id: u64) -> Term {
+    if tracee::Kind::of(id) == tracee::Kind::Port {
+        Term::Port(Identifier::own(id >> 2))
+    } else {
+        Term::Pid(Identifier::own(id))
+    }
+}
+
+impl Session {
+    /// Asks the tracer module whether it still is one, for a process or port or for none; `None` without a module, and where it
+    /// can't be asked: not from inside its own callbacks, not after the session's end.
+    #[must_use]
+    pub fn tracer_status(&self, tracee: Option<u64>) -> Option<Answer> {
+        let Module(tracer) = self.options.tracer.as_ref()?;
+        self.calls.run(None, &self.tracer_errors, || tracer.enabled(TRACE_STATUS, tracee))
+    }
+}
+
+impl Node {
+    /// Asks a session's tracer module whether it still is one, for a process or port, or for those to come; where it says that it
+    /// isn't, their flags are removed. `true` of a session without one.
+    pub fn trace_status(&self, session: &Session, tracee: Option<&tracee::Tracee>) -> bool {
+        if session.tracer_status(tracee.map(|tracee| tracee.pid)) != Some(Answer::Remove) {
+            return true;
+        }
+        match tracee {
+            Some(tracee) => self.remove_tracer(session, tracee.pid),
+            None => [tracee::Class::Process, tracee::Class::Port]
+                .into_iter()
+                .for_each(|class| session.change_new_flags(class, false, Flags::ALL)),
+        }
+        false
+    }
+
+    /// The tracer of a process or port is gone, and its flags with it.
+    pub(crate) fn remove_tracer(&self, session: &Session, pid: u64) {
+        // as in `flags`: asked under the lock, so that the flags of the next session of this index stay as they are
+        let tracees = self.tracees.lock().unwrap();
+        if session.is_alive() {
+            if let Some(tracee) = tracees.get(&pid) {
+                tracee.set(session.index, Flags::NONE);
+            }
+        }
+    }
+}
