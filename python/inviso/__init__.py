@@ -6,6 +6,7 @@ Start here:
 * :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
+* :mod:`inviso.export`: traces for Perfetto, Chrome, speedscope, flame graphs, pstats, pandas and others.
 * :mod:`inviso.propagate`: such tokens over HTTP.
 * :mod:`inviso.process`: threads and tasks as processes, with pids and mailboxes.
 
@@ -24,7 +25,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import match_spec, process, seq_trace, tprof, trace
+    from . import export, match_spec, process, seq_trace, tprof, trace
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -75,6 +76,7 @@ __all__ = [
     "areceive",
     "demonitor",
     "exit",
+    "export",
     "link",
     "links",
     "match_spec",
@@ -106,7 +108,7 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"match_spec", "process", "seq_trace", "tprof", "trace"})
+_MODULES = frozenset({"export", "match_spec", "process", "seq_trace", "tprof", "trace"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -30,7 +30,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
     return [str(page.relative_to(ROOT)) for page in pages]
 
 
-MODULES = ["errors", "terms", "match_spec", "process", "trace", "tprof", "cli", *(f"propagate.{guest}" for guest in GUESTS)]
+MODULES = ["errors", "terms", "export", "match_spec", "process", "trace", "tprof", "cli", *(f"propagate.{guest}" for guest in GUESTS)]
 
 
 @pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])

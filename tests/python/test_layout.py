@@ -29,6 +29,7 @@ BELOW = {
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_fork", "_native", "errors", "terms"},
     "trace": {"_native", "errors", "match_spec", "process", "terms"},
+    "export": {"_native", "errors", "terms", "trace"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "_progress": set(),
     "_run": set(),
@@ -41,7 +42,8 @@ CRATES = {
     "match": {"inviso-term"},
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
-    "py": {"inviso-core", "inviso-match", "inviso-term"},
+    "export": {"inviso-log", "inviso-term"},
+    "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-term"},
 }
 
 

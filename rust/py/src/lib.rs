@@ -1,8 +1,10 @@
 //! The CPython host of inviso: `inviso._native`.
 
+mod arrow;
 mod capture;
 mod decode;
 mod errors;
+mod export;
 mod ffi;
 mod host;
 mod mailbox;
@@ -23,6 +25,8 @@ mod wire;
 mod _native {
     #[pymodule_export]
     use super::errors::{LimitReached, ProcessDead, SessionDead};
+    #[pymodule_export]
+    use super::export::{ArrowRows, Exporter};
     #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]

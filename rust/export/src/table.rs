@@ -1,0 +1,510 @@
+//! Messages as a table: one row each, in columns as Arrow lays them out.
+//!
+//! A column gets a value only where there is one; what is left out is null. Names, tags and pids are numbers of a dictionary, which
+//! later batches continue: only when it has got too large does a batch begin a new one.
+
+use crate::{
+    event::{Clock, Event, What},
+    export::{with_plain, Summary, Take},
+    scan::Bytes,
+    text,
+};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Rows of a batch at most.
+pub const ROWS: usize = 1 << 16;
+
+/// Bytes of one column at which a batch is full.
+const FULL: usize = 32 << 20;
+
+/// Entries of a dictionary beyond which the next batch begins a new one.
+const ENTRIES: usize = 1 << 16;
+
+/// How values are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// As Python shows them.
+    Text,
+    /// In the external term format.
+    Binary,
+    /// Not at all.
+    None,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Integers of 64 bits.
+    Int64,
+    /// Integers of 32 bits.
+    Int32,
+    /// Numbers (32 bits) of a dictionary of text.
+    Names,
+    /// Text.
+    Text,
+    /// Bytes.
+    Binary,
+}
+
+/// The values of a column.
+#[derive(Clone, Debug)]
+pub enum Data {
+    /// Integers of 64 bits.
+    Int64(Vec<i64>),
+    /// Integers of 32 bits.
+    Int32(Vec<i32>),
+    /// Numbers, and what they are numbers of.
+    Names(Vec<i32>, Arc<Strings>),
+    /// Text or bytes: where each value ends, beginning with 0, and all of them.
+    Bytes(Vec<i32>, Vec<u8>),
+}
+
+/// A column of a batch.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// The values, zero where there is none.
+    pub data: Data,
+    /// A bit for each row that has a value, the low bit first.
+    pub valid: Vec<u8>,
+    /// How many have none.
+    pub nulls: usize,
+}
+
+/// Text that numbers stand for.
+#[derive(Clone, Debug, Default)]
+pub struct Strings {
+    /// Where each ends, beginning with 0.
+    pub ends: Vec<i32>,
+    /// All of it.
+    pub data: Vec<u8>,
+}
+
+/// Some rows.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// How many.
+    pub rows: usize,
+    /// In the order of [`fields`].
+    pub columns: Vec<Column>,
+}
+
+/// The columns' names and types.
+#[must_use]
+pub fn fields(values: Values) -> Vec<(&'static str, Type)> {
+    let term = if values == Values::Binary { Type::Binary } else { Type::Text };
+    vec![
+        ("ts", Type::Int64),
+        ("unique", Type::Int64),
+        ("clock", Type::Names),
+        ("kind", Type::Names),
+        ("tag", Type::Names),
+        ("pid", Type::Names),
+        ("module", Type::Names),
+        ("function", Type::Names),
+        ("arity", Type::Int32),
+        ("other", Type::Names),
+        ("args", term),
+        ("value", term),
+        ("extra", term),
+        ("scheduler", Type::Int64),
+        ("label", term),
+        ("serial_previous", Type::Int64),
+        ("serial_current", Type::Int64),
+        ("dropped", Type::Int64),
+    ]
+}
+
+#[derive(Default)]
+struct Valid {
+    bits: Vec<u8>,
+    count: usize,
+}
+
+impl Valid {
+    #[inline]
+    fn set(&mut self, row: usize) {
+        let at = row / 8;
+        if at >= self.bits.len() {
+            self.bits.resize(at + 1, 0);
+        }
+        if let Some(byte) = self.bits.get_mut(at) {
+            *byte |= 1 << (row % 8);
+        }
+        self.count += 1;
+    }
+
+    fn column(&mut self, data: Data, rows: usize) -> Column {
+        let mut valid = std::mem::take(&mut self.bits);
+        valid.resize(rows.div_ceil(8), 0);
+        Column { data, valid, nulls: rows - std::mem::take(&mut self.count) }
+    }
+}
+
+#[derive(Default)]
+struct Ints {
+    values: Vec<i64>,
+    valid: Valid,
+}
+
+impl Ints {
+    #[inline]
+    fn put(&mut self, row: usize, value: i64) {
+        if self.values.len() < row {
+            self.values.resize(row, 0);
+        }
+        self.values.push(value);
+        self.valid.set(row);
+    }
+
+    fn column(&mut self, rows: usize) -> Column {
+        let mut values = std::mem::take(&mut self.values);
+        values.resize(rows, 0);
+        self.valid.column(Data::Int64(values), rows)
+    }
+
+    fn column_of_32(&mut self, rows: usize) -> Column {
+        let Column { data, valid, nulls } = self.column(rows);
+        let data = match data {
+            Data::Int64(values) => Data::Int32(values.into_iter().map(|value| value as i32).collect()),
+            other => other,
+        };
+        Column { data, valid, nulls }
+    }
+}
+
+#[derive(Default)]
+struct Terms {
+    ends: Vec<i32>,
+    data: String,
+    bytes: Vec<u8>,
+    valid: Valid,
+}
+
+impl Terms {
+    #[inline]
+    fn put(&mut self, row: usize, term: Bytes<'_>, values: Values) {
+        let end = match values {
+            Values::None => return,
+            Values::Text => {
+                self.fill(row, self.data.len());
+                text::show(term, usize::MAX / 2, &mut self.data);
+                self.data.len()
+            }
+            Values::Binary => {
+                self.fill(row, self.bytes.len());
+                self.bytes.push(inviso_term::etf::VERSION);
+                self.bytes.extend_from_slice(term);
+                self.bytes.len()
+            }
+        };
+        self.ends.push(end as i32);
+        self.valid.set(row);
+    }
+
+    /// Text that is no term.
+    fn put_text(&mut self, row: usize, told: &str, values: Values) {
+        if values == Values::Text {
+            self.fill(row, self.data.len());
+            self.data.push_str(told);
+            self.ends.push(self.data.len() as i32);
+            self.valid.set(row);
+        } else {
+            let term = inviso_term::etf::encode(&inviso_term::term::Term::str(told));
+            self.put(row, &term, values);
+        }
+    }
+
+    #[inline]
+    fn fill(&mut self, row: usize, end: usize) {
+        if self.ends.len() < row + 1 {
+            self.ends.resize(row + 1, end as i32);
+        }
+    }
+
+    fn column(&mut self, rows: usize) -> Column {
+        let mut data = std::mem::take(&mut self.data).into_bytes();
+        if data.is_empty() {
+            data = std::mem::take(&mut self.bytes);
+        }
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.resize(rows + 1, data.len() as i32);
+        self.valid.column(Data::Bytes(ends, data), rows)
+    }
+
+    fn len(&self) -> usize {
+        self.data.len() + self.bytes.len()
+    }
+}
+
+/// A column of names.
+#[derive(Default)]
+struct Coded {
+    codes: Vec<i32>,
+    valid: Valid,
+    /// By the bytes that were in the message, and by their text: the first may be written in several ways.
+    by_bytes: FxHashMap<Box<[u8]>, i32>,
+    by_text: FxHashMap<Box<str>, i32>,
+    strings: Strings,
+    shared: Option<Arc<Strings>>,
+    last: (Vec<u8>, i32),
+}
+
+impl Coded {
+    #[inline]
+    fn put(&mut self, row: usize, bytes: &[u8], text: impl FnOnce() -> String) {
+        let code = if self.last.0 == bytes && !bytes.is_empty() { self.last.1 } else { self.code(bytes, text) };
+        if self.codes.len() < row {
+            self.codes.resize(row, 0);
+        }
+        self.codes.push(code);
+        self.valid.set(row);
+    }
+
+    fn put_name(&mut self, row: usize, name: &[u8]) {
+        self.put(row, name, || text::name(name).into_owned());
+    }
+
+    fn code(&mut self, bytes: &[u8], text: impl FnOnce() -> String) -> i32 {
+        let code = match self.by_bytes.get(bytes) {
+            Some(code) => *code,
+            None => self.new_code(bytes, text()),
+        };
+        self.last.0.clear();
+        self.last.0.extend_from_slice(bytes);
+        self.last.1 = code;
+        code
+    }
+
+    #[cold]
+    fn new_code(&mut self, bytes: &[u8], text: String) -> i32 {
+        let next = self.by_text.len() as i32;
+        let code = match self.by_text.get(&*text) {
+            Some(code) => *code,
+            None => {
+                if self.strings.ends.is_empty() {
+                    self.strings.ends.push(0);
+                }
+                self.strings.data.extend_from_slice(text.as_bytes());
+                self.strings.ends.push(self.strings.data.len() as i32);
+                self.shared = None;
+                self.by_text.insert(text.into(), next);
+                next
+            }
+        };
+        self.by_bytes.insert(bytes.into(), code);
+        code
+    }
+
+    fn column(&mut self, rows: usize) -> Column {
+        let mut codes = std::mem::take(&mut self.codes);
+        codes.resize(rows, 0);
+        let strings = &mut self.strings;
+        let shared = self.shared.get_or_insert_with(|| {
+            if strings.ends.is_empty() {
+                strings.ends.push(0);
+            }
+            Arc::new(strings.clone())
+        });
+        let column = self.valid.column(Data::Names(codes, shared.clone()), rows);
+        if self.by_bytes.len() > ENTRIES || self.strings.data.len() > FULL {
+            *self = Coded::default();
+        }
+        column
+    }
+}
+
+/// Rows in the making.
+pub struct Table {
+    values: Values,
+    erlang: bool,
+    rows: usize,
+    ts: Ints,
+    unique: Ints,
+    clock: Coded,
+    kind: Coded,
+    tag: Coded,
+    pid: Coded,
+    module: Coded,
+    function: Coded,
+    arity: Ints,
+    other: Coded,
+    args: Terms,
+    value: Terms,
+    extra: Terms,
+    scheduler: Ints,
+    label: Terms,
+    previous: Ints,
+    current: Ints,
+    dropped: Ints,
+    /// What was exported.
+    pub summary: Summary,
+}
+
+impl Table {
+    /// No rows yet. `erlang`: pids are numbered as Erlang does.
+    #[must_use]
+    pub fn new(values: Values, erlang: bool) -> Table {
+        Table {
+            values,
+            erlang,
+            rows: 0,
+            ts: Ints::default(),
+            unique: Ints::default(),
+            clock: Coded::default(),
+            kind: Coded::default(),
+            tag: Coded::default(),
+            pid: Coded::default(),
+            module: Coded::default(),
+            function: Coded::default(),
+            arity: Ints::default(),
+            other: Coded::default(),
+            args: Terms::default(),
+            value: Terms::default(),
+            extra: Terms::default(),
+            scheduler: Ints::default(),
+            label: Terms::default(),
+            previous: Ints::default(),
+            current: Ints::default(),
+            dropped: Ints::default(),
+            summary: Summary::default(),
+        }
+    }
+
+    /// Whether there are enough rows for a batch.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.rows >= ROWS || self.args.len() + self.value.len() + self.extra.len() + self.label.len() >= FULL
+    }
+
+    /// The rows that there are; None if there is none.
+    pub fn batch(&mut self) -> Option<Batch> {
+        let rows = std::mem::take(&mut self.rows);
+        if rows == 0 {
+            return None;
+        }
+        let columns = vec![
+            self.ts.column(rows),
+            self.unique.column(rows),
+            self.clock.column(rows),
+            self.kind.column(rows),
+            self.tag.column(rows),
+            self.pid.column(rows),
+            self.module.column(rows),
+            self.function.column(rows),
+            self.arity.column_of_32(rows),
+            self.other.column(rows),
+            self.args.column(rows),
+            self.value.column(rows),
+            self.extra.column(rows),
+            self.scheduler.column(rows),
+            self.label.column(rows),
+            self.previous.column(rows),
+            self.current.column(rows),
+            self.dropped.column(rows),
+        ];
+        Some(Batch { rows, columns })
+    }
+
+    fn row(&mut self, event: &Event<'_>) {
+        let (row, values, erlang) = (self.rows, self.values, self.erlang);
+        let who = |bytes| move || text::who(bytes, erlang);
+        match event.what {
+            What::Dropped(count) => return self.dropped(count),
+            What::Trace(trace) => {
+                self.kind.put_name(row, b"trace");
+                self.tag.put_name(row, trace.word);
+                self.pid.put(row, trace.tracee, who(trace.tracee));
+                if let Some(name) = trace.name {
+                    self.module.put_name(row, name.module);
+                    self.function.put_name(row, name.function);
+                    self.arity.put(row, i64::from(name.arity));
+                }
+                if let Some(other) = trace.other {
+                    self.other.put(row, other, who(other));
+                }
+                if let Some(arguments) = trace.arguments {
+                    self.args.put(row, arguments, values);
+                }
+                if let Some(value) = trace.value {
+                    self.value.put(row, value, values);
+                }
+                if let Some(extra) = trace.extra {
+                    self.extra.put(row, extra, values);
+                }
+                if let Some(scheduler) = trace.scheduler {
+                    self.scheduler.put(row, scheduler);
+                }
+            }
+            What::Seq(seq) => {
+                self.kind.put_name(row, b"seq_trace");
+                self.tag.put_name(row, seq.word);
+                self.label.put(row, seq.label, values);
+                let (own, other) = if seq.word == b"receive" { (seq.to, seq.from) } else { (seq.from, seq.to) };
+                if let Some(own) = own {
+                    self.pid.put(row, own, who(own));
+                }
+                if let Some(other) = other {
+                    self.other.put(row, other, who(other));
+                }
+                if let Some((previous, current)) = seq.serial {
+                    self.previous.put(row, previous);
+                    self.current.put(row, current);
+                }
+                if let Some(value) = seq.value {
+                    self.value.put(row, value, values);
+                }
+            }
+            What::Monitor { who: of, word, value } => {
+                self.kind.put_name(row, b"monitor");
+                self.tag.put_name(row, word);
+                self.pid.put(row, of, who(of));
+                self.value.put(row, value, values);
+            }
+            What::Term(term) => {
+                self.summary.unknown += 1;
+                self.kind.put_name(row, b"term");
+                self.value.put(row, term, values);
+            }
+        }
+        self.summary.messages += 1;
+        match event.stamp {
+            Some(stamp) => {
+                self.ts.put(row, stamp.at);
+                let clock = if stamp.clock == Clock::Wall { "timestamp" } else { "monotonic_timestamp" };
+                self.clock.put_name(row, clock.as_bytes());
+                if let Some(unique) = stamp.unique {
+                    self.unique.put(row, unique);
+                }
+            }
+            None => self.summary.untimed += 1,
+        }
+        self.rows += 1;
+    }
+}
+
+impl Take for Table {
+    #[inline]
+    fn term(&mut self, bytes: &[u8]) {
+        with_plain(bytes, |bytes| match Event::parse(bytes) {
+            Some(event) => self.row(&event),
+            None => self.damage("a record without a term"),
+        });
+    }
+
+    fn dropped(&mut self, count: u64) {
+        self.summary.dropped += count;
+        self.kind.put_name(self.rows, b"drop");
+        self.tag.put_name(self.rows, b"drop");
+        self.dropped.put(self.rows, i64::try_from(count).unwrap_or(i64::MAX));
+        self.rows += 1;
+    }
+
+    fn damage(&mut self, text: &str) {
+        self.summary.note(text);
+        self.kind.put_name(self.rows, b"damage");
+        self.value.put_text(self.rows, text, self.values);
+        self.rows += 1;
+    }
+}
