@@ -210,7 +210,7 @@ def parquet(
     >>> _ = parquet([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
     """
     where = "parquet/2"
-    if not hasattr(out, "write") and os.fspath(cast("Path", out)).endswith(".gz"):
+    if not hasattr(out, "write") and os.fspath(out).endswith(".gz"):
         raise BadArg(where, "out", f"{out!r}: a Parquet file is compressed in itself; drop .gz")
     rows = Rows._of(where, source, values, pids)
     write = _parquet_writer(where)

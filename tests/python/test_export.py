@@ -9,6 +9,7 @@ import json
 import marshal
 import os
 import pstats
+import queue
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -368,7 +369,12 @@ def arrows_of(messages: list[Any]) -> list[tuple[str, str, str]]:
 
 
 def test_a_message_is_an_arrow_to_who_receives_it() -> None:
-    queue = inviso._native.pid_of_node("nonode@nohost", 0, 77 << 2 | 2)
+    jobs: queue.Queue[str] = queue.Queue()
+    with trace.session_create("queue") as session:
+        session.process(inviso.self(), True, ["send"])
+        jobs.put("job")
+        to_all = session.receive(5)[4]
+    assert to_all.kind == "queue"
     a, b, c = map(repr, (A, B, C))
     assert arrows_of([("trace", A, "send", "x", B), ("trace", B, "receive", "x")]) == [(a, b, "'x'")]
     # the same contents: in order; from others: not
@@ -378,7 +384,7 @@ def test_a_message_is_an_arrow_to_who_receives_it() -> None:
     ]  # fmt: skip
     assert arrows_of(messages) == [(a, c, "'x'"), (b, c, "'x'")]
     # who takes from a queue gets what was sent there
-    messages = [("trace", A, "send", "job", queue), ("trace", B, "send", "job", C), ("trace", C, "receive", "job")]
+    messages = [("trace", A, "send", "job", to_all), ("trace", B, "send", "job", C), ("trace", C, "receive", "job")]
     assert arrows_of([*messages, ("trace", A, "receive", "job")]) == [(b, c, "'job'"), (a, a, "'job'")]
 
 
