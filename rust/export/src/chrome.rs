@@ -201,8 +201,7 @@ impl Chrome {
 
     fn schedule(&mut self, trace: &Trace<'_>, taken: Taken, place: Place, out: &mut Vec<u8>) {
         let goes_in = matches!(trace.tag, Tag::In | Tag::InExiting);
-        let changes =
-            if goes_in { self.running.insert(taken.lane) } else { self.running.remove(&taken.lane) };
+        let changes = if goes_in { self.running.insert(taken.lane) } else { self.running.remove(&taken.lane) };
         if changes {
             self.start(if goes_in { "b" } else { "e" }, "running", "schedule", place, out);
             let _ = write!(out, ",\"id\":{}", place.lane);

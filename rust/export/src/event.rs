@@ -85,6 +85,8 @@ pub struct Name<'a> {
     pub function: &'a [u8],
     /// How many parameters it has.
     pub arity: u32,
+    /// Both names as they were written.
+    pub written: Bytes<'a>,
 }
 
 /// A time stamp.
@@ -213,9 +215,7 @@ fn message(bytes: Bytes<'_>) -> Option<Event<'_>> {
             let what = What::Monitor { who: scan.process()?, word: scan.name()?, value: scan.term()? };
             Some(Event { what, stamp: None })
         }
-        b"drop" if n == 2 => {
-            Some(Event { what: What::Dropped(u64::try_from(scan.int()?).ok()?), stamp: None })
-        }
+        b"drop" if n == 2 => Some(Event { what: What::Dropped(u64::try_from(scan.int()?).ok()?), stamp: None }),
         _ => None,
     }
 }
@@ -309,9 +309,11 @@ fn function<'a>(scan: &mut Scan<'a>) -> Option<Function<'a>> {
     if scan.tuple()? != 3 {
         return None;
     }
+    let begin = scan.0;
     let (module, function) = (scan.name()?, scan.name()?);
+    let written = begin.get(..begin.len() - scan.0.len())?;
     if let Some(arity) = scan.int() {
-        return Some((Some(Name { module, function, arity: u32::try_from(arity).ok()? }), None));
+        return Some((Some(Name { module, function, arity: u32::try_from(arity).ok()?, written }), None));
     }
     let arguments = scan.term()?;
     let arity = match arguments {
@@ -319,7 +321,7 @@ fn function<'a>(scan: &mut Scan<'a>) -> Option<Function<'a>> {
         [107, a, b, ..] => u32::from(u16::from_be_bytes([*a, *b])),
         _ => u32::try_from(Scan(arguments).list()?).ok()?,
     };
-    Some((Some(Name { module, function, arity }), Some(arguments)))
+    Some((Some(Name { module, function, arity, written }), Some(arguments)))
 }
 
 fn seq(mut scan: Scan<'_>, n: usize) -> Option<Event<'_>> {

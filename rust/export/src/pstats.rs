@@ -107,8 +107,10 @@ mod marshal {
             return;
         }
         // digits of 15 bits, the lowest first
-        let digits: Vec<u16> =
-            (0..5).map(|n| (value >> (15 * n)) as u16 & 0x7fff).take((64 - value.leading_zeros()).div_ceil(15) as usize).collect();
+        let digits: Vec<u16> = (0..5)
+            .map(|n| (value >> (15 * n)) as u16 & 0x7fff)
+            .take((64 - value.leading_zeros()).div_ceil(15) as usize)
+            .collect();
         out.push(b'l');
         out.extend_from_slice(&(digits.len() as i32).to_le_bytes());
         digits.iter().for_each(|digit| out.extend_from_slice(&digit.to_le_bytes()));

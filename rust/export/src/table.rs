@@ -4,7 +4,7 @@
 //! later batches continue: only when it has got too large does a batch begin a new one.
 
 use crate::{
-    event::{Clock, Event, What},
+    event::{Clock, Event, Name, Tag, What},
     export::{with_plain, Summary, Take},
     scan::Bytes,
     text,
@@ -158,7 +158,8 @@ impl Ints {
     }
 
     fn column(&mut self, rows: usize) -> Column {
-        let mut values = std::mem::take(&mut self.values);
+        let room = self.values.len();
+        let mut values = std::mem::replace(&mut self.values, Vec::with_capacity(room));
         values.resize(rows, 0);
         self.valid.column(Data::Int64(values), rows)
     }
@@ -223,11 +224,12 @@ impl Terms {
     }
 
     fn column(&mut self, rows: usize) -> Column {
-        let mut data = std::mem::take(&mut self.data).into_bytes();
+        let room = (self.data.len(), self.bytes.len(), self.ends.len());
+        let mut data = std::mem::replace(&mut self.data, String::with_capacity(room.0)).into_bytes();
         if data.is_empty() {
-            data = std::mem::take(&mut self.bytes);
+            data = std::mem::replace(&mut self.bytes, Vec::with_capacity(room.1));
         }
-        let mut ends = std::mem::take(&mut self.ends);
+        let mut ends = std::mem::replace(&mut self.ends, Vec::with_capacity(room.2));
         ends.resize(rows + 1, data.len() as i32);
         self.valid.column(Data::Bytes(ends, data), rows)
     }
@@ -247,13 +249,17 @@ struct Coded {
     by_text: FxHashMap<Box<str>, i32>,
     strings: Strings,
     shared: Option<Arc<Strings>>,
-    last: (Vec<u8>, i32),
 }
 
 impl Coded {
     #[inline]
     fn put(&mut self, row: usize, bytes: &[u8], text: impl FnOnce() -> String) {
-        let code = if self.last.0 == bytes && !bytes.is_empty() { self.last.1 } else { self.code(bytes, text) };
+        let code = self.code(bytes, text);
+        self.put_code(row, code);
+    }
+
+    #[inline]
+    fn put_code(&mut self, row: usize, code: i32) {
         if self.codes.len() < row {
             self.codes.resize(row, 0);
         }
@@ -261,19 +267,30 @@ impl Coded {
         self.valid.set(row);
     }
 
-    fn put_name(&mut self, row: usize, name: &[u8]) {
-        self.put(row, name, || text::name(name).into_owned());
+    fn name(&mut self, name: &[u8]) -> i32 {
+        self.code(name, || text::name(name).into_owned())
     }
 
+    fn put_name(&mut self, row: usize, name: &[u8]) {
+        let code = self.name(name);
+        self.put_code(row, code);
+    }
+
+    /// A dictionary that begins with these.
+    fn with(names: &[&str]) -> Coded {
+        let mut coded = Coded::default();
+        for name in names {
+            coded.name(name.as_bytes());
+        }
+        coded
+    }
+
+    #[inline]
     fn code(&mut self, bytes: &[u8], text: impl FnOnce() -> String) -> i32 {
-        let code = match self.by_bytes.get(bytes) {
+        match self.by_bytes.get(bytes) {
             Some(code) => *code,
             None => self.new_code(bytes, text()),
-        };
-        self.last.0.clear();
-        self.last.0.extend_from_slice(bytes);
-        self.last.1 = code;
-        code
+        }
     }
 
     #[cold]
@@ -296,8 +313,13 @@ impl Coded {
         code
     }
 
+    /// Whether the next batch should begin a new dictionary.
+    fn is_large(&self) -> bool {
+        self.by_bytes.len() > ENTRIES || self.strings.data.len() > FULL
+    }
+
     fn column(&mut self, rows: usize) -> Column {
-        let mut codes = std::mem::take(&mut self.codes);
+        let mut codes = std::mem::replace(&mut self.codes, Vec::with_capacity(rows));
         codes.resize(rows, 0);
         let strings = &mut self.strings;
         let shared = self.shared.get_or_insert_with(|| {
@@ -306,13 +328,19 @@ impl Coded {
             }
             Arc::new(strings.clone())
         });
-        let column = self.valid.column(Data::Names(codes, shared.clone()), rows);
-        if self.by_bytes.len() > ENTRIES || self.strings.data.len() > FULL {
-            *self = Coded::default();
-        }
-        column
+        self.valid.column(Data::Names(codes, shared.clone()), rows)
     }
 }
+
+const KINDS: [&str; 6] = ["trace", "seq_trace", "monitor", "term", "drop", "damage"];
+const TRACE: i32 = 0;
+const SEQ: i32 = 1;
+const MONITOR: i32 = 2;
+const TERM: i32 = 3;
+const DROP: i32 = 4;
+const DAMAGE: i32 = 5;
+
+const CLOCKS: [&str; 2] = ["timestamp", "monotonic_timestamp"];
 
 /// Rows in the making.
 pub struct Table {
@@ -337,6 +365,11 @@ pub struct Table {
     previous: Ints,
     current: Ints,
     dropped: Ints,
+    /// The codes of module and function by both as they were written.
+    functions: FxHashMap<Box<[u8]>, (i32, i32)>,
+    /// The codes of the commonest tags.
+    call: i32,
+    return_from: i32,
     /// What was exported.
     pub summary: Summary,
 }
@@ -345,15 +378,17 @@ impl Table {
     /// No rows yet. `erlang`: pids are numbered as Erlang does.
     #[must_use]
     pub fn new(values: Values, erlang: bool) -> Table {
+        let mut tag = Coded::default();
+        let (call, return_from) = (tag.name(b"call"), tag.name(b"return_from"));
         Table {
             values,
             erlang,
             rows: 0,
             ts: Ints::default(),
             unique: Ints::default(),
-            clock: Coded::default(),
-            kind: Coded::default(),
-            tag: Coded::default(),
+            clock: Coded::with(&CLOCKS),
+            kind: Coded::with(&KINDS),
+            tag,
             pid: Coded::default(),
             module: Coded::default(),
             function: Coded::default(),
@@ -367,6 +402,9 @@ impl Table {
             previous: Ints::default(),
             current: Ints::default(),
             dropped: Ints::default(),
+            functions: FxHashMap::default(),
+            call,
+            return_from,
             summary: Summary::default(),
         }
     }
@@ -404,21 +442,50 @@ impl Table {
             self.current.column(rows),
             self.dropped.column(rows),
         ];
+        for coded in [&mut self.pid, &mut self.other] {
+            if coded.is_large() {
+                *coded = Coded::default();
+            }
+        }
+        if self.module.is_large() || self.function.is_large() || self.functions.len() > ENTRIES {
+            (self.module, self.function) = Default::default();
+            self.functions.clear();
+        }
+        if self.tag.is_large() {
+            self.tag = Coded::with(&["call", "return_from"]);
+        }
         Some(Batch { rows, columns })
     }
 
+    #[cold]
+    fn new_function(&mut self, name: Name<'_>) -> (i32, i32) {
+        let codes = (self.module.name(name.module), self.function.name(name.function));
+        self.functions.insert(name.written.into(), codes);
+        codes
+    }
+
+    #[inline]
     fn row(&mut self, event: &Event<'_>) {
         let (row, values, erlang) = (self.rows, self.values, self.erlang);
         let who = |bytes| move || text::who(bytes, erlang);
         match event.what {
             What::Dropped(count) => return self.dropped(count),
             What::Trace(trace) => {
-                self.kind.put_name(row, b"trace");
-                self.tag.put_name(row, trace.word);
+                self.kind.put_code(row, TRACE);
+                let tag = match trace.tag {
+                    Tag::Call => self.call,
+                    Tag::ReturnFrom => self.return_from,
+                    _ => self.tag.name(trace.word),
+                };
+                self.tag.put_code(row, tag);
                 self.pid.put(row, trace.tracee, who(trace.tracee));
                 if let Some(name) = trace.name {
-                    self.module.put_name(row, name.module);
-                    self.function.put_name(row, name.function);
+                    let (module, function) = match self.functions.get(name.written) {
+                        Some(codes) => *codes,
+                        None => self.new_function(name),
+                    };
+                    self.module.put_code(row, module);
+                    self.function.put_code(row, function);
                     self.arity.put(row, i64::from(name.arity));
                 }
                 if let Some(other) = trace.other {
@@ -438,7 +505,7 @@ impl Table {
                 }
             }
             What::Seq(seq) => {
-                self.kind.put_name(row, b"seq_trace");
+                self.kind.put_code(row, SEQ);
                 self.tag.put_name(row, seq.word);
                 self.label.put(row, seq.label, values);
                 let (own, other) = if seq.word == b"receive" { (seq.to, seq.from) } else { (seq.from, seq.to) };
@@ -457,14 +524,14 @@ impl Table {
                 }
             }
             What::Monitor { who: of, word, value } => {
-                self.kind.put_name(row, b"monitor");
+                self.kind.put_code(row, MONITOR);
                 self.tag.put_name(row, word);
                 self.pid.put(row, of, who(of));
                 self.value.put(row, value, values);
             }
             What::Term(term) => {
                 self.summary.unknown += 1;
-                self.kind.put_name(row, b"term");
+                self.kind.put_code(row, TERM);
                 self.value.put(row, term, values);
             }
         }
@@ -472,8 +539,7 @@ impl Table {
         match event.stamp {
             Some(stamp) => {
                 self.ts.put(row, stamp.at);
-                let clock = if stamp.clock == Clock::Wall { "timestamp" } else { "monotonic_timestamp" };
-                self.clock.put_name(row, clock.as_bytes());
+                self.clock.put_code(row, if stamp.clock == Clock::Wall { 0 } else { 1 });
                 if let Some(unique) = stamp.unique {
                     self.unique.put(row, unique);
                 }
@@ -495,7 +561,7 @@ impl Take for Table {
 
     fn dropped(&mut self, count: u64) {
         self.summary.dropped += count;
-        self.kind.put_name(self.rows, b"drop");
+        self.kind.put_code(self.rows, DROP);
         self.tag.put_name(self.rows, b"drop");
         self.dropped.put(self.rows, i64::try_from(count).unwrap_or(i64::MAX));
         self.rows += 1;
@@ -503,7 +569,7 @@ impl Take for Table {
 
     fn damage(&mut self, text: &str) {
         self.summary.note(text);
-        self.kind.put_name(self.rows, b"damage");
+        self.kind.put_code(self.rows, DAMAGE);
         self.value.put_text(self.rows, text, self.values);
         self.rows += 1;
     }

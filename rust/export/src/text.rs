@@ -250,11 +250,23 @@ impl Show<'_> {
     }
 
     fn int(&mut self, n: i64) {
-        if (0..10).contains(&n) {
-            self.out.push(char::from(b'0' + n as u8));
-        } else {
-            let _ = write!(self.out, "{n}");
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut left = n.unsigned_abs();
+        loop {
+            at -= 1;
+            if let Some(digit) = digits.get_mut(at) {
+                *digit = b'0' + (left % 10) as u8;
+            }
+            left /= 10;
+            if left == 0 {
+                break;
+            }
         }
+        if n < 0 {
+            self.out.push('-');
+        }
+        self.out.push_str(std::str::from_utf8(digits.get(at..).unwrap_or_default()).unwrap_or_default());
     }
 
     fn big(&mut self, term: Bytes<'_>) -> Option<()> {
@@ -281,25 +293,27 @@ impl Show<'_> {
     }
 
     fn text(&mut self, text: &str) {
+        let is_plain = |byte: &u8| (b' '..0x7f).contains(byte) && *byte != b'\'' && *byte != b'\\';
+        if text.len() < self.most && text.as_bytes().iter().all(is_plain) {
+            self.out.push('\'');
+            self.out.push_str(text);
+            self.out.push('\'');
+            return;
+        }
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
         self.out.push(quote);
-        let plain = |c: char| c != quote && c != '\\' && !c.is_control();
-        if text.len() < self.most && text.chars().all(plain) {
-            self.out.push_str(text);
-        } else {
-            for c in text.chars() {
-                if self.is_full() {
-                    return;
-                }
-                match c {
-                    '\n' => self.out.push_str("\\n"),
-                    '\r' => self.out.push_str("\\r"),
-                    '\t' => self.out.push_str("\\t"),
-                    '\\' => self.out.push_str("\\\\"),
-                    c if c == quote => self.out.extend(['\\', c]),
-                    c if c.is_control() && (c as u32) < 256 => drop(write!(self.out, "\\x{:02x}", c as u32)),
-                    c => self.out.push(c),
-                }
+        for c in text.chars() {
+            if self.is_full() {
+                return;
+            }
+            match c {
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                '\\' => self.out.push_str("\\\\"),
+                c if c == quote => self.out.extend(['\\', c]),
+                c if c.is_control() && (c as u32) < 256 => drop(write!(self.out, "\\x{:02x}", c as u32)),
+                c => self.out.push(c),
             }
         }
         self.out.push(quote);

@@ -113,13 +113,12 @@ unsafe extern "C" fn release_array(array: *mut ArrowArray) {
     }
 }
 
-fn schema(format: &CStr, name: &str, flags: i64, children: Vec<ArrowSchema>, dictionary: Option<ArrowSchema>) -> ArrowSchema {
+fn schema(
+    format: &CStr, name: &str, flags: i64, children: Vec<ArrowSchema>, dictionary: Option<ArrowSchema>,
+) -> ArrowSchema {
     let children = children.into_iter().map(|child| Box::into_raw(Box::new(child))).collect();
-    let mut owned = Box::new(OwnedSchema {
-        _format: format.to_owned(),
-        _name: CString::new(name).unwrap_or_default(),
-        children,
-    });
+    let mut owned =
+        Box::new(OwnedSchema { _format: format.to_owned(), _name: CString::new(name).unwrap_or_default(), children });
     ArrowSchema {
         format: owned._format.as_ptr(),
         name: owned._name.as_ptr(),
