@@ -248,3 +248,13 @@ def read_perfetto(data: bytes) -> Perfetto:
                 Slice(event[9][0], event[11][0], parts[8][0], name, category, notes, flows, ended, counter)
             )
     return trace
+
+
+def call_and_return(calls: int, functions: int) -> list[Any]:
+    """Calls one after the other, of so many functions by four processes."""
+    messages: list[Any] = []
+    for n in range(calls):
+        name, who = f"f{n % functions}", pid(n % 4)
+        messages.append(("trace_ts", who, "call", (MODULE, name, [n]), 10 * n))
+        messages.append(("trace_ts", who, "return_from", mfa(name), "ok", 10 * n + 5))
+    return messages

@@ -10,6 +10,8 @@ import marshal
 import os
 import pstats
 import queue
+import struct
+import zlib
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -347,6 +349,14 @@ def test_losses_stand_at_their_place_in_every_format(tmp_path: Path) -> None:
 def test_terms_that_are_no_messages_are_counted() -> None:
     summary = export.perfetto([("hello", 1), 5, ("trace_ts", 1, 2)], io.BytesIO())
     assert (summary.messages, summary.unknown, summary.damaged) == (3, 3, 0)
+
+
+def test_compressed_messages_are_read() -> None:
+    term = inviso._native.term_to_binary(("trace_ts", A, "call", ("m", "f", ["x" * 500]), 5))
+    packed = b"\x83P" + struct.pack(">I", len(term) - 1) + zlib.compress(term[1:])
+    (event,) = [e for e in chrome([packed])["traceEvents"] if e["ph"] != "M"]
+    assert (event["name"], event["args"]["args"][:10]) == ("m:f/1", "['xxxxxxxx")
+    assert export.chrome([packed[:-9]], io.BytesIO()).damaged == 1
 
 
 # arrows

@@ -127,6 +127,10 @@ impl<'a> Scan<'a> {
     /// Over a pid or port, whose bytes these are; None for anything else.
     #[inline]
     pub fn process(&mut self) -> Option<Bytes<'a>> {
+        // the form that is written today
+        if let [88, SMALL_ATOM_UTF8, length, ..] = self.0 {
+            return self.take(3 + usize::from(*length) + 12);
+        }
         matches!(self.tag()?, 88 | 103 | 89 | 102 | 120).then(|| self.term())?
     }
 

@@ -115,29 +115,31 @@ pub fn fields(values: Values) -> Vec<(&'static str, Type)> {
     ]
 }
 
+/// Which rows have a value. Room is made when the first has one.
 #[derive(Default)]
-struct Valid {
-    bits: Vec<u8>,
-    count: usize,
-}
+struct Valid(Vec<u8>);
 
 impl Valid {
     #[inline]
     fn set(&mut self, row: usize) {
-        let at = row / 8;
-        if at >= self.bits.len() {
-            self.bits.resize(at + 1, 0);
-        }
-        if let Some(byte) = self.bits.get_mut(at) {
+        if let Some(byte) = self.0.get_mut(row / 8) {
             *byte |= 1 << (row % 8);
+        } else {
+            self.grow(row);
         }
-        self.count += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self, row: usize) {
+        self.0.resize((row + 1).max(ROWS).div_ceil(8), 0);
+        self.set(row);
     }
 
     fn column(&mut self, data: Data, rows: usize) -> Column {
-        let mut valid = std::mem::take(&mut self.bits);
+        let mut valid = std::mem::take(&mut self.0);
         valid.resize(rows.div_ceil(8), 0);
-        Column { data, valid, nulls: rows - std::mem::take(&mut self.count) }
+        let set: usize = valid.iter().map(|byte| byte.count_ones() as usize).sum();
+        Column { data, valid, nulls: rows - set }
     }
 }
 
@@ -150,16 +152,21 @@ struct Ints {
 impl Ints {
     #[inline]
     fn put(&mut self, row: usize, value: i64) {
-        if self.values.len() < row {
-            self.values.resize(row, 0);
+        match self.values.get_mut(row) {
+            Some(place) => *place = value,
+            None => return self.grow(row, value),
         }
-        self.values.push(value);
         self.valid.set(row);
     }
 
+    #[cold]
+    fn grow(&mut self, row: usize, value: i64) {
+        self.values.resize((row + 1).max(ROWS), 0);
+        self.put(row, value);
+    }
+
     fn column(&mut self, rows: usize) -> Column {
-        let room = self.values.len();
-        let mut values = std::mem::replace(&mut self.values, Vec::with_capacity(room));
+        let mut values = std::mem::take(&mut self.values);
         values.resize(rows, 0);
         self.valid.column(Data::Int64(values), rows)
     }
@@ -260,11 +267,17 @@ impl Coded {
 
     #[inline]
     fn put_code(&mut self, row: usize, code: i32) {
-        if self.codes.len() < row {
-            self.codes.resize(row, 0);
+        match self.codes.get_mut(row) {
+            Some(place) => *place = code,
+            None => return self.grow(row, code),
         }
-        self.codes.push(code);
         self.valid.set(row);
+    }
+
+    #[cold]
+    fn grow(&mut self, row: usize, code: i32) {
+        self.codes.resize((row + 1).max(ROWS), 0);
+        self.put_code(row, code);
     }
 
     fn name(&mut self, name: &[u8]) -> i32 {
@@ -319,7 +332,7 @@ impl Coded {
     }
 
     fn column(&mut self, rows: usize) -> Column {
-        let mut codes = std::mem::replace(&mut self.codes, Vec::with_capacity(rows));
+        let mut codes = std::mem::take(&mut self.codes);
         codes.resize(rows, 0);
         let strings = &mut self.strings;
         let shared = self.shared.get_or_insert_with(|| {

@@ -15,7 +15,7 @@ use std::{borrow::Cow, fmt::Write};
 /// assert_eq!(text, r#"('ok', [1, "it's"], True)"#);
 /// text.clear();
 /// inviso_export::text::show(&etf::encode(&Term::str("a long text")), 5, &mut text);
-/// assert_eq!(text, "'a lon…");
+/// assert_eq!(text, "'a lo…");
 /// ```
 pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
     let mut shown = Show { begin: out.len(), most, out };
