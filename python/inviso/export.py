@@ -359,7 +359,9 @@ def _pushed(where: str, exporter: _native.Exporter, messages: list[Any]) -> None
     try:
         exporter.push(messages)
     except TypeError as error:
-        raise BadArg(where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them") from None
+        raise BadArg(
+            where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them"
+        ) from None
 
 
 def _chain(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
@@ -401,7 +403,9 @@ def _log(where: str, source: Any) -> tuple[str, str | None]:
         for file in os.listdir(folder or "."):
             if file.startswith(base) and file.endswith(suffix) and file[len(base) : -len(suffix)].isdecimal():
                 return name, suffix
-    raise BadArg(where, "source", f"there is no file of the wrap set {name!r}, {suffix!r}; pass the name it was made with")
+    raise BadArg(
+        where, "source", f"there is no file of the wrap set {name!r}, {suffix!r}; pass the name it was made with"
+    )
 
 
 def _parts(where: str, source: Any) -> Iterator[list[Any]]:
@@ -418,7 +422,9 @@ def _parts(where: str, source: Any) -> Iterator[list[Any]]:
 
 def _names(messages: list[Any]) -> dict[Pid | Port, str]:
     """The names of processes of this node."""
-    pids = {message[1] for message in messages if isinstance(message, tuple) and len(message) > 1 and _is_own(message[1])}
+    pids = {
+        message[1] for message in messages if isinstance(message, tuple) and len(message) > 1 and _is_own(message[1])
+    }
     return {pid: pid.name for pid in (*pids, *_native.processes()) if pid.name}
 
 

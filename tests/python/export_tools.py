@@ -1,4 +1,4 @@
-"""What the tests of ``inviso.export`` share: a model of traces, and readers of the formats that know nothing of the writers."""
+"""What the tests of ``inviso.export`` share: a model of traces, and readers that know nothing of the writers."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def model_of_costs(trees: list[list[Call]]) -> dict[str, Any]:
 
 
 def tree(steps: list[tuple[str, str, int]]) -> list[Any]:
-    """Well-nested steps ``(kind, name, time)``, kind ``open`` or ``close``, as nested shapes; AssertionError if they aren't."""
+    """Well-nested steps ``(kind, name, time)``, kind ``open`` or ``close``, as nested shapes; fails if they aren't."""
     top: list[Any] = []
     open_: list[tuple[str, int, list[Any]]] = []
     last = None

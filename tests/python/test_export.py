@@ -244,7 +244,14 @@ def test_return_to_closes_what_it_leaves() -> None:
 
 
 def test_an_exit_ends_everything() -> None:
-    messages = [call("a", 1), back("a", 2), call("a", 3), ("trace_ts", A, "exit", "normal", 4), call("a", 5), back("a", 6)]
+    messages = [
+        call("a", 1),
+        back("a", 2),
+        call("a", 3),
+        ("trace_ts", A, "exit", "normal", 4),
+        call("a", 5),
+        back("a", 6),
+    ]
     found = steps_of(messages)
     assert [step[:2] for step in found] == [
         ("B", "a"), ("E", "a"), ("B", "a"), ("E", "a"), ("i", "exit"), ("B", "a"), ("E", "a"),
@@ -303,7 +310,12 @@ def test_without_time_stamps_order_is_the_time() -> None:
 
 
 def test_a_message_without_a_stamp_stands_behind_the_one_before() -> None:
-    messages = [call("a", 100), ("trace", B, "exit", "normal"), ("trace_ts", B, "exit", "normal", (1, 2, 3)), back("a", 200)]
+    messages = [
+        call("a", 100),
+        ("trace", B, "exit", "normal"),
+        ("trace_ts", B, "exit", "normal", (1, 2, 3)),
+        back("a", 200),
+    ]
     events = [e for e in chrome(messages)["traceEvents"] if e["ph"] != "M"]
     assert [chrome_time(e["ts"]) for e in events] == [0, 0, 0, 100]
     assert export.chrome(messages, io.BytesIO()).untimed == 2
@@ -321,14 +333,21 @@ def test_losses_stand_at_their_place_in_every_format(tmp_path: Path) -> None:
         out = io.BytesIO()
         summary = export.chrome(source, out)
         assert (summary.messages, summary.dropped, summary.damaged) == (4, 7, 1)
-        assert summary.damage == ["at byte 430: the last record is cut off after 4 bytes"] or "cut off" in summary.damage[0]
+        assert (
+            summary.damage == ["at byte 430: the last record is cut off after 4 bytes"]
+            or "cut off" in summary.damage[0]
+        )
         events = [e for e in json.loads(out.getvalue())["traceEvents"] if e["ph"] != "M"]
         assert [e["ph"] for e in events] == ["B", "E", "i", "C", "B", "E", "i"]
         assert (events[2]["name"], chrome_time(events[2]["ts"])) == ("7 messages dropped", 100)
         assert events[3]["args"] == {"messages": 7}
         assert events[-1]["name"].startswith("damage: ")
     found = read_perfetto(made("perfetto", path))
-    lost = [(found.track(e.track), e.type, e.at, e.value) for e in found.events if found.track(e.track) in ("lost", "dropped messages")]
+    lost = [
+        (found.track(e.track), e.type, e.at, e.value)
+        for e in found.events
+        if found.track(e.track) in ("lost", "dropped messages")
+    ]
     assert lost == [("lost", 3, 200, None), ("dropped messages", 4, 200, 7), ("lost", 3, 400, None)]
     profiles = json.loads(made("speedscope", path))
     (profile,) = [p for p in profiles["profiles"] if p["name"] == "lost"]
@@ -390,7 +409,7 @@ def test_a_message_is_an_arrow_to_who_receives_it() -> None:
     # the same contents: in order; from others: not
     messages = [
         ("trace", A, "send", "x", C), ("trace", B, "send", "x", C), ("trace", A, "send", "y", B),
-        ("trace", C, "receive", "x"), ("trace", C, "receive", "x"), ("trace", C, "receive", "x"), ("trace", C, "receive", "y"),
+        *[("trace", C, "receive", "x")] * 3, ("trace", C, "receive", "y"),
     ]  # fmt: skip
     assert arrows_of(messages) == [(a, c, "'x'"), (b, c, "'x'")]
     # who takes from a queue gets what was sent there
@@ -404,7 +423,8 @@ def test_tokens_tell_their_arrows_by_serial() -> None:
 
     a, b, c = map(repr, (A, B, C))
     messages = [
-        seq("send", (0, 1), A, B), seq("send", (0, 2), A, C), seq("receive", (0, 2), A, C), seq("receive", (0, 1), A, B),
+        seq("send", (0, 1), A, B), seq("send", (0, 2), A, C),
+        seq("receive", (0, 2), A, C), seq("receive", (0, 1), A, B),
         seq("print", (1, 3), B, None),
     ]  # fmt: skip
     assert arrows_of(messages) == [(a, c, "'same'"), (a, b, "'same'")]
@@ -528,10 +548,27 @@ def test_an_erlang_node_s_pids_are_shown_as_it_does() -> None:
 @pytest.mark.parametrize("values", ["text", "binary", "none"])
 def test_values_as_text_as_bytes_or_not(values: Any) -> None:
     pyarrow = pytest.importorskip("pyarrow")
-    arguments = [1, -2.5, "it's", b"\xff", None, True, (1,), {"k": [1]}, 2**70, frozenset({3}), inviso.Opaque("x.Y", 16)]
-    rows = pyarrow.table(export.arrow([("trace", A, "call", ("m", "f", arguments), "extra")], values=values)).to_pylist()
+    arguments = [
+        1,
+        -2.5,
+        "it's",
+        b"\xff",
+        None,
+        True,
+        (1,),
+        {"k": [1]},
+        2**70,
+        frozenset({3}),
+        inviso.Opaque("x.Y", 16),
+    ]
+    rows = pyarrow.table(
+        export.arrow([("trace", A, "call", ("m", "f", arguments), "extra")], values=values)
+    ).to_pylist()
     read = {
-        "text": ["[1, -2.5, \"it's\", b'\\xff', None, True, (1,), {'k': [1]}, 1180591620717411303424, {3}, <x.Y at 0x10>]", "'extra'"],
+        "text": [
+            "[1, -2.5, \"it's\", b'\\xff', None, True, (1,), {'k': [1]}, 1180591620717411303424, {3}, <x.Y at 0x10>]",
+            "'extra'",
+        ],
         "binary": [arguments, "extra"],
         "none": [None, None],
     }[values]

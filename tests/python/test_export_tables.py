@@ -58,7 +58,8 @@ def test_pyarrow_reads_it() -> None:
 def test_polars_reads_it() -> None:
     polars = pytest.importorskip("polars")
     for frame in (polars.DataFrame(export.arrow(MESSAGES)), export.arrow(MESSAGES).to_polars()):
-        assert {name: frame[name].cast(polars.String if frame[name].dtype == polars.Categorical else frame[name].dtype).to_list() for name in COLUMNS} == COLUMNS
+        assert frame["tag"].dtype == polars.Categorical
+        assert {name: frame[name].to_list() for name in COLUMNS} == COLUMNS
 
 
 def test_pandas_reads_it() -> None:
@@ -72,9 +73,10 @@ def test_pandas_reads_it() -> None:
 
 def test_duckdb_reads_it() -> None:
     duckdb = pytest.importorskip("duckdb")
-    rows = export.arrow(MESSAGES)
-    found = duckdb.sql("select tag, count(*), sum(ts) from rows where kind = 'trace' group by tag order by tag").fetchall()
-    assert found == [("call", 1, 10), ("gc_minor_start", 1, 40), ("receive", 1, None), ("return_from", 1, 30), ("send", 1, 20)]
+    rows = duckdb.from_arrow(export.arrow(MESSAGES))
+    found = duckdb.sql("select tag, sum(ts) from rows where kind = 'trace' group by tag order by tag").fetchall()
+    assert rows.columns[:2] == ["ts", "unique"]
+    assert found == [("call", 10), ("gc_minor_start", 40), ("receive", None), ("return_from", 30), ("send", 20)]
 
 
 def test_parquet_is_the_same_table(tmp_path: Path) -> None:
@@ -155,10 +157,6 @@ def test_what_reading_raises_is_told() -> None:
 
 
 def test_a_stream_that_nobody_reads_is_let_go_of() -> None:
-    class Messages:
-        def __iter__(self) -> Any:
-            return iter(())
-
     pyarrow = pytest.importorskip("pyarrow")
     for take in (lambda rows: None, lambda rows: rows.__arrow_c_stream__(), pyarrow.RecordBatchReader.from_stream):
         gone = threading.Event()

@@ -77,12 +77,16 @@ fn formats(c: &mut Criterion) {
     write(&path, Form::Erlang);
     let mut group = c.benchmark_group("format");
     group.throughput(Throughput::Elements(2 * PAIRS));
-    let writers: [(&str, fn() -> Box<dyn Write>); 2] =
-        [("perfetto", || Box::new(Perfetto::new(200))), ("pstats", || Box::new(Pstats::default()))];
-    for (name, writer) in writers {
+    let writer = |name: &str| -> Box<dyn Write> {
+        match name {
+            "perfetto" => Box::new(Perfetto::new(200)),
+            _ => Box::new(Pstats::default()),
+        }
+    };
+    for name in ["perfetto", "pstats"] {
         group.bench_function(name, |b| {
             b.iter(|| {
-                let mut export = Export::new(writer(), Default::default(), false);
+                let mut export = Export::new(writer(name), Default::default(), false);
                 export.dropped(0);
                 let mut input = Input::file(&path).unwrap();
                 while input.read(&mut export, |export| export.out.len() > 1 << 20).unwrap() {
