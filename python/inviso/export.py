@@ -227,7 +227,8 @@ def arrow(
 ) -> Rows:
     """The messages as a table, a row each, for anything that reads Arrow's PyCapsule interface.
 
-    The columns are told in docs/exports.md. Nothing is read before somebody reads the table.
+    The columns are told in docs/exports.md. Logs and iterables are read when somebody reads the table; a session gives
+    at once what it has.
 
     Args:
         source: see :mod:`inviso.export`.

@@ -430,6 +430,36 @@ def test_tokens_tell_their_arrows_by_serial() -> None:
     assert arrows_of(messages) == [(a, c, "'same'"), (a, b, "'same'")]
 
 
+def test_perfetto_s_own_description_knows_every_field() -> None:
+    perfetto = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    unknown = pytest.importorskip("google.protobuf.unknown_fields")
+    found = perfetto.Trace.FromString(made("perfetto", everything()))
+
+    def check(message: Any) -> int:
+        assert len(unknown.UnknownFieldSet(message)) == 0
+        inner = [
+            value
+            for field, values in message.ListFields()
+            if field.message_type
+            for value in (values if field.is_repeated else [values])
+        ]
+        return 1 + sum(map(check, inner))
+
+    assert check(found) > 50
+    types = [packet.track_event.type for packet in found.packet if packet.HasField("track_event")]
+    assert set(types) == {1, 2, 3, 4}
+
+
+def everything() -> list[Any]:
+    return [
+        ("trace_ts", A, "spawned", B, ("m", "f", []), 5), ("trace_ts", A, "call", ("m", "f", [1]), 10),
+        ("trace_ts", A, "send", "x", B, 11), ("trace_ts", B, "receive", "x", 12), ("drop", 3),
+        ("trace_ts", A, "in", ("m", "f", 1), 12), ("trace_ts", A, "out", ("m", "f", 1), 13),
+        ("seq_trace", "label", ("print", (0, 1), A, None, "info"), 13), ("monitor", A, "long_gc", [("timeout", 1)]),
+        ("trace_ts", A, "return_from", ("m", "f", 1), 2, 14), ("trace_ts", A, "exit", "normal", 15),
+    ]  # fmt: skip
+
+
 # sources and files
 
 
@@ -537,12 +567,9 @@ def test_processes_are_called_by_their_names() -> None:
 
 def test_an_erlang_node_s_pids_are_shown_as_it_does() -> None:
     other = inviso._native.pid_of_node("nonode@nohost", 0, 83)
-    names = [
-        event["args"]["name"]
-        for event in chrome([("trace", other, "exit", "normal")], pids="erlang")["traceEvents"]
-        if event["name"] == "thread_name"
-    ]
-    assert names == ["<0.83.0>"]
+    events = chrome([("trace", other, "exit", [other])], pids="erlang")["traceEvents"]
+    assert [event["args"]["name"] for event in events if event["name"] == "thread_name"] == ["<0.83.0>"]
+    assert events[-1]["args"] == {"reason": "[<0.83.0>]"}
 
 
 @pytest.mark.parametrize("values", ["text", "binary", "none"])

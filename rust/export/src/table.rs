@@ -21,6 +21,9 @@ const FULL: usize = 32 << 20;
 /// Entries of a dictionary beyond which the next batch begins a new one.
 const ENTRIES: usize = 1 << 16;
 
+/// Bytes of a name at most.
+const LONGEST: usize = 4096;
+
 /// How values are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
@@ -191,12 +194,12 @@ struct Terms {
 
 impl Terms {
     #[inline]
-    fn put(&mut self, row: usize, term: Bytes<'_>, values: Values) {
+    fn put(&mut self, row: usize, term: Bytes<'_>, (values, erlang): (Values, bool)) {
         let end = match values {
             Values::None => return,
             Values::Text => {
                 self.fill(row, self.data.len());
-                text::show(term, usize::MAX / 2, &mut self.data);
+                text::show(term, usize::MAX / 2, erlang, &mut self.data);
                 self.data.len()
             }
             Values::Binary => {
@@ -219,7 +222,7 @@ impl Terms {
             self.valid.set(row);
         } else {
             let term = inviso_term::etf::encode(&inviso_term::term::Term::str(told));
-            self.put(row, &term, values);
+            self.put(row, &term, (values, false));
         }
     }
 
@@ -307,7 +310,12 @@ impl Coded {
     }
 
     #[cold]
-    fn new_code(&mut self, bytes: &[u8], text: String) -> i32 {
+    fn new_code(&mut self, bytes: &[u8], mut text: String) -> i32 {
+        // atoms are shorter; what is not, must not bring the dictionary to its end
+        if text.len() > LONGEST {
+            let at = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            text.truncate(at);
+        }
         let next = self.by_text.len() as i32;
         let code = match self.by_text.get(&*text) {
             Some(code) => *code,
@@ -479,7 +487,7 @@ impl Table {
 
     #[inline]
     fn row(&mut self, event: &Event<'_>) {
-        let (row, values, erlang) = (self.rows, self.values, self.erlang);
+        let (row, erlang, values) = (self.rows, self.erlang, (self.values, self.erlang));
         let who = |bytes| move || text::who(bytes, erlang);
         match event.what {
             What::Dropped(count) => return self.dropped(count),

@@ -199,7 +199,7 @@ fn text_is_what_python_shows() {
         (Term::Tuple(vec![Term::atom("$inviso.set"), Term::from(1)]), "('$$inviso.set', 1)"),
     ] {
         let mut text = String::new();
-        text::show(&etf::encode(&term), 1000, &mut text);
+        text::show(&etf::encode(&term), 1000, false, &mut text);
         assert_eq!(text, shown);
     }
 }
@@ -266,7 +266,7 @@ proptest! {
             bytes[at] = byte;
         }
         let mut text = String::new();
-        text::show(&bytes[1..], 50, &mut text);
+        text::show(&bytes[1..], 50, false, &mut text);
         prop_assert!(text.len() < 200);
         if let Some(Event { what: What::Term(term), .. }) = Event::parse(&bytes) {
             prop_assert!(term.len() < bytes.len());

@@ -35,14 +35,6 @@ fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(etf::encode(&match_spec::snapshot_of(message)?))
 }
 
-/// A message of an iterable, or what stands for lost ones.
-fn give(take: &mut impl Take, messages: &Bound<'_, PyList>) -> PyResult<()> {
-    for message in messages {
-        take.term(&bytes_of(&message)?);
-    }
-    Ok(())
-}
-
 fn told<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyTuple>> {
     let Summary { messages, dropped, untimed, unknown, damaged, damage } = summary;
     (*messages, *dropped, *untimed, *unknown, *damaged, damage.clone()).into_pyobject(py)
@@ -115,7 +107,9 @@ impl Exporter {
     /// Messages, or their bytes.
     fn push(&self, messages: &Bound<'_, PyList>) -> PyResult<()> {
         let making = &mut *self.lock();
-        give(&mut making.export, messages)?;
+        for message in messages {
+            making.export.term(&bytes_of(&message)?);
+        }
         Ok(making.export.check()?)
     }
 
@@ -141,8 +135,8 @@ impl Exporter {
 enum Source {
     /// Logs that have not been read, the next one last.
     Logs(Vec<(PathBuf, Option<String>)>),
-    /// Answers lists of messages, and None at the end.
-    Messages(Py<PyAny>),
+    /// What answers lists of messages, and None at the end; a list, and how many of it were taken.
+    Messages(Py<PyAny>, Option<Py<PyList>>, usize),
 }
 
 struct Rows {
@@ -176,13 +170,28 @@ impl Rows {
                 }
                 Ok(())
             }
-            Source::Messages(more) => Python::attach(|py| {
-                let messages = more.bind(py).call0()?;
-                if messages.is_none() {
-                    self.ended = true;
-                    return Ok(());
+            Source::Messages(more, list, taken) => Python::attach(|py| {
+                let messages = match list.take() {
+                    Some(messages) => messages.into_bound(py),
+                    None => {
+                        let messages = more.bind(py).call0()?;
+                        if messages.is_none() {
+                            self.ended = true;
+                            return Ok(());
+                        }
+                        *taken = 0;
+                        messages.cast_into::<PyList>()?
+                    }
+                };
+                while *taken < messages.len() {
+                    if self.table.is_full() {
+                        *list = Some(messages.unbind());
+                        return Ok(());
+                    }
+                    self.table.term(&bytes_of(&messages.get_item(*taken)?)?);
+                    *taken += 1;
                 }
-                give(&mut self.table, messages.cast::<PyList>()?)
+                Ok(())
             }),
         }
     }
@@ -201,9 +210,12 @@ impl Batches for Rows {
 impl Drop for Rows {
     fn drop(&mut self) {
         let source = std::mem::replace(&mut self.source, Source::Logs(Vec::new()));
-        if let Source::Messages(more) = source {
-            // whoever releases a stream may be attached or not
-            Python::attach(|py| drop(more.into_bound(py)));
+        if let Source::Messages(more, list, _) = source {
+            // whoever releases a stream may be attached or not, and when the interpreter is gone nothing is to be let go of
+            Python::try_attach(|py| {
+                drop(more.into_bound(py));
+                drop(list.map(|list| list.into_bound(py)));
+            });
         }
     }
 }
@@ -232,7 +244,7 @@ impl ArrowRows {
         };
         logs.reverse();
         let source = match more {
-            Some(more) => Source::Messages(more),
+            Some(more) => Source::Messages(more, None, 0),
             None => Source::Logs(logs),
         };
         let told = Arc::<Mutex<Summary>>::default();
