@@ -193,7 +193,7 @@ impl<'a> Event<'a> {
     /// let What::Trace(trace) = event.what else { unreachable!() };
     /// assert_eq!((trace.tag, trace.name.unwrap().arity, event.stamp.unwrap().at), (Tag::Call, 2, 5));
     /// ```
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn parse(bytes: Bytes<'a>) -> Option<Event<'a>> {
         let bytes = bytes.strip_prefix(&[inviso_term::etf::VERSION]).unwrap_or(bytes);
@@ -204,6 +204,7 @@ impl<'a> Event<'a> {
     }
 }
 
+#[inline(always)]
 fn message(bytes: Bytes<'_>) -> Option<Event<'_>> {
     let mut scan = Scan(bytes);
     let n = scan.tuple()?;
@@ -221,7 +222,7 @@ fn message(bytes: Bytes<'_>) -> Option<Event<'_>> {
 }
 
 /// `n` elements without the stamp.
-#[inline]
+#[inline(always)]
 fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     let mut left = n.checked_sub(3)?;
     let tracee = scan.process()?;

@@ -101,9 +101,14 @@ impl<'a> Scan<'a> {
             110 => {
                 let (length, sign) = (usize::from(at.byte()?), at.byte()?);
                 let digits = at.take(length)?;
-                let mut value = [0; 8];
-                value.get_mut(..length)?.copy_from_slice(digits);
-                let value = u64::from_le_bytes(value);
+                let value = match digits.first_chunk() {
+                    Some(all) if length == 8 => u64::from_le_bytes(*all),
+                    _ => {
+                        let mut value = [0; 8];
+                        value.get_mut(..length)?.copy_from_slice(digits);
+                        u64::from_le_bytes(value)
+                    }
+                };
                 if sign == 0 {
                     i64::try_from(value).ok()?
                 } else {

@@ -259,13 +259,19 @@ struct Coded {
     by_text: FxHashMap<Box<str>, i32>,
     strings: Strings,
     shared: Option<Arc<Strings>>,
+    last: (Vec<u8>, i32),
 }
 
 impl Coded {
     #[inline]
     fn put(&mut self, row: usize, bytes: &[u8], text: impl FnOnce() -> String) {
-        let code = self.code(bytes, text);
-        self.put_code(row, code);
+        // most messages are of the process that the one before was of
+        if self.last.0 != bytes || bytes.is_empty() {
+            self.last.1 = self.code(bytes, text);
+            self.last.0.clear();
+            self.last.0.extend_from_slice(bytes);
+        }
+        self.put_code(row, self.last.1);
     }
 
     #[inline]
