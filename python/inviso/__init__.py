@@ -7,6 +7,7 @@ Start here:
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
 * :mod:`inviso.tracer`: code that is called where an event happens (OTP's ``erl_tracer``), in Python or C.
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
+* :mod:`inviso.export`: traces for Perfetto, Chrome, speedscope, flame graphs, pstats, pandas and others.
 * :mod:`inviso.propagate`: such tokens over HTTP.
 * :mod:`inviso.log`: trace logs, of this package and of a real Erlang node.
 * :mod:`inviso.etf`: Erlang's external term format.
@@ -27,7 +28,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import etf, log, match_spec, process, seq_trace, tprof, trace, tracer
+    from . import etf, export, log, match_spec, process, seq_trace, tprof, trace, tracer
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -79,6 +80,7 @@ __all__ = [
     "demonitor",
     "etf",
     "exit",
+    "export",
     "include_dir",
     "link",
     "links",
@@ -113,7 +115,7 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"etf", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "tracer"})
+_MODULES = frozenset({"etf", "export", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "tracer"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -31,7 +31,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 
 MODULES = [
-    *("errors", "terms", "match_spec", "process", "trace", "tracer", "tprof", "cli", "etf", "log"),
+    *("errors", "terms", "match_spec", "process", "trace", "tracer", "tprof", "cli", "etf", "export", "log"),
     *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
     *(f"propagate.{guest}" for guest in GUESTS),
 ]

@@ -30,6 +30,7 @@ BELOW = {
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_fork", "_native", "errors", "terms"},
     "trace": {"_native", "errors", "match_spec", "process", "terms", "tracer"},
+    "export": {"_native", "errors", "terms", "trace"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "etf": {"_native", "errors", "terms"},
     "_log_read": {"_native", "errors", "terms"},
@@ -49,7 +50,8 @@ CRATES = {
     "match": {"inviso-term"},
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
-    "py": {"inviso-core", "inviso-log", "inviso-match", "inviso-term"},
+    "export": {"inviso-log", "inviso-term"},
+    "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-term"},
 }
 
 

@@ -1,9 +1,11 @@
 //! The CPython host of inviso: `inviso._native`.
 
+mod arrow;
 mod capture;
 mod decode;
 mod errors;
 mod etf;
+mod export;
 mod ffi;
 mod host;
 mod library;
@@ -30,6 +32,8 @@ mod _native {
     #[pymodule_export]
     use super::etf::{etf_dumps, etf_loads};
     #[pymodule_export]
+    use super::export::{ArrowRows, Exporter};
+    #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
@@ -38,6 +42,7 @@ mod _native {
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, register, registered, send,
         send_by_clock, trap_exit, unlink, unregister, whereis,
     };
+    #[pymodule_export]
     use super::library::Library;
     #[pymodule_export]
     use super::log::{log_connect, log_write, LogReader};

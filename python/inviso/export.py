@@ -1,0 +1,494 @@
+"""What a trace shows, in the formats that other tools read.
+
+==================== ==========================================================================================
+:func:`perfetto`     https://ui.perfetto.dev: a track for each process, calls as slices, messages as arrows
+:func:`chrome`       the JSON that ``chrome://tracing`` and many others read
+:func:`speedscope`   https://speedscope.app: flame charts of each process
+:func:`collapsed`    collapsed stacks, for flame graphs
+:func:`pstats`       what ``pstats.Stats`` loads
+:func:`arrow`        a table that pandas, polars, pyarrow and DuckDB read without a copy
+:func:`parquet`      the same table as a file
+==================== ==========================================================================================
+
+A source is a log (a path), several (a list of paths), a wrap set ``(name, "wrap", suffix)``, a
+:class:`inviso.Session` that is its own tracer (what is there now is exported), or any iterable of trace messages.
+Exports are made as messages are read: what is kept does not grow with their number.
+
+>>> import json, os, tempfile
+>>> from inviso import export, trace
+>>> with trace.session_create("export") as session:
+...     _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), [("_", [], [("return_trace",)])], ["local"])
+...     _ = session.process(inviso.self(), True, ["call", "timestamp"])
+...     _ = json.loads("[1]")
+...     with tempfile.TemporaryDirectory() as folder:
+...         out = os.path.join(folder, "trace.json")
+...         summary = export.chrome(session, out)
+...         with open(out) as file:
+...             events = json.load(file)["traceEvents"]
+>>> summary.messages, summary.dropped
+(2, 0)
+>>> [(event["ph"], event["name"]) for event in events if event["ph"] in "BE"]
+[('B', 'json.decoder:JSONDecoder.decode/3'), ('E', 'json.decoder:JSONDecoder.decode/3')]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import importlib
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+
+from . import _native
+from ._native import Pid
+from .errors import BadArg
+from .terms import Atom, Port
+from .trace import Session
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Path: TypeAlias = str | os.PathLike[str]
+    WrapSet: TypeAlias = tuple[Path, Literal["wrap"], str]
+    Source: TypeAlias = Path | WrapSet | Iterable[Path | WrapSet] | Session | Iterable[Any]
+    Out: TypeAlias = Path | BinaryIO
+
+__all__ = [
+    "FORMATS",
+    "Rows",
+    "Summary",
+    "arrow",
+    "chrome",
+    "collapsed",
+    "parquet",
+    "perfetto",
+    "pstats",
+    "speedscope",
+]
+
+_AT_A_TIME = 4096
+_VALUES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was exported, and what was not.
+
+    >>> summary = chrome([("trace", inviso.self(), "receive", "hello"), ("drop", 3)], io.BytesIO())
+    >>> summary.messages, summary.dropped, summary.untimed
+    (1, 3, 1)
+    """
+
+    messages: int
+    """How many messages were read, drop records not among them."""
+    dropped: int
+    """How many were lost before they came here, as drop records tell."""
+    untimed: int
+    """How many have no time stamp, or one of another clock than the first one that was found."""
+    unknown: int
+    """How many terms are no trace messages; only tables have them."""
+    damaged: int
+    """At how many places a log could not be read."""
+    damage: list[str]
+    """What was found there: the first hundred."""
+
+
+def perfetto(
+    source: Source,
+    out: Out,
+    *,
+    values: int = _VALUES,
+    names: Mapping[Pid | Port, str] | None = None,
+    pids: Literal["inviso", "erlang"] = "inviso",
+) -> Summary:
+    """Writes a Perfetto trace (protobuf), for https://ui.perfetto.dev and its trace processor.
+
+    Args:
+        source: see :mod:`inviso.export`.
+        out: a path, or a binary file. A file is there when it is whole; it is compressed if its name ends with ``.gz``.
+        values: bytes of text that an argument, message or result is shown in; 0 leaves them out.
+        names: what processes are called beside their pids; unless given, the names that pids of this node have.
+        pids: ``"erlang"`` for logs of an Erlang node, whose pids are numbered in another way.
+
+    Raises:
+        BadArg: a wrong argument, or a log that is not there.
+        OSError: what the system says about a file.
+
+    >>> out = io.BytesIO()
+    >>> perfetto([("trace", inviso.self(), "send", "ping", inviso.self())], out).messages
+    1
+    >>> b"ping" in out.getvalue()
+    True
+    """
+    return _export("perfetto", source, out, values, names, pids)
+
+
+def chrome(
+    source: Source,
+    out: Out,
+    *,
+    values: int = _VALUES,
+    names: Mapping[Pid | Port, str] | None = None,
+    pids: Literal["inviso", "erlang"] = "inviso",
+) -> Summary:
+    """Writes Chrome's trace event JSON. Arguments and errors are :func:`perfetto`'s.
+
+    >>> out = io.BytesIO()
+    >>> _ = chrome([("trace", inviso.self(), "exit", "normal")], out)
+    >>> json.loads(out.getvalue())["traceEvents"][-1]["args"]
+    {'reason': "'normal'"}
+    """
+    return _export("chrome", source, out, values, names, pids)
+
+
+def speedscope(
+    source: Source,
+    out: Out,
+    *,
+    names: Mapping[Pid | Port, str] | None = None,
+    pids: Literal["inviso", "erlang"] = "inviso",
+) -> Summary:
+    """Writes a speedscope file: an evented profile for each process. Arguments and errors are :func:`perfetto`'s.
+
+    Events wait in a temporary file, as large as they are, until the end.
+
+    >>> out = io.BytesIO()
+    >>> _ = speedscope([("trace", inviso.self(), "call", ("m", "f", []))], out)
+    >>> json.loads(out.getvalue())["shared"]["frames"]
+    [{'name': 'm:f/0'}]
+    """
+    return _export("speedscope", source, out, 0, names, pids)
+
+
+def collapsed(source: Source, out: Out, *, pids: Literal["inviso", "erlang"] = "inviso") -> Summary:
+    """Writes collapsed stacks, a line ``bottom;…;top value`` each, for flame graphs.
+
+    The value is own time in nanoseconds, of all processes together; where no message has a time stamp it is the number
+    of calls. Arguments and errors are :func:`perfetto`'s.
+
+    >>> out = io.BytesIO()
+    >>> _ = collapsed([("trace", inviso.self(), "call", ("m", "f", []))] * 3, out)
+    >>> out.getvalue()
+    b'm:f/0 3\\n'
+    """
+    return _export("collapsed", source, out, 0, {}, pids)
+
+
+def pstats(source: Source, out: Out, *, pids: Literal["inviso", "erlang"] = "inviso") -> Summary:
+    """Writes statistics that ``pstats.Stats`` loads: calls, primitive calls, own and cumulative time, callers.
+
+    A function's file is its module, its line is 0, and its name has its arity. Arguments and errors are
+    :func:`perfetto`'s.
+
+    >>> out = io.BytesIO()
+    >>> _ = pstats([("trace", inviso.self(), "call", ("m", "f", []))] * 3, out)
+    >>> import marshal
+    >>> marshal.loads(out.getvalue())
+    {('m', 0, 'f/0'): (3, 3, 0.0, 0.0, {})}
+    """
+    return _export("pstats", source, out, 0, {}, pids)
+
+
+def parquet(
+    source: Source,
+    out: Out,
+    *,
+    values: Literal["text", "binary", "none"] = "text",
+    pids: Literal["inviso", "erlang"] = "inviso",
+) -> Summary:
+    """Writes the table of :func:`arrow` as a Parquet file, by pyarrow, or by polars, which has all of it in memory.
+
+    Raises:
+        ModuleNotFoundError: neither is installed.
+
+    >>> out = io.BytesIO()
+    >>> _ = parquet([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
+    """
+    where = "parquet/2"
+    if not hasattr(out, "write") and os.fspath(out).endswith(".gz"):
+        raise BadArg(where, "out", f"{out!r}: a Parquet file is compressed in itself; drop .gz")
+    rows = Rows._of(where, source, values, pids)
+    write = _parquet_writer(where)
+    with _file(where, out) as file:
+        write(rows, file)
+    return rows.summary()
+
+
+def arrow(
+    source: Source,
+    *,
+    values: Literal["text", "binary", "none"] = "text",
+    pids: Literal["inviso", "erlang"] = "inviso",
+) -> Rows:
+    """The messages as a table, a row each, for anything that reads Arrow's PyCapsule interface.
+
+    The columns are told in docs/exports.md. Logs and iterables are read when somebody reads the table; a session gives
+    at once what it has.
+
+    Args:
+        source: see :mod:`inviso.export`.
+        values: arguments, messages and results as text (as Python shows them), as bytes for :func:`inviso.etf.loads`,
+            or not at all.
+        pids: ``"erlang"`` for logs of an Erlang node.
+
+    Raises:
+        BadArg: a wrong argument, or a log that is not there.
+
+    >>> arrow([("trace", inviso.self(), "receive", "hello")])
+    <rows of trace messages, not read yet>
+    """
+    return Rows._of("arrow/1", source, values, pids)
+
+
+class Rows:
+    """A table of messages. One of logs can be read again and again, any other one once.
+
+    >>> rows = arrow([])
+    >>> rows.__arrow_c_stream__()
+    <capsule object "arrow_array_stream" at 0x...>
+    """
+
+    __slots__ = ("_left", "_make", "_native")
+
+    def __init__(self, make: Callable[[], _native.ArrowRows], again: bool) -> None:
+        self._make = make
+        self._native = make()
+        # how often it can still be read; None: always
+        self._left: int | None = None if again else 1
+
+    @staticmethod
+    def _of(where: str, source: Source, values: str, pids: str) -> Rows:
+        if values not in ("text", "binary", "none"):
+            raise BadArg(where, "values", f"{values!r} is unknown; pass 'text', 'binary' or 'none'")
+        erlang = _erlang(where, pids)
+        logs = _logs(where, source)
+        if logs is not None:
+            return Rows(lambda: _native.ArrowRows(values, erlang, logs), True)
+        parts = _parts(where, source)
+        return Rows(lambda: _native.ArrowRows(values, erlang, [], lambda: next(parts, None)), False)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """A stream of batches (Arrow's PyCapsule interface). Another schema than its own is not given.
+
+        Raises:
+            BadArg: the messages have been read, and came from something that gives them once.
+        """
+        if self._left == 0:
+            why = "its messages have been read, and their source gives them once; keep the table, or export a log"
+            raise BadArg("__arrow_c_stream__/1", "rows", why)
+        if self._left is None:
+            self._native = self._make()
+        else:
+            self._left -= 1
+        return self._native.stream()
+
+    def __arrow_c_schema__(self) -> Any:
+        """The columns' names and types (Arrow's PyCapsule interface)."""
+        return self._native.schema()
+
+    def to_arrow(self) -> Any:
+        """A ``pyarrow.Table``."""
+        return _import("to_arrow/1", "pyarrow").RecordBatchReader.from_stream(self).read_all()
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well."""
+        _import("to_pandas/1", "pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A ``polars.DataFrame``."""
+        return _import("to_polars/1", "polars").DataFrame(self)
+
+    def summary(self) -> Summary:
+        """What was read last, as far as it was."""
+        return Summary(*self._native.summary())
+
+    def __repr__(self) -> str:
+        read = self.summary().messages
+        return f"<rows of {read} trace messages>" if read else "<rows of trace messages, not read yet>"
+
+
+FORMATS: dict[str, Callable[[Any, Any], Summary]] = {
+    "perfetto": perfetto,
+    "chrome": chrome,
+    "speedscope": speedscope,
+    "collapsed": collapsed,
+    "pstats": pstats,
+    "parquet": parquet,
+}
+"""The formats of files by name: each a function of a source and a path or file."""
+
+
+def _export(
+    format: str, source: Source, out: Out, values: int, names: Mapping[Pid | Port, str] | None, pids: str
+) -> Summary:
+    where = f"{format}/2"
+    if not isinstance(values, int) or isinstance(values, bool) or values < 0:
+        raise BadArg(where, "values", f"{values!r} is not a number of bytes; pass an int, 0 for none")
+    erlang = _erlang(where, pids)
+    logs = _logs(where, source)
+    parts: Iterator[list[Any]] = iter(())
+    if logs is None:
+        parts = _parts(where, source)
+        first = next(parts, None) or []
+        parts = _chain(first, parts)
+        names = _names(first) if names is None else names
+    for pid, name in (names or {}).items():
+        if not isinstance(pid, (Pid, Port)) or not isinstance(name, str):
+            raise BadArg(where, "names", f"{pid!r}: {name!r} is not the name of a process; pass a dict of Pid to str")
+    with tempfile.TemporaryDirectory(prefix="inviso-") as folder, _file(where, out) as file:
+        exporter = _native.Exporter(format, dict(names or {}), erlang, values, os.path.join(folder, "events"))
+        for path, suffix in logs or []:
+            exporter.open(path, suffix)
+            while exporter.read():
+                file.write(exporter.take())
+        for messages in parts:
+            _pushed(where, exporter, messages)
+            file.write(exporter.take())
+        while not exporter.end():
+            file.write(exporter.take())
+        file.write(exporter.take())
+    return Summary(*exporter.summary())
+
+
+def _pushed(where: str, exporter: _native.Exporter, messages: list[Any]) -> None:
+    try:
+        exporter.push(messages)
+    except TypeError as error:
+        raise BadArg(
+            where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them"
+        ) from None
+
+
+def _chain(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    yield first
+    yield from rest
+
+
+def _erlang(where: str, pids: str) -> bool:
+    if pids not in ("inviso", "erlang"):
+        raise BadArg(where, "pids", f"{pids!r} is unknown; pass 'inviso' or 'erlang'")
+    return pids == "erlang"
+
+
+def _is_log(source: object) -> bool:
+    is_set = isinstance(source, tuple) and len(source) >= 3 and source[1] == "wrap"
+    return is_set or (isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom))
+
+
+def _logs(where: str, source: Any) -> list[tuple[str, str | None]] | None:
+    """Paths of logs, with the suffixes of wrap sets; None if the source is something else."""
+    if _is_log(source):
+        return [_log(where, source)]
+    if isinstance(source, (list, tuple)) and source and all(_is_log(one) for one in source):
+        return [_log(where, one) for one in source]
+    return None
+
+
+def _log(where: str, source: Any) -> tuple[str, str | None]:
+    if not isinstance(source, tuple):
+        path = os.fspath(source)
+        if not os.path.isfile(path):
+            raise BadArg(where, "source", f"there is no file {path!r}; pass the path of a log")
+        return path, None
+    name, suffix = os.fspath(source[0]), source[2]
+    if not isinstance(suffix, str) or not suffix:
+        raise BadArg(where, "source", f"{suffix!r} is no suffix of a wrap set; pass (name, 'wrap', '.wrp')")
+    folder, base = os.path.split(name)
+    with contextlib.suppress(OSError):
+        for file in os.listdir(folder or "."):
+            if file.startswith(base) and file.endswith(suffix) and file[len(base) : -len(suffix)].isdecimal():
+                return name, suffix
+    raise BadArg(
+        where, "source", f"there is no file of the wrap set {name!r}, {suffix!r}; pass the name it was made with"
+    )
+
+
+def _parts(where: str, source: Any) -> Iterator[list[Any]]:
+    """The messages of anything that is no log, some at a time."""
+    if isinstance(source, Session):
+        return iter([source.drain()])
+    try:
+        messages = iter(source)
+    except TypeError:
+        why = f"{source!r} has no messages; pass a path, a wrap set (name, 'wrap', suffix), a session, or an iterable"
+        raise BadArg(where, "source", why) from None
+    return iter(lambda: list(islice(messages, _AT_A_TIME)), [])
+
+
+def _names(messages: list[Any]) -> dict[Pid | Port, str]:
+    """The names of processes of this node."""
+    pids = {
+        message[1] for message in messages if isinstance(message, tuple) and len(message) > 1 and _is_own(message[1])
+    }
+    return {pid: pid.name for pid in (*pids, *_native.processes()) if pid.name}
+
+
+def _is_own(who: object) -> bool:
+    return isinstance(who, (Pid, Port)) and who.is_local()
+
+
+@contextlib.contextmanager
+def _file(where: str, out: Out) -> Iterator[BinaryIO]:
+    """Where bytes go. A file of a name is there when it is whole, or not at all."""
+    if hasattr(out, "write"):
+        if isinstance(out, io.TextIOBase):
+            raise BadArg(where, "out", f"{out!r} takes text; open it with 'wb'")
+        yield cast("BinaryIO", out)
+        return
+    try:
+        path = os.fspath(out)
+    except TypeError:
+        raise BadArg(where, "out", f"{out!r} is neither a path nor a file; pass a path") from None
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise BadArg(where, "out", f"there is no folder {folder!r}; make it first")
+    handle, temporary = tempfile.mkstemp(prefix=".inviso-", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if path.endswith(".gz"):
+                with gzip.GzipFile("", "wb", 6, file, 0) as packed:
+                    yield cast("BinaryIO", packed)
+            else:
+                yield file
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _import(where: str, name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{where} needs {error.name}; pip install {error.name}", name=error.name) from None
+
+
+def _parquet_writer(where: str) -> Callable[[Rows, BinaryIO], None]:
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        pass
+    else:
+
+        def stream(rows: Rows, file: BinaryIO) -> None:
+            with (
+                arrow.RecordBatchReader.from_stream(rows) as reader,
+                parquet.ParquetWriter(file, reader.schema, compression="zstd") as writer,
+            ):
+                for batch in reader:
+                    writer.write_batch(batch)
+
+        return stream
+    try:
+        polars = importlib.import_module("polars")
+    except ModuleNotFoundError:
+        why = f"{where} needs pyarrow or polars; pip install pyarrow"
+        raise ModuleNotFoundError(why, name="pyarrow") from None
+    return lambda rows, file: polars.DataFrame(rows).write_parquet(file)

@@ -1,0 +1,49 @@
+//! Trace logs for other tools, message by message, in bounded memory.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`scan`] | terms that are walked over, not made |
+//! | [`event`] | a message taken apart |
+//! | [`tracks`] | the stack of calls of each process |
+//! | [`flows`] | which message that was received is which that was sent |
+//! | [`costs`] | own and cumulative time, call by call |
+//! | [`export`](mod@export) | from records to the bytes of a format |
+//! | [`perfetto`], [`chrome`], [`speedscope`], [`collapsed`], [`pstats`] | the formats |
+//! | [`table`] | rows and columns, as Arrow has them |
+//! | [`text`], [`json`], [`proto`] | what they are written with |
+//!
+//! ```
+//! use inviso_export::{collapsed::Collapsed, export::{Export, Take}};
+//! use inviso_term::{etf, term::{Identifier, Term}};
+//!
+//! let message = |tag: &str, parts: Vec<Term>, at: i64| {
+//!     let head = vec![Term::atom("trace_ts"), Term::Pid(Identifier::own(4)), Term::atom(tag)];
+//!     etf::encode_versioned(&Term::Tuple([head, parts, vec![Term::from(at)]].concat()))
+//! };
+//! let function = |name: &str| Term::Tuple(vec![Term::atom("shop"), Term::atom(name), Term::from(1)]);
+//! let mut export = Export::new(Box::new(Collapsed::default()), Default::default(), false);
+//! export.term(&message("call", vec![function("order")], 100));
+//! export.term(&message("call", vec![function("price")], 110));
+//! export.term(&message("return_from", vec![function("price"), Term::from(5)], 140));
+//! export.term(&message("return_from", vec![function("order"), Term::atom("ok")], 150));
+//! while !export.end().unwrap() {}
+//! assert_eq!(String::from_utf8_lossy(&export.out), "shop:order/1 20\nshop:order/1;shop:price/1 30\n");
+//! ```
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod chrome;
+pub mod collapsed;
+pub mod costs;
+pub mod event;
+pub mod export;
+pub mod flows;
+pub mod json;
+pub mod perfetto;
+pub mod proto;
+pub mod pstats;
+pub mod scan;
+pub mod speedscope;
+pub mod table;
+pub mod text;
+pub mod tracks;

@@ -1,0 +1,488 @@
+//! Perfetto's protobuf trace: a track for each process, slices for calls, instants for everything else, arrows for messages.
+//!
+//! One sequence of packets. Names are interned when they first come; the first packet that uses one brings it along.
+
+use crate::{
+    event::{Clock, Event, Seq, Tag, Trace, What},
+    export::{Times, Write},
+    flows::{Flow, Flows},
+    proto::Message,
+    scan::Bytes,
+    text,
+    tracks::{End, Step, Taken, Tracks},
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::io;
+
+// fields of TracePacket, TrackEvent, TrackDescriptor and what is in them: perfetto_trace.proto
+mod packet {
+    pub const CLOCK_SNAPSHOT: u32 = 6;
+    pub const TIMESTAMP: u32 = 8;
+    pub const SEQUENCE: u32 = 10;
+    pub const TRACK_EVENT: u32 = 11;
+    pub const INTERNED: u32 = 12;
+    pub const FLAGS: u32 = 13;
+    pub const CLOCK: u32 = 58;
+    pub const DEFAULTS: u32 = 59;
+    pub const TRACK: u32 = 60;
+    pub const FIRST: u32 = 87;
+    pub const CLEARED: u64 = 1;
+    pub const NEEDS: u64 = 2;
+}
+
+mod track_event {
+    pub const CATEGORY: u32 = 3;
+    pub const ANNOTATION: u32 = 4;
+    pub const TYPE: u32 = 9;
+    pub const NAME: u32 = 10;
+    pub const TRACK: u32 = 11;
+    pub const COUNTER: u32 = 30;
+    pub const FLOW: u32 = 47;
+    pub const LAST_FLOW: u32 = 48;
+}
+
+/// What interned names are names of.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Space {
+    Category = 1,
+    Event = 2,
+    Annotation = 3,
+}
+
+#[derive(Clone, Copy)]
+enum Type {
+    Begin = 1,
+    End = 2,
+    Instant = 3,
+    Counter = 4,
+}
+
+const LOST: u64 = 1;
+const DROPPED: u64 = 2;
+/// Tracks of nodes have the numbers from here, those of processes the even ones after; the odd ones are their schedules.
+const NODES: u64 = 1 << 40;
+const PROCESSES: u64 = 16;
+
+/// Writes it.
+pub struct Perfetto {
+    tracks: Tracks,
+    times: Times,
+    flows: Flows,
+    interned: [FxHashMap<Box<str>, u64>; 3],
+    /// The numbers of interned function names, 0 for none.
+    functions: Vec<u64>,
+    /// What the packet in the making interns.
+    new: Message,
+    nodes: FxHashMap<Box<[u8]>, u64>,
+    running: FxHashSet<u32>,
+    scheduled: FxHashSet<u64>,
+    dropped: u64,
+    most: usize,
+    packet: Message,
+    event: Message,
+    text: String,
+}
+
+impl Perfetto {
+    /// Values are shown in `most` bytes at most; 0: not at all.
+    #[must_use]
+    pub fn new(most: usize) -> Perfetto {
+        Perfetto {
+            tracks: Tracks::default(),
+            times: Times { clock: None, first: 0 },
+            flows: Flows::default(),
+            interned: Default::default(),
+            functions: Vec::new(),
+            new: Message::default(),
+            nodes: FxHashMap::default(),
+            running: FxHashSet::default(),
+            scheduled: FxHashSet::default(),
+            dropped: 0,
+            most,
+            packet: Message::default(),
+            event: Message::default(),
+            text: String::new(),
+        }
+    }
+
+    /// Nanoseconds that Perfetto takes: not negative. A monotonic clock may begin below 0; the trace begins at a second then.
+    fn time(&self, at: i64) -> u64 {
+        if self.times.first >= 0 {
+            return at.max(0) as u64;
+        }
+        (i128::from(at) - i128::from(self.times.first) + 1_000_000_000).clamp(0, i128::from(i64::MAX)) as u64
+    }
+
+    fn intern(&mut self, space: Space, text: &str) -> u64 {
+        let Some(known) = self.interned.get_mut(space as usize - 1) else { return 0 };
+        if let Some(iid) = known.get(text) {
+            return *iid;
+        }
+        let iid = known.len() as u64 + 1;
+        known.insert(text.into(), iid);
+        let mut entry = Message::default();
+        entry.int(1, iid);
+        entry.bytes(2, text.as_bytes());
+        self.new.message(space as u32, &entry);
+        iid
+    }
+
+    /// Begins [`Perfetto::event`].
+    fn start(&mut self, kind: Type, track: u64) {
+        self.event.clear();
+        self.event.int(track_event::TYPE, kind as u64);
+        self.event.int(track_event::TRACK, track);
+    }
+
+    fn named(&mut self, category: &str, name: &str) {
+        let (category, name) = (self.intern(Space::Category, category), self.intern(Space::Event, name));
+        self.event.int(track_event::CATEGORY, category);
+        self.event.int(track_event::NAME, name);
+    }
+
+    fn note(&mut self, name: &str, value: &str) {
+        let name = self.intern(Space::Annotation, name);
+        let mut annotation = Message::default();
+        annotation.int(1, name);
+        annotation.bytes(6, value.as_bytes());
+        self.event.message(track_event::ANNOTATION, &annotation);
+    }
+
+    fn note_term(&mut self, name: &str, value: Option<Bytes<'_>>) {
+        if let (Some(value), 1..) = (value, self.most) {
+            let mut shown = std::mem::take(&mut self.text);
+            shown.clear();
+            text::show(value, self.most, self.tracks.erlang(), &mut shown);
+            self.note(name, &shown);
+            self.text = shown;
+        }
+    }
+
+    fn note_who(&mut self, name: &str, who: Option<Bytes<'_>>) {
+        if let Some(who) = who {
+            let title = self.tracks.title(who);
+            self.note(name, &title);
+        }
+    }
+
+    /// Writes [`Perfetto::event`].
+    fn finish(&mut self, at: u64, out: &mut Vec<u8>) {
+        self.packet.clear();
+        self.packet.int(packet::TIMESTAMP, at);
+        self.packet.int(packet::SEQUENCE, 1);
+        self.packet.int(packet::FLAGS, packet::NEEDS);
+        if !self.new.is_empty() {
+            self.packet.message(packet::INTERNED, &self.new);
+            self.new.clear();
+        }
+        self.packet.message(packet::TRACK_EVENT, &self.event);
+        self.packet.add_to(1, out);
+    }
+
+    fn track(&mut self, track: &Message, out: &mut Vec<u8>) {
+        self.packet.clear();
+        self.packet.int(packet::SEQUENCE, 1);
+        self.packet.message(packet::TRACK, track);
+        self.packet.add_to(1, out);
+    }
+
+    fn new_lane(&mut self, lane: u32, spawned: Option<&str>, out: &mut Vec<u8>) {
+        let Some(lane) = self.tracks.get(lane) else { return };
+        let (number, node) = (lane.number, lane.node.clone());
+        let title = match spawned {
+            Some(function) => format!("{} {function}", lane.title),
+            None => lane.title.clone(),
+        };
+        let count = self.nodes.len() as u64;
+        let parent = *self.nodes.entry(node.clone()).or_insert(NODES + count);
+        if parent == NODES + count {
+            let mut process = Message::default();
+            process.int(1, count + 1);
+            process.bytes(6, text::name(&node).as_bytes());
+            let mut track = Message::default();
+            track.int(1, parent);
+            track.message(3, &process);
+            self.track(&track, out);
+        }
+        let mut track = Message::default();
+        track.int(1, PROCESSES + 2 * number);
+        track.bytes(2, title.as_bytes());
+        track.int(5, parent);
+        self.track(&track, out);
+    }
+
+    fn lane_track(&self, lane: u32) -> u64 {
+        PROCESSES + 2 * self.tracks.get(lane).map_or(0, |lane| lane.number)
+    }
+
+    fn steps(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
+        let at = self.time(taken.at);
+        let track = self.lane_track(taken.lane);
+        let steps = std::mem::take(&mut self.tracks.steps);
+        for step in steps.iter().copied() {
+            match step {
+                Step::Open(name) | Step::Point(name) => {
+                    let kind = if matches!(step, Step::Open(_)) { Type::Begin } else { Type::Instant };
+                    self.start(kind, track);
+                    self.function(name);
+                    self.note_term("args", trace.arguments);
+                    self.note_term("extra", trace.extra);
+                    self.note_scheduler(trace);
+                }
+                Step::Close(_, how) => {
+                    self.start(Type::End, track);
+                    match how {
+                        End::Return => self.note_term("returned", trace.value),
+                        End::Exception => self.note_term("raised", trace.value),
+                        End::Unseen => self.note("end", "not seen"),
+                        End::Exit => self.note("end", "exit"),
+                    }
+                }
+                Step::Unmatched(name) => {
+                    self.start(Type::Instant, track);
+                    let name = self.tracks.names.get(name as usize).map_or("", |name| &*name.text);
+                    let name = format!("{} {name}", text::name(trace.word));
+                    self.named("call", &name);
+                    self.note_term("value", trace.value);
+                }
+            }
+            self.finish(at, out);
+        }
+        self.tracks.steps = steps;
+    }
+
+    /// Names the event after a function.
+    fn function(&mut self, name: u32) {
+        let known = self.functions.get(name as usize).copied().unwrap_or(0);
+        if known == 0 {
+            let text = self.tracks.names.get(name as usize).map_or_else(Default::default, |name| name.text.clone());
+            let iid = self.intern(Space::Event, &text);
+            if self.functions.len() <= name as usize {
+                self.functions.resize(name as usize + 1, 0);
+            }
+            if let Some(place) = self.functions.get_mut(name as usize) {
+                *place = iid;
+            }
+        }
+        let category = self.intern(Space::Category, "call");
+        self.event.int(track_event::CATEGORY, category);
+        self.event.int(track_event::NAME, self.functions.get(name as usize).copied().unwrap_or(0));
+    }
+
+    fn note_scheduler(&mut self, trace: &Trace<'_>) {
+        if let Some(scheduler) = trace.scheduler {
+            self.note("scheduler", &scheduler.to_string());
+        }
+    }
+
+    fn schedule(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
+        let at = self.time(taken.at);
+        let (own, track) = (self.lane_track(taken.lane), self.lane_track(taken.lane) + 1);
+        if self.scheduled.insert(track) {
+            let mut descriptor = Message::default();
+            descriptor.int(1, track);
+            descriptor.bytes(2, b"schedule");
+            descriptor.int(5, own);
+            self.track(&descriptor, out);
+        }
+        let goes_in = matches!(trace.tag, Tag::In | Tag::InExiting);
+        if goes_in {
+            if !self.running.insert(taken.lane) {
+                return;
+            }
+            self.start(Type::Begin, track);
+            self.named("schedule", if trace.tag == Tag::In { "running" } else { "exiting" });
+            self.note_function(trace);
+        } else {
+            if !self.running.remove(&taken.lane) {
+                return;
+            }
+            self.start(Type::End, track);
+            self.note_function(trace);
+        }
+        self.finish(at, out);
+    }
+
+    fn note_function(&mut self, trace: &Trace<'_>) {
+        if let Some(name) = trace.name {
+            self.note("function", &text::mfa(name));
+        }
+        self.note_scheduler(trace);
+    }
+
+    fn flow(&mut self, flow: Option<Flow>) {
+        match flow {
+            Some(Flow::Begin(id)) => self.event.fixed(track_event::FLOW, id),
+            Some(Flow::End(id)) => self.event.fixed(track_event::LAST_FLOW, id),
+            None => {}
+        }
+    }
+
+    fn instant(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
+        let at = self.time(taken.at);
+        self.start(Type::Instant, self.lane_track(taken.lane));
+        let category = match trace.tag {
+            Tag::Send | Tag::SendToNonExisting | Tag::Receive => "message",
+            _ if trace.word.starts_with(b"gc_") => "garbage collection",
+            _ => "process",
+        };
+        self.named(category, &text::name(trace.word));
+        let flow = self.flows.of_trace(trace);
+        self.flow(flow);
+        let (value, other) = match trace.tag {
+            Tag::Send | Tag::SendToNonExisting => ("message", "to"),
+            Tag::Receive => ("message", ""),
+            Tag::Exit | Tag::Closed => ("reason", ""),
+            Tag::Open => ("driver", "by"),
+            Tag::Spawned => ("function", "by"),
+            _ => ("value", "with"),
+        };
+        self.note_term(value, trace.value);
+        if !other.is_empty() {
+            self.note_who(other, trace.other);
+        }
+        self.note_term("args", trace.arguments);
+        self.note_term("extra", trace.extra);
+        self.note_function(trace);
+        self.finish(at, out);
+    }
+
+    fn seq(&mut self, seq: &Seq<'_>, at: i64, out: &mut Vec<u8>) {
+        let whose = if seq.word == b"receive" { seq.to } else { seq.from };
+        let (lane, is_new) = match whose.filter(|who| crate::scan::Identity::of(who).is_some()) {
+            Some(who) => self.tracks.lane(who),
+            None => return,
+        };
+        if is_new {
+            self.new_lane(lane, None, out);
+        }
+        let at = self.tracks.moment(lane, at);
+        let at = self.time(at);
+        self.start(Type::Instant, self.lane_track(lane));
+        self.named("seq_trace", &format!("seq_trace {}", text::name(seq.word)));
+        let flow = self.flows.of_seq(seq);
+        self.flow(flow);
+        self.note_term("label", Some(seq.label));
+        if let Some((previous, current)) = seq.serial {
+            self.note("serial", &format!("{previous}, {current}"));
+        }
+        self.note_term(if seq.word == b"print" { "info" } else { "message" }, seq.value);
+        self.note_who("from", seq.from);
+        self.note_who("to", seq.to);
+        self.finish(at, out);
+    }
+}
+
+impl Write for Perfetto {
+    fn begin(&mut self, tracks: Tracks, times: Times, out: &mut Vec<u8>) {
+        self.flows = Flows::new(tracks.erlang());
+        (self.tracks, self.times) = (tracks, times);
+        // BuiltinClock: REALTIME 1, MONOTONIC 3
+        let clock = match times.clock {
+            Some(Clock::Wall) => 1,
+            _ => 3,
+        };
+        let mut reading = Message::default();
+        reading.int(1, clock);
+        reading.int(2, self.time(times.first));
+        let mut snapshot = Message::default();
+        snapshot.message(1, &reading);
+        snapshot.int(2, clock);
+        let mut defaults = Message::default();
+        defaults.int(packet::CLOCK, clock);
+        self.packet.clear();
+        self.packet.message(packet::CLOCK_SNAPSHOT, &snapshot);
+        self.packet.int(packet::SEQUENCE, 1);
+        self.packet.int(packet::FLAGS, packet::CLEARED);
+        self.packet.message(packet::DEFAULTS, &defaults);
+        self.packet.int(packet::FIRST, 1);
+        self.packet.add_to(1, out);
+    }
+
+    fn event(&mut self, event: &Event<'_>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
+        match event.what {
+            What::Trace(trace) => {
+                let taken = self.tracks.take(&trace, at);
+                if taken.is_new {
+                    let spawned = (trace.tag == Tag::Spawned).then_some(trace.name).flatten().map(text::mfa);
+                    self.new_lane(taken.lane, spawned.as_deref(), out);
+                }
+                let is_point = matches!(
+                    trace.tag,
+                    Tag::Call
+                        | Tag::ReturnFrom
+                        | Tag::ExceptionFrom
+                        | Tag::ReturnTo
+                        | Tag::In
+                        | Tag::Out
+                        | Tag::InExiting
+                        | Tag::OutExiting
+                        | Tag::OutExited
+                );
+                if matches!(trace.tag, Tag::Exit | Tag::Closed) {
+                    self.steps(&trace, taken, out);
+                    self.instant(&trace, taken, out);
+                    if self.running.contains(&taken.lane) {
+                        self.schedule(&Trace { tag: Tag::Out, ..trace }, taken, out);
+                    }
+                    self.scheduled.remove(&(self.lane_track(taken.lane) + 1));
+                } else if !is_point {
+                    self.instant(&trace, taken, out);
+                } else if matches!(trace.tag, Tag::Call | Tag::ReturnFrom | Tag::ExceptionFrom | Tag::ReturnTo) {
+                    self.steps(&trace, taken, out);
+                } else {
+                    self.schedule(&trace, taken, out);
+                }
+            }
+            What::Seq(seq) => self.seq(&seq, at, out),
+            What::Monitor { who, word, value } => {
+                let (lane, is_new) = self.tracks.lane(who);
+                if is_new {
+                    self.new_lane(lane, None, out);
+                }
+                let at = self.tracks.moment(lane, at);
+                let at = self.time(at);
+                self.start(Type::Instant, self.lane_track(lane));
+                self.named("monitor", &text::name(word));
+                self.note_term("value", Some(value));
+                self.finish(at, out);
+            }
+            What::Dropped(_) | What::Term(_) => {}
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, told: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
+        let at = self.time(at);
+        if self.scheduled.insert(LOST) {
+            let mut track = Message::default();
+            track.int(1, LOST);
+            track.bytes(2, b"lost");
+            self.track(&track, out);
+        }
+        self.start(Type::Instant, LOST);
+        self.named("lost", if dropped.is_some() { "messages dropped" } else { "damage" });
+        self.note("what", told);
+        self.finish(at, out);
+        if let Some(count) = dropped {
+            if self.scheduled.insert(DROPPED) {
+                let mut track = Message::default();
+                track.int(1, DROPPED);
+                track.bytes(2, b"dropped messages");
+                track.message(8, &Message::default());
+                self.track(&track, out);
+            }
+            self.dropped += count;
+            self.start(Type::Counter, DROPPED);
+            self.event.int(track_event::COUNTER, self.dropped);
+            self.finish(at, out);
+        }
+        Ok(())
+    }
+
+    /// Calls that have not ended stay open: Perfetto shows them so.
+    fn end(&mut self, _: &mut Vec<u8>) -> io::Result<bool> {
+        Ok(true)
+    }
+}

@@ -1,0 +1,258 @@
+//! Walking over terms in the external format without making anything of them.
+//!
+//! Nothing here trusts the bytes: what is not there is None. What a term is made of is looked at only where it is asked for.
+
+use inviso_term::etf::MAX_DEPTH;
+
+/// A term's bytes, without a version byte.
+pub type Bytes<'a> = &'a [u8];
+
+/// What is left of the bytes of some terms.
+#[derive(Clone, Copy, Debug)]
+pub struct Scan<'a>(pub Bytes<'a>);
+
+const ATOM: u8 = 100;
+const SMALL_ATOM: u8 = 115;
+const ATOM_UTF8: u8 = 118;
+const SMALL_ATOM_UTF8: u8 = 119;
+const BINARY: u8 = 109;
+
+impl<'a> Scan<'a> {
+    /// The next bytes.
+    #[inline]
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Option<u8> {
+        let (head, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    #[inline]
+    fn short(&mut self) -> Option<usize> {
+        Some(usize::from(u16::from_be_bytes(self.take(2)?.try_into().ok()?)))
+    }
+
+    #[inline]
+    fn word(&mut self) -> Option<usize> {
+        Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?) as usize)
+    }
+
+    /// The tag of the next term.
+    #[inline]
+    #[must_use]
+    pub fn tag(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    /// How many elements the tuple has that begins here; they come next.
+    #[inline]
+    pub fn tuple(&mut self) -> Option<usize> {
+        let mut at = *self;
+        let n = match at.byte()? {
+            104 => usize::from(at.byte()?),
+            105 => at.word()?,
+            _ => return None,
+        };
+        *self = at;
+        Some(n)
+    }
+
+    /// How many elements the list has, which come next with the tail behind them; an empty one, and text of an old form, has none here.
+    #[inline]
+    pub fn list(&mut self) -> Option<usize> {
+        let mut at = *self;
+        let n = match at.byte()? {
+            108 => at.word()?,
+            106 => 0,
+            _ => return None,
+        };
+        *self = at;
+        Some(n)
+    }
+
+    /// The name of an atom, or text where somebody wrote that instead.
+    #[inline]
+    pub fn name(&mut self) -> Option<&'a [u8]> {
+        let mut at = *self;
+        let length = match at.byte()? {
+            SMALL_ATOM_UTF8 | SMALL_ATOM => usize::from(at.byte()?),
+            ATOM_UTF8 | ATOM => at.short()?,
+            BINARY => at.word()?,
+            _ => return None,
+        };
+        let name = at.take(length)?;
+        *self = at;
+        Some(name)
+    }
+
+    /// An integer of 64 bits.
+    #[inline]
+    pub fn int(&mut self) -> Option<i64> {
+        let mut at = *self;
+        let n = match at.byte()? {
+            97 => i64::from(at.byte()?),
+            98 => i64::from(i32::from_be_bytes(at.take(4)?.try_into().ok()?)),
+            110 => {
+                let (length, sign) = (usize::from(at.byte()?), at.byte()?);
+                let digits = at.take(length)?;
+                let value = match digits.first_chunk() {
+                    Some(all) if length == 8 => u64::from_le_bytes(*all),
+                    _ => {
+                        let mut value = [0; 8];
+                        value.get_mut(..length)?.copy_from_slice(digits);
+                        u64::from_le_bytes(value)
+                    }
+                };
+                if sign == 0 {
+                    i64::try_from(value).ok()?
+                } else {
+                    0i64.checked_sub_unsigned(value)?
+                }
+            }
+            _ => return None,
+        };
+        *self = at;
+        Some(n)
+    }
+
+    /// The bytes of the next term.
+    #[inline]
+    pub fn term(&mut self) -> Option<Bytes<'a>> {
+        let all = self.0;
+        self.skip()?;
+        all.get(..all.len() - self.0.len())
+    }
+
+    /// Over a pid or port, whose bytes these are; None for anything else.
+    #[inline]
+    pub fn process(&mut self) -> Option<Bytes<'a>> {
+        // the form that is written today
+        if let [88, SMALL_ATOM_UTF8, length, ..] = self.0 {
+            return self.take(3 + usize::from(*length) + 12);
+        }
+        matches!(self.tag()?, 88 | 103 | 89 | 102 | 120).then(|| self.term())?
+    }
+
+    /// Over the next term, however deep.
+    pub fn skip(&mut self) -> Option<()> {
+        let mut terms = 1_u64;
+        while terms > 0 {
+            terms -= 1;
+            terms += self.head()?;
+        }
+        Some(())
+    }
+
+    /// Over what comes before a term's parts, or all of it; how many parts there are.
+    #[inline]
+    fn head(&mut self) -> Option<u64> {
+        let (bytes, parts) = match self.byte()? {
+            97 => (1, 0),
+            98 => (4, 0),
+            70 => (8, 0),
+            99 => (31, 0),
+            SMALL_ATOM_UTF8 | SMALL_ATOM => (usize::from(self.byte()?), 0),
+            ATOM_UTF8 | ATOM | 107 => (self.short()?, 0),
+            BINARY => (self.word()?, 0),
+            77 => (self.word()?.checked_add(1)?, 0),
+            104 => (0, u64::from(self.byte()?)),
+            105 => (0, self.word()? as u64),
+            106 => (0, 0),
+            108 => (0, self.word()? as u64 + 1),
+            116 => (0, self.word()? as u64 * 2),
+            110 => (usize::from(self.byte()?) + 1, 0),
+            111 => (self.word()?.checked_add(1)?, 0),
+            // node name, then numbers
+            88 => return self.identifier(12),
+            103 => return self.identifier(9),
+            89 => return self.identifier(8),
+            102 => return self.identifier(5),
+            120 => return self.identifier(12),
+            101 => return self.identifier(5),
+            114 => {
+                let words = self.short()?;
+                return self.identifier(1 + 4 * words);
+            }
+            90 => {
+                let words = self.short()?;
+                return self.identifier(4 + 4 * words);
+            }
+            113 => (0, 3),
+            112 => (self.word()?.checked_sub(4)?, 0),
+            117 => (0, 4 + self.word()? as u64),
+            _ => return None,
+        };
+        self.take(bytes)?;
+        Some(parts)
+    }
+
+    #[inline]
+    fn identifier(&mut self, numbers: usize) -> Option<u64> {
+        self.name()?;
+        self.take(numbers)?;
+        Some(0)
+    }
+}
+
+/// What a pid or port is: kept small, for keys and names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity<'a> {
+    /// Whether it is a port.
+    pub is_port: bool,
+    /// Its node's name.
+    pub node: &'a [u8],
+    /// Its number: of a pid Erlang's id in the low and its serial in the high half.
+    pub id: u64,
+    /// Which start of the node.
+    pub creation: u32,
+}
+
+impl<'a> Identity<'a> {
+    /// Of the bytes of a pid or port.
+    #[must_use]
+    pub fn of(bytes: Bytes<'a>) -> Option<Identity<'a>> {
+        let mut at = Scan(bytes);
+        let tag = at.byte()?;
+        let node = at.name()?;
+        let mut word = || at.word().map(|word| word as u64);
+        let (id, creation) = match tag {
+            88 => (word()? | word()? << 32, word()? as u32),
+            103 => (word()? | word()? << 32, u32::from(at.byte()?)),
+            120 => (word()? << 32 | word()?, word()? as u32),
+            89 => (word()?, word()? as u32),
+            102 => (word()?, u32::from(at.byte()?)),
+            _ => return None,
+        };
+        Some(Identity { is_port: !matches!(tag, 88 | 103), node, id, creation })
+    }
+
+    /// Whether it is of this node, or of one that has no name.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.creation == 0 && self.node == b"nonode@nohost"
+    }
+
+    /// As Python shows it: `<0.2.0>`, `#Port<0.2>`; of a named node its name stands in place of the 0. Where a node without a name
+    /// is Erlang's, its pids are numbered in another way than this system's.
+    #[must_use]
+    pub fn text(&self, erlang: bool) -> String {
+        let node = String::from_utf8_lossy(self.node);
+        let place = if self.node == b"nonode@nohost" { "0" } else { &*node };
+        if self.is_port {
+            return format!("#Port<{place}.{}>", self.id);
+        }
+        if self.is_own() && !erlang {
+            return format!("<{place}.{}.{}>", self.id >> 2 & 0x0fff_ffff, self.id >> 30);
+        }
+        format!("<{place}.{}.{}>", self.id & 0xffff_ffff, self.id >> 32)
+    }
+}
+
+/// Terms inside each other that are shown.
+pub(crate) const DEPTH: usize = MAX_DEPTH;

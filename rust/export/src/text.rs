@@ -1,0 +1,354 @@
+//! Terms as Python shows them, straight from their bytes.
+
+use crate::scan::{Bytes, Identity, Scan, DEPTH};
+use inviso_term::{etf, term::Term};
+use num_bigint::{BigInt, Sign};
+use std::{borrow::Cow, fmt::Write};
+
+/// Adds a term as Python shows it, of at most about `most` bytes; where more would come, `…`. `erlang`: pids are numbered as
+/// Erlang does.
+///
+/// ```
+/// use inviso_term::{etf, term::Term};
+/// let term = Term::Tuple(vec![Term::atom("ok"), Term::List(vec![Term::from(1), Term::str("it's")]), Term::atom("true")]);
+/// let mut text = String::new();
+/// inviso_export::text::show(&etf::encode(&term), 100, false, &mut text);
+/// assert_eq!(text, r#"('ok', [1, "it's"], True)"#);
+/// text.clear();
+/// inviso_export::text::show(&etf::encode(&Term::str("a long text")), 5, false, &mut text);
+/// assert_eq!(text, "'a lo…");
+/// ```
+pub fn show(term: Bytes<'_>, most: usize, erlang: bool, out: &mut String) {
+    let mut shown = Show { begin: out.len(), most, erlang, out };
+    let mut scan = Scan(term);
+    if shown.term(&mut scan, DEPTH).is_none() && !shown.is_full() {
+        // a form that is not written any more
+        shown.out.truncate(shown.begin);
+        match etf::decode(term) {
+            Ok(term) => drop(write!(shown.out, "{term}")),
+            Err(_) => shown.out.push('?'),
+        }
+    }
+    shown.cut();
+}
+
+/// The text of a name's bytes, of whatever age.
+#[must_use]
+pub fn name(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        // old atoms are Latin-1
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    }
+}
+
+/// `module:function/arity`, as patterns are written.
+#[must_use]
+pub fn mfa(of: crate::event::Name<'_>) -> String {
+    format!("{}:{}/{}", name(of.module), name(of.function), of.arity)
+}
+
+/// A pid or port; any other term as Python shows it.
+#[must_use]
+pub fn who(bytes: Bytes<'_>, erlang: bool) -> String {
+    match Identity::of(bytes) {
+        Some(of) => of.text(erlang),
+        None => {
+            let mut text = String::new();
+            match Scan(bytes).name() {
+                Some(bytes) => text.push_str(&name(bytes)),
+                None => show(bytes, 200, erlang, &mut text),
+            }
+            text
+        }
+    }
+}
+
+struct Show<'o> {
+    out: &'o mut String,
+    begin: usize,
+    most: usize,
+    erlang: bool,
+}
+
+impl Show<'_> {
+    fn is_full(&self) -> bool {
+        self.out.len() - self.begin > self.most
+    }
+
+    fn cut(&mut self) {
+        if self.is_full() {
+            let mut at = self.begin + self.most;
+            while !self.out.is_char_boundary(at) {
+                at -= 1;
+            }
+            self.out.truncate(at);
+            self.out.push('…');
+        }
+    }
+
+    /// None if the bytes are no term that is known, or if there is enough.
+    fn term(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        if self.is_full() {
+            return None;
+        }
+        match scan.tag()? {
+            97 | 98 => {
+                let n = scan.int()?;
+                self.int(n);
+            }
+            110 | 111 => self.big(scan.term()?)?,
+            70 => {
+                let bytes = scan.term()?.get(1..)?;
+                self.float(f64::from_be_bytes(bytes.try_into().ok()?));
+            }
+            100 | 115 | 118 | 119 => {
+                let text = name(scan.name()?);
+                match &*text {
+                    "true" => self.out.push_str("True"),
+                    "false" => self.out.push_str("False"),
+                    "undefined" => self.out.push_str("None"),
+                    text => self.text(text),
+                }
+            }
+            109 => {
+                let bytes = scan.name()?;
+                match std::str::from_utf8(bytes) {
+                    Ok(text) => self.text(text),
+                    Err(_) => self.bytes(bytes),
+                }
+            }
+            77 => {
+                let all = scan.term()?;
+                let (bits, bytes) = (*all.get(5)?, all.get(6..)?);
+                if bits == 8 {
+                    self.bytes(bytes);
+                } else {
+                    self.out.push_str("BitString(");
+                    self.bytes(bytes);
+                    let _ = write!(self.out, ", {bits})");
+                }
+            }
+            107 => {
+                let bytes = scan.term()?.get(3..)?;
+                self.out.push('[');
+                for (n, byte) in bytes.iter().enumerate() {
+                    if self.is_full() {
+                        return None;
+                    }
+                    let _ = write!(self.out, "{}{byte}", if n == 0 { "" } else { ", " });
+                }
+                self.out.push(']');
+            }
+            106 => {
+                scan.term()?;
+                self.out.push_str("[]");
+            }
+            104 | 105 => {
+                let at = *scan;
+                let n = scan.tuple()?;
+                if let Some(after) = self.odd(*scan, n, depth) {
+                    *scan = after;
+                } else {
+                    *scan = at;
+                    scan.tuple()?;
+                    self.out.push('(');
+                    self.commas(scan, n, depth)?;
+                    self.out.push_str(if n == 1 { ",)" } else { ")" });
+                }
+            }
+            108 => {
+                let at = *scan;
+                let n = scan.list()?;
+                if n == 0 && scan.term()? == [109, 0, 0, 0, 0] {
+                    self.out.push_str("b''");
+                    return Some(());
+                }
+                *scan = at;
+                scan.list()?;
+                self.out.push('[');
+                self.commas(scan, n, depth)?;
+                if scan.tag()? == 106 {
+                    scan.term()?;
+                } else {
+                    self.out.push_str(" | ");
+                    self.term(scan, depth)?;
+                }
+                self.out.push(']');
+            }
+            116 => {
+                let n = u32::from_be_bytes(scan.0.get(1..5)?.try_into().ok()?);
+                scan.0 = scan.0.get(5..)?;
+                self.out.push('{');
+                for n in 0..n {
+                    self.out.push_str(if n == 0 { "" } else { ", " });
+                    self.term(scan, depth)?;
+                    self.out.push_str(": ");
+                    self.term(scan, depth)?;
+                }
+                self.out.push('}');
+            }
+            88 | 103 | 89 | 102 | 120 => {
+                let text = Identity::of(scan.term()?)?.text(self.erlang);
+                self.out.push_str(&text);
+            }
+            // references and functions
+            _ => match etf::decode(scan.term()?) {
+                Ok(Term::Fun(module, function, arity)) => {
+                    let _ = write!(self.out, "{module}:{function}/{arity}");
+                }
+                Ok(term) => drop(write!(self.out, "{term}")),
+                Err(_) => return None,
+            },
+        }
+        Some(())
+    }
+
+    fn commas(&mut self, scan: &mut Scan<'_>, n: usize, depth: usize) -> Option<()> {
+        for n in 0..n {
+            self.out.push_str(if n == 0 { "" } else { ", " });
+            self.term(scan, depth)?;
+        }
+        Some(())
+    }
+
+    /// What Erlang has no type for (inviso_term::etf): what is left behind it.
+    fn odd<'a>(&mut self, mut scan: Scan<'a>, n: usize, depth: usize) -> Option<Scan<'a>> {
+        if !(2..=4).contains(&n) || !scan.0.starts_with(&[119]) {
+            return None;
+        }
+        match (scan.name()?, n) {
+            (b"$inviso.set", 2) => {
+                let n = scan.list()?;
+                let begin = self.out.len();
+                self.out.push_str(if n == 0 { "frozenset(" } else { "{" });
+                if self.commas(&mut scan, n, depth).is_none() && !self.is_full() {
+                    self.out.truncate(begin);
+                    return None;
+                }
+                self.out.push_str(if n == 0 { ")" } else { "}" });
+                if n > 0 {
+                    scan.skip()?;
+                }
+            }
+            (b"$inviso.cut", 2) => {
+                let _ = write!(self.out, "<cut: {}>", name(scan.name()?));
+            }
+            (b"$inviso.opaque", 4) => {
+                let (class, id) = (name(scan.name()?), scan.term()?);
+                let text = scan.term()?;
+                match Scan(text) {
+                    Scan([109, ..]) => drop(write!(self.out, "<{class} {}>", name(Scan(text).name()?))),
+                    _ => {
+                        let id = unsigned(id)?;
+                        let _ = write!(self.out, "<{class} at {id:#x}>");
+                    }
+                }
+            }
+            _ => return None,
+        }
+        Some(scan)
+    }
+
+    fn int(&mut self, n: i64) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut left = n.unsigned_abs();
+        loop {
+            at -= 1;
+            if let Some(digit) = digits.get_mut(at) {
+                *digit = b'0' + (left % 10) as u8;
+            }
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        if n < 0 {
+            self.out.push('-');
+        }
+        self.out.push_str(std::str::from_utf8(digits.get(at..).unwrap_or_default()).unwrap_or_default());
+    }
+
+    fn big(&mut self, term: Bytes<'_>) -> Option<()> {
+        if let Some(n) = Scan(term).int() {
+            self.int(n);
+            return Some(());
+        }
+        let digits = term.get(if term.first()? == &110 { 3 } else { 6 }..)?;
+        let sign = if *term.get(if term.first()? == &110 { 2 } else { 5 })? == 0 { Sign::Plus } else { Sign::Minus };
+        if digits.len() > 4096 {
+            let _ = write!(self.out, "<an int of {} bytes>", digits.len());
+        } else {
+            let _ = write!(self.out, "{}", BigInt::from_bytes_le(sign, digits));
+        }
+        Some(())
+    }
+
+    fn float(&mut self, x: f64) {
+        let _ = match x {
+            x if x.is_nan() => write!(self.out, "nan"),
+            x if x.is_infinite() => write!(self.out, "{}", if x > 0.0 { "inf" } else { "-inf" }),
+            x => write!(self.out, "{x:?}"),
+        };
+    }
+
+    fn text(&mut self, text: &str) {
+        let is_plain = |byte: &u8| (b' '..0x7f).contains(byte) && *byte != b'\'' && *byte != b'\\';
+        if text.len() < self.most && text.as_bytes().iter().all(is_plain) {
+            self.out.push('\'');
+            self.out.push_str(text);
+            self.out.push('\'');
+            return;
+        }
+        let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+        self.out.push(quote);
+        for c in text.chars() {
+            if self.is_full() {
+                return;
+            }
+            match c {
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                '\\' => self.out.push_str("\\\\"),
+                c if c == quote => self.out.extend(['\\', c]),
+                c if c.is_control() && (c as u32) < 256 => drop(write!(self.out, "\\x{:02x}", c as u32)),
+                c => self.out.push(c),
+            }
+        }
+        self.out.push(quote);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        let quote = if bytes.contains(&b'\'') && !bytes.contains(&b'"') { '"' } else { '\'' };
+        self.out.extend(['b', quote]);
+        for byte in bytes {
+            if self.is_full() {
+                return;
+            }
+            match byte {
+                b'\n' => self.out.push_str("\\n"),
+                b'\r' => self.out.push_str("\\r"),
+                b'\t' => self.out.push_str("\\t"),
+                b'\\' => self.out.push_str("\\\\"),
+                byte if char::from(*byte) == quote => self.out.extend(['\\', quote]),
+                b' '..=b'~' => self.out.push(char::from(*byte)),
+                byte => drop(write!(self.out, "\\x{byte:02x}")),
+            }
+        }
+        self.out.push(quote);
+    }
+}
+
+/// An integer of 64 bits that is not negative.
+fn unsigned(term: Bytes<'_>) -> Option<u64> {
+    if let Some(n) = Scan(term).int() {
+        return u64::try_from(n).ok();
+    }
+    let mut value = [0; 8];
+    let digits = term.get(3..)?;
+    value.get_mut(..digits.len())?.copy_from_slice(digits);
+    Some(u64::from_le_bytes(value))
+}

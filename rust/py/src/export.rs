@@ -1,0 +1,273 @@
+//! Exports for Python: a format's bytes, piece by piece, and tables for whoever reads Arrow.
+
+use crate::{
+    arrow::{self, Batches},
+    match_spec,
+};
+use inviso_export::{
+    chrome::Chrome,
+    collapsed::Collapsed,
+    export::{Export, Input, Summary, Take, Write},
+    perfetto::Perfetto,
+    pstats::Pstats,
+    speedscope::Speedscope,
+    table::{self, Table, Values},
+};
+use inviso_term::etf;
+use pyo3::{
+    exceptions::{PyRuntimeError, PyValueError},
+    prelude::*,
+    types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple},
+};
+use std::{
+    cell::Cell,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// Bytes of output that are made at a time.
+const PART: usize = 1 << 20;
+
+fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    if let Ok(bytes) = message.cast::<PyBytes>() {
+        return Ok(bytes.as_bytes().to_vec());
+    }
+    Ok(etf::encode(&match_spec::snapshot_of(message)?))
+}
+
+fn told<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyTuple>> {
+    let Summary { messages, dropped, untimed, unknown, damaged, damage } = summary;
+    (*messages, *dropped, *untimed, *unknown, *damaged, damage.clone()).into_pyobject(py)
+}
+
+struct Making {
+    export: Export,
+    input: Option<Input>,
+}
+
+/// An export in the making.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct Exporter(Mutex<Making>);
+
+impl Exporter {
+    fn lock(&self) -> MutexGuard<'_, Making> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+#[pymethods]
+impl Exporter {
+    /// `titles` are the names of pids; `temporary` is a path where nothing is.
+    #[new]
+    fn new(
+        format: &str, titles: &Bound<'_, PyDict>, erlang: bool, most: usize, temporary: PathBuf,
+    ) -> PyResult<Exporter> {
+        let writer: Box<dyn Write> = match format {
+            "perfetto" => Box::new(Perfetto::new(most)),
+            "chrome" => Box::new(Chrome::new(most)),
+            "speedscope" => Box::new(Speedscope::new(temporary)),
+            "collapsed" => Box::new(Collapsed::default()),
+            "pstats" => Box::new(Pstats::default()),
+            _ => return Err(PyValueError::new_err(format!("no format {format}"))),
+        };
+        let title = |(pid, title): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            PyResult::Ok((bytes_of(&pid)?.into(), title.extract::<String>()?))
+        };
+        let titles = titles.iter().map(title).collect::<PyResult<_>>()?;
+        Ok(Exporter(Mutex::new(Making { export: Export::new(writer, titles, erlang), input: None })))
+    }
+
+    /// What is read from now on: a file, or a wrap set.
+    #[pyo3(signature = (path, suffix=None))]
+    fn open(&self, path: PathBuf, suffix: Option<&str>) -> PyResult<()> {
+        let input = match suffix {
+            Some(suffix) => Input::set(&path, suffix)?,
+            None => Input::file(&path)?,
+        };
+        self.lock().input = Some(input);
+        Ok(())
+    }
+
+    /// Some of it; False when there is no more.
+    fn read(&self, py: Python<'_>) -> PyResult<bool> {
+        py.detach(|| {
+            let making = &mut *self.lock();
+            let Some(input) = &mut making.input else { return Ok(false) };
+            // what makes no output is looked at in parts too, so that an interrupt is noticed
+            let (end, left) = (making.export.out.len() + PART, Cell::new(1 << 18));
+            let more = input.read(&mut making.export, |export| {
+                left.set(left.get() - 1);
+                left.get() == 0 || export.out.len() >= end
+            })?;
+            making.export.check()?;
+            Ok(more)
+        })
+    }
+
+    /// Messages, or their bytes.
+    fn push(&self, messages: &Bound<'_, PyList>) -> PyResult<()> {
+        let making = &mut *self.lock();
+        for message in messages {
+            making.export.term(&bytes_of(&message)?);
+        }
+        Ok(making.export.check()?)
+    }
+
+    /// A part of the end; True when that was all.
+    fn end(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(py.detach(|| self.lock().export.end())?)
+    }
+
+    /// What was made.
+    fn take<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let out = std::mem::take(&mut self.lock().export.out);
+        PyBytes::new(py, &out)
+    }
+
+    /// Messages, dropped, untimed, unknown, damaged, and the first damage.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let summary = self.lock().export.summary.clone();
+        told(py, &summary)
+    }
+}
+
+/// Where a table's rows come from.
+enum Source {
+    /// Logs that have not been read, the next one last.
+    Logs(Vec<(PathBuf, Option<String>)>),
+    /// What answers lists of messages, and None at the end; a list, and how many of it were taken.
+    Messages(Py<PyAny>, Option<Py<PyList>>, usize),
+}
+
+struct Rows {
+    table: Table,
+    /// What the table counts, for whoever asks.
+    told: Arc<Mutex<Summary>>,
+    source: Source,
+    input: Option<Input>,
+    ended: bool,
+}
+
+impl Rows {
+    fn more(&mut self) -> PyResult<()> {
+        match &mut self.source {
+            Source::Logs(left) => {
+                let input = match &mut self.input {
+                    Some(input) => input,
+                    none => {
+                        let Some((path, suffix)) = left.pop() else {
+                            self.ended = true;
+                            return Ok(());
+                        };
+                        none.insert(match suffix {
+                            Some(suffix) => Input::set(&path, &suffix)?,
+                            None => Input::file(&path)?,
+                        })
+                    }
+                };
+                if !input.read(&mut self.table, Table::is_full)? {
+                    self.input = None;
+                }
+                Ok(())
+            }
+            Source::Messages(more, list, taken) => Python::attach(|py| {
+                let messages = match list.take() {
+                    Some(messages) => messages.into_bound(py),
+                    None => {
+                        let messages = more.bind(py).call0()?;
+                        if messages.is_none() {
+                            self.ended = true;
+                            return Ok(());
+                        }
+                        *taken = 0;
+                        messages.cast_into::<PyList>()?
+                    }
+                };
+                while *taken < messages.len() {
+                    if self.table.is_full() {
+                        *list = Some(messages.unbind());
+                        return Ok(());
+                    }
+                    self.table.term(&bytes_of(&messages.get_item(*taken)?)?);
+                    *taken += 1;
+                }
+                Ok(())
+            }),
+        }
+    }
+}
+
+impl Batches for Rows {
+    fn next(&mut self) -> Result<Option<table::Batch>, String> {
+        while !self.ended && !self.table.is_full() {
+            self.more().map_err(|e| e.to_string())?;
+        }
+        self.told.lock().unwrap_or_else(|e| e.into_inner()).clone_from(&self.table.summary);
+        Ok(self.table.batch())
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        let source = std::mem::replace(&mut self.source, Source::Logs(Vec::new()));
+        if let Source::Messages(more, list, _) = source {
+            // whoever releases a stream may be attached or not, and when the interpreter is gone nothing is to be let go of
+            Python::try_attach(|py| {
+                drop(more.into_bound(py));
+                drop(list.map(|list| list.into_bound(py)));
+            });
+        }
+    }
+}
+
+/// A table of messages that is read once, by anyone who reads Arrow.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct ArrowRows {
+    values: Values,
+    told: Arc<Mutex<Summary>>,
+    rows: Mutex<Option<Rows>>,
+}
+
+#[pymethods]
+impl ArrowRows {
+    /// `logs` are paths, each with the suffix of a wrap set or None; `more` answers lists of messages.
+    #[new]
+    #[pyo3(signature = (values, erlang, logs, more=None))]
+    fn new(
+        values: &str, erlang: bool, mut logs: Vec<(PathBuf, Option<String>)>, more: Option<Py<PyAny>>,
+    ) -> PyResult<ArrowRows> {
+        let values = match values {
+            "text" => Values::Text,
+            "binary" => Values::Binary,
+            "none" => Values::None,
+            _ => return Err(PyValueError::new_err(format!("no values {values}"))),
+        };
+        logs.reverse();
+        let source = match more {
+            Some(more) => Source::Messages(more, None, 0),
+            None => Source::Logs(logs),
+        };
+        let told = Arc::<Mutex<Summary>>::default();
+        let table = Table::new(values, erlang);
+        let rows = Rows { table, told: told.clone(), source, input: None, ended: false };
+        Ok(ArrowRows { values, told, rows: Mutex::new(Some(rows)) })
+    }
+
+    /// Just the columns' names and types.
+    fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        arrow::schema_capsule(py, &table::fields(self.values))
+    }
+
+    /// The stream, once; a second time RuntimeError.
+    fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let rows = self.rows.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let rows = rows.ok_or_else(|| PyRuntimeError::new_err("it has been read"))?;
+        arrow::stream_capsule(py, table::fields(self.values), Box::new(rows))
+    }
+
+    /// As an exporter's, as far as it was read.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let summary = self.told.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        told(py, &summary)
+    }
+}
