@@ -4,6 +4,7 @@ Start here:
 
 * :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
 * :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
+* :mod:`inviso.dbg`: tracing from the keyboard (OTP's ``dbg``).
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
 * :mod:`inviso.propagate`: such tokens over HTTP.
@@ -24,7 +25,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import match_spec, process, seq_trace, tprof, trace
+    from . import dbg, match_spec, process, seq_trace, tprof, trace
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -73,6 +74,7 @@ __all__ = [
     "Session",
     "SystemLimit",
     "areceive",
+    "dbg",
     "demonitor",
     "exit",
     "link",
@@ -106,7 +108,7 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"match_spec", "process", "seq_trace", "tprof", "trace"})
+_MODULES = frozenset({"dbg", "match_spec", "process", "seq_trace", "tprof", "trace"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -666,13 +666,27 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         raise _dead(where) from None
 
 
-def _on_load(session: Session, flag: str, patterns: Iterable[Mfa]) -> None:
-    """As ``function(session, "on_load", True, [flag])``, for functions that one of these patterns takes; for tprof."""
+def _on_load(session: Session, flag: str, patterns: Iterable[Mfa], match_spec: Spec = True) -> None:
+    """As ``function(session, "on_load", match_spec, [flag])``, for functions that one of these patterns takes; for tprof
+    and the command.
+    """
     native = _session("function/4", session)
+    only = [_mfa("function/4", "mfa", pattern, wildcards=True) for pattern in patterns]
+    how, program = _how("function/4", match_spec)
     try:
-        native.on_load(_KINDS[flag], "on", [_mfa("function/4", "mfa", pattern, wildcards=True) for pattern in patterns])
+        native.on_load(_KINDS[flag], how, only, program)
     except _native.SessionDead:
         raise _dead("function/4") from None
+
+
+def _settle(session: Session, timeout: float) -> bool:
+    """Waits until the tracer has handled what was sent before; False if it took longer. Nobody gets a message of it."""
+    done = threading.Event()
+    session._native.pump()
+    if session._worker:
+        session._worker.when_done(done.set)
+        return done.wait(timeout)
+    return True
 
 
 def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any:

@@ -19,6 +19,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
 SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text"))]
 GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
+DBG = ["_literal", "_pattern", "dbg", *(f"dbg._{part}" for part in ("guard", "items", "lines", "saved"))]
+NEED_A_LOG = {"stop_trace_client", "trace_client", "trace_port"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -30,7 +32,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
     return [str(page.relative_to(ROOT)) for page in pages]
 
 
-MODULES = ["errors", "terms", "match_spec", "process", "trace", "tprof", "cli", *(f"propagate.{guest}" for guest in GUESTS)]
+MODULES = ["errors", "terms", "match_spec", "process", "trace", "tprof", "cli", *DBG, *(f"propagate.{guest}" for guest in GUESTS)]
 
 
 @pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])
@@ -41,11 +43,11 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors", "seq_trace"])
+@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors", "seq_trace", "dbg"])
 def test_public_functions_have_an_example(module: str) -> None:
     found = importlib.import_module(f"inviso.{module}")
     bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}
-    assert bare <= {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE"}
+    assert bare <= {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE", *NEED_A_LOG, "LINE", "LOST", "session_destroy"}
 
 
 @pytest.mark.parametrize("page", names([page for page in PAGES if of(page, "python")]))
