@@ -269,7 +269,7 @@ class Tracing:
 
     def _tell(self, why: str) -> None:
         if self._output is not None:
-            self._output.write(self._paint("note", f"*** {NAME} stopped: {why}."))
+            self._output.write(self._paint("note", f"*** {NAME} stopped: {why}."), last=True)
 
     def _pause(self) -> None:
         if self._reader is not None:

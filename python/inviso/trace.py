@@ -320,6 +320,7 @@ def session_create(
             worker.stop()
         raise SystemLimit(f"{where}: {error}") from None
     session = Session(native, worker)
+    _strong.add(session)
     if worker:
         weakref.finalize(session, worker.stop).atexit = False
     return session
@@ -895,6 +896,9 @@ class _Job:
 _PAUSE = object()
 _STOP = object()
 _workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+_strong: weakref.WeakSet[Session] = weakref.WeakSet()
+_inherited: list[Session] = []
+"""Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
 
 
 def _session(where: str, session: Any) -> _native.Session:
@@ -1139,6 +1143,8 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
+    _inherited.extend(_strong)
+    _strong.clear()
     _workers.clear()  # the rest is done by inviso._fork
 
 

@@ -348,7 +348,8 @@ def tp(*target: Any, limit: int | None = None, rate: Rate | None = None) -> Answ
             ``tp("module:function:arity", spec)``, with ``"_"`` for any; the module is imported, or is a module object.
             The specification is a list, ``[]`` for every call; a lambda (:func:`fun2ms`); the number that one was
             saved by; or ``"x"`` (returns and exceptions), ``"c"`` (the caller), ``"cx"`` (both). Without one it is
-        ``[]``. limit, rate: as for :func:`tracer`, of the one that runs.
+            ``[]``.
+        limit, rate: as for :func:`tracer`, of the one that runs.
 
     Returns:
         ``("ok", [("matched", node, number)])``, then ``("saved", number or name)`` if there is a specification;

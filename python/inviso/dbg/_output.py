@@ -36,9 +36,9 @@ class Gone(Exception):
 class Output(Protocol):
     """Takes lines."""
 
-    def write(self, line: str) -> int:
-        """Takes a line without its end; answers how many lines were lost since the last one. :class:`Gone` if nobody
-        reads it any more.
+    def write(self, line: str, *, last: bool = False) -> int:
+        """Takes a line without its end; answers 1 if it was lost. :class:`Gone` if nobody reads it any more. ``last``: it
+        is taken though there is no room.
         """
 
     def finish(self, timeout: float) -> int:
@@ -74,7 +74,7 @@ class Stream:
         self._through = through
         """What it is written by, in whose context it then is."""
 
-    def write(self, line: str) -> int:
+    def write(self, line: str, *, last: bool = False) -> int:
         try:
             if self._through is None:
                 self._stream.write(line + "\n")
@@ -103,7 +103,6 @@ class Descriptor:
         "_number",
         "_state",
         "_thread",
-        "_told",
     )
 
     def __init__(self, number: int) -> None:
@@ -111,7 +110,7 @@ class Descriptor:
         self._identity = self._look()
         self._buffer = bytearray()
         self._lost = 0
-        self._told = 0
+        """Lines that no line tells of yet."""
         self._lock = _thread.allocate_lock()
         self._thread: _thread.LockType | None = None
         """Held while the writing thread runs."""
@@ -119,46 +118,41 @@ class Descriptor:
         """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
         _open.add(self)
 
-    def write(self, line: str) -> int:
+    def write(self, line: str, *, last: bool = False) -> int:
         with self._lock:
             if self._state in ("gone", "closed"):
                 raise Gone
-            if len(self._buffer) > BUFFER:
+            if len(self._buffer) > BUFFER and not last:
                 self._lost += 1
-            else:
-                if self._lost > self._told:
-                    self._buffer += f"*** Dropped {self._lost - self._told} messages.\n".encode()
-                    lost, self._told = self._lost - self._told, self._lost
-                else:
-                    lost = 0
-                self._buffer += line.encode("utf-8", "backslashreplace") + b"\n"
-                self._flush()
-                if self._state == "gone":
-                    raise Gone
-                if self._buffer and self._thread is None and self._state == "open":
-                    self._start()
-                return lost
-        return 0
+                return 1
+            if self._lost:
+                self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
+                self._lost = 0
+            self._buffer += line.encode("utf-8", "backslashreplace") + b"\n"
+            self._flush()
+            if self._state == "gone":
+                raise Gone
+            if self._buffer and self._thread is None and self._state == "open":
+                self._start()
+            return 0
 
     @property
     def number(self) -> int:
         """The descriptor."""
         return self._number
 
-    @property
-    def lost(self) -> int:
-        """Lines lost that no line tells of yet."""
-        return self._lost - self._told
-
     def finish(self, timeout: float) -> int:
         end = time.monotonic() + timeout
         with self._lock:
+            if self._lost and self._state == "open":
+                self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
+                self._lost = 0
             if self._buffer and self._thread is None and self._state == "open":
                 self._start()
         while self._buffer and self._state == "open" and time.monotonic() < end:
             time.sleep(0.005)
         with self._lock:
-            left = self._buffer.count(b"\n") + self._lost - self._told
+            left = self._buffer.count(b"\n") + self._lost
             self._buffer.clear()
             was, self._state = self._state, "closed"
         self.pause()

@@ -94,7 +94,7 @@ class Server:
 
     def _start_printing(self, output: Output, guard: Guard) -> tuple[str, Any]:
         self._output = output
-        self._run(Tracer(Printer(output), guard, lambda why: _say(output, f"*** {self.name} stopped: {why}.")))
+        self._run(Tracer(Printer(output), guard, _teller(self.name, output)))
         return ("ok", self._what)
 
     def _start_process(self, handler: Callable[[Any, Any], Any], state: Any, guard: Guard) -> tuple[str, Any]:
@@ -102,8 +102,7 @@ class Server:
             nonlocal state
             state = handler(message, state)
 
-        stream = sys.stdout
-        self._run(Tracer(handle, guard, lambda why: _say(Stream(stream), f"*** {self.name} stopped: {why}.")))
+        self._run(Tracer(handle, guard, _teller(self.name, Stream(sys.stdout))))
         return ("ok", self._what)
 
     def _run(self, tracer: Tracer) -> None:
@@ -259,8 +258,9 @@ def optional(name: str) -> Any:
     return importlib.import_module(f"inviso.{name}")
 
 
-def _say(output: Output, text: str) -> None:
-    output.write(text)
+def _teller(name: str, output: Output) -> Callable[[str], object]:
+    """What says why tracing ended. It doesn't hold the server, which ends with its last holder."""
+    return lambda why: output.write(f"*** {name} stopped: {why}.", last=True)
 
 
 def _weakly(method: Callable[[float], object]) -> Callable[[float], object]:

@@ -22,7 +22,7 @@ class Tracer:
     gone, or when the handler raises.
     """
 
-    def __init__(self, handle: Callable[[Any], int | None], guard: Guard, tell: Callable[[str], None]) -> None:
+    def __init__(self, handle: Callable[[Any], int | None], guard: Guard, tell: Callable[[str], object]) -> None:
         self._handle = handle
         """Answers how many messages it lost."""
         self._guard = guard
@@ -53,21 +53,22 @@ class Tracer:
         if isinstance(message, tuple) and len(message) == 2 and message[0] == "drop":
             why = self._guard.lost(message[1] + lost)
         else:
-            why = (self._guard.lost(lost) if lost else None) or self._guard.saw()
+            why = self._guard.lost(lost) if lost else self._guard.saw()
         if why is not None:
             self._end(why, None)
 
     def _end(self, why: str, error: Exception | None) -> None:
         self.ended = why
-        session = None if self._session is None else self._session()
-        if session is not None:
-            session.destroy()
         try:
             self._tell(why)
-        except Gone:
-            return
-        if error is not None:
-            traceback.print_exception(error, file=sys.stderr)
+            if error is not None:
+                traceback.print_exception(error, file=sys.stderr)
+        except Exception:
+            pass  # there is nobody left to be told
+        finally:
+            session = None if self._session is None else self._session()
+            if session is not None:
+                session.destroy()
 
 
 class Printer:
