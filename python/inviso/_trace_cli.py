@@ -216,7 +216,7 @@ class Tracing:
             self._paint = _color
         atexit.register(self._finish)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._pause, after_in_parent=self._resume, after_in_child=self._forget)
+            os.register_at_fork(after_in_child=self._forget)
 
     def begin(self) -> None:
         """Trace from here on."""
@@ -271,14 +271,6 @@ class Tracing:
         if self._output is not None:
             self._output.write(self._paint("note", f"*** {NAME} stopped: {why}."), last=True)
 
-    def _pause(self) -> None:
-        if self._reader is not None:
-            self._reader.pause()
-
-    def _resume(self) -> None:
-        if self._reader is not None:
-            self._reader.start()
-
     def _forget(self) -> None:
         """In a forked child, which has no session; its output forgets by itself."""
         self._reader = self._session = self._output = self._port = None
@@ -292,6 +284,8 @@ class Reader:
         self._tracer = tracer
         self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
         """Held while the thread runs: we release the first to end it, it the second."""
+        self._native_id = 0
+        trace._at_fork.add(self)
 
     def start(self) -> None:
         """Begin, or go on after a pause."""
@@ -307,13 +301,16 @@ class Reader:
         if locks is not None:
             locks[0].release()
             locks[1].acquire()
+            trace._wait_until_gone(self._native_id)
 
     def finish(self) -> None:
         """Hand over what is left."""
+        trace._at_fork.discard(self)
         self.pause()
         self._read()
 
     def _run(self, go: _thread.LockType, done: _thread.LockType) -> None:
+        self._native_id = _thread.get_native_id()
         try:
             while self._tracer.ended is None and not go.acquire(timeout=EVERY):
                 self._read()

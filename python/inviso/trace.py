@@ -896,6 +896,8 @@ class _Job:
 _PAUSE = object()
 _STOP = object()
 _workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+_at_fork: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Others that have a thread, with ``pause()`` and ``start()`` as :class:`_Worker` has them."""
 _strong: weakref.WeakSet[Session] = weakref.WeakSet()
 _inherited: list[Session] = []
 """Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
@@ -1116,8 +1118,8 @@ class _Restart:
         if self._inside(sys._getframe().f_back) and _native.call_soon(self):
             return
         self._caller = None
-        for worker in list(_workers):
-            worker.start()
+        for one in [*_workers, *_at_fork]:
+            one.start()
 
     def _inside(self, frame: FrameType | None) -> bool:
         # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
@@ -1133,18 +1135,19 @@ _restart = _Restart()
 
 def _before_fork() -> None:
     _restart.prepare(sys._getframe().f_back)
-    for worker in list(_workers):
-        worker.pause()
+    for one in [*_workers, *_at_fork]:
+        one.pause()
 
 
 def _after_fork() -> None:
-    if list(_workers) and not _native.call_soon(_restart):
+    if [*_workers, *_at_fork] and not _native.call_soon(_restart):
         _restart()
 
 
 def _after_fork_in_child() -> None:
     _inherited.extend(_strong)
     _strong.clear()
+    _at_fork.clear()
     _workers.clear()  # the rest is done by inviso._fork
 
 

@@ -14,11 +14,12 @@ import io
 import os
 import select
 import stat
-import sys
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol
+
+from inviso import trace
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
 
@@ -100,6 +101,7 @@ class Descriptor:
         "_lines",
         "_lock",
         "_lost",
+        "_native_id",
         "_number",
         "_state",
         "_thread",
@@ -116,7 +118,9 @@ class Descriptor:
         """Held while the writing thread runs."""
         self._state = "open"
         """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
+        self._native_id = 0
         _open.add(self)
+        trace._at_fork.add(self)
 
     def write(self, line: str, *, last: bool = False) -> int:
         with self._lock:
@@ -143,6 +147,7 @@ class Descriptor:
 
     def finish(self, timeout: float) -> int:
         end = time.monotonic() + timeout
+        self.start()
         with self._lock:
             if self._lost and self._state == "open":
                 self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
@@ -170,9 +175,10 @@ class Descriptor:
         if thread is not None:
             with thread:
                 pass
+            trace._wait_until_gone(self._native_id)
 
-    def resume(self) -> None:
-        """After a fork."""
+    def start(self) -> None:
+        """After a fork: goes on."""
         with self._lock:
             if self._state == "paused":
                 self._state = "open"
@@ -198,6 +204,7 @@ class Descriptor:
             running.release()
 
     def _run(self, running: _thread.LockType) -> None:
+        self._native_id = _thread.get_native_id()
         try:
             while True:
                 with self._lock:
@@ -279,13 +286,10 @@ def _write(number: int, data: bytes) -> int:
 _open: weakref.WeakSet[Descriptor] = weakref.WeakSet()
 
 
-def _each(what: str) -> Callable[[], None]:
-    def call() -> None:
-        for output in list(_open):
-            getattr(output, what)()
-
-    return call
+def _forget() -> None:
+    for output in list(_open):
+        output.forget()
 
 
-if sys.platform != "win32":
-    os.register_at_fork(before=_each("pause"), after_in_parent=_each("resume"), after_in_child=_each("forget"))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
