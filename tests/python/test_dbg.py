@@ -321,7 +321,8 @@ def test_specifications_in_files(tmp_path: Path) -> None:
         assert dbg.rtp(name) == ("error", ("file_format_error", "bad_match_spec"))
     ran: list[int] = []
     sys.modules[HERE].__dict__["ran"] = ran
-    for text in ("[", "(" * 5000, "__import__('os')", "x = 1", "f'{1}'", "[1 for i in x]", "\0", "Atom(1, 2)", "{[]: 1}",
+    for text in ("[", "(" * 5000, "__import__('os')", "x = 1", "f'{1}'", "[1 for i in x]", "\0", "Atom(1, 2)",
+                 "{[]: 1}",
                  "Atom(Atom)", "lambda: 1", "...", "print", "1 + 1", "-'a'", "[*'ab']"):  # fmt: skip
         Path(name).write_text(text)
         answer = dbg.rtp(name)
@@ -585,7 +586,8 @@ def theirs(term: Any) -> str:
 
 @needs_otp
 def test_lines_are_otps() -> None:
-    code = f"lists:foreach(fun(M) -> dbg:dhandler(M, user), io:format(user, \"--~n\", []) end, {theirs(MESSAGES)}), halt()."
+    each = 'fun(M) -> dbg:dhandler(M, user), io:format(user, "--~n", []) end'
+    code = f"lists:foreach({each}, {theirs(MESSAGES)}), halt()."
     printed = erl(code).split("--\n")
     assert len(printed) == len(MESSAGES) + 1
     for message, text in zip(MESSAGES, printed, strict=False):

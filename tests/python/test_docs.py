@@ -59,12 +59,40 @@ def test_pages(page: str, tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", names([page for page in PAGES if "inviso tprof " in "".join(of(page, "console"))]))
-def test_options_on_pages_exist(page: str) -> None:
-    words = [sys.executable, "-m", "inviso", "tprof", "--help"]
+@pytest.mark.parametrize("page", ["docs/dbg.md", "docs/from-erlang.md"])
+def test_pages_show_what_is_printed(page: str, tmp_path: pathlib.Path) -> None:
+    """Each line that stands as a comment on the page comes, and no other. (Their order is that of each process only.)"""
+
+    def settled(line: str) -> str:
+        line = re.sub(r"<0\.\d+\.\d+>", "<pid>", line)
+        line = re.sub(r"0x([0-9a-f]+|…)", "0x", line)
+        return re.sub(r"Timestamp: \(.*?\)\)|\('[^']*', [\d…]+\)\)\)$", "…", line)
+
+    text = "\n".join(of(ROOT / page, "python"))
+    program = tmp_path / "page.py"
+    program.write_text(text)
+    words = [sys.executable, "-W", "error", str(program)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    shown = re.findall(r"^# ((?:\(<0|\*\*\*|SeqTrace).*)", text, re.MULTILINE)
+    assert len(shown) > 4
+    assert sorted(map(settled, done.stdout.splitlines())) == sorted(map(settled, shown))
+
+
+COMMANDS = [
+    (page, command)
+    for page in PAGES
+    for command in ("tprof", "trace")
+    if f"inviso {command} " in "".join(of(page, "console"))
+]
+
+
+@pytest.mark.parametrize(("page", "command"), [(*names([page]), command) for page, command in COMMANDS])
+def test_options_on_pages_exist(page: str, command: str) -> None:
+    words = [sys.executable, "-m", "inviso", command, "--help"]
     text = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
     known = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", text))
-    lines = [line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith("$ inviso tprof ")]
+    lines = [line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith(f"$ inviso {command} ")]
     assert lines
     for line in lines:
         assert set(re.findall(r" (--?[a-z][a-z-]*)", line.partition("#")[0])) <= known, line

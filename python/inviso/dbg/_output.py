@@ -38,8 +38,8 @@ class Output(Protocol):
     """Takes lines."""
 
     def write(self, line: str, *, last: bool = False) -> int:
-        """Takes a line without its end; answers 1 if it was lost. :class:`Gone` if nobody reads it any more. ``last``: it
-        is taken though there is no room.
+        """Takes a line without its end; answers 1 if it was lost. :class:`Gone` if nobody reads it any more.
+        ``last``: it is taken though there is no room.
         """
 
     def finish(self, timeout: float) -> int:
