@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from . import match_spec, trace
+from . import _fork, match_spec, trace
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number, refuse, say
 from ._pattern import Pattern, parse
@@ -215,6 +215,7 @@ class Tracing:
         if path is None and self._output is not None and _wants_color(self._output.number):
             self._paint = _color
         atexit.register(self._finish)
+        _fork.rest(self._pause, self._resume, lambda: self._reader is not None)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
 
@@ -271,6 +272,14 @@ class Tracing:
         if self._output is not None:
             self._output.write(self._paint("note", f"*** {NAME} stopped: {why}."), last=True)
 
+    def _pause(self) -> None:
+        if self._reader is not None:
+            self._reader.pause()
+
+    def _resume(self) -> None:
+        if self._reader is not None:
+            self._reader.start()
+
     def _forget(self) -> None:
         """In a forked child, which has no session; its output forgets by itself."""
         self._reader = self._session = self._output = self._port = None
@@ -285,7 +294,6 @@ class Reader:
         self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
         """Held while the thread runs: we release the first to end it, it the second."""
         self._native_id = 0
-        trace._at_fork.add(self)
 
     def start(self) -> None:
         """Begin, or go on after a pause."""
@@ -301,11 +309,10 @@ class Reader:
         if locks is not None:
             locks[0].release()
             locks[1].acquire()
-            trace._wait_until_gone(self._native_id)
+            _fork.wait_until_gone(self._native_id)
 
     def finish(self) -> None:
         """Hand over what is left."""
-        trace._at_fork.discard(self)
         self.pause()
         self._read()
 

@@ -21,13 +21,12 @@ import difflib
 import os
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _native
+from . import _fork, _native
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
@@ -36,7 +35,7 @@ from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
     import asyncio
-    from types import FrameType, TracebackType
+    from types import TracebackType
     from typing import TypeAlias
 
     Process: TypeAlias = threading.Thread | asyncio.Task[Any]
@@ -833,7 +832,7 @@ class _Worker:
         if thread is not None and thread is not threading.current_thread():
             _native.mailbox_put(self.pid, _PAUSE)
             thread.join()
-            _wait_until_gone(thread.native_id)
+            _fork.wait_until_gone(thread.native_id)
 
     def stop(self) -> None:
         """Has everything that has arrived handled, and ends the process."""
@@ -878,14 +877,6 @@ class _Worker:
                 traceback.print_exc()
 
 
-def _wait_until_gone(native_id: int | None) -> None:
-    """A thread that was joined may still be there for the operating system, and a fork looks at that."""
-    for _ in range(1000):
-        if not os.path.exists(f"/proc/self/task/{native_id}"):
-            return
-        time.sleep(0.0002)
-
-
 class _Job:
     __slots__ = ("job",)
 
@@ -896,8 +887,6 @@ class _Job:
 _PAUSE = object()
 _STOP = object()
 _workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
-_at_fork: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Others that have a thread, with ``pause()`` and ``start()`` as :class:`_Worker` has them."""
 _strong: weakref.WeakSet[Session] = weakref.WeakSet()
 _inherited: list[Session] = []
 """Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
@@ -1103,52 +1092,21 @@ def _latency(buckets: list[tuple[int, int]]) -> dict[str, Any]:
     return answer
 
 
-class _Restart:
-    """Starts the tracers' threads again once ``fork`` has returned: until then it counts threads, to warn of them."""
-
-    def __init__(self) -> None:
-        self._caller: FrameType | None = None
-        self._place = -1
-
-    def prepare(self, caller: FrameType | None) -> None:
-        self._caller = caller
-        self._place = caller.f_lasti if caller else -1
-
-    def __call__(self) -> None:
-        if self._inside(sys._getframe().f_back) and _native.call_soon(self):
-            return
-        self._caller = None
-        for one in [*_workers, *_at_fork]:
-            one.start()
-
-    def _inside(self, frame: FrameType | None) -> bool:
-        # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
-        if frame is self._caller:
-            return False
-        while frame is not None and frame is not self._caller:
-            frame = frame.f_back
-        return frame is not None and frame.f_lasti == self._place
+def _pause() -> None:
+    for worker in list(_workers):
+        worker.pause()
 
 
-_restart = _Restart()
+def _resume() -> None:
+    for worker in list(_workers):
+        worker.start()
 
 
-def _before_fork() -> None:
-    _restart.prepare(sys._getframe().f_back)
-    for one in [*_workers, *_at_fork]:
-        one.pause()
-
-
-def _after_fork() -> None:
-    if [*_workers, *_at_fork] and not _native.call_soon(_restart):
-        _restart()
-
-
-def _after_fork_in_child() -> None:
+def _in_child() -> None:
     _inherited.extend(_strong)
     _strong.clear()
-    _at_fork.clear()
-    _workers.clear()  # the rest is done by inviso._fork
+    _workers.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+_fork.rest(_pause, _resume, lambda: bool(_workers))
+os.register_at_fork(after_in_child=_in_child)

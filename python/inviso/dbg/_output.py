@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from inviso import trace
+from inviso import _fork
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
 
@@ -120,7 +120,6 @@ class Descriptor:
         """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
         self._native_id = 0
         _open.add(self)
-        trace._at_fork.add(self)
 
     def write(self, line: str, *, last: bool = False) -> int:
         with self._lock:
@@ -175,7 +174,7 @@ class Descriptor:
         if thread is not None:
             with thread:
                 pass
-            trace._wait_until_gone(self._native_id)
+            _fork.wait_until_gone(self._native_id)
 
     def start(self) -> None:
         """After a fork: goes on."""
@@ -291,5 +290,16 @@ def _forget() -> None:
         output.forget()
 
 
+def _pause() -> None:
+    for output in list(_open):
+        output.pause()
+
+
+def _start() -> None:
+    for output in list(_open):
+        output.start()
+
+
+_fork.rest(_pause, _start, lambda: bool(_open))
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
