@@ -192,6 +192,8 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
     elif limit is not None or rate is not None:
         why = f"a {kind} counts nothing; leave it out, or start a tracer of kind 'process' or 'file'"
         raise BadArg(where, "rate" if limit is None else "limit", why)
+    elif kind == "port" and not callable(data) and not hasattr(data, "flush"):
+        raise BadArg(where, "data", f"{data!r} is no trace port; pass what dbg.trace_port() returned")
     elif kind == "module" and not callable(data) and not (isinstance(data, tuple) and len(data) == 2):
         raise BadArg(where, "data", f"{data!r} is no tracer module; pass (module, state)")
     _at_exit()
@@ -668,12 +670,14 @@ def trace_port_control(operation: str, node: str | None = None) -> Any:
     port = server.tracer() if node in (None, inviso.node()) else None
     if port is None or isinstance(port, (Pid, tuple)):
         return ("error", "no_trace_driver")
-    if operation == "flush":
-        server.settle(5)
-        port.flush()
-        return None
-    number = getattr(port, "port", None)
-    return ("error", "not_supported_by_trace_driver") if number is None else ("ok", number)
+    if (operation == "flush") != (
+        port.address is None
+    ):  # as in OTP, a file has no number, and a socket nothing to flush
+        return ("error", "not_supported_by_trace_driver")
+    if operation == "get_listen_port":
+        return ("ok", port.address[1])
+    port.flush()
+    return None
 
 
 def trace_client(type: Literal["file", "follow_file", "ip"], parameters: Any, handler: Any = None) -> Any:
@@ -686,17 +690,20 @@ def trace_client(type: Literal["file", "follow_file", "ip"], parameters: Any, ha
     Returns:
         The client, for :func:`stop_trace_client`.
     """
-    client = optional("log").trace_client(type, parameters, (dhandler, sys.stdout) if handler is None else handler)
-    _server("trace_client/3").clients.append(client)
-    return client
+    log = optional("log")
+
+    def show(message: Any, out: Any) -> Any:
+        if isinstance(message, log.Damage):
+            out.write(f"*** {message}\n")
+            return out
+        return dhandler(message, out)
+
+    return _server("trace_client/3").client(log.trace_client(type, parameters, handler or (show, sys.stdout)))
 
 
 def stop_trace_client(client: Any) -> None:
     """Ends a trace client (dbg.md, ``stop_trace_client/1``)."""
-    for server in {_default, _server("stop_trace_client/1")}:
-        if client in server.clients:
-            server.clients.remove(client)
-    client.stop()
+    optional("log").stop_trace_client(client)
 
 
 def dhandler(message: Any, out: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 import threading
@@ -74,10 +73,7 @@ class Server:
                     return self._start_printing(output, Guard(limit, rate, lost))
                 case "port":
                     return self._start_port(data)
-            made = data() if callable(data) else data
-            self._session = trace.session_create(self.name, made)
-            self._what = made
-            return ("ok", made)
+            return self._start_module(data() if callable(data) and not isinstance(data, tuple) else data)
 
     def start_default(self, limit: int | None, rate: Rate | None, lost: int) -> tuple[str, Any]:
         """Starts the tracer that prints to standard output, as it is now."""
@@ -117,9 +113,19 @@ class Server:
             port = data() if callable(data) else data
         except OSError as error:
             return ("error", reason(error))
+        if not isinstance(port, optional("trace_ports").TracePort):
+            raise BadArg("tracer/2", "data", f"{port!r} is no trace port; pass what dbg.trace_port() returned")
         self._session = trace.session_create(self.name, port)
         self._what = port
         return ("ok", port)
+
+    def _start_module(self, module: Any) -> tuple[str, Any]:
+        if not (isinstance(module, tuple) and len(module) == 2):
+            raise BadArg("tracer/2", "data", f"{module!r} is no tracer module; pass (module, state)")
+        made: Any = module
+        self._session = trace.session_create(self.name, made)
+        self._what = module
+        return ("ok", module)
 
     def limits(self, where: str, limit: int | None, rate: Rate | None) -> None:
         """Changes the limits of the tracer that runs."""
@@ -208,6 +214,12 @@ class Server:
 
     # the end
 
+    def client(self, client: Any) -> Any:
+        """A trace client that ends when this one does."""
+        with self._lock:
+            self.clients = [*(other for other in self.clients if other.is_alive()), client]
+        return client
+
     def settle(self, timeout: float) -> bool:
         """Waits until the tracer has handled what was sent before."""
         session = self.session
@@ -230,8 +242,8 @@ class Server:
                 port.close()
         _end(*left)
         for client in clients:
-            with contextlib.suppress(Exception):
-                client.stop()
+            if client.is_alive():
+                optional("log").stop_trace_client(client)
 
     def _leave(self) -> None:
         """What an ended session has left."""
