@@ -14,6 +14,7 @@ from typing import Any
 
 import inviso
 import pytest
+from cli_tools import Terminal
 from inviso import BadArg, dbg, trace
 from trace_tools import HERE as TESTS
 from trace_tools import LIMIT, ROOT, WATCHDOG, good
@@ -338,6 +339,42 @@ def test_lines_stand_in_the_cell_that_was_traced() -> None:
     assert re.fullmatch(r"\(<0\.\d+\.\d+>\) call __main__:f\(2\)\n", texts[3]), texts
     traced = re.findall(r"\(<.*call .*", texts[4])  # print writes the end of a line by itself
     assert len(traced) == 1 and len(traced[0]) == dbg.LINE and texts[4].startswith("mine")
+
+
+def test_at_a_prompt_on_a_terminal() -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    terminal = Terminal([sys.executable, "-q", "-i"], PYTHONPATH=path, PYTHON_BASIC_REPL="1")
+
+    def typed(line: str, text: str) -> None:
+        terminal.seen = ""
+        os.write(terminal.master, line.encode() + b"\n")
+        terminal.until(text)
+
+    terminal.until(">>> ")
+    typed("import inviso; from inviso import dbg", ">>> ")
+    typed("def f(x): return x + 1\n", ">>> ")
+    typed("dbg.tracer()", "('ok', <0.")
+    typed("dbg.p(inviso.self(), 'c'), dbg.tpl('__main__', 'f', 'x')", "('saved', 'x')")
+    typed("f(41)", "returned from __main__:f/1 -> 42")
+    assert "call __main__:f(41)" in terminal.seen
+    typed("dbg.stop()", ">>> ")
+    typed("f(1), 'over'", "(2, 'over')")
+    assert "call" not in terminal.seen
+    os.write(terminal.master, b"exit()\n")
+    terminal.rest()
+    assert terminal.process.returncode == 0
+
+
+def test_no_standard_output_at_all() -> None:
+    good("""
+import sys
+sys.stdout = None
+import inviso
+from inviso import dbg
+def f(x): pass
+dbg.tracer(); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
+while dbg.get_tracer()[0] == "ok": f(1)
+""")
 
 
 def test_an_interrupt_is_the_programs() -> None:

@@ -296,8 +296,10 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
     made: list[Any] = []
     thread = threading.Thread(target=_call, args=(server, called, args, names or [], made), name="dbg c", daemon=True)
     thread.start()
-    thread.join()
-    server.stop()
+    try:
+        thread.join()
+    finally:
+        server.stop()
     return made[0]
 
 

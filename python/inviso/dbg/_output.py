@@ -81,7 +81,7 @@ class Stream:
                 self._stream.write(line + "\n")
             else:
                 self._through(self._stream.write, line + "\n")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, AttributeError) as error:  # closed; or there is none, as where there is no console
             raise Gone from error
         return 0
 
