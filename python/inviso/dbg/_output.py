@@ -151,10 +151,12 @@ class Descriptor:
             if self._lost and self._state == "open":
                 self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
                 self._lost = 0
-            if self._buffer and self._thread is None and self._state == "open":
-                self._start()
-        while self._buffer and self._state == "open" and time.monotonic() < end:
-            time.sleep(0.005)
+        while True:
+            with self._lock:  # here, as no thread can be started any more where the interpreter ends
+                self._flush()
+                if not self._buffer or self._state != "open" or time.monotonic() >= end:
+                    break
+            time.sleep(0.002)
         with self._lock:
             left = self._buffer.count(b"\n") + self._lost
             self._buffer.clear()
@@ -204,6 +206,8 @@ class Descriptor:
 
     def _run(self, running: _thread.LockType) -> None:
         self._native_id = _thread.get_native_id()
+        poll = select.poll()
+        poll.register(self._number, select.POLLOUT)
         try:
             while True:
                 with self._lock:
@@ -211,7 +215,8 @@ class Descriptor:
                     if not self._buffer or self._state != "open":
                         self._thread = None
                         return
-                time.sleep(0.02)
+                time.sleep(0.001)  # where there is room for a little, and not for more
+                poll.poll(20)
         finally:
             running.release()
 

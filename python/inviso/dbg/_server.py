@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from typing import Any
 
 from inviso import Pid, node, trace
@@ -102,7 +103,8 @@ class Server:
         return ("ok", self._what)
 
     def _run(self, tracer: Tracer) -> None:
-        session = trace.session_create(self.name, tracer)
+        # in no context: a thread that inherits one keeps what is in it, and this session may be
+        session = Context().run(trace.session_create, self.name, tracer)
         tracer.of(session)
         self._tracer = tracer
         self._session = session
