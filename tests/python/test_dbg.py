@@ -595,6 +595,73 @@ def test_lines_are_otps() -> None:
         assert ("" if line is None else line + "\n") == text, message
 
 
+RETURN = [("_", [], [("return_trace",)])]
+ANSWERS = [
+    ("dbg:tp(lists, seq, 2, [])", lambda: dbg.tp("json", "loads", 8, [])),
+    ("dbg:tp(lists, seq, 2, x)", lambda: dbg.tp("json", "loads", 8, "x")),
+    ("dbg:p(all, c)", lambda: dbg.p("all", "c")),
+    ("dbg:p(self(), c)", lambda: dbg.p(inviso.self(), "c")),
+    ("dbg:get_tracer()", lambda: dbg.get_tracer()),
+    ("element(1, dbg:tracer())", lambda: dbg.tracer("process", (print, 0))[0]),
+    ("dbg:tracer()", lambda: dbg.tracer()),
+    ("dbg:p(self(), c)", lambda: dbg.p(inviso.self(), "c")),
+    ("dbg:p(self(), clear)", lambda: dbg.p(inviso.self(), "clear")),
+    ("dbg:p(self(), [c, nosuch, m])", lambda: dbg.p(inviso.self(), ["c", "nosuch", "m"])),
+    ("dbg:p(self(), [clear, c])", lambda: dbg.p(inviso.self(), ["clear", "c"])),
+    ("dbg:p(nosuch, c)", lambda: dbg.p("nosuch", "c")),
+    ("dbg:p(new, c)", lambda: dbg.p("new", "c")),
+    ("dbg:p(1.5, c)", lambda: dbg.p(1.5, "c")),
+    ("dbg:tp(lists, seq, 2, [])", lambda: dbg.tp("json", "loads", 8, [])),
+    ("dbg:tp({lists, seq, 2}, cx)", lambda: dbg.tp(("json", "loads", 8), "cx")),
+    ("dbg:tpl(lists, seq, 2, caller_trace)", lambda: dbg.tpl("json", "loads", 8, "caller_trace")),
+    ("dbg:tpl(lists, seq, 2, [{'_', [], [{return_trace}]}])", lambda: dbg.tpl("json", "loads", 8, RETURN)),
+    ("dbg:tp(lists, seq, 2, [{'_', [], [{return_trace}]}])", lambda: dbg.tp("json", "loads", 8, list(RETURN))),
+    ("dbg:tp(lists, seq, 2, 1)", lambda: dbg.tp("json", "loads", 8, 1)),
+    ("dbg:tp(lists, seq, 2, 7)", lambda: dbg.tp("json", "loads", 8, 7)),
+    ("dbg:tp(lists, seq, 2, foo)", lambda: dbg.tp("json", "loads", 8, "foo")),
+    ("dbg:tp(lists, seq, 99, [])", lambda: dbg.tp("json", "loads", 99, [])),
+    ("dbg:tp(nosuch, seq, [])", lambda: dbg.tp("nosuch", "seq", [])),
+    ("dbg:tpe(send, [{['_', {a, '_'}], [], []}])", lambda: dbg.tpe("send", [(["_", ("a", "_")], [], [])])),
+    ("dbg:ctpe(send)", lambda: dbg.ctpe("send")),
+    ("dbg:ctp(lists, seq, 2)", lambda: dbg.ctp("json", "loads", 8)),
+    ("dbg:ctpl(lists, seq, 2)", lambda: dbg.ctpl("json", "loads", 8)),
+    ("dbg:ctpg({lists, seq, 2})", lambda: dbg.ctpg(("json", "loads", 8))),
+    ("dbg:ctp(nosuch)", lambda: dbg.ctp("nosuch")),
+    ("dbg:dtp(1)", lambda: dbg.dtp(1)),
+    ("dbg:tp(lists, seq, 2, 1)", lambda: dbg.tp("json", "loads", 8, 1)),
+    ('dbg:wtp("/no/where")', lambda: dbg.wtp("/no/where")),
+    ('dbg:rtp("/no/where")', lambda: dbg.rtp("/no/where")),
+    ("dbg:flush_trace_port()", lambda: dbg.flush_trace_port()),
+    ("dbg:n(node())", lambda: dbg.n(NODE)),
+    ("dbg:cn('a@b')", lambda: dbg.cn("a@b")),
+    ("dbg:stop()", lambda: dbg.stop()),
+    ("dbg:stop()", lambda: dbg.stop()),
+]
+
+
+def erlangs(term: Any) -> str:
+    match term:
+        case None:
+            return "ok"
+        case tuple():
+            return "{" + ",".join(map(erlangs, term)) + "}"
+        case list():
+            return "[" + ",".join(map(erlangs, term)) + "]"
+        case str():
+            return term
+    return repr(term)
+
+
+@needs_otp
+def test_answers_are_otps() -> None:
+    assert NODE == "nonode@nohost"
+    asked = ", ".join(f'io:format("~0p~n", [catch {call}])' for call, _ in ANSWERS)
+    printed = erl(f"{asked}, halt().").splitlines()
+    assert [(call, erlangs(answer())) for call, answer in ANSWERS] == [
+        (call, text) for (call, _), text in zip(ANSWERS, printed, strict=True)
+    ]
+
+
 def test_a_line_is_bounded_and_moves_no_cursor() -> None:
     class Bad:
         def __repr__(self) -> str:

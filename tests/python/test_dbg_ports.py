@@ -110,7 +110,7 @@ def test_a_socket_and_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_no_port(tmp_path: Path) -> None:
     assert dbg.tracer("port", dbg.trace_port("file", str(tmp_path / "no" / "where"))) == ("error", "enoent")
     for wrong in (7, lambda: None, lambda: 7):
-        with pytest.raises(BadArg, match="is no trace port; pass what dbg.trace_port"):
+        with pytest.raises(BadArg, match=r"is no trace port; pass what dbg\.trace_port"):
             dbg.tracer("port", wrong)
     assert dbg.get_tracer()[0] == "error"
     with pytest.raises(BadArg, match="a trace port or tracer module counts nothing"):
