@@ -4,6 +4,7 @@ Start here:
 
 * :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
 * :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
+* :mod:`inviso.dbg`: tracing from the keyboard (OTP's ``dbg``).
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
 * :mod:`inviso.tracer`: code that is called where an event happens (OTP's ``erl_tracer``), in Python or C.
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
@@ -28,7 +29,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
 
 if TYPE_CHECKING:
-    from . import etf, export, log, match_spec, process, seq_trace, tprof, trace, tracer
+    from . import dbg, etf, export, log, match_spec, process, seq_trace, tprof, trace, tracer
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -77,6 +78,7 @@ __all__ = [
     "Session",
     "SystemLimit",
     "areceive",
+    "dbg",
     "demonitor",
     "etf",
     "exit",
@@ -115,7 +117,7 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"etf", "export", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "tracer"})
+_MODULES = frozenset({"dbg", "etf", "export", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "tracer"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -10,7 +10,9 @@ import __future__
 
 import ast
 import functools
+import itertools
 import linecache
+import reprlib
 import types
 import warnings
 from abc import ABCMeta
@@ -21,7 +23,7 @@ from .errors import BadArg
 from .match_spec import Prefix, is_variable
 from .terms import Atom, BitString, ImproperList, Map
 
-__all__ = ["clause"]
+__all__ = ["clause", "forget", "of_source"]
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==",
@@ -79,6 +81,35 @@ def clause(function: Any) -> tuple[Any, list[Any], list[Any]]:
     if not isinstance(function, types.FunctionType):
         raise BadArg("ms/1", "functions", f"{function!r} is no function; pass a lambda")
     return _Compiler(function).clause()
+
+
+def of_source(source: str) -> types.FunctionType:
+    """The function that a lambda's source would make. Nothing of it is run, and no name around it is known."""
+    file = f"<ms {next(_sources)}>"
+    lines = [line + "\n" for line in source.strip().splitlines()]
+    text = "".join(lines)
+    try:
+        tree = ast.parse(text, file, "eval")
+        inner = [*_codes(compile(text, file, "exec", dont_inherit=True))]
+    except SyntaxError as error:
+        why = f"{reprlib.repr(source)}, column {error.offset}: {error.msg}; write a lambda"
+        raise BadArg("ms/1", "functions", why) from None
+    except (ValueError, RecursionError, MemoryError):
+        why = "the lambda can't be read; it is nested too deep, or has null bytes"
+        raise BadArg("ms/1", "functions", why) from None
+    if not isinstance(tree.body, ast.Lambda):
+        why = f"{reprlib.repr(source)} is no lambda; pass one such as 'lambda a, b: a > b'"
+        raise BadArg("ms/1", "functions", why)
+    linecache.cache[file] = (len(text), None, lines, file)
+    return types.FunctionType(next(code for code in inner if code.co_name == "<lambda>"), {})
+
+
+def forget(function: types.FunctionType) -> None:
+    """Lets go of the text that :func:`of_source` keeps."""
+    linecache.cache.pop(function.__code__.co_filename, None)
+
+
+_sources = itertools.count(1)
 
 
 class _Compiler:

@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from ._pattern import Pattern
 from ._progress import Progress
 from .tprof import Profile, Profiler
 from .tprof import format as format_
 from .tprof._model import CallType, Sort
-from .tprof._pattern import Pattern
 
 __all__ = ["CannotBegin", "Measurement", "Request"]
 

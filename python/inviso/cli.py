@@ -1,7 +1,8 @@
-"""The command line: ``inviso tprof [options] script.py args…`` and others, also as ``python -m inviso …``.
+"""The command line: ``inviso tprof|trace [options] script.py args…`` and others, also as ``python -m inviso …``.
 
 Options end at the script's name, or at ``-m module``; everything after it belongs to the program. The program runs as
-the interpreter would run it (``_run``); its profile is written when everything else of it has ended (``_report``).
+the interpreter would run it (``_run``); a profile is written when everything else of it has ended (``_report``);
+``trace`` is in ``_trace_cli``.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ._options import Given, Options, Usage, absolute, number, refuse, say
 from ._run import Program, run
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Exact tracing and profiling of Python programs.
 commands:
   tprof        run a program and show how often each function was called,
                how much time or memory of its own it took, in which process
+  trace        run a program and show the calls of some of its functions
   log          print, convert, merge and count trace logs
 
 options:
@@ -66,30 +68,19 @@ examples:
   inviso tprof -t call_memory --per-process --json job.json -m package.job
 """
 
-USAGE_STATUS = 2
-OPTIONS = {"-t": "--type", "-p": "--pattern", "-o": "--output", "-h": "--help", "-m": "-m"}
-WITH_VALUE = ("--type", "--pattern", "--sort", "--limit", "--json", "--output", "-m")
-WITHOUT_VALUE = ("--per-process", "--help")
-
-
-class Usage(Exception):
-    """A command line that can't be carried out; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The options of ``tprof`` as they were written; ``program`` is None where only help was asked for."""
-
-    options: dict[str, str]
-    patterns: list[str]
-    program: Program | None
+TPROF = Options(
+    short={"-t": "--type", "-p": "--pattern", "-o": "--output"},
+    with_value=("--type", "--sort", "--limit", "--json", "--output"),
+    without_value=("--per-process",),
+    several=("--pattern",),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Carry out a command line (default: this process's own) and return the exit status.
 
-    ``tprof`` turns the process into the program that it runs: what that raises, ``SystemExit`` too, goes through, and
-    the profile is written when the interpreter ends.
+    ``tprof`` and ``trace`` turn the process into the program that they run: what that raises, ``SystemExit`` too, goes
+    through, and a profile is written when the interpreter ends.
 
     >>> from inviso.cli import main
     >>> main(["--version"])  # doctest: +ELLIPSIS
@@ -99,121 +90,68 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     match words:
         case ["-h" | "--help" | "help", *_]:
-            return _say(HELP)
+            return say(HELP)
         case ["--version", *_]:
-            return _say(_version())
+            return say(_version())
         case ["tprof", *rest]:
             return _tprof(rest)
-        case ["log", *rest]:
-            from ._log_cli import main as log
+        case ["trace", *rest]:
+            from . import _trace_cli
 
-            return log(rest)
+            return _trace_cli.main(rest)
+        case ["log", *rest]:
+            from . import _log_cli
+
+            return _log_cli.main(rest)
         case []:
-            return _refuse("", "no command was given")
+            return refuse("", "no command was given")
         case [word, *_]:
             kind = "option" if word.startswith("-") else "command"
             mend = "; did you mean 'inviso tprof'?" if _looks_like_a_program(word) else ""
-            return _refuse("", f"unknown {kind} {word!r}{mend}")
+            return refuse("", f"unknown {kind} {word!r}{mend}")
     raise AssertionError(words)
 
 
 def _tprof(words: list[str]) -> int:
     try:
-        parsed = _parse(words)
-        if parsed.program is None:
-            return _say(TPROF_HELP)
-        request = _request(parsed, parsed.program)
+        given = TPROF.split(words)
+        if given.program is None:
+            return say(TPROF_HELP)
+        request = _request(given, given.program)
     except Usage as wrong:
-        return _refuse(" tprof", str(wrong))
+        return refuse(" tprof", str(wrong))
     from ._report import CannotBegin, Measurement
 
     measurement = Measurement(request)
     try:
         measurement.prepare()
-        return run(parsed.program, begin=measurement.begin, cancel=measurement.cancel)
+        return run(given.program, begin=measurement.begin, cancel=measurement.cancel)
     except CannotBegin as wrong:
-        return _refuse(" tprof", str(wrong))
+        return refuse(" tprof", str(wrong))
 
 
-def _parse(words: list[str]) -> Parsed:
-    """Split the options from the program. ``--name=value`` and ``-nvalue`` are one word."""
-    options: dict[str, str] = {}
-    patterns: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "--":
-            return Parsed(options, patterns, _program(list(rest), False))
-        if not word.startswith("-") or word == "-":
-            return Parsed(options, patterns, _program([word, *rest], False))
-        name, value = _split(word)
-        if name == "--help":
-            return Parsed(options, patterns, None)
-        if name in WITH_VALUE and value is None:
-            value = next(rest, None)
-            if value is None:
-                raise Usage(f"option {word} needs a value")
-        if name == "-m":
-            return Parsed(options, patterns, _program([value or "", *rest], True))
-        if name == "--pattern":
-            patterns.append(value or "")
-        else:
-            options[name] = value or ""
-    raise Usage("no program was given; name a script, or a module with -m")
-
-
-def _split(word: str) -> tuple[str, str | None]:
-    """An option's full name, and the value that is written in the same word."""
-    if word.startswith("--"):
-        name, equals, text = word.partition("=")
-        value = text if equals else None
-    else:
-        name, value = OPTIONS.get(word[:2], word), word[2:] or None
-    if name not in WITH_VALUE + WITHOUT_VALUE:
-        raise Usage(f"unknown option {word!r}")
-    if name in WITHOUT_VALUE and value is not None:
-        raise Usage(f"option {name} takes no value")
-    return name, value
-
-
-def _program(words: list[str], is_module: bool) -> Program:
-    if not words or not words[0]:
-        raise Usage("no program was given; name a script, or a module with -m")
-    return Program(words[0], tuple(words[1:]), is_module)
-
-
-def _request(parsed: Parsed, program: Program) -> Request:
+def _request(given: Given, program: Program) -> Request:
+    from ._pattern import parse
     from ._report import Request
     from .errors import BadArg
     from .tprof._check import one_of
     from .tprof._model import CALL_TYPES, SORTS
-    from .tprof._pattern import parse
 
-    options = parsed.options
-    limit = options.get("--limit")
-    if limit is not None and not (limit.isdecimal() and int(limit) > 0):
-        raise Usage(f"--limit: {limit!r} is not a number of rows; give a number from 1")
+    options = given.options
+    limit = number(options.get("--limit"), "--limit", "rows")
     try:
         return Request(
             type=one_of("tprof, --type", options.get("--type", CALL_TYPES[0]), CALL_TYPES),
-            patterns=[p for text in parsed.patterns or ["_"] for p in parse(text, "tprof, --pattern")],
+            patterns=[p for text in given.lists["--pattern"] or ["_"] for p in parse(text, "tprof, --pattern")],
             per_process="--per-process" in options,
             sort=one_of("tprof, --sort", options.get("--sort", SORTS[0]), SORTS),
-            limit=None if limit is None else int(limit),
-            json=_absolute(options.get("--json"), "--json", dash=True),
-            output=_absolute(options.get("--output"), "--output", dash=False),
+            limit=limit,
+            json=absolute(options.get("--json"), "--json", dash=True),
+            output=absolute(options.get("--output"), "--output", dash=False),
             title=f"-m {program.name}" if program.is_module else os.path.basename(program.name) or program.name,
         )
     except BadArg as wrong:
         raise Usage(f"{wrong.argument}: {wrong.why}") from None
-
-
-def _absolute(path: str | None, option: str, *, dash: bool) -> str | None:
-    """The file's full path: the program may go to another directory."""
-    if path is None or (dash and path == "-"):
-        return path
-    if not path:
-        raise Usage(f"{option}: the file has no name")
-    return os.path.abspath(path)
 
 
 def _version() -> str:
@@ -229,14 +167,3 @@ def _version() -> str:
 
 def _looks_like_a_program(word: str) -> bool:
     return word in ("-m", "-t", "-p") or word.endswith(".py") or os.path.exists(word)
-
-
-def _say(text: str) -> int:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    return 0
-
-
-def _refuse(command: str, why: Any) -> int:
-    print(f"inviso{command}: {why}\nSee 'inviso{command} --help'.", file=sys.stderr)
-    return USAGE_STATUS

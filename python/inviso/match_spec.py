@@ -76,7 +76,7 @@ class MatchSpec(list[Any]):
         return format(self)
 
 
-def ms(*functions: Callable[..., Any] | Iterable[Callable[..., Any]]) -> MatchSpec:
+def ms(*functions: Callable[..., Any] | str | Iterable[Callable[..., Any] | str]) -> MatchSpec:
     """Makes a match specification from the source of lambdas, one clause each (dbg.md, ``fun2ms``).
 
     Nothing of the lambda ever runs. Its parameters stand for the arguments, by position or, after a ``*``, by name. Its
@@ -87,7 +87,8 @@ def ms(*functions: Callable[..., Any] | Iterable[Callable[..., Any]]) -> MatchSp
     UTF-8.
 
     Args:
-        functions: lambdas, or functions that only return an expression, whose source is known; or lists of them.
+        functions: lambdas, or functions that only return an expression, whose source is known; the source of a lambda
+            as a str, which is not run either, and knows no names from around; or lists of them.
 
     Raises:
         BadArg: what can't be expressed, with its line and column; or the source is not known.
@@ -96,6 +97,8 @@ def ms(*functions: Callable[..., Any] | Iterable[Callable[..., Any]]) -> MatchSp
     MatchSpec([('_', [], []), (['$1', '$2'], [('/=', '$1', '$2')], [('message', (('$1', '$2'),))])])
     >>> print(ms(lambda order, *, retries: order.total > 100 and retries in (2, 3)))
     [$1 | _] when attr($1, 'total') > 100 and (arg('retries') == 2 or arg('retries') == 3)
+    >>> ms("lambda a: a > 100")
+    MatchSpec([(['$1'], [('>', '$1', 100)], [])])
     >>> ms(lambda a: print(a))
     Traceback (most recent call last):
     ...
@@ -107,10 +110,15 @@ def ms(*functions: Callable[..., Any] | Iterable[Callable[..., Any]]) -> MatchSp
         every += given if isinstance(given, list | tuple) else [given]
     if not every:
         raise BadArg(where, "functions", "there is none; pass a lambda such as lambda a, b: a > b")
-    make = importlib.import_module("._fun2ms", __package__).clause
+    fun2ms = importlib.import_module("._fun2ms", __package__)
     made = MatchSpec()
-    for function in every:
-        clause = make(function)
+    for given in every:
+        function = fun2ms.of_source(given) if isinstance(given, str) else given
+        try:
+            clause = fun2ms.clause(function)
+        finally:
+            if isinstance(given, str):
+                fun2ms.forget(function)
         try:
             compiled(where, [clause], "call")
         except BadArg as error:  # a number of arguments, or a function where it may not stand

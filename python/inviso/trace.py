@@ -21,13 +21,12 @@ import difflib
 import os
 import sys
 import threading
-import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _native
+from . import _fork, _native
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
@@ -36,7 +35,7 @@ from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
     import asyncio
-    from types import FrameType, TracebackType
+    from types import TracebackType
     from typing import TypeAlias
 
     Process: TypeAlias = threading.Thread | asyncio.Task[Any]
@@ -327,6 +326,7 @@ def session_create(
             worker.stop()
         raise SystemLimit(f"{where}: {error}") from None
     session = Session(native, worker)
+    _strong.add(session)
     if worker:
         weakref.finalize(session, worker.stop).atexit = False
     return session
@@ -685,13 +685,27 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
         raise _dead(where) from None
 
 
-def _on_load(session: Session, flag: str, patterns: Iterable[Mfa]) -> None:
-    """As ``function(session, "on_load", True, [flag])``, for functions that one of these patterns takes; for tprof."""
+def _on_load(session: Session, flag: str, patterns: Iterable[Mfa], match_spec: Spec = True) -> None:
+    """As ``function(session, "on_load", match_spec, [flag])``, for functions that one of these patterns takes; for tprof
+    and the command.
+    """
     native = _session("function/4", session)
+    only = [_mfa("function/4", "mfa", pattern, wildcards=True) for pattern in patterns]
+    how, program = _how("function/4", match_spec)
     try:
-        native.on_load(_KINDS[flag], "on", [_mfa("function/4", "mfa", pattern, wildcards=True) for pattern in patterns])
+        native.on_load(_KINDS[flag], how, only, program)
     except _native.SessionDead:
         raise _dead("function/4") from None
+
+
+def _settle(session: Session, timeout: float) -> bool:
+    """Waits until the tracer has handled what was sent before; False if it took longer. Nobody gets a message of it."""
+    done = threading.Event()
+    session._native.pump()
+    if session._worker:
+        session._worker.when_done(done.set)
+        return done.wait(timeout)
+    return True
 
 
 def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any:
@@ -838,7 +852,7 @@ class _Worker:
         if thread is not None and thread is not threading.current_thread():
             _native.mailbox_put(self.pid, _PAUSE)
             thread.join()
-            _wait_until_gone(thread.native_id)
+            _fork.wait_until_gone(thread.native_id)
 
     def stop(self) -> None:
         """Has everything that has arrived handled, and ends the process."""
@@ -883,14 +897,6 @@ class _Worker:
                 traceback.print_exc()
 
 
-def _wait_until_gone(native_id: int | None) -> None:
-    """A thread that was joined may still be there for the operating system, and a fork looks at that."""
-    for _ in range(1000):
-        if not os.path.exists(f"/proc/self/task/{native_id}"):
-            return
-        time.sleep(0.0002)
-
-
 class _Job:
     __slots__ = ("job",)
 
@@ -901,6 +907,9 @@ class _Job:
 _PAUSE = object()
 _STOP = object()
 _workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+_strong: weakref.WeakSet[Session] = weakref.WeakSet()
+_inherited: list[Session] = []
+"""Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
 
 
 def _session(where: str, session: Any) -> _native.Session:
@@ -1103,49 +1112,21 @@ def _latency(buckets: list[tuple[int, int]]) -> dict[str, Any]:
     return answer
 
 
-class _Restart:
-    """Starts the tracers' threads again once ``fork`` has returned: until then it counts threads, to warn of them."""
-
-    def __init__(self) -> None:
-        self._caller: FrameType | None = None
-        self._place = -1
-
-    def prepare(self, caller: FrameType | None) -> None:
-        self._caller = caller
-        self._place = caller.f_lasti if caller else -1
-
-    def __call__(self) -> None:
-        if self._inside(sys._getframe().f_back) and _native.call_soon(self):
-            return
-        self._caller = None
-        for worker in list(_workers):
-            worker.start()
-
-    def _inside(self, frame: FrameType | None) -> bool:
-        # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
-        if frame is self._caller:
-            return False
-        while frame is not None and frame is not self._caller:
-            frame = frame.f_back
-        return frame is not None and frame.f_lasti == self._place
-
-
-_restart = _Restart()
-
-
-def _before_fork() -> None:
-    _restart.prepare(sys._getframe().f_back)
+def _pause() -> None:
     for worker in list(_workers):
         worker.pause()
 
 
-def _after_fork() -> None:
-    if list(_workers) and not _native.call_soon(_restart):
-        _restart()
+def _resume() -> None:
+    for worker in list(_workers):
+        worker.start()
 
 
-def _after_fork_in_child() -> None:
-    _workers.clear()  # the rest is done by inviso._fork
+def _in_child() -> None:
+    _inherited.extend(_strong)
+    _strong.clear()
+    _workers.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+_fork.rest(_pause, _resume, lambda: bool(_workers))
+os.register_at_fork(after_in_child=_in_child)

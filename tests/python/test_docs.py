@@ -19,6 +19,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
 SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text"))]
 GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
+DBG = ["_literal", "_options", "_pattern", "dbg", *(f"dbg._{part}" for part in ("guard", "items", "lines", "saved"))]
+NEED_A_LOG = {"stop_trace_client", "trace_client", "trace_port"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -33,6 +35,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 MODULES = [
     *("errors", "terms", "match_spec", "process", "trace", "tracer", "tprof", "cli", "etf", "export", "log"),
     *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
+    *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
 ]
 
@@ -45,11 +48,16 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", ["trace", "tracer", "match_spec", "process", "terms", "errors", "seq_trace", "etf", "log"])
+WITH_EXAMPLES = ["trace", "tracer", "match_spec", "process", "terms", "errors", "seq_trace", "etf", "log", "dbg"]
+BARE = {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE", "Reader", "Stats", "Written"}
+BARE_OF_DBG = {*NEED_A_LOG, "LINE", "LOST", "session_destroy"}
+
+
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
 def test_public_functions_have_an_example(module: str) -> None:
     found = importlib.import_module(f"inviso.{module}")
     bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}
-    assert bare <= {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE", "Reader", "Stats", "Written"}
+    assert bare <= (BARE | BARE_OF_DBG if module == "dbg" else BARE)
 
 
 @pytest.mark.parametrize("page", names([page for page in PAGES if of(page, "python")]))
@@ -61,12 +69,40 @@ def test_pages(page: str, tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", names([page for page in PAGES if "inviso tprof " in "".join(of(page, "console"))]))
-def test_options_on_pages_exist(page: str) -> None:
-    words = [sys.executable, "-m", "inviso", "tprof", "--help"]
+@pytest.mark.parametrize("page", ["docs/dbg.md", "docs/from-erlang.md"])
+def test_pages_show_what_is_printed(page: str, tmp_path: pathlib.Path) -> None:
+    """Each line that stands as a comment on the page comes, and no other. (Their order is that of each process only.)"""
+
+    def settled(line: str) -> str:
+        line = re.sub(r"<0\.\d+\.\d+>", "<pid>", line)
+        line = re.sub(r"0x([0-9a-f]+|…)", "0x", line)
+        return re.sub(r"Timestamp: \(.*?\)\)|\('[^']*', [\d…]+\)\)\)$", "…", line)
+
+    text = "\n".join(of(ROOT / page, "python"))
+    program = tmp_path / "page.py"
+    program.write_text(text)
+    words = [sys.executable, "-W", "error", str(program)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    shown = re.findall(r"^# ((?:\(<0|\*\*\*|SeqTrace).*)", text, re.MULTILINE)
+    assert len(shown) > 4
+    assert sorted(map(settled, done.stdout.splitlines())) == sorted(map(settled, shown))
+
+
+COMMANDS = [
+    (page, command)
+    for page in PAGES
+    for command in ("tprof", "trace")
+    if f"inviso {command} " in "".join(of(page, "console"))
+]
+
+
+@pytest.mark.parametrize(("page", "command"), [(*names([page]), command) for page, command in COMMANDS])
+def test_options_on_pages_exist(page: str, command: str) -> None:
+    words = [sys.executable, "-m", "inviso", command, "--help"]
     text = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
     known = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", text))
-    lines = [line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith("$ inviso tprof ")]
+    lines = [line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith(f"$ inviso {command} ")]
     assert lines
     for line in lines:
         assert set(re.findall(r" (--?[a-z][a-z-]*)", line.partition("#")[0])) <= known, line

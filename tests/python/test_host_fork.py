@@ -367,3 +367,21 @@ print("ok")
     assert "panicked" not in done.stderr
 
 
+
+
+@pytest.mark.parametrize("tracer", ["None", "print"])
+def test_a_child_lets_go_of_an_inherited_session(tracer: str) -> None:
+    out = good(f"""
+import gc, os
+from inviso import trace
+session = trace.session_create("parents", {tracer})
+child = os.fork()
+if child == 0:
+    del session
+    gc.collect()
+    with trace.session_create("own") as own:
+        assert trace.session_info("all") == [own]
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+""")
+    assert out == "0\n"

@@ -667,7 +667,7 @@ def test_the_examples_of_the_documentation_run() -> None:
     import importlib
 
     attempted = 0
-    for name in ("tprof", "tprof._model", "tprof._pattern", "tprof._profiler", "tprof._view", "_run", "cli"):
+    for name in ("tprof", "tprof._model", "_pattern", "tprof._profiler", "tprof._view", "_run", "cli"):
         result = doctest.testmod(importlib.import_module(f"inviso.{name}"))
         assert result.failed == 0, name
         attempted += result.attempted

@@ -41,9 +41,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
+from inviso._pattern import ANY, Pattern, PatternLike, parse
+
 from ._check import bad, one_of, seconds
 from ._model import CALL_TYPES, SORTS, UNITS, VIEWS, Calls, CallType, Function, Profile, Sort, View
-from ._pattern import ANY, Pattern, PatternLike, parse
 from ._profiler import Procs, Profiler
 from ._view import Row, Section, format, inspect
 

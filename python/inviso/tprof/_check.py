@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from inviso.errors import BadArg
+from inviso._pattern import bad
 
 __all__ = ["bad", "one_of", "rows", "seconds"]
-
-
-def bad(where: str, wrong: str, mend: str) -> ValueError:
-    """The ``BadArg`` to raise: where it was given (``"function, argument"``), what is wrong with it, what to do."""
-    function, _, argument = where.partition(", ")
-    return BadArg(function, argument, f"{wrong}; {mend}")
 
 
 def one_of(where: str, value: Any, allowed: tuple[Any, ...]) -> Any:

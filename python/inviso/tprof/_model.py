@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from ._pattern import Pattern, show
+from inviso._pattern import Pattern, show
 
 if TYPE_CHECKING:
     from inviso import Pid

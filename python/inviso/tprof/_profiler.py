@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from inviso import trace
+from inviso._pattern import ANY, Pattern, PatternLike, covers, matches, outermost, parse
 
 from ._check import bad, one_of
 from ._model import CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Profile, Sort, View
-from ._pattern import ANY, Pattern, PatternLike, covers, matches, outermost, parse
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,9 +13,9 @@ from contextvars import copy_context
 from typing import Any
 
 import inviso
+from inviso._pattern import Pattern
 
 from ._model import CallType, Profile, Sort, View
-from ._pattern import Pattern
 from ._profiler import Procs, Profiler
 
 __all__ = ["run"]

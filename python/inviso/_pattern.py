@@ -1,4 +1,4 @@
-"""Which functions a profile is about: reading, checking and comparing patterns.
+"""Which functions are meant: reading, checking and comparing patterns.
 
 A pattern names functions as ``inviso.trace`` does, by module, qualified name and arity, with ``"_"`` for any. The forms
 nest: of two patterns that have a function in common one holds all of the other, so ``outermost`` can thin a list out.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
-from ._check import bad
+from .errors import BadArg
 
 __all__ = ["Pattern", "PatternLike", "covers", "matches", "outermost", "parse", "show"]
 
@@ -83,6 +83,12 @@ def _one(given: object, where: str) -> Pattern:
     if module == ANY and function != ANY:
         raise bad(where, f"{given!r} has a function but any module", "name the module too")
     return module, function, arity
+
+
+def bad(where: str, wrong: str, mend: str) -> BadArg:
+    """The ``BadArg`` to raise: where it was given (``"function, argument"``), what is wrong with it, what to do."""
+    function, _, argument = where.partition(", ")
+    return BadArg(function, argument, f"{wrong}; {mend}")
 
 
 def _split(given: object, where: str) -> Pattern:

@@ -1,0 +1,111 @@
+"""Terms as Python source, and back: literals, and calls of the term classes. Nothing of the source is ever run."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Final
+
+from .match_spec import Prefix
+from .terms import Atom, BitString, ImproperList, Map
+
+__all__ = ["NotLiteral", "read", "read_all", "written"]
+
+_CLASSES: Final[dict[str, Any]] = {
+    "Atom": Atom,
+    "BitString": BitString,
+    "ImproperList": ImproperList,
+    "Map": Map,
+    "Prefix": Prefix,
+}
+_DEEPEST = 60
+
+
+class NotLiteral(ValueError):
+    """Text that is no term; says where and what."""
+
+
+def read(text: str) -> Any:
+    """The term that a text is.
+
+    >>> read("[('_', [], [('message', Atom('a'))])]")
+    [('_', [], [('message', 'a')])]
+    >>> read("open('f')")
+    Traceback (most recent call last):
+    ...
+    inviso._literal.NotLiteral: line 1: 'open('f')' is no literal; write values, lists, tuples, dicts, Atom('a')
+    """
+    terms = read_all(text)
+    if len(terms) != 1:
+        raise NotLiteral(f"there are {len(terms)} terms; write one")
+    return terms[0]
+
+
+def read_all(text: str) -> list[Any]:
+    """All terms of a text, each on lines of its own.
+
+    >>> read_all("[1,\\n 2]  # a comment\\n-3.5")
+    [[1, 2], -3.5]
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise NotLiteral(f"line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError):
+        raise NotLiteral("line 1: it can't be read; it is nested too deep, or has null bytes") from None
+    return [_term(statement.value if isinstance(statement, ast.Expr) else statement, 0) for statement in tree.body]
+
+
+def written(term: Any) -> str:
+    """A term as :func:`read` takes it.
+
+    >>> written([("_", [], [("message", Atom("a"))])])
+    "[('_', [], [('message', Atom('a'))])]"
+    """
+    match term:
+        case Atom():
+            return f"Atom({str(term)!r})"
+        case Prefix():
+            return f"Prefix({', '.join(map(written, term.elements))})"
+        case ImproperList():
+            return f"ImproperList({written(term.elements)}, {written(term.tail)})"
+        case Map():
+            return f"Map({written(term.pairs)})"
+        case tuple():
+            return f"({', '.join(map(written, term))}{',' * (len(term) == 1)})"
+        case list():
+            return f"[{', '.join(map(written, term))}]"
+        case dict():
+            return "{" + ", ".join(f"{written(key)}: {written(value)}" for key, value in term.items()) + "}"
+    return repr(term)
+
+
+def _term(node: ast.AST, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise NotLiteral(f"line {getattr(node, 'lineno', 1)}: it is nested too deep")
+    below = depth + 1
+    match node:
+        case ast.Constant(value=value) if value is not ...:
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+            if not isinstance(value, bool):
+                return -value
+        case ast.Tuple(elts=elements):
+            return tuple(_term(each, below) for each in elements)
+        case ast.List(elts=elements):
+            return [_term(each, below) for each in elements]
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            pairs = [(_term(key, below), _term(value, below)) for key, value in zip(keys, values, strict=True) if key]
+            try:
+                return dict(pairs)
+            except TypeError:
+                raise NotLiteral(f"line {node.lineno}: a key of a dict is a list or dict; write Map([...])") from None
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _CLASSES:
+            given = [_term(each, below) for each in arguments]
+            try:
+                return _CLASSES[name](*given)
+            except (TypeError, ValueError) as error:
+                raise NotLiteral(f"line {node.lineno}: {name}: {error}") from None
+    what = ast.unparse(node)
+    raise NotLiteral(
+        f"line {getattr(node, 'lineno', 1)}: '{what[:80]}' is no literal; write values, lists, tuples, dicts, Atom('a')"
+    )

@@ -1,0 +1,367 @@
+"""``inviso trace``: run a program and show the calls of some of its functions.
+
+Lines go to standard error while the program runs, and the program never waits for them: a thread of which it sees
+nothing in ``threading``, and which is away while the process forks, takes the messages and writes what can be written.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from . import _fork, match_spec, trace
+from ._literal import NotLiteral, read
+from ._options import Given, Options, Usage, absolute, number, refuse, say
+from ._pattern import Pattern, parse
+from ._report import CannotBegin, _wants_color
+from ._run import run
+from .dbg._guard import LOST, Guard, Rate
+from .dbg._lines import Paint, line, plain
+from .dbg._output import Descriptor, Gone, of_file
+from .dbg._saved import BUILT_IN, reason
+from .dbg._tracer import Printer, Tracer
+from .errors import BadArg
+
+__all__ = ["main"]
+
+HELP = """\
+usage: inviso trace -p PATTERN [options] SCRIPT [ARG ...]
+       inviso trace -p PATTERN [options] -m MODULE [ARG ...]
+
+Run a program and show each call of the functions that a pattern names.
+
+options:
+  -p, --pattern PATTERN  these functions: MODULE, MODULE:FUNCTION or
+                         MODULE:FUNCTION:ARITY, with _ for any; may be given
+                         several times
+  --return               show what they return
+  --exceptions           show what they return, and what they raise
+  --caller               show who called them, and from which line
+  --time                 show the time of day
+  --ms EXPR              only these calls: a lambda of the arguments, such as
+                         'lambda text: len(text) > 100'; a match
+                         specification; or x, c, cx for --exceptions,
+                         --caller, or both. Nothing of it is run
+  --limit N              stop tracing after N messages
+  --rate N/s             stop tracing when there are more than N messages in a
+                         second; N/10s, N/100ms are other times
+  -o, --output FILE      write to FILE, not to standard error; *.log is a log
+                         for 'inviso log', or for Erlang's dbg
+  -m MODULE              run a module, as python -m does
+  -h, --help             show this text
+
+Everything after SCRIPT or MODULE belongs to the program. Its exit status is
+the command's. The program never waits for who reads the lines: tracing stops
+when nobody reads them, or when too many are lost. The pattern _ needs --limit
+or --rate.
+
+examples:
+  inviso trace -p json:loads --return job.py --fast
+  inviso trace -p shop.orders --ms 'lambda order: order.total > 100' job.py
+  inviso trace -p _ --limit 100 -o calls.txt -m package.job
+"""
+
+TRACE = Options(
+    short={"-p": "--pattern", "-o": "--output"},
+    with_value=("--ms", "--limit", "--rate", "--output"),
+    without_value=("--return", "--exceptions", "--caller", "--time"),
+    several=("--pattern",),
+)
+LOG = ".log"
+NAME = "inviso trace"
+EVERY = 0.005
+"""Seconds between two looks for messages."""
+
+PATIENCE = 2.0
+"""Seconds that the end waits for the reader of the last lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for."""
+
+    patterns: list[Pattern]
+    spec: list[Any]
+    limit: int | None
+    rate: Rate | None
+    time: bool
+    output: str | None
+
+    @property
+    def is_log(self) -> bool:
+        return self.output is not None and self.output.endswith(LOG)
+
+
+def main(words: list[str]) -> int:
+    """Carry out ``inviso trace``; the exit status."""
+    try:
+        given = TRACE.split(words)
+        if given.program is None:
+            return say(HELP)
+        request = _request(given)
+    except Usage as wrong:
+        return refuse(" trace", str(wrong))
+    tracing = Tracing(request)
+    try:
+        tracing.prepare()
+        return run(given.program, begin=tracing.begin, cancel=tracing.cancel)
+    except CannotBegin as wrong:
+        return refuse(" trace", str(wrong))
+
+
+def _request(given: Given) -> Request:
+    options, patterns = given.options, given.lists["--pattern"]
+    if not patterns:
+        raise Usage("no pattern was given; name functions with -p, such as -p json:loads")
+    try:
+        parsed = [p for text in patterns for p in parse(text, "trace, --pattern")]
+    except BadArg as wrong:
+        raise Usage(f"{wrong.argument}: {wrong.why}") from None
+    request = Request(
+        parsed,
+        _spec(options),
+        number(options.get("--limit"), "--limit", "messages"),
+        _rate(options.get("--rate")),
+        "--time" in options,
+        absolute(options.get("--output"), "--output", dash=False),
+    )
+    limited = request.limit is not None or request.rate is not None
+    if ("_", "_", "_") in parsed and not limited:
+        raise Usage("--pattern: '_' traces everything; say how much of it with --limit or --rate")
+    if request.is_log and limited:
+        raise Usage(f"--output: a log (*{LOG}) counts nothing, so it has no --limit and no --rate; write text")
+    return request
+
+
+def _rate(text: str | None) -> Rate | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,9})(?:/([0-9]{0,9})(s|ms))?", text)
+    most, every = (int(found[1]), int(found[2] or 1)) if found else (0, 0)
+    if not found or not most or not every:
+        raise Usage(f"--rate: {text!r} is not a rate; give messages in a time, such as 100/s or 10/100ms")
+    return most, every if found[3] == "ms" else every * 1000
+
+
+def _spec(options: dict[str, str]) -> list[Any]:
+    """The match specification of all options; empty for every call."""
+    text = options.get("--ms")
+    actions: list[Any] = []
+    if "--exceptions" in options:
+        actions.append(("exception_trace",))
+    elif "--return" in options:
+        actions.append(("return_trace",))
+    if "--caller" in options:
+        actions.append(("message", ("caller_line",)))
+    spec = [("_", [], [])] if text is None else _written(text.strip())
+    try:
+        match_spec.compiled("trace", spec, "call")
+        made = [(head, guards, [*body, *actions]) for head, guards, body in spec]
+        match_spec.compiled("trace", made, "call")
+    except BadArg as wrong:
+        raise Usage(f"--ms: {wrong.why}") from None
+    except RuntimeError as wrong:
+        raise Usage(f"--ms: {wrong}") from None
+    return made if text is not None or actions else []
+
+
+def _written(text: str) -> list[Any]:
+    if text in BUILT_IN:
+        found = BUILT_IN[text]
+        return BUILT_IN[found] if isinstance(found, str) else found  # type: ignore[no-any-return]
+    try:
+        if text.startswith("lambda"):
+            return match_spec.ms(text)
+        spec = read(text)
+    except BadArg as wrong:
+        raise Usage(f"--ms: {wrong.why}") from None
+    except NotLiteral as wrong:
+        raise Usage(f"--ms: {wrong}; or write a lambda") from None
+    if not isinstance(spec, list) or not spec:
+        raise Usage(f"--ms: {text!r} is no match specification; write [(head, guards, body)], or a lambda")
+    return spec
+
+
+class Tracing:
+    """One run's tracing, from before the program's first line to after its last."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._process = os.getpid()
+        self._session: trace.Session | None = None
+        self._output: Descriptor | None = None
+        self._port: Any = None
+        self._reader: Reader | None = None
+        self._paint: Paint = plain
+
+    def prepare(self) -> None:
+        """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
+        path = self._request.output
+        try:
+            if self._request.is_log:
+                self._port = _open_log(path)
+            elif path is not None:
+                self._output = of_file(path)
+            else:
+                self._output = _stderr()
+        except OSError as error:
+            raise CannotBegin(f"{path}: {error.strerror or reason(error)}") from error
+        if path is None and self._output is not None and _wants_color(self._output.number):
+            self._paint = _color
+        atexit.register(self._finish)
+        _fork.rest(self._pause, self._resume, lambda: self._reader is not None)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def begin(self) -> None:
+        """Trace from here on."""
+        request = self._request
+        if self._port is None and self._output is None:
+            return  # nobody can read it
+        try:
+            self._session = session = trace.session_create(NAME, self._port)
+        except RuntimeError as error:
+            raise CannotBegin(str(error)) from error
+        if self._output is not None:
+            tracer = Tracer(
+                Printer(self._output, self._paint, _timed if request.time else line),
+                Guard(request.limit, request.rate, LOST),
+                self._tell,
+            )
+            tracer.of(session)
+            self._reader = Reader(session, tracer)
+            self._reader.start()
+        session.process("all", True, ["call", "timestamp"] if request.time else ["call"])
+        spec = request.spec or True
+        for pattern in request.patterns:
+            session.function(pattern, spec, ["local"])
+        trace._on_load(session, "local", request.patterns, spec)
+
+    def cancel(self) -> None:
+        """There is no program after all."""
+        self._end()
+
+    def _finish(self) -> None:
+        if os.getpid() == self._process:
+            self._end()
+
+    def _end(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.finish()
+        session, self._session = self._session, None
+        output, self._output = self._output, None
+        port, self._port = self._port, None
+        if session is not None:
+            if port is not None:
+                trace._settle(session, PATIENCE)
+                port.flush()
+            session.destroy()
+        if port is not None:
+            port.close()
+        if output is not None:
+            output.finish(PATIENCE)
+
+    def _tell(self, why: str) -> None:
+        if self._output is not None:
+            self._output.write(self._paint("note", f"*** {NAME} stopped: {why}."), last=True)
+
+    def _pause(self) -> None:
+        if self._reader is not None:
+            self._reader.pause()
+
+    def _resume(self) -> None:
+        if self._reader is not None:
+            self._reader.start()
+
+    def _forget(self) -> None:
+        """In a forked child, which has no session; its output forgets by itself."""
+        self._reader = self._session = self._output = self._port = None
+
+
+class Reader:
+    """Takes the messages of a session and hands them to its tracer, in a thread."""
+
+    def __init__(self, session: trace.Session, tracer: Tracer) -> None:
+        self._session = session
+        self._tracer = tracer
+        self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
+        """Held while the thread runs: we release the first to end it, it the second."""
+        self._native_id = 0
+
+    def start(self) -> None:
+        """Begin, or go on after a pause."""
+        if self._locks is None and self._tracer.ended is None:
+            self._locks = go, done = _thread.allocate_lock(), _thread.allocate_lock()
+            go.acquire()
+            done.acquire()
+            _thread.start_new_thread(self._run, (go, done))
+
+    def pause(self) -> None:
+        """End the thread; what is not read yet waits for the next one."""
+        locks, self._locks = self._locks, None
+        if locks is not None:
+            locks[0].release()
+            locks[1].acquire()
+            _fork.wait_until_gone(self._native_id)
+
+    def finish(self) -> None:
+        """Hand over what is left."""
+        self.pause()
+        self._read()
+
+    def _run(self, go: _thread.LockType, done: _thread.LockType) -> None:
+        self._native_id = _thread.get_native_id()
+        try:
+            while self._tracer.ended is None and not go.acquire(timeout=EVERY):
+                self._read()
+        finally:
+            done.release()
+
+    def _read(self) -> None:
+        for message in self._session.drain():
+            self._tracer(message)
+
+
+def _stderr() -> Descriptor | None:
+    """None where the process has no standard error, or nobody reads it."""
+    try:
+        number = -1 if sys.__stderr__ is None else sys.__stderr__.fileno()
+        return None if number < 0 else Descriptor(number)
+    except (OSError, ValueError, Gone):
+        return None
+
+
+def _open_log(path: str | None) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module("inviso.trace_ports").trace_port("file", path)()
+    except ImportError:
+        raise CannotBegin(f"{path}: this build writes no logs; write text, to a file with another name") from None
+
+
+def _timed(message: Any, paint: Paint) -> str | None:
+    """The line with the time of day before it, in place of the time stamp."""
+    match message:
+        case ("trace_ts", *rest, (int(mega), int(seconds), int(micro))):
+            clock = time.strftime("%H:%M:%S", time.localtime(mega * 1_000_000 + seconds))
+            return f"{paint('time', f'{clock}.{micro:06}')} {line(('trace', *rest), paint)}"
+    return line(message, paint)
+
+
+_COLORS = {
+    "who": "2", "tag": "36", "call": "1", "return": "32", "exception": "31", "message": "33", "time": "2",
+    "note": "1;33",
+}  # fmt: skip
+
+
+def _color(kind: str, text: str) -> str:
+    code = _COLORS.get(kind)
+    return text if code is None else f"\x1b[{code}m{text}\x1b[0m"

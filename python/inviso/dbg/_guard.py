@@ -1,0 +1,92 @@
+"""How much is traced before tracing stops by itself."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, TypeAlias
+
+from inviso.errors import BadArg
+
+__all__ = ["LOST", "Guard", "Rate"]
+
+LOST: Final = 10_000
+"""Messages that may be lost before tracing stops: then nobody keeps up with it."""
+
+Rate: TypeAlias = int | tuple[int, int]
+"""Messages in a second, or ``(messages, milliseconds)``."""
+
+
+class Guard:
+    """Counts messages against a limit, a rate, and a bound of lost ones.
+
+    >>> guard = Guard(limit=2)
+    >>> guard.saw(), guard.saw()
+    (None, 'the limit of 2 messages was reached')
+    """
+
+    __slots__ = ("_begun", "_in_window", "_limit", "_lost", "_most_lost", "_rate", "_seen")
+
+    def __init__(self, limit: int | None = None, rate: Rate | None = None, lost: int = LOST) -> None:
+        self._limit = limit
+        self._rate = _window(rate)
+        self._most_lost = lost
+        self._seen = 0
+        self._lost = 0
+        self._in_window = 0
+        self._begun = 0.0
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it ends by itself, however long it goes on."""
+        return self._limit is not None or self._rate is not None
+
+    def change(self, limit: int | None, rate: Rate | None) -> None:
+        """Sets what is not None; a limit counts from here on."""
+        if limit is not None:
+            self._limit, self._seen = limit, 0
+        if rate is not None:
+            self._rate, self._in_window = _window(rate), 0
+
+    def saw(self) -> str | None:
+        """One message more; why it is the last one, or None."""
+        self._seen += 1
+        if self._limit is not None and self._seen >= self._limit:
+            return f"the limit of {self._limit} message{'s' * (self._limit > 1)} was reached"
+        if self._rate is not None:
+            most, seconds = self._rate
+            now = time.monotonic()
+            if now - self._begun >= seconds:
+                self._begun, self._in_window = now, 0
+            self._in_window += 1
+            if self._in_window > most:
+                return f"there were more than {most} messages in {seconds:g} s"
+        return None
+
+    def lost(self, number: int) -> str | None:
+        """So many messages were lost; why that is too much, or None."""
+        self._lost += number
+        if self._lost > self._most_lost:
+            return f"it fell behind, and {self._lost} messages were lost"
+        return None
+
+
+def checked(where: str, limit: Any, rate: Any, lost: Any = None) -> None:
+    """Refuses what is no limit, no rate, no bound of lost messages."""
+    if limit is not None and not _number(limit, 1):
+        raise BadArg(where, "limit", f"{limit!r} is no number of messages; pass an int from 1, or None for no limit")
+    pair = rate if isinstance(rate, tuple) else (rate, 1000)
+    if rate is not None and not (len(pair) == 2 and _number(pair[0], 1) and _number(pair[1], 1)):
+        why = f"{rate!r} is no rate; pass messages a second, an int from 1, or (messages, milliseconds)"
+        raise BadArg(where, "rate", why)
+    if lost is not None and not _number(lost, 0):
+        raise BadArg(where, "lost", f"{lost!r} is no number of messages; pass an int from 0")
+
+
+def _number(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 63
+
+
+def _window(rate: Rate | None) -> tuple[int, float] | None:
+    if rate is None:
+        return None
+    return (rate[0], rate[1] / 1000) if isinstance(rate, tuple) else (rate, 1.0)

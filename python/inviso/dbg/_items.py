@@ -1,0 +1,121 @@
+"""Whom ``p`` is about, and its flags: dbg's words in the trace module's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import inviso
+from inviso import Pid, Port
+
+__all__ = ["CALLS", "GROUPS", "BadFlags", "BadPid", "flags_of", "item_of", "short"]
+
+CALLS: Final = "call"
+GROUPS: Final[dict[str, tuple[str | None, str | None]]] = {
+    "all": ("all", "all"),
+    "processes": ("all", None),
+    "ports": (None, "all"),
+    "new": ("new", "new"),
+    "new_processes": ("new", None),
+    "new_ports": (None, "new"),
+    "existing": ("existing", "existing"),
+    "existing_processes": ("existing", None),
+    "existing_ports": (None, "existing"),
+}
+"""A group of tracees: which processes, which ports."""
+
+_SHORT: Final = {
+    "s": ["send"],
+    "r": ["receive"],
+    "m": ["send", "receive"],
+    "c": ["call"],
+    "p": ["procs"],
+    "sos": ["set_on_spawn"],
+    "sol": ["set_on_link"],
+    "sofs": ["set_on_first_spawn"],
+    "sofl": ["set_on_first_link"],
+}
+_ALL: Final = [
+    "send", "receive", "call", "procs", "ports", "garbage_collection", "running", "set_on_spawn", "set_on_first_spawn",
+    "set_on_link", "set_on_first_link", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp", "arity",
+    "return_to", "silent", "running_procs", "running_ports", "exiting",
+]  # fmt: skip
+_LETTERS: Final = {names[0]: letter for letter, names in _SHORT.items() if len(names) == 1}
+
+
+class BadFlags(Exception):
+    """Flags that dbg doesn't know, from the first wrong one on."""
+
+
+class BadPid(Exception):
+    """What is no tracee at all."""
+
+
+def flags_of(given: Any) -> list[str] | None:
+    """The trace flags of dbg's; None for ``clear``.
+
+    >>> flags_of("m"), flags_of(["c", "sos"]), flags_of("clear")
+    (['send', 'receive'], ['call', 'set_on_spawn'], None)
+    """
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, (list, tuple, set, frozenset)):
+        raise BadFlags(given)
+    names = list(names)
+    if names == ["clear"]:
+        return None
+    made: list[str] = []
+    for place, name in enumerate(names):
+        if isinstance(name, str) and name == "all":
+            return [flag for flag in _ALL if flag not in ("silent", "running")]
+        if isinstance(name, str) and name in _SHORT:
+            made += _SHORT[name]
+        elif isinstance(name, str) and name in _ALL:
+            made.append(name)
+        else:
+            raise BadFlags(names[place:])
+    return made
+
+
+def short(flags: list[str]) -> str:
+    """Flags as :func:`inviso.dbg.i` shows them.
+
+    >>> short(["call", "set_on_spawn", "timestamp"])
+    'c | sos | timestamp'
+    """
+    return " | ".join(_LETTERS.get(flag, flag) for flag in flags)
+
+
+def item_of(item: Any) -> Pid | Port | None:
+    """The tracee of an item that is no group; None if there is none such now.
+
+    A number ``n`` is ``<0.n.0>``, ``(x, y, z)`` and ``"<x.y.z>"`` are that process, any other str is a registered name;
+    a thread, task, socket, subprocess or transport stands for itself.
+    """
+    match item:
+        case Pid() | Port():
+            return item if item.is_alive() else None
+        case bool() | float() | None:
+            raise BadPid(item)
+        case int(number):
+            return _by_text(f"<0.{number}.0>")
+        case (int(x), int(y), int(z)):
+            return _by_text(f"<{x}.{y}.{z}>")
+        case str() if item.startswith("<"):
+            if not re.fullmatch(r"<\d+\.\d+\.\d+>", item):
+                raise BadPid(item)
+            return _by_text(item)
+        case str() if item.startswith("#Port<"):
+            return next((port for port in inviso.ports() if repr(port) == item), None)
+        case str():
+            found = inviso.whereis(item)
+            return found if found is not None and found.is_alive() else None
+    for stands_for in (inviso.pid, inviso.port):
+        try:
+            return stands_for(item)
+        except ValueError:
+            continue
+    raise BadPid(item)
+
+
+def _by_text(text: str) -> Pid | None:
+    return next((pid for pid in inviso.processes() if repr(pid) == text), None)

@@ -1,0 +1,310 @@
+"""Where lines go: a stream, or a descriptor that is never waited for.
+
+A terminal that stands still, or a reader that is slow, must not stand in a program's way: what can't be written at once
+waits in a bounded buffer, a thread of its own writes it when there is room, and what doesn't fit is counted. Before a
+fork that thread is away.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # the module signal is Python code, which may itself be traced
+import _thread
+import contextlib
+import io
+import os
+import select
+import stat
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from inviso import _fork
+
+__all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
+
+BUFFER: Final = 1 << 18
+"""Bytes that wait for a slow reader."""
+
+HIGH_FD = 100
+"""Descriptors get a number from here: the program's own files keep the numbers they always get."""
+
+
+class Gone(Exception):
+    """Nobody reads it any more."""
+
+
+class Output(Protocol):
+    """Takes lines."""
+
+    def write(self, line: str, *, last: bool = False) -> int:
+        """Takes a line without its end; answers 1 if it was lost. :class:`Gone` if nobody reads it any more.
+        ``last``: it is taken though there is no room.
+        """
+
+    def finish(self, timeout: float) -> int:
+        """Has what waits written, and closes; answers how many lines were lost in the end."""
+
+
+def of_stream(stream: Any) -> Output:
+    """The output for a stream. A terminal, pipe or socket is written to without its locks, and without waiting."""
+    if type(stream) is io.TextIOWrapper:
+        with contextlib.suppress(OSError, ValueError):
+            number = stream.fileno()
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                return Descriptor(number)
+    return Stream(stream)
+
+
+def of_file(path: Any) -> Descriptor:
+    """The output for a file by its name; only its owner may read it, as it has the arguments of calls."""
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    try:
+        return Descriptor(opened)
+    finally:
+        os.close(opened)
+
+
+class Stream:
+    """A text stream, such as a StringIO, or a notebook's; or a file, which never stands still."""
+
+    __slots__ = ("_stream", "_through")
+
+    def __init__(self, stream: Any, through: Callable[..., Any] | None = None) -> None:
+        self._stream = stream
+        self._through = through
+        """What it is written by, in whose context it then is."""
+
+    def write(self, line: str, *, last: bool = False) -> int:
+        try:
+            if self._through is None:
+                self._stream.write(line + "\n")
+            else:
+                self._through(self._stream.write, line + "\n")
+        except (OSError, ValueError, AttributeError) as error:  # closed; or there is none, as where there is no console
+            raise Gone from error
+        return 0
+
+    def finish(self, timeout: float) -> int:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            self._stream.flush()
+        return 0
+
+
+class Descriptor:
+    """A terminal, pipe, socket or file, by a descriptor of its own."""
+
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_identity",
+        "_lines",
+        "_lock",
+        "_lost",
+        "_native_id",
+        "_number",
+        "_state",
+        "_thread",
+    )
+
+    def __init__(self, number: int) -> None:
+        self._number = _unblocked(number)
+        self._identity = self._look()
+        self._buffer = bytearray()
+        self._lost = 0
+        """Lines that no line tells of yet."""
+        self._lock = _thread.allocate_lock()
+        self._thread: _thread.LockType | None = None
+        """Held while the writing thread runs."""
+        self._state = "open"
+        """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
+        self._native_id = 0
+        _open.add(self)
+
+    def write(self, line: str, *, last: bool = False) -> int:
+        with self._lock:
+            if self._state in ("gone", "closed"):
+                raise Gone
+            if len(self._buffer) > BUFFER and not last:
+                self._lost += 1
+                return 1
+            if self._lost:
+                self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
+                self._lost = 0
+            self._buffer += line.encode("utf-8", "backslashreplace") + b"\n"
+            self._flush()
+            if self._state == "gone":
+                raise Gone
+            if self._buffer and self._thread is None and self._state == "open":
+                self._start()
+            return 0
+
+    @property
+    def number(self) -> int:
+        """The descriptor."""
+        return self._number
+
+    def finish(self, timeout: float) -> int:
+        end = time.monotonic() + timeout
+        self.start()
+        with self._lock:
+            if self._lost and self._state == "open":
+                self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
+                self._lost = 0
+        while True:
+            with self._lock:  # here, as no thread can be started any more where the interpreter ends
+                self._flush()
+                if not self._buffer or self._state != "open" or time.monotonic() >= end:
+                    break
+            time.sleep(0.002)
+        with self._lock:
+            left = self._buffer.count(b"\n") + self._lost
+            self._buffer.clear()
+            was, self._state = self._state, "closed"
+        self.pause()
+        if was != "closed" and self._look() == self._identity:
+            os.close(self._number)
+        _open.discard(self)
+        return left
+
+    def pause(self) -> None:
+        """The thread ends: the process is about to fork, or it is all over."""
+        with self._lock:
+            if self._state == "open":
+                self._state = "paused"
+            thread = self._thread
+        if thread is not None:
+            with thread:
+                pass
+            _fork.wait_until_gone(self._native_id)
+
+    def start(self) -> None:
+        """After a fork: goes on."""
+        with self._lock:
+            if self._state == "paused":
+                self._state = "open"
+            if self._buffer and self._state == "open" and self._thread is None:
+                self._start()
+
+    def forget(self) -> None:
+        """In a forked child, which has no session: what waits is the parent's, and a copy would keep a pipe open."""
+        self._lock = _thread.allocate_lock()
+        self._thread = None
+        self._buffer.clear()
+        if self._state != "closed" and self._look() == self._identity:
+            os.close(self._number)
+        self._state = "closed"
+
+    def _start(self) -> None:
+        self._thread = running = _thread.allocate_lock()
+        running.acquire()
+        try:
+            _thread.start_new_thread(self._run, (running,))
+        except RuntimeError:  # no thread can be had: the next line tries again
+            self._thread = None
+            running.release()
+
+    def _run(self, running: _thread.LockType) -> None:
+        self._native_id = _thread.get_native_id()
+        poll = select.poll()
+        poll.register(self._number, select.POLLOUT)
+        try:
+            while True:
+                with self._lock:
+                    self._flush()
+                    if not self._buffer or self._state != "open":
+                        self._thread = None
+                        return
+                time.sleep(0.001)  # where there is room for a little, and not for more
+                poll.poll(20)
+        finally:
+            running.release()
+
+    def _flush(self) -> None:
+        """Writes what can be written now."""
+        while self._buffer:
+            if self._look() != self._identity:  # the program closed all that it found
+                self._state = "gone"
+            if self._state in ("gone", "closed"):
+                self._buffer.clear()
+                return
+            try:
+                count = _write(self._number, memoryview(self._buffer)[:4096].tobytes())
+            except BlockingIOError:
+                return
+            except OSError:
+                self._state = "gone"
+                continue
+            if not count:
+                return
+            del self._buffer[:count]
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            status = os.fstat(self._number)
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+def _unblocked(number: int) -> int:
+    """A descriptor of the same file that doesn't wait; the other one's holders are not concerned."""
+    import fcntl
+
+    own = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    kind = os.fstat(own).st_mode
+    if stat.S_ISREG(kind) or stat.S_ISSOCK(kind):
+        return own
+    try:
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+        again = os.open(f"/proc/self/fd/{own}", flags)
+    except OSError:
+        return own
+    os.close(own)
+    own = fcntl.fcntl(again, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    os.close(again)
+    return own
+
+
+def _write(number: int, data: bytes) -> int:
+    """What can be written now; a reader that has gone is an error of ours, and no signal for the program."""
+    if not stat.S_ISREG(os.fstat(number).st_mode) and os.get_blocking(number):
+        # It can't be opened again (a socket, another user's terminal): a little at a time, where there is room for it.
+        poll = select.poll()
+        poll.register(number, select.POLLOUT)
+        if not poll.poll(0):
+            return 0
+        data = data[:256]
+    if _signal.getsignal(_signal.SIGPIPE) is not _signal.SIG_DFL:
+        return os.write(number, data)
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGPIPE,))
+    try:
+        return os.write(number, data)
+    except BrokenPipeError:
+        _signal.sigtimedwait((_signal.SIGPIPE,), 0)
+        raise
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+
+
+_open: weakref.WeakSet[Descriptor] = weakref.WeakSet()
+
+
+def _forget() -> None:
+    for output in list(_open):
+        output.forget()
+
+
+def _pause() -> None:
+    for output in list(_open):
+        output.pause()
+
+
+def _start() -> None:
+    for output in list(_open):
+        output.start()
+
+
+_fork.rest(_pause, _start, lambda: bool(_open))
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,124 @@
+"""Match specifications by number, and the built-in ones by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final
+
+from inviso._literal import NotLiteral, read_all, written
+from inviso.match_spec import match_spec_test
+
+__all__ = ["BUILT_IN", "Saved"]
+
+BUILT_IN: Final[dict[str, Any]] = {
+    "c": [("_", [], [("message", ("caller_line",))])],
+    "caller_exception_trace": "cx",
+    "caller_trace": "c",
+    "cx": [("_", [], [("exception_trace",), ("message", ("caller_line",))])],
+    "exception_trace": "x",
+    "x": [("_", [], [("exception_trace",)])],
+}
+
+
+class Saved:
+    """The specifications of one dbg; numbers are given from the largest on.
+
+    >>> saved = Saved()
+    >>> saved.save([("_", [], [("return_trace",)])]), saved.save([("_", [], [("return_trace",)])])
+    (1, 1)
+    >>> saved.save(saved.find("exception_trace")), saved.save([])
+    ('x', None)
+    """
+
+    __slots__ = ("_numbered",)
+
+    def __init__(self) -> None:
+        self._numbered: dict[int, list[Any]] = {}
+
+    def find(self, key: int | str) -> list[Any] | None:
+        """The specification of that number or name."""
+        found = self._numbered.get(key) if isinstance(key, int) else BUILT_IN.get(key)
+        return self.find(found) if isinstance(found, str) else found
+
+    def save(self, spec: list[Any]) -> int | str | None:
+        """The number or name of a specification, a new number if it has none; None for the empty one."""
+        if not spec:
+            return None
+        for key, value in self:
+            if isinstance(value, list) and _same(value, spec):
+                return key
+        number = max(self._numbered, default=0) + 1
+        self._numbered[number] = list(spec)
+        return number
+
+    def delete(self, number: int) -> None:
+        """Forgets one; built-in ones stay."""
+        self._numbered.pop(number, None)
+
+    def clear(self) -> None:
+        """Forgets all but the built-in ones."""
+        self._numbered.clear()
+
+    def __iter__(self) -> Iterator[tuple[int | str, Any]]:
+        """All, numbers first; a built-in name may stand for another."""
+        yield from sorted(self._numbered.items())
+        yield from BUILT_IN.items()
+
+    def write(self, path: str) -> tuple[str, Any] | None:
+        """Writes all to a file, a specification a line."""
+        text = "".join(written(value) + "\n" for _, value in self if isinstance(value, list))
+        try:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            return ("error", reason(error))
+        return None
+
+    def read(self, path: str) -> tuple[str, Any] | None:
+        """Adds what is in a file; all of it or nothing."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                specs = read_all(file.read())
+        except OSError as error:
+            return ("error", ("read_error", reason(error)))
+        except (NotLiteral, UnicodeDecodeError) as error:
+            return ("error", ("read_error", str(error)))
+        for spec in specs:
+            try:
+                good = isinstance(spec, list) and match_spec_test([], spec)[0] == "ok"
+            except (ValueError, RuntimeError):
+                good = False
+            if not good:
+                return ("error", ("file_format_error", "bad_match_spec"))
+        for spec in specs:
+            self.save(spec)
+        return None
+
+
+def reason(error: OSError) -> str:
+    """The short name of an error of the system, as Erlang has it: ``enoent``.
+
+    >>> reason(FileNotFoundError(2, "No such file"))
+    'enoent'
+    """
+    import errno
+
+    return errno.errorcode.get(error.errno or 0, "").lower() or os.strerror(error.errno or 0)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal, and of the same types: 1 is not True, and an Atom is no str."""
+    if type(a) is not type(b):
+        return isinstance(a, list) and isinstance(b, list) and _all_same(a, b)
+    if isinstance(a, (list, tuple)):
+        return _all_same(a, b)
+    if isinstance(a, dict):
+        return len(a) == len(b) and all(any(_same(pair, other) for other in b.items()) for pair in a.items())
+    if isinstance(a, float):
+        return repr(a) == repr(b)
+    return bool(a == b)
+
+
+def _all_same(a: Any, b: Any) -> bool:
+    return len(a) == len(b) and all(map(_same, a, b))

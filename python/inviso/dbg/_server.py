@@ -1,0 +1,288 @@
+"""What one dbg has: its session and tracer, its saved specifications, its trace clients."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from contextvars import Context
+from typing import Any
+
+from inviso import Pid, node, trace
+from inviso.errors import BadArg
+
+from ._cells import Cells
+from ._guard import Guard, Rate
+from ._items import CALLS, GROUPS, item_of
+from ._output import Output, Stream, of_file, of_stream
+from ._saved import Saved, reason
+from ._tracer import Printer, Tracer
+
+__all__ = ["EVERYTHING", "Server"]
+
+EVERYTHING = "_", "_", "_"
+_PATIENCE = 2.0
+"""Seconds that the end waits for a reader to take the last lines."""
+
+
+class Server:
+    """One dbg. Its session exists from :meth:`start` on, until :meth:`stop`, or until its tracer ends it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.saved = Saved()
+        self.clients: list[Any] = []
+        self.destroyed = False
+        self._lock = threading.RLock()
+        self._session: trace.Session | None = None
+        self._what: Any = None
+        self._tracer: Tracer | None = None
+        self._output: Output | None = None
+        self._cells: Cells | None = None
+        self._calls: set[str] = set()
+        """The groups of processes whose calls are traced: ``"existing"``, ``"new"``."""
+        self._wild: set[str] = set()
+        """Which patterns take every function: ``"global"``, ``"local"``."""
+
+    @property
+    def session(self) -> trace.Session | None:
+        """The trace session, if there is a tracer."""
+        session = self._session
+        return session if session is not None and session.is_alive() else None
+
+    def tracer(self) -> Any:
+        """Where the messages go, or None: a Pid, a trace port, ``(module, state)``."""
+        return None if self.session is None else self._what
+
+    def start(self, kind: str, data: Any, limit: int | None, rate: Rate | None, lost: int) -> tuple[str, Any]:
+        """Starts a tracer, checked before."""
+        with self._lock:
+            if self.session is not None:
+                return ("error", "already_started")
+            self._leave()
+            match kind:
+                case "process":
+                    handler, state = data
+                    return self._start_process(handler, state, Guard(limit, rate, lost))
+                case "file":
+                    try:
+                        output = of_file(data)
+                    except OSError as error:
+                        return ("error", reason(error))
+                    return self._start_printing(output, Guard(limit, rate, lost))
+                case "port":
+                    return self._start_port(data)
+            return self._start_module(data() if callable(data) and not isinstance(data, tuple) else data)
+
+    def start_default(self, limit: int | None, rate: Rate | None, lost: int) -> tuple[str, Any]:
+        """Starts the tracer that prints to standard output, as it is now."""
+        with self._lock:
+            if self.session is not None:
+                return ("error", "already_started")
+            self._leave()
+            output = of_stream(sys.stdout)
+            if isinstance(output, Stream):
+                self._cells = Cells.here(_weakly(self.settle))
+                if self._cells is not None:
+                    output = Stream(sys.stdout, self._cells.through)
+            return self._start_printing(output, Guard(limit, rate, lost))
+
+    def _start_printing(self, output: Output, guard: Guard) -> tuple[str, Any]:
+        self._output = output
+        self._run(Tracer(Printer(output), guard, _teller(self.name, output)))
+        return ("ok", self._what)
+
+    def _start_process(self, handler: Callable[[Any, Any], Any], state: Any, guard: Guard) -> tuple[str, Any]:
+        def handle(message: Any) -> None:
+            nonlocal state
+            state = handler(message, state)
+
+        self._run(Tracer(handle, guard, _teller(self.name, Stream(sys.stdout))))
+        return ("ok", self._what)
+
+    def _run(self, tracer: Tracer) -> None:
+        # in no context: a thread that inherits one keeps what is in it, and this session may be
+        session = Context().run(trace.session_create, self.name, tracer)
+        tracer.of(session)
+        self._tracer = tracer
+        self._session = session
+        self._what = session._native.tracer
+
+    def _start_port(self, data: Any) -> tuple[str, Any]:
+        try:
+            port = data() if callable(data) else data
+        except OSError as error:
+            return ("error", reason(error))
+        if not isinstance(port, optional("trace_ports").TracePort):
+            raise BadArg("tracer/2", "data", f"{port!r} is no trace port; pass what dbg.trace_port() returned")
+        self._session = trace.session_create(self.name, port)
+        self._what = port
+        return ("ok", port)
+
+    def _start_module(self, module: Any) -> tuple[str, Any]:
+        if not (isinstance(module, tuple) and len(module) == 2):
+            raise BadArg("tracer/2", "data", f"{module!r} is no tracer module; pass (module, state)")
+        made: Any = module
+        self._session = trace.session_create(self.name, made)
+        self._what = module
+        return ("ok", module)
+
+    def limits(self, where: str, limit: int | None, rate: Rate | None) -> None:
+        """Changes the limits of the tracer that runs."""
+        if limit is None and rate is None:
+            return
+        if self.session is None:
+            raise BadArg(where, "limit" if rate is None else "rate", "there is no tracer; call dbg.tracer() before")
+        if self._tracer is None:
+            why = "a trace port or tracer module counts nothing; start a tracer of kind 'process' or 'file'"
+            raise BadArg(where, "limit" if rate is None else "rate", why)
+        self._tracer.guard.change(limit, rate)
+
+    # who and which functions
+
+    def process(self, where: str, item: Any, flags: list[str] | None) -> tuple[str, Any]:
+        """As ``p``, with the trace module's flags; None clears all."""
+        with self._lock:
+            group = isinstance(item, str) and item in GROUPS
+            session = self.session
+            if session is None:
+                named = isinstance(item, str) and not item.startswith("<")
+                return ("error", "no_tracers" if named else ("no_tracer_on_node", node()))
+            if group:
+                return self._group(where, session, item, flags)
+            who = item_of(item)
+            if who is None:
+                return ("ok", [("matched", node(), 0, ("no_proc", item))])
+            how, names = flags is not None, ["all"] if flags is None else flags
+            try:
+                number = session.process(who, how, names) if isinstance(who, Pid) else session.port(who, how, names)
+            except BadArg as error:
+                return ("ok", [("matched", node(), 0, ("badarg", str(error)))])
+            return ("ok", [("matched", node(), number)])
+
+    def _group(self, where: str, session: trace.Session, item: str, flags: list[str] | None) -> tuple[str, Any]:
+        processes, ports = GROUPS[item]
+        calls = {"existing", "new"} if processes == "all" else {processes} if processes else set()
+        if flags is not None and CALLS in flags and calls and self._wild:
+            self._refuse_everything(where, "item", f"{item!r} with calls, while a pattern takes every function,")
+        how, names = flags is not None, ["all"] if flags is None else flags
+        number = session.process(processes, how, names) if processes else 0
+        number += session.port(ports, how, names) if ports else 0
+        if flags is None:
+            self._calls -= calls
+        elif CALLS in flags:
+            self._calls |= calls
+        return ("ok", [("matched", node(), number)])
+
+    def function(self, where: str, target: Any, spec: list[Any], flag: str) -> list[Any]:
+        """As ``tp`` with a specification that has been looked at; what matched, nothing without a tracer."""
+        with self._lock:
+            session = self.session
+            if session is None:
+                return []
+            if target == EVERYTHING and self._calls:
+                who = " and ".join(sorted(self._calls))
+                self._refuse_everything(where, "module", f"every function, while {who} processes have the flag call,")
+            try:
+                number = session.function(target, spec or True, [] if target in ("send", "receive") else [flag])
+            except BadArg as error:
+                return [("matched", node(), 0, ("badarg", str(error)))]
+            if target == EVERYTHING:
+                self._wild = {flag}
+            return [("matched", node(), number)]
+
+    def clear(self, target: Any, flags: Iterable[str]) -> list[Any]:
+        """As ``ctp``."""
+        with self._lock:
+            session = self.session
+            if session is None:
+                return []
+            number = 0
+            for flag in flags:
+                try:
+                    number = session.function(target, target == "send" or target == "receive", [flag] if flag else [])
+                except BadArg as error:
+                    return [("matched", node(), 0, ("badarg", str(error)))]
+                if target == EVERYTHING:
+                    self._wild.discard(flag)
+            return [("matched", node(), number)]
+
+    def _refuse_everything(self, where: str, argument: str, what: str) -> None:
+        if self._tracer is not None and not self._tracer.guard.is_limited:
+            why = f"{what} traces everything; say how much of it with limit= or rate=, as in dbg.tracer(limit=1000)"
+            raise BadArg(where, argument, why)
+
+    # the end
+
+    def client(self, client: Any) -> Any:
+        """A trace client that ends when this one does."""
+        with self._lock:
+            self.clients = [*(other for other in self.clients if other.is_alive()), client]
+        return client
+
+    def settle(self, timeout: float) -> bool:
+        """Waits until the tracer has handled what was sent before."""
+        session = self.session
+        return session is None or trace._settle(session, timeout)
+
+    def stop(self) -> None:
+        """Ends tracing; what was sent before is handled first."""
+        with self._lock:
+            session, port = self.session, self._what
+            clients, self.clients = self.clients, []
+            left = self._take()
+            self.saved.clear()
+        # outside the lock: a handler may call dbg
+        if session is not None:
+            if hasattr(port, "flush"):
+                trace._settle(session, _PATIENCE)
+                port.flush()
+            session.destroy()
+            if hasattr(port, "close"):
+                port.close()
+        _end(*left)
+        for client in clients:
+            if client.is_alive():
+                optional("log").stop_trace_client(client)
+
+    def _leave(self) -> None:
+        """What an ended session has left."""
+        _end(*self._take())
+
+    def _take(self) -> tuple[Output | None, Cells | None]:
+        self._session = self._what = self._tracer = None
+        self._calls.clear()
+        self._wild.clear()
+        output, self._output = self._output, None
+        cells, self._cells = self._cells, None
+        return output, cells
+
+
+def _end(output: Output | None, cells: Cells | None) -> None:
+    if cells is not None:
+        cells.close()
+    if output is not None:
+        output.finish(_PATIENCE)
+
+
+def optional(name: str) -> Any:
+    """A module of this package that is needed for one thing only."""
+    return importlib.import_module(f"inviso.{name}")
+
+
+def _teller(name: str, output: Output) -> Callable[[str], object]:
+    """What says why tracing ended. It doesn't hold the server, which ends with its last holder."""
+    return lambda why: output.write(f"*** {name} stopped: {why}.", last=True)
+
+
+def _weakly(method: Callable[[float], object]) -> Callable[[float], object]:
+    """The method, without keeping its object."""
+    found = weakref.WeakMethod(method)
+
+    def call(timeout: float) -> object:
+        method = found()
+        return None if method is None else method(timeout)
+
+    return call

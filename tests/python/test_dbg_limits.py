@@ -1,0 +1,392 @@
+"""dbg ends by itself, and nobody ever waits for who reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import inviso
+import pytest
+from cli_tools import Terminal
+from inviso import BadArg, dbg, trace
+from trace_tools import HERE as TESTS
+from trace_tools import LIMIT, ROOT, WATCHDOG, good
+
+HERE = __name__
+
+
+def leaf(x: Any) -> Any:
+    return x
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    dbg.stop()
+    assert trace.session_info("all") == []
+
+
+def wait(fact: Callable[[], object]) -> None:
+    end = time.monotonic() + LIMIT
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def calls(number: int) -> None:
+    for n in range(number):
+        leaf(n)
+
+
+def ended() -> bool:
+    return dbg.get_tracer()[0] == "error"
+
+
+def test_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    dbg.tracer(limit=3)
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [("_", [], [("return_trace",)])])
+    calls(100)
+    wait(ended)
+    assert trace.session_info("all") == []
+    assert dbg.tp(HERE, "leaf", 1) == ("ok", [("saved", 1)])  # what was saved stays
+    assert dbg.p("all", "c") == ("error", "no_tracers")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[2].split(":")[0] for line in printed[:3]] == [
+        f"call {HERE}", f"returned from {HERE}", f"call {HERE}",
+    ]  # fmt: skip
+    assert printed[3:] == ["*** dbg stopped: the limit of 3 messages was reached."]
+    assert dbg.tracer()[0] == "ok"
+
+
+@pytest.mark.parametrize("change", ["p", "tp"])
+def test_a_limit_may_be_set_later(change: str, capsys: pytest.CaptureFixture[str]) -> None:
+    dbg.tracer()
+    dbg.p(inviso.self(), "c", **({"limit": 2} if change == "p" else {}))
+    dbg.tpl(HERE, "leaf", [], **({"limit": 2} if change == "tp" else {}))
+    calls(100)
+    wait(ended)
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    dbg.tracer(rate=(5, 60_000))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    calls(5)
+    assert not ended()
+    calls(5)
+    wait(ended)
+    assert capsys.readouterr().out.splitlines()[5:] == [
+        f"({inviso.self()}) call {HERE}:leaf(0)", "*** dbg stopped: there were more than 5 messages in 60 s.",
+    ]  # fmt: skip
+
+
+def test_a_rate_begins_anew() -> None:
+    seen: list[Any] = []
+    dbg.tracer("process", (lambda message, _: seen.append(message), None), rate=(5, 1))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    for n in range(20):
+        leaf(n)
+        wait(lambda n=n: len(seen) > n)
+        time.sleep(0.002)
+    assert not ended()
+
+
+@pytest.mark.parametrize("group", ["all", "processes", "existing", "existing_processes", "new", "new_processes"])
+@pytest.mark.parametrize("pattern", [dbg.tp, dbg.tpl])
+def test_everything_needs_a_limit(group: str, pattern: Any) -> None:
+    def tracer(**limits: Any) -> None:
+        dbg.stop()
+        dbg.tracer("process", (lambda message, state: state, None), **limits)
+
+    text = r"say how much of it with limit= or rate=, as in dbg.tracer\(limit=1000\)"
+    tracer()
+    dbg.p(group, ["m", "c"])
+    with pytest.raises(BadArg, match=text):
+        pattern("_", [])
+    with pytest.raises(BadArg, match=text):
+        pattern(("_", "_", "_"), "x")
+    assert pattern(HERE, "leaf", [])[0] == "ok"
+    dbg.p(group, "clear")
+    assert pattern("_", [])[0] == "ok"
+    with pytest.raises(BadArg, match=text):
+        dbg.p(group, "all")
+    assert dbg.p(group, "m")[0] == "ok"
+    dbg.ctp()
+    assert dbg.p(group, "c")[0] == "ok"
+    dbg.stop()
+    for limits in ({"limit": 10}, {"rate": 10}):
+        tracer(**limits)
+        assert dbg.p(group, "c")[0] == "ok" and pattern("_", [])[0] == "ok"
+    tracer()
+    assert pattern("_", [], limit=10)[0] == "ok" and dbg.p(group, "c")[0] == "ok"
+
+
+def test_one_process_or_ports_are_not_everything() -> None:
+    dbg.tracer("process", (lambda message, state: state, None))
+    assert dbg.p("ports", ["s", "c"])[0] == "ok"
+    assert dbg.tpl("_", [("_", [("==", 1, 2)], [])])[0] == "ok"
+    assert dbg.p(inviso.self(), "c")[0] == "ok"
+
+
+def test_it_ends_when_it_falls_behind(capsys: pytest.CaptureFixture[str]) -> None:
+    go = threading.Event()
+    dbg.tracer("process", (lambda message, state: go.wait(), None))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    calls(100_000)  # nobody waits
+    go.set()
+    wait(ended)
+    text = capsys.readouterr().out
+    found = re.fullmatch(r"\*\*\* dbg stopped: it fell behind, and (\d+) messages were lost\.\n", text)
+    assert found and 10_000 < int(found[1]) < 100_000
+
+
+def test_how_many_may_be_lost_is_for_the_user_to_say() -> None:
+    go = threading.Event()
+    seen: list[Any] = []
+    dbg.tracer("process", (lambda message, state: go.wait() and seen.append(message), None), lost=1 << 40)
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    calls(100_000)
+    go.set()
+    wait(lambda: (seen and seen[-1][0] == "trace" and seen[-1][3][2] == [99_999]) or leaf(99_999) is None)
+    lost = sum(message[1] for message in seen if message[0] == "drop")
+    assert lost > 10_000 and not ended()
+
+
+PROGRAM = """
+import os, signal, sys, threading
+import inviso
+from inviso import dbg
+def f(x): pass
+dbg.tracer(**eval(sys.argv[1])); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
+"""
+
+
+class Piped:
+    """A program whose standard output nobody reads yet; what it writes to standard error are signs of life."""
+
+    def __init__(self, text: str, options: str = "{}") -> None:
+        path = os.pathsep.join([str(TESTS), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", WATCHDOG + PROGRAM + text, options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+
+    def sign(self) -> str:
+        assert self.process.stderr
+        return self.process.stderr.readline().strip()
+
+    def close(self) -> None:
+        assert self.process.stdout
+        self.process.stdout.close()
+
+    def rest(self) -> tuple[str, str]:
+        assert self.process.stdout and self.process.stderr
+        out = "" if self.process.stdout.closed else self.process.stdout.read()
+        err = self.process.stderr.read()
+        assert self.process.wait(LIMIT) == 0, err
+        self.process.stderr.close()
+        if not self.process.stdout.closed:
+            self.process.stdout.close()
+        return out, err
+
+
+def test_a_reader_that_stands_still_stops_nobody() -> None:
+    program = Piped("""
+for n in range(50_000): f("x" * 100)
+print("calls are done", file=sys.stderr, flush=True)
+while dbg.get_tracer()[0] == "ok": f("x" * 100)
+print("tracing has ended", file=sys.stderr, flush=True)
+""")
+    assert program.sign() == "calls are done"
+    assert program.sign() == "tracing has ended"
+    out, err = program.rest()
+    assert err == ""
+    lines = out.splitlines()
+    assert re.fullmatch(r"\*\*\* dbg stopped: it fell behind, and \d+ messages were lost\.", lines[-1])
+    assert len(lines) > 1000 and all(" call __main__:f('xx" in line or line.startswith("***") for line in lines)
+
+
+def test_a_slow_reader_is_told_of_what_was_lost() -> None:
+    program = Piped("""
+for n in range(30_000): f("x" * 100)
+print("calls are done", file=sys.stderr, flush=True)
+import time
+time.sleep(0.5)
+""", "{'lost': 1 << 40}")
+    assert program.sign() == "calls are done"
+    out, err = program.rest()
+    assert err == ""
+    lost = sum(map(int, re.findall(r"^\*\*\* Dropped (\d+) messages\.$", out, re.MULTILINE)))
+    assert out.count(" call __main__:f('") + lost <= 30_000 and lost > 0
+
+
+@pytest.mark.parametrize("how", ["", "signal.signal(signal.SIGPIPE, signal.SIG_DFL)"])
+def test_a_reader_that_goes_away_ends_it(how: str) -> None:
+    program = Piped(f"""
+{how}
+f(1)
+print("begun", file=sys.stderr, flush=True)
+while dbg.get_tracer()[0] == "ok": f(1)
+print("over", file=sys.stderr, flush=True)
+sys.stdout = None
+""")
+    assert program.sign() == "begun"
+    program.close()
+    assert program.sign() == "over"
+    assert program.rest() == ("", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_while_lines_wait() -> None:
+    program = Piped("""
+for n in range(6_000): f("x" * 100)
+status = []
+for n in range(20):
+    child = os.fork()
+    if child == 0:
+        f("child")
+        assert dbg.get_tracer()[0] == "error"
+        os._exit(0)
+    status.append(os.waitpid(child, 0)[1])
+    f("parent")
+print("forked", status == [0] * 20, file=sys.stderr, flush=True)
+""")
+    assert program.sign() == "forked True"
+    out, err = program.rest()
+    assert err == "" and "'child'" not in out
+    assert out.count("f('parent')") == 20 or "Dropped" in out
+
+
+def test_a_child_may_trace_by_itself() -> None:
+    out = good("""
+import os, inviso
+from inviso import dbg
+def f(x): pass
+dbg.tracer(); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
+child = os.fork()
+if child == 0:
+    assert dbg.tracer()[0] == "ok"
+    dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
+    f("child")
+    dbg.stop()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+f("parent")
+""")
+    assert len(re.findall(r"f\('child'\)", out)) == len(re.findall(r"f\('parent'\)", out)) == 1
+
+
+def test_a_program_that_closes_its_files_keeps_them() -> None:
+    out = good("""
+import os, inviso
+from inviso import dbg
+def f(x): pass
+dbg.tracer(); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
+os.closerange(3, 1000)
+mine = [os.open("/dev/null", os.O_RDONLY) for _ in range(200)]
+f(1)
+while dbg.get_tracer()[0] == "ok": f(1)
+dbg.stop()
+for number in mine: os.close(number)
+print("fine")
+""")
+    assert out == "fine\n"
+
+
+def test_a_stream_that_is_closed_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    dbg.tracer()
+    monkeypatch.undo()
+    stream.close()
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    leaf(1)
+    wait(ended)
+
+
+def test_lines_stand_in_the_cell_that_was_traced() -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    sources = [
+        "import inviso, threading\nfrom inviso import dbg\ndef f(x): return x\n",
+        "_ = dbg.tracer(), dbg.p('all', 'c'), dbg.tpl('__main__', 'f', [])",
+        "f(1);",
+        "t = threading.Thread(target=f, args=(2,)); t.start(); t.join()",
+        "f('x' * 5000); print('mine')",
+        "dbg.stop()",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    nbclient.NotebookClient(notebook, timeout=LIMIT, kernel_name="python3").execute()
+    texts = ["".join(o.get("text", "") for o in cell.outputs if o.output_type == "stream") for cell in notebook.cells]
+    assert texts[1] == texts[5] == ""
+    assert re.fullmatch(r"\(<0\.\d+\.\d+>\) call __main__:f\(1\)\n", texts[2]), texts
+    assert re.fullmatch(r"\(<0\.\d+\.\d+>\) call __main__:f\(2\)\n", texts[3]), texts
+    traced = re.findall(r"\(<.*call .*", texts[4])  # print writes the end of a line by itself
+    assert len(traced) == 1 and len(traced[0]) == dbg.LINE and texts[4].startswith("mine")
+
+
+def test_at_a_prompt_on_a_terminal() -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    terminal = Terminal([sys.executable, "-q", "-i"], PYTHONPATH=path, PYTHON_BASIC_REPL="1")
+
+    def typed(line: str, text: str) -> None:
+        terminal.seen = ""
+        os.write(terminal.master, line.encode() + b"\n")
+        terminal.until(text)
+
+    terminal.until(">>> ")
+    typed("import inviso; from inviso import dbg", ">>> ")
+    typed("def f(x): return x + 1\n", ">>> ")
+    typed("dbg.tracer()", "('ok', <0.")
+    typed("dbg.p(inviso.self(), 'c'), dbg.tpl('__main__', 'f', 'x')", "('saved', 'x')")
+    typed("f(41)", "returned from __main__:f/1 -> 42")
+    assert "call __main__:f(41)" in terminal.seen
+    typed("dbg.stop()", ">>> ")
+    typed("f(1), 'over'", "(2, 'over')")
+    assert "call" not in terminal.seen
+    os.write(terminal.master, b"exit()\n")
+    terminal.rest()
+    assert terminal.process.returncode == 0
+
+
+def test_no_standard_output_at_all() -> None:
+    good("""
+import sys
+sys.stdout = None
+import inviso
+from inviso import dbg
+def f(x): pass
+dbg.tracer(); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
+while dbg.get_tracer()[0] == "ok": f(1)
+""")
+
+
+def test_an_interrupt_is_the_programs() -> None:
+    program = Piped("""
+try:
+    print("begun", file=sys.stderr, flush=True)
+    while True: f(1)
+except KeyboardInterrupt:
+    print("interrupted", file=sys.stderr, flush=True)
+dbg.stop()
+""", "{'limit': 100}")
+    assert program.sign() == "begun"
+    program.process.send_signal(signal.SIGINT)
+    assert program.sign() == "interrupted"
+    program.rest()

@@ -1,0 +1,141 @@
+"""dbg over trace ports, trace clients and tracer modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import inviso
+import pytest
+from inviso import BadArg, dbg, trace
+from otp import erl, needs_otp
+from trace_tools import LIMIT
+
+HERE = __name__
+needs_ports = pytest.mark.skipif(importlib.util.find_spec("inviso.trace_ports") is None, reason="no trace ports here")
+needs_log = pytest.mark.skipif(importlib.util.find_spec("inviso.log") is None, reason="no logs here")
+needs_tracer = pytest.mark.skipif(importlib.util.find_spec("inviso.tracer") is None, reason="no tracer modules here")
+
+
+def leaf(x: Any) -> Any:
+    return x
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    yield
+    dbg.stop()
+    assert trace.session_info("all") == []
+
+
+def wait(fact: Callable[[], object]) -> None:
+    end = time.monotonic() + LIMIT
+    while not fact():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def begin(generator: Any) -> Any:
+    kind, port = dbg.tracer("port", generator)
+    assert kind == "ok" and dbg.get_tracer() == ("ok", port)
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", "x")
+    return port
+
+
+LINES = ["({}) call test_dbg_ports:leaf(1)", "({}) returned from test_dbg_ports:leaf/1 -> 1"]
+
+
+@needs_ports
+@needs_log
+def test_a_file_and_its_client(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "log")
+    port = begin(dbg.trace_port("file", path))
+    leaf(1)
+    assert dbg.flush_trace_port() is None and Path(path).stat().st_size > 50
+    assert dbg.trace_port_control("get_listen_port") == ("error", "not_supported_by_trace_driver")
+    dbg.stop()
+    assert not port.is_open() and dbg.flush_trace_port() == ("error", "no_trace_driver")
+    client = dbg.trace_client("file", path)
+    wait(lambda: not client.is_alive())
+    assert capsys.readouterr().out.splitlines() == [line.format(inviso.self()) for line in LINES]
+    with open(path, "ab") as file:
+        file.write(b"\0\0\0\0")
+    client = dbg.trace_client("file", path)
+    wait(lambda: not client.is_alive())
+    assert capsys.readouterr().out.splitlines()[2].startswith("*** ")
+
+
+@needs_ports
+@needs_otp
+def test_erlang_reads_the_same_lines(tmp_path: Path) -> None:
+    path = str(tmp_path / "log")
+    begin(dbg.trace_port("file", path))
+    leaf(1)
+    dbg.stop()
+    code = '[Name] = init:get_plain_arguments(), register(p, dbg:trace_client(file, Name)), M = monitor(process, p), ' \
+        "receive {'DOWN', M, _, _, _} -> timer:sleep(100) end, halt()."  # fmt: skip
+    assert [line.partition(" ")[2] for line in erl(code, path).splitlines()] == [
+        line.partition(" ")[2] for line in LINES
+    ]
+
+
+@needs_ports
+@needs_log
+def test_a_socket_and_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(dbg.trace_port("ip", 0))
+    kind, number = dbg.trace_port_control("get_listen_port")
+    assert kind == "ok" and dbg.flush_trace_port() == ("error", "not_supported_by_trace_driver")
+    seen: list[Any] = []
+    client = dbg.trace_client("ip", ("localhost", number), (lambda message, state: seen.append(message), None))
+    leaf(1)
+    wait(lambda: len(seen) == 2)
+    assert [message[2] for message in seen] == ["call", "return_from"]
+    assert dbg.stop_trace_client(client) is None and not client.is_alive()
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    other = dbg.trace_client("ip", number)
+    leaf(1)
+    wait(lambda: out.getvalue().count("\n") == 2)
+    dbg.stop()
+    assert not other.is_alive()
+
+
+@needs_ports
+def test_what_is_no_port(tmp_path: Path) -> None:
+    assert dbg.tracer("port", dbg.trace_port("file", str(tmp_path / "no" / "where"))) == ("error", "enoent")
+    for wrong in (7, lambda: None, lambda: 7):
+        with pytest.raises(BadArg, match=r"is no trace port; pass what dbg\.trace_port"):
+            dbg.tracer("port", wrong)
+    assert dbg.get_tracer()[0] == "error"
+    with pytest.raises(BadArg, match="a trace port or tracer module counts nothing"):
+        begin(dbg.trace_port("file", str(tmp_path / "log")))
+        dbg.p("all", "c", limit=3)
+
+
+@needs_tracer
+@pytest.mark.parametrize("how", ["pair", "function"])
+def test_a_tracer_module(how: str) -> None:
+    class Names:
+        def enabled(self, tag: str, state: Any, tracee: Any) -> str:
+            return "trace"
+
+        def trace(self, tag: str, state: Any, tracee: Any, term: Any, opts: Any) -> None:
+            state.append((tag, tracee, term))
+
+    seen: list[Any] = []
+    pair = (Names(), seen)
+    assert dbg.tracer("module", pair if how == "pair" else lambda: pair) == ("ok", pair)
+    assert dbg.get_tracer() == ("ok", pair) and dbg.flush_trace_port() == ("error", "no_trace_driver")
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    leaf(1)
+    assert seen == [("call", inviso.self(), (HERE, "leaf", [1]))]
+    dbg.stop()
+    with pytest.raises(BadArg, match="is no tracer module; pass"):
+        dbg.tracer("module", lambda: 7)

@@ -1,0 +1,374 @@
+"""``inviso trace`` runs a program as the interpreter does, and shows its calls."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli_tools import LIMIT, PLAIN, Terminal, command, execute, programs, script, settled
+
+PROGRAMS = programs()
+WORK = """
+import json, sys
+
+def fact(n):
+    return 1 if n < 2 else n * fact(n - 1)
+
+def bad(x):
+    raise ValueError(x)
+
+class Shop:
+    def order(self, what, *, count=1):
+        return fact(count)
+
+if __name__ == "__main__":
+    print("begin", sys.argv[1:])
+    Shop().order("tea", count=3)
+    try:
+        bad("no")
+    except ValueError:
+        pass
+    json.loads("[1]")
+    print("end")
+"""
+
+
+def trace(*words: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return execute(command("trace", *words), cwd, **env)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return script(tmp_path, WORK, "work.py")
+
+
+def lines(text: str) -> list[str]:
+    """Without the pid, which they all have."""
+    found = [re.fullmatch(r"\(<0\.\d+\.\d+>\) (.*)", line) for line in text.splitlines()]
+    assert all(found), text
+    return [match[1] for match in found if match]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_script_is_run_as_the_interpreter_runs_it(name: str, tmp_path: Path) -> None:
+    path = script(tmp_path, PROGRAMS[name])
+    report = tmp_path / "lines.txt"
+    words = [path.name, "-x", "--json", "a b"]
+    without = execute([sys.executable, *words], tmp_path, "one\ntwo\n")
+    with_ = execute(command("trace", "-p", "__main__", "-o", report, *words), tmp_path, "one\ntwo\n")
+    assert settled(with_.stdout) == settled(without.stdout)
+    assert settled(with_.stderr) == settled(without.stderr)
+    assert with_.returncode == without.returncode
+    if name not in ("exit at once", "signal default"):
+        assert " call __main__:<module>()\n" in report.read_text()
+
+
+def test_lines_go_to_standard_error(work: Path) -> None:
+    done = trace("-p", "__main__", "-p", "json:loads", work, "-p", "x")
+    assert done.returncode == 0 and done.stdout == "begin ['-p', 'x']\nend\n"
+    found = lines(done.stderr)
+    assert found[0] == "call __main__:<module>()" and found[1] == "call __main__:Shop()"
+    assert re.fullmatch(r"call __main__:Shop\.order\(<__main__\.Shop at 0x[0-9a-f]+>,'tea',3\)", found[2])
+    assert found[3:] == [
+        "call __main__:fact(3)", "call __main__:fact(2)", "call __main__:fact(1)", "call __main__:bad('no')",
+        "call json:loads('[1]',None,None,None,None,None,None,{})",
+    ]  # fmt: skip
+
+
+def test_returns_exceptions_and_callers(work: Path) -> None:
+    done = trace("-p", "__main__:bad", "-p", "__main__:fact:1", "--return", work)
+    assert lines(done.stderr) == [
+        "call __main__:fact(3)", "call __main__:fact(2)", "call __main__:fact(1)", "returned from __main__:fact/1 -> 1",
+        "returned from __main__:fact/1 -> 2", "returned from __main__:fact/1 -> 6", "call __main__:bad('no')",
+    ]  # fmt: skip
+    done = trace("-p", "__main__:bad", "--exceptions", work)
+    raised = "exception_from ('__main__', 'bad', 1) ('error', ('ValueError', ('no',)))"
+    assert lines(done.stderr) == ["call __main__:bad('no')", raised]
+    done = trace("-p", "__main__:bad", "--caller", work)
+    assert lines(done.stderr) == [f"call __main__:bad('no') (('__main__', '<module>', 0, ({str(work)!r}, 18)))"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "numbers"),
+    [
+        ("lambda n: n > 1", [3, 2]),
+        ("lambda n: n == 1 and message(n)", [1]),
+        ("[(['$1'], [('<', '$1', 3)], [])]", [2, 1]),
+        ("  [([2], [], []), ([3], [], [])]", [3, 2]),
+        ("c", [3, 2, 1]),
+        ("caller_trace", [3, 2, 1]),
+    ],
+)
+def test_a_match_specification(spec: str, numbers: list[int], work: Path) -> None:
+    done = trace("-p", "__main__:fact", "--ms", spec, work)
+    assert [int(n) for n in re.findall(r"call __main__:fact\((\d)\)", done.stderr)] == numbers
+    done = trace("-p", "__main__:fact", "--ms", spec, "--return", work)
+    assert done.stderr.count("returned from") == len(numbers)
+
+
+def test_functions_that_come_later(tmp_path: Path) -> None:
+    script(tmp_path, "def f(): pass\n", "later.py")
+    path = script(tmp_path, "import later\nlater.f()\nexec('def f(): pass\\nf()')\n")
+    done = trace("-p", "later", path)
+    assert lines(done.stderr) == ["call later:<module>()", "call later:f()"]
+    done = trace("-p", "__main__:f", "-m", path.stem, cwd=tmp_path)
+    assert lines(done.stderr) == ["call __main__:f()"]
+
+
+def test_the_time_of_day(work: Path) -> None:
+    done = trace("-p", "__main__:fact", "--time", "--return", work)
+    assert len(done.stderr.splitlines()) == 6
+    for line in done.stderr.splitlines():
+        assert re.match(r"[0-2]\d:[0-5]\d:[0-6]\d\.\d{6} \(<0\.\d+\.\d+>\) (call|returned)", line)
+
+
+def test_a_limit_and_a_rate(tmp_path: Path) -> None:
+    path = script(tmp_path, "def f(n): pass\nfor n in range(10_000): f(n)\nprint('done')\n")
+    for words in (("--limit", "5"), ("--limit=5",), ("--rate", "4/s"), ("--rate", "4/10s"), ("--rate=4/60000ms",)):
+        done = trace("-p", "_", *words, path)
+        assert done.returncode == 0 and done.stdout == "done\n"
+        out = done.stderr.splitlines()
+        assert len(out) == 6, out
+        assert out[5].startswith("*** inviso trace stopped: "), out
+    assert out[5] == "*** inviso trace stopped: there were more than 4 messages in 60 s."
+
+
+def test_into_a_file(work: Path, tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("old\n" * 100)
+    path.chmod(0o644)
+    path.unlink()
+    done = trace("-p", "__main__:bad", "-o", "lines.txt", work, cwd=tmp_path, CLICOLOR_FORCE="1")
+    assert done.stderr == ""
+    assert lines(path.read_text()) == ["call __main__:bad('no')"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    os.mkfifo(tmp_path / "pipe")
+    done = trace("-p", "__main__:bad", "-o", "pipe", work, cwd=tmp_path)
+    assert done.returncode == 2 and "pipe: No such device or address" in done.stderr and done.stdout == ""
+
+
+def test_into_a_log(work: Path, tmp_path: Path) -> None:
+    pytest.importorskip("inviso.trace_ports")
+    log = pytest.importorskip("inviso.log")
+    done = trace("-p", "__main__:fact", "--return", "-o", "calls.log", work, cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    messages = list(log.read(str(tmp_path / "calls.log")))
+    assert [message[2] for message in messages] == ["call"] * 3 + ["return_from"] * 3
+    assert messages[0][3] == ("__main__", "fact", [3])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["job.py"], "no pattern was given; name functions with -p, such as -p json:loads"),
+        (["-p", "json"], "no program was given; name a script, or a module with -m"),
+        (["-p", "json", "-m"], "option -m needs a value"),
+        (["-p"], "option -p needs a value"),
+        (["--what", "job.py"], "unknown option '--what'"),
+        (["--return=yes", "job.py"], "option --return takes no value"),
+        (["-p", "_", "job.py"], "--pattern: '_' traces everything; say how much of it with --limit or --rate"),
+        (["-p", "json", "-p", "_:_:_", "job.py"], "--pattern: '_' traces everything"),
+        (["-p", "a:b:c", "job.py"], "--pattern: 'c' in 'a:b:c' is not an arity; give the number of declared"),
+        (["-p", "a:b:c:d", "job.py"], "--pattern: 'a:b:c:d' has 4 parts; write module:function:arity"),
+        (["-p", "json", "--limit", "0", "job.py"], "--limit: '0' is not a number of messages; give a number from 1"),
+        (["-p", "json", "--rate", "x/s", "job.py"], "--rate: 'x/s' is not a rate; give messages in a time"),
+        (["-p", "json", "--rate", "0/s", "job.py"], "--rate: '0/s' is not a rate"),
+        (["-p", "json", "--ms", "lambda x: print(x)", "job.py"], "a call of 'print' can't be expressed"),
+        (["-p", "json", "--ms", "lambda", "job.py"], "--ms: 'lambda', column 7: invalid syntax; write a lambda"),
+        (["-p", "json", "--ms", "open('x')", "job.py"], "is no literal; write values, lists, tuples, dicts, Atom('a')"),
+        (["-p", "json", "--ms", "[1]", "job.py"], "--ms: clause 1"),
+        (["-p", "json", "--ms", "[]", "job.py"], "--ms: '[]' is no match specification; write [(head, guards, body)]"),
+        (["-p", "json", "--ms", "[('_', [('foo',)], [])]", "job.py"], "--ms: clause 1, guard 1: "),
+        (["-p", "json", "--ms", "(" * 3000, "job.py"], "--ms: line 1: "),
+        (["-p", "json", "-o", "", "job.py"], "--output: the file has no name"),
+        (["-p", "json", "-o", "no/where", "job.py"], "no/where: No such file or directory"),
+        (["-p", "json", "-o", "x.log", "--limit", "1", "job.py"], "--output: a log (*.log) counts nothing"),
+    ],
+)
+def test_what_is_wrong_is_said(words: list[str], text: str, tmp_path: Path) -> None:
+    script(tmp_path, "print('it runs')", "job.py")
+    done = trace(*words, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == "", done
+    first, *others = done.stderr.splitlines()
+    assert first.startswith("inviso trace: ") and text in first, done.stderr
+    assert others == ["See 'inviso trace --help'."]
+
+
+def test_help() -> None:
+    for words in (["--help"], ["-p", "json", "-h"]):
+        done = trace(*words)
+        assert done.returncode == 0 and done.stderr == "" and done.stdout.startswith("usage: inviso trace -p PATTERN")
+        assert max(map(len, done.stdout.splitlines())) < 80
+    assert "  trace        run a program and show" in execute(command("--help")).stdout
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    done = trace("-p", "json", "nothing.py", cwd=tmp_path)
+    assert done.returncode == 2 and "can't open file" in done.stderr
+    done = trace("-p", "json", script(tmp_path, "def"))
+    assert done.returncode == 1 and "SyntaxError" in done.stderr
+    assert trace("-p", "_", "--limit", "9", script(tmp_path, "")).returncode == 0
+
+
+def test_a_program_that_forks(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+import os, sys, threading
+def f(who): pass
+f("before")
+for n in range(20):
+    child = os.fork()
+    if child == 0:
+        f("child")
+        sys.exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    f("parent")
+print(threading.active_count())
+""",
+    )
+    done = execute([sys.executable, "-W", "error", *command("trace", "-p", "__main__:f", path)[1:]])
+    assert done.returncode == 0 and done.stdout == "1\n", done.stderr
+    assert lines(done.stderr) == ["call __main__:f('before')", *["call __main__:f('parent')"] * 20]
+
+
+def test_a_child_of_multiprocessing(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+import multiprocessing
+def f(who): return who
+if __name__ == "__main__":
+    for how in ("fork", "spawn"):
+        with multiprocessing.get_context(how).Pool(2) as pool:
+            print(pool.map(f, [how]))
+    f("parent")
+""",
+    )
+    done = trace("-p", "__main__:f", path)
+    assert done.stdout == "['fork']\n['spawn']\n"
+    assert done.returncode == 0 and lines(done.stderr) == ["call __main__:f('parent')"]
+
+
+def test_threads_and_tasks_have_their_pids(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+import asyncio, threading
+def f(who): pass
+async def task(): f("task")
+async def main(): await asyncio.gather(task(), task())
+thread = threading.Thread(target=f, args=("thread",)); thread.start(); thread.join()
+asyncio.run(main())
+f("main")
+""",
+    )
+    done = trace("-p", "__main__:f", path)
+    pids = re.findall(r"\((<0\.\d+\.\d+>)\) call __main__:f\('(\w+)'\)", done.stderr)
+    assert sorted(who for _, who in pids) == ["main", "task", "task", "thread"]
+    assert len({pid for pid, _ in pids}) == 4
+
+
+def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
+    text = "import sys\ndef f(n): pass\nprint('begin', flush=True)\nsys.stdin.read()\n"
+    text += "for n in range(50_000): f(n)\nprint('end')\n"
+    for how in ("", "import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"):
+        words = command("trace", "-p", "__main__:f", script(tmp_path, how + text))
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN
+        )
+        assert process.stdout and process.stderr and process.stdin
+        assert process.stdout.readline() == "begin\n"
+        process.stderr.close()
+        process.stdin.close()
+        assert process.stdout.read() == "end\n"
+        assert process.wait(LIMIT) == 0
+        process.stdout.close()
+
+
+def test_a_reader_that_stands_still_stops_nobody(tmp_path: Path) -> None:
+    text = "def f(text): pass\nfor n in range(60_000): f('x' * 100)\nprint('end', flush=True)\nf('last')\n"
+    path = script(tmp_path, text)
+    process = subprocess.Popen(
+        command("trace", "-p", "__main__:f", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN
+    )
+    assert process.stdout and process.stderr
+    assert process.stdout.readline() == "end\n"  # nobody has read a line by now
+    text = process.stderr.read()
+    assert process.wait(LIMIT) == 0
+    process.stdout.close()
+    process.stderr.close()
+    assert re.search(r"^\*\*\* inviso trace stopped: it fell behind, and \d+ messages were lost\.$", text, re.MULTILINE)
+    assert all(re.match(r"\(<0|\*\*\* (inviso|Dropped)", line) for line in text.splitlines())
+
+
+def test_no_standard_error(work: Path) -> None:
+    words = " ".join(f"'{word}'" for word in command("trace", "-p", "__main__", work))
+    done = subprocess.run(["sh", "-c", f"{words} 2>&-"], stdout=subprocess.PIPE, text=True, timeout=LIMIT, env=PLAIN)
+    assert done.returncode == 0 and done.stdout == "begin []\nend\n"
+
+
+def test_interrupt_and_termination(tmp_path: Path) -> None:
+    path = script(tmp_path, "import time\ndef f(): pass\nf()\nprint('begin', flush=True)\ntime.sleep(100)\n")
+    for number, status in ((signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM)):
+        process = subprocess.Popen(
+            command("trace", "-p", "__main__:f", path),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN,
+        )  # fmt: skip
+        assert process.stdout and process.stderr
+        assert process.stdout.readline() == "begin\n"
+        first = process.stderr.readline()  # it comes while the program runs
+        assert first.endswith(" call __main__:f()\n")
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(LIMIT) == status
+        assert ("KeyboardInterrupt" in rest) == (number == signal.SIGINT)
+        process.stdout.close()
+        process.stderr.close()
+
+
+def test_colours_on_a_terminal_only(work: Path) -> None:
+    terminal = Terminal(command("trace", "-p", "__main__:bad", "--exceptions", work))
+    seen = terminal.rest().replace("\r\n", "\n")
+    assert terminal.process.returncode == 0
+    assert "\x1b[36mcall \x1b[0m\x1b[1m__main__:bad\x1b[0m('no')" in seen and "\x1b[31m ('error'" in seen
+    assert re.sub(r"\x1b\[[\d;]*m", "", seen).count("call __main__:bad('no')\n") == 1
+    assert "\x1b" not in Terminal(command("trace", "-p", "__main__:bad", work), NO_COLOR="1").rest()
+    assert "\x1b" not in trace("-p", "__main__:bad", work).stderr
+    assert "\x1b[36m" in trace("-p", "__main__:bad", work, CLICOLOR_FORCE="1").stderr
+
+
+def test_a_terminal_that_is_stopped_or_gone(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+import sys
+def f(text): pass
+out = open(sys.argv[1], "w", buffering=1)
+f("one")
+print("begin", file=out)
+while not open(sys.argv[2]).read(): pass
+for n in range(30_000): f("x" * 100)
+print("end", file=out)
+""",
+    )
+    for what in ("stopped", "gone"):
+        out, go = script(tmp_path, "", "out.txt"), script(tmp_path, "", "go.txt")
+        terminal = Terminal(["setsid", *command("trace", "-p", "__main__:f", path, out, go)])
+        terminal.until("f\x1b[0m('one')")
+        if what == "gone":
+            os.close(terminal.master)
+        go.write_text("go")
+        end = time.monotonic() + LIMIT
+        while not out.read_text().endswith("end\n"):
+            assert time.monotonic() < end, what
+            time.sleep(0.01)
+        if what == "stopped":
+            assert "inviso trace stopped: it fell behind" in terminal.rest()
+        assert terminal.process.wait(LIMIT) == 0, what
