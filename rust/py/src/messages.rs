@@ -8,6 +8,7 @@ use crate::{
 use inviso_core::{
     drain::{Event, Record, What},
     emit::stamp,
+    message::tag,
     messages::with_receiver,
     node::Node,
     session::Takes,
@@ -29,42 +30,6 @@ pub struct Words {
     tags: Vec<Py<PyAny>>,
     drop: Py<PyAny>,
     names: Mutex<HashMap<u32, Name>>,
-}
-
-/// What a message calls its event.
-fn tag(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Call | Kind::CallArity => "call",
-        Kind::ReturnTo => "return_to",
-        Kind::Spawn => "spawn",
-        Kind::Spawned => "spawned",
-        Kind::Exit => "exit",
-        Kind::ReturnFrom => "return_from",
-        Kind::ExceptionFrom => "exception_from",
-        Kind::Send => "send",
-        Kind::SendToNonExisting => "send_to_non_existing_process",
-        Kind::Receive => "receive",
-        Kind::Register => "register",
-        Kind::Unregister => "unregister",
-        Kind::Link => "link",
-        Kind::Unlink => "unlink",
-        Kind::GettingLinked => "getting_linked",
-        Kind::GettingUnlinked => "getting_unlinked",
-        Kind::In => "in",
-        Kind::Out => "out",
-        Kind::InExiting => "in_exiting",
-        Kind::OutExiting => "out_exiting",
-        Kind::OutExited => "out_exited",
-        Kind::GcMinorStart => "gc_minor_start",
-        Kind::GcMinorEnd => "gc_minor_end",
-        Kind::GcMajorStart => "gc_major_start",
-        Kind::GcMajorEnd => "gc_major_end",
-        Kind::GcMaxHeapSize => "gc_max_heap_size",
-        Kind::Open => "open",
-        Kind::Closed => "closed",
-        // the rest are no trace messages
-        _ => "",
-    }
 }
 
 static WORDS: PyOnceLock<Words> = PyOnceLock::new();
