@@ -100,13 +100,14 @@ __all__ = [
     "spawn",
     "tprof",
     "trace",
+    "trace_ports",
     "trap_exit",
     "unlink",
     "unregister",
     "whereis",
 ]
 
-_MODULES = frozenset({"match_spec", "process", "seq_trace", "tprof", "trace"})
+_MODULES = frozenset({"match_spec", "process", "seq_trace", "tprof", "trace", "trace_ports"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -1,12 +1,65 @@
-"""What is done in the child of a fork, whichever part of the package a program has imported: nothing of the parent's is traced
-there, and a child that ``multiprocessing`` starts takes the token that it was given along."""
+"""What is done at a fork, whichever part of the package a program has imported: threads of ours rest meanwhile; in the child
+nothing of the parent's is traced, and one that ``multiprocessing`` starts takes the token that it was given along."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from . import _native
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_resting: list[tuple[Callable[[], None], Callable[[], None], Callable[[], bool]]] = []
+
+
+def rest(pause: Callable[[], None], resume: Callable[[], None], needed: Callable[[], bool]) -> None:
+    """Has threads of ours stopped before each fork and started again in the parent, if there are any then."""
+    _resting.append((pause, resume, needed))
+
+
+class _Restart:
+    """Starts what rests again once ``fork`` has returned: until then it counts threads, to warn of them."""
+
+    def __init__(self) -> None:
+        self._caller: FrameType | None = None
+        self._place = -1
+
+    def prepare(self, caller: FrameType | None) -> None:
+        self._caller = caller
+        self._place = caller.f_lasti if caller else -1
+
+    def __call__(self) -> None:
+        if self._inside(sys._getframe().f_back) and _native.call_soon(self):
+            return
+        self._caller = None
+        for _, resume, _ in _resting:
+            resume()
+
+    def _inside(self, frame: FrameType | None) -> bool:
+        # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
+        if frame is self._caller:
+            return False
+        while frame is not None and frame is not self._caller:
+            frame = frame.f_back
+        return frame is not None and frame.f_lasti == self._place
+
+
+_restart = _Restart()
+
+
+def _before() -> None:
+    _restart.prepare(sys._getframe().f_back)
+    for pause, _, _ in _resting:
+        pause()
+
+
+def _after() -> None:
+    if any(needed() for _, _, needed in _resting) and not _native.call_soon(_restart):
+        _restart()
 
 
 def _after_in_child() -> None:
@@ -15,4 +68,4 @@ def _after_in_child() -> None:
         pickles.forked()
 
 
-os.register_at_fork(after_in_child=_after_in_child)
+os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

@@ -26,9 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import _fork as _fork  # what a fork needs
 from . import _native
+from . import trace_ports
 from ._native import Pid
 from .errors import BadArg
 from .terms import Atom
+from .trace_ports import TracePort
 
 if TYPE_CHECKING:
     from ._seq_chart import Chart, chart
@@ -188,16 +190,16 @@ def reset_trace() -> bool:
     return True
 
 
-def set_system_tracer(tracer: Pid | bool) -> Pid | bool:
-    """Sets the process that gets the events of sequential tracing in its mailbox; False for none (seq_trace.md,
-    ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
+def set_system_tracer(tracer: Pid | TracePort | bool) -> Pid | TracePort | bool:
+    """Sets the process that gets the events of sequential tracing in its mailbox, or the trace port that writes them; False for
+    none (seq_trace.md, ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
     ``info`` is ``("send" or "receive", serial, from, to, message)`` or ``("print", serial, from, [], info)``.
 
     Returns:
         The system tracer before, False for none.
 
     Raises:
-        BadArg: ``tracer`` is not the Pid of a living process of this node.
+        BadArg: ``tracer`` is not the Pid of a living process of this node, nor an open trace port.
 
     >>> set_system_tracer(inviso.self()), set_system_tracer(False) == inviso.self()
     (False, True)
@@ -208,19 +210,24 @@ def set_system_tracer(tracer: Pid | bool) -> Pid | bool:
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
         if tracer.kind not in ("thread", "task") or not tracer.is_alive():
             raise BadArg(where, "tracer", f"{tracer!r} has ended, or doesn't run; pass a living process, or False")
-    elif tracer is not False:
-        raise BadArg(where, "tracer", f"{tracer!r} is not a process; pass a Pid, or False for none")
-    was = _native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None)
-    return False if was is None else was
+    elif tracer is not False and not isinstance(tracer, TracePort):
+        raise BadArg(where, "tracer", f"{tracer!r} is not a process; pass a Pid, a trace port, or False for none")
+    port = trace_ports.checked(where, "tracer", tracer) if isinstance(tracer, TracePort) else None
+    return _answer(_native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None, port))
 
 
-def get_system_tracer() -> Pid | bool:
+def get_system_tracer() -> Pid | TracePort | bool:
     """The system tracer, or False (seq_trace.md, ``get_system_tracer/0``).
 
     >>> get_system_tracer()
     False
     """
-    tracer = _native.seq_tracer()
+    return _answer(_native.seq_tracer())
+
+
+def _answer(tracer: Pid | _native.LogPort | None) -> Pid | TracePort | bool:
+    if isinstance(tracer, _native.LogPort):
+        return trace_ports.of(tracer)
     return False if tracer is None else tracer
 
 

@@ -27,21 +27,22 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _native
+from . import _fork, _native, trace_ports
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
 from .process import _tracee
 from .terms import Atom, Port, Ref
+from .trace_ports import PortGenerator, TracePort
 
 if TYPE_CHECKING:
     import asyncio
-    from types import FrameType, TracebackType
+    from types import TracebackType
     from typing import TypeAlias
 
     Process: TypeAlias = threading.Thread | asyncio.Task[Any]
     Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
-    Tracer: TypeAlias = Pid | Callable[[Any], object] | None
+    Tracer: TypeAlias = Pid | TracePort | Callable[[Any], object] | None
     Spec: TypeAlias = bool | Literal["restart", "pause"] | list[Any]
 
 __all__ = [
@@ -93,6 +94,8 @@ _OPTIONS: dict[str, Any] = {
 # What is taken of a call's arguments: containers inside each other, items of one, bytes of one text or int, of all.
 _CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}
 _CAPTURE_RANGE = {"depth": (0, 64), "items": (0, 1 << 20), "bytes": (0, 60_000), "total": (64, 60_000)}
+# The thread of a trace port wakes by a timer.
+_PORT_RING = 8 << 20
 _NUMBERS = {"ring_bytes": "bytes", "ended_processes": "processes", "block_ms": "milliseconds"}
 
 
@@ -224,7 +227,7 @@ class Session:
         return f"<{weak}session {self._native.name!r} #{self._native.id}>"
 
     def _own(self, function: str) -> None:
-        if self._native.tracer is not None:
+        if self._native.tracer is not None or self._native.port is not None:
             raise BadArg(function, "session", f"the messages of {self!r} go to its tracer; make one with tracer None")
 
 
@@ -256,11 +259,12 @@ def session_create(
     Args:
         name: shown by :func:`session_info`; several sessions may have one name.
         tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
-            message), or None (the session itself: iterate over it).
+            message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last session
+            whose tracer it is), or None (the session itself: iterate over it).
         opts: a dict, or pairs, of:
 
             ``ring_bytes``
-                bytes of one thread's ring, 1 MiB.
+                bytes of one thread's ring, 1 MiB; 8 MiB where the tracer is a trace port.
             ``overflow``
                 what a full ring does: ``"drop"``, ``"overwrite"`` (keep the newest), ``"block"`` (wait up to
                 ``block_ms`` milliseconds, 1000).
@@ -302,6 +306,15 @@ def session_create(
     if not isinstance(name, str):
         raise BadArg(where, "name", f"{name!r} is not a str; pass a name such as 'my_session'")
     options = _options(where, opts)
+    port = None
+    if isinstance(tracer, PortGenerator):
+        raise BadArg(where, "tracer", f"{tracer!r} opens a port when it is called; pass what it returns")
+    if isinstance(tracer, TracePort):
+        if options["capture"] == "ref":
+            raise BadArg(where, "opts", "capture 'ref' hands over objects, and a trace port writes copies; drop one of them")
+        port, tracer = trace_ports.checked(where, "tracer", tracer), None
+        if "ring_bytes" not in dict(opts):
+            options["ring_bytes"] = _PORT_RING
     if isinstance(tracer, Pid):
         if not tracer.is_local():
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
@@ -313,7 +326,7 @@ def session_create(
     try:
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
-            options["ended_processes"], *_taking(options), options["clock"],
+            options["ended_processes"], *_taking(options), options["clock"], port,
         )  # fmt: skip
     except _native.LimitReached as error:
         if worker:
@@ -579,6 +592,8 @@ def system(session: Session, event: str, value: bool | int | tuple[int, int]) ->
     """
     where = "system/3"
     native = _session(where, session)
+    if native.port is not None:
+        raise BadArg(where, "session", f"the tracer of {session!r} is a trace port; system events need a process")
     if not (isinstance(event, str) and event in _EVENTS):
         _one_of(where, "event", "event", event, _EVENTS)
     if value is False:
@@ -682,7 +697,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         what: a Pid, a Port, or what they stand for (a thread, task, socket, subprocess or transport); ``"new"``,
             ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``;
             ``"send"`` or ``"receive"``; ``"system"``; or ``"session"``.
-        item: of processes and ports: flags, tracer. Of messages: match_spec. Of the system: all, the limits that are
+        item: of processes and ports: flags, tracer (the Pid, trace port, or session). Of messages: match_spec. Of the system: all, the limits that are
             set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
             call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
             call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost).
@@ -1012,6 +1027,8 @@ def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
 
 
 def _tracer(session: Session) -> Any:
+    if (port := session._native.port) is not None:
+        return trace_ports.of(port)
     return session._native.tracer or Session(session._native.weak())
 
 
@@ -1083,49 +1100,15 @@ def _latency(buckets: list[tuple[int, int]]) -> dict[str, Any]:
     return answer
 
 
-class _Restart:
-    """Starts the tracers' threads again once ``fork`` has returned: until then it counts threads, to warn of them."""
-
-    def __init__(self) -> None:
-        self._caller: FrameType | None = None
-        self._place = -1
-
-    def prepare(self, caller: FrameType | None) -> None:
-        self._caller = caller
-        self._place = caller.f_lasti if caller else -1
-
-    def __call__(self) -> None:
-        if self._inside(sys._getframe().f_back) and _native.call_soon(self):
-            return
-        self._caller = None
-        for worker in list(_workers):
-            worker.start()
-
-    def _inside(self, frame: FrameType | None) -> bool:
-        # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
-        if frame is self._caller:
-            return False
-        while frame is not None and frame is not self._caller:
-            frame = frame.f_back
-        return frame is not None and frame.f_lasti == self._place
-
-
-_restart = _Restart()
-
-
-def _before_fork() -> None:
-    _restart.prepare(sys._getframe().f_back)
+def _pause() -> None:
     for worker in list(_workers):
         worker.pause()
 
 
-def _after_fork() -> None:
-    if list(_workers) and not _native.call_soon(_restart):
-        _restart()
+def _resume() -> None:
+    for worker in list(_workers):
+        worker.start()
 
 
-def _after_fork_in_child() -> None:
-    _workers.clear()  # the rest is done by inviso._fork
-
-
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
+_fork.rest(_pause, _resume, lambda: bool(_workers))
+os.register_at_fork(after_in_child=_workers.clear)

@@ -19,7 +19,7 @@ BELOW = {
     "_steps": set(),
     "_fork": {"_native"},
     "_pickles": {"_native", "_seq_nodes"},
-    "seq_trace": {"_fork", "_native", "_seq_chart", "_seq_merge", "_seq_nodes", "_seq_text", "errors", "terms"},
+    "seq_trace": {"_fork", "_native", "_seq_chart", "_seq_merge", "_seq_nodes", "_seq_text", "errors", "terms", "trace_ports"},
     "_seq_nodes": {"_native", "errors"},
     "_seq_text": {"_native", "_seq_nodes", "errors", "process", "terms"},
     "_seq_merge": {"_native", "_seq_nodes", "_seq_text", "errors", "process", "terms"},
@@ -28,7 +28,8 @@ BELOW = {
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_fork", "_native", "errors", "terms"},
-    "trace": {"_native", "errors", "match_spec", "process", "terms"},
+    "trace_ports": {"_fork", "_native", "errors"},
+    "trace": {"_fork", "_native", "errors", "match_spec", "process", "terms", "trace_ports"},
     "tprof": {"Pid", "errors", "process", "trace"},
     "_progress": set(),
     "_run": set(),
@@ -41,7 +42,7 @@ CRATES = {
     "match": {"inviso-term"},
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
-    "py": {"inviso-core", "inviso-match", "inviso-term"},
+    "py": {"inviso-core", "inviso-log", "inviso-match", "inviso-term"},
 }
 
 

@@ -89,21 +89,46 @@ pub struct Event<B = Vec<u8>> {
     pub extra: B,
 }
 
+impl Record {
+    /// The same record, its terms borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> Record<&[u8]> {
+        let what = match &self.what {
+            What::Lost(count) => What::Lost(*count),
+            What::Event(event) => What::Event(Event {
+                payload: event.payload.as_slice(),
+                extra: event.extra.as_slice(),
+                ..event.head()
+            }),
+        };
+        Record { ticks: self.ticks, what }
+    }
+}
+
+impl<B> Event<B> {
+    /// The event without its terms.
+    fn head<C: Default>(&self) -> Event<C> {
+        Event {
+            kind: self.kind,
+            stamps: self.stamps,
+            scheduler: self.scheduler,
+            tracee: self.tracee,
+            what: self.what,
+            carried: self.carried,
+            unique: self.unique,
+            payload: C::default(),
+            extra: C::default(),
+        }
+    }
+}
+
 impl Record<&[u8]> {
     fn to_owned(&self) -> Record {
         let what = match &self.what {
             What::Lost(count) => What::Lost(*count),
-            What::Event(event) => What::Event(Event {
-                kind: event.kind,
-                stamps: event.stamps,
-                scheduler: event.scheduler,
-                tracee: event.tracee,
-                what: event.what,
-                carried: event.carried,
-                unique: event.unique,
-                payload: event.payload.to_vec(),
-                extra: event.extra.to_vec(),
-            }),
+            What::Event(event) => {
+                What::Event(Event { payload: event.payload.to_vec(), extra: event.extra.to_vec(), ..event.head() })
+            }
         };
         Record { ticks: self.ticks, what }
     }

@@ -15,6 +15,7 @@ mod processes;
 mod seq;
 mod session;
 mod terms;
+mod trace_port;
 mod view;
 mod wire;
 
@@ -51,6 +52,10 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    #[pymodule_export]
+    use super::trace_port::{
+        port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, LogPort,
+    };
     #[pymodule_export]
     use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside};
 }

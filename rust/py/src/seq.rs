@@ -11,6 +11,7 @@ use crate::{
     },
     pid::Pid,
     terms,
+    trace_port::LogPort,
 };
 use inviso_core::{
     seq::Token,
@@ -135,14 +136,20 @@ pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
     Ok(host::host(py)?.node.seq_overflows())
 }
 
-fn tracer_of(session: Option<Arc<Session>>) -> Option<Pid> {
-    session.map(|session| Pid::new(session.tracer.load(Ordering::Acquire)))
+/// The system tracer that this session stands for: a process, or a trace port.
+fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<Py<PyAny>>> {
+    let Some(session) = session else { return Ok(None) };
+    let port = OUTLET.lock().unwrap_or_else(|e| e.into_inner()).as_ref().and_then(|outlet| outlet.port.clone());
+    Ok(Some(match port {
+        Some(port) => Py::new(py, LogPort(port))?.into_any(),
+        None => Py::new(py, Pid::new(session.tracer.load(Ordering::Acquire)))?.into_any(),
+    }))
 }
 
 /// The system tracer, None if there is none.
 #[pyfunction]
-pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Pid>> {
-    Ok(tracer_of(host::host(py)?.node.seq_tracer()))
+pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    tracer_of(py, host::host(py)?.node.seq_tracer())
 }
 
 /// Bytes that events may take, of each thread, until the system tracer takes them: a sequence with a gap is worth little.
@@ -150,15 +157,23 @@ const RING: usize = 16 << 20;
 
 /// Sets the system tracer, or with None takes it away; what it was.
 #[pyfunction]
-pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>) -> PyResult<Option<Pid>> {
+#[pyo3(signature = (tracer, port=None))]
+pub fn seq_set_tracer(
+    py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>,
+) -> PyResult<Option<Py<PyAny>>> {
     let host = host::host(py)?;
-    let was = tracer_of(host.node.seq_tracer());
+    let was = tracer_of(py, host.node.seq_tracer())?;
     let mut outlet = None;
     if let Some(pid) = tracer {
         let tracee = pid.tracee().ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
         outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone()));
+    }
+    if let Some(port) = port {
+        let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
+        let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
+        outlet = Some(py.detach(|| host.outlets.open_port(&host.node, session, &port.0)));
     }
     let session = outlet.as_ref().map(|outlet| outlet.session.clone());
     let old = host.node.set_seq_tracer(session);

@@ -13,6 +13,7 @@ use crate::{
     match_spec::{self, MatchProgram},
     pid::Pid,
     terms,
+    trace_port::LogPort,
 };
 use inviso_core::{
     cells::{key, Measure},
@@ -72,11 +73,12 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
 /// in all; it `takes` values, texts or objects; `clock` is fast or system.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock))]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, port=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
     ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str,
+    port: Option<&LogPort>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     host.reap(py);
@@ -96,6 +98,10 @@ pub fn session_create(
     let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
+    if let Some(port) = port {
+        let outlet = py.detach(|| host.outlets.open_port(&host.node, core.clone(), &port.0));
+        return Ok(Session { core, outlet, strong: true });
+    }
     let mailbox = match tracer {
         Some(pid) => match pid.tracee() {
             Some(tracee) => host.mailbox(&tracee),
@@ -260,6 +266,12 @@ impl Session {
             0 => None,
             id => Some(Pid::new(id)),
         }
+    }
+
+    /// The trace port that its messages go to, if that is what its tracer is.
+    #[getter]
+    fn port(&self) -> Option<LogPort> {
+        self.outlet.port.clone().map(LogPort)
     }
 
     /// Whether messages have somebody to go to.
@@ -627,8 +639,8 @@ impl Host {
     pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
         let done = py.detach(|| self.node.session_destroy(core, &Armer));
         self.loading.unwant(core.id);
-        if let Some(outlet) = self.outlets.close(core.id) {
-            drop(outlet);
+        if let Some(port) = self.outlets.close(core.id).and_then(|outlet| outlet.port.clone()) {
+            py.detach(|| port.detach(core));
         }
         self.after_change(py)?;
         Ok(done)

@@ -36,6 +36,7 @@
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
+//! | `log_ports` | from the rings of sessions to files and sockets |
 //! | `waiting` | waiting for room in a ring |
 //! | `forking` | what survives a fork |
 
@@ -56,6 +57,7 @@ pub mod instruments;
 pub mod late;
 pub mod lengths;
 pub mod loading;
+pub mod log_ports;
 pub mod loop_callbacks;
 pub mod loop_tokens;
 pub mod loops;

@@ -2,10 +2,11 @@
 //!
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
-use super::{objects::Objects, Host};
+use super::{log_ports::LogPort, objects::Objects, Host};
 use crate::{mailbox::Mailbox, messages};
 use inviso_core::{
     drain::{self, Mark, Record},
+    node::Node,
     session::Session,
 };
 use pyo3::{prelude::*, sync::MutexExt};
@@ -20,6 +21,8 @@ pub struct Outlet {
     pub mailbox: Arc<Mailbox>,
     /// Objects that wait for the tracer beside the rings.
     pub objects: Objects,
+    /// The trace port that gets them instead.
+    pub port: Option<Arc<LogPort>>,
 }
 
 /// All outlets by session.
@@ -29,8 +32,21 @@ pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
 impl Outlets {
     /// Opens a session's outlet into `mailbox`.
     pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>) -> Arc<Outlet> {
-        let outlet = Arc::new(Outlet { session, mailbox, objects: Objects::default() });
+        let outlet = Arc::new(Outlet { session, mailbox, objects: Objects::default(), port: None });
         outlet.mailbox.feed(Arc::downgrade(&outlet));
+        self.keep(outlet)
+    }
+
+    /// Opens a session's outlet into a trace port, which may be closed.
+    pub fn open_port(&self, node: &Node, session: Arc<Session>, port: &Arc<LogPort>) -> Arc<Outlet> {
+        if !port.attach(session.clone()) {
+            node.lose_tracer(&session);
+        }
+        let (mailbox, objects) = Default::default();
+        self.keep(Arc::new(Outlet { session, mailbox, objects, port: Some(port.clone()) }))
+    }
+
+    fn keep(&self, outlet: Arc<Outlet>) -> Arc<Outlet> {
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
         all.insert(outlet.session.id, outlet.clone());
         outlet
@@ -90,6 +106,10 @@ impl Outlet {
     /// What making the messages raises.
     pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
         let mark = Mark::of(&self.session);
+        if let Some(port) = &self.port {
+            py.detach(|| port.write_to(&mark));
+            return Ok(());
+        }
         loop {
             self.mailbox.pump(py)?;
             if mark.passed() {
