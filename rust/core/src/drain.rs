@@ -95,11 +95,9 @@ impl Record {
     pub fn borrowed(&self) -> Record<&[u8]> {
         let what = match &self.what {
             What::Lost(count) => What::Lost(*count),
-            What::Event(event) => What::Event(Event {
-                payload: event.payload.as_slice(),
-                extra: event.extra.as_slice(),
-                ..event.head()
-            }),
+            What::Event(event) => {
+                What::Event(Event { payload: event.payload.as_slice(), extra: event.extra.as_slice(), ..event.head() })
+            }
         };
         Record { ticks: self.ticks, what }
     }

@@ -158,9 +158,7 @@ const RING: usize = 16 << 20;
 /// Sets the system tracer, or with None takes it away; what it was.
 #[pyfunction]
 #[pyo3(signature = (tracer, port=None))]
-pub fn seq_set_tracer(
-    py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>,
-) -> PyResult<Option<Py<PyAny>>> {
+pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>) -> PyResult<Option<Py<PyAny>>> {
     let host = host::host(py)?;
     let was = tracer_of(py, host.node.seq_tracer())?;
     let mut outlet = None;

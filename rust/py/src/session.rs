@@ -13,7 +13,7 @@ use crate::{
     match_spec::{self, MatchProgram},
     pid::Pid,
     terms,
-    trace_port::LogPort,
+    trace_port::{self, LogPort},
 };
 use inviso_core::{
     cells::{key, Measure},
@@ -73,12 +73,12 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
 /// in all; it `takes` values, texts or objects; `clock` is fast or system.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, port=None))]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, port=None, dumps=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
-    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str,
-    port: Option<&LogPort>,
+    ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, port: Option<&LogPort>,
+    dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     host.reap(py);
@@ -95,7 +95,7 @@ pub fn session_create(
     let (depth, items, bytes, total) = capture;
     let capture = Capture { depth, items, bytes, total, takes };
     let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
-    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false };
+    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, ..dumping(dumps) };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     if let Some(port) = port {
@@ -114,6 +114,17 @@ pub fn session_create(
     };
     let outlet = host.outlets.open(core.clone(), mailbox);
     Ok(Session { core, outlet, strong: true })
+}
+
+/// What asks for a dump, of a session whose dumps are written when they are asked for: exceptions, and a call's seconds.
+fn dumping(dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>) -> Options {
+    let Some((exceptions, slower)) = dumps else { return Options::default() };
+    Options {
+        on_dump: Some(host::recorder::ring),
+        dump_on: exceptions.map(|program| program.get().program.clone()),
+        dump_slower: slower.map(|seconds| (seconds * 1e9) as u64),
+        ..Options::default()
+    }
 }
 
 /// All living sessions, by weak handles, newest first.
@@ -592,6 +603,30 @@ impl Session {
         Ok(rows)
     }
 
+    /// Writes what the rings hold to a file; messages written, and lost before.
+    fn dump_to_file(&self, py: Python<'_>, path: std::path::PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
+        self.host(py)?;
+        trace_port::dump_file(py, &self.core, path, blocks)
+    }
+
+    /// The same, to a trace port.
+    fn dump_to_port(&self, py: Python<'_>, port: &LogPort) -> PyResult<(u64, u64)> {
+        self.host(py)?;
+        trace_port::dump_port(py, &self.core, port)
+    }
+
+    /// Has dumps written when they are asked for, to files whose names have a number for `{n}`, with so many seconds between two;
+    /// also when a signal comes (0 for none).
+    fn record(&self, py: Python<'_>, template: String, every: f64, signal: i32) -> PyResult<()> {
+        self.host(py)?;
+        trace_port::record(py, &self.core, template, every, signal)
+    }
+
+    /// How many dumps were written so, where the last one is, what went wrong with one.
+    fn dumps(&self, py: Python<'_>) -> (u64, Option<std::path::PathBuf>, Option<String>) {
+        py.detach(|| host::recorder::state(&self.core))
+    }
+
     /// Messages lost so far.
     fn dropped(&self) -> u64 {
         drain::lost(&self.core)
@@ -637,7 +672,10 @@ impl Host {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
-        let done = py.detach(|| self.node.session_destroy(core, &Armer));
+        let done = py.detach(|| {
+            host::recorder::end(core);
+            self.node.session_destroy(core, &Armer)
+        });
         self.loading.unwant(core.id);
         if let Some(port) = self.outlets.close(core.id).and_then(|outlet| outlet.port.clone()) {
             py.detach(|| port.detach(core));

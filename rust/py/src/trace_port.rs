@@ -3,7 +3,9 @@
 use crate::host::{
     self,
     log_ports::{self, Kind},
+    recorder,
 };
+use inviso_core::session::Session;
 use inviso_log::{
     file::{FileLog, Form, Options},
     ip::IpPort,
@@ -140,6 +142,27 @@ impl LogPort {
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
     }
+}
+
+/// Writes what a session's rings hold to a file; messages written and lost.
+pub fn dump_file(py: Python<'_>, session: &Arc<Session>, path: PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
+    let node = host::host(py)?.node.clone();
+    let done = py.detach(|| recorder::dump_to_file(&node, session, &path, blocks));
+    done.map(|done| (done.written, done.lost)).map_err(|error| raised(py, &error, Some(&path)))
+}
+
+/// The same, to a trace port.
+pub fn dump_port(py: Python<'_>, session: &Arc<Session>, port: &LogPort) -> PyResult<(u64, u64)> {
+    let done = py.detach(|| port.0.dump(session));
+    done.map(|done| (done.written, done.lost)).map_err(|error| raised(py, &error, None))
+}
+
+/// Has a session's dumps written when they are asked for.
+pub fn record(py: Python<'_>, session: &Arc<Session>, template: String, every: f64, signal: i32) -> PyResult<()> {
+    let node = host::host(py)?.node.clone();
+    let every = Duration::try_from_secs_f64(every.max(0.0)).unwrap_or(Duration::MAX);
+    let done = py.detach(|| recorder::begin(node, session.clone(), template, every, signal));
+    done.map_err(|error| raised(py, &error, None))
 }
 
 /// Before a fork.

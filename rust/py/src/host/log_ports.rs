@@ -217,6 +217,22 @@ impl LogPort {
         }
     }
 
+    /// Writes what a session's rings hold, which has another tracer or none, behind everything else.
+    ///
+    /// # Errors
+    /// It is closed; what the system says.
+    pub fn dump(&self, session: &Session) -> io::Result<super::recorder::Dump> {
+        self.locked(|inner| {
+            let Some(sink) = inner.sink.as_deref_mut() else {
+                return Err(io::Error::new(io::ErrorKind::NotConnected, "the trace port is closed"));
+            };
+            let done = super::recorder::dump(&self.node, session, sink)?;
+            self.written.fetch_add(done.written, Ordering::Relaxed);
+            self.dropped.fetch_add(done.lost, Ordering::Relaxed);
+            Ok(done)
+        })
+    }
+
     /// Writes everything that the sessions told before, and hands it to the system.
     pub fn flush(&self) {
         let marks: Vec<Mark> = lock(&self.feeders).iter().map(|session| Mark::of(session)).collect();
@@ -412,6 +428,8 @@ impl Drop for LogPort {
 /// Before a fork: writes what there is, and ends the threads.
 pub fn pause() {
     let all = every();
+    let recorded = super::recorder::is_on();
+    super::recorder::pause();
     for port in all.iter().filter(|port| port.is_open()) {
         port.stop();
         port.flush();
@@ -421,7 +439,7 @@ pub fn pause() {
             }
         });
     }
-    if !all.is_empty() {
+    if recorded || !all.is_empty() {
         await_threads();
     }
 }
@@ -429,7 +447,8 @@ pub fn pause() {
 /// A thread that was joined may still be there for the system, and a fork looks at that.
 fn await_threads() {
     let ours = |task: io::Result<std::fs::DirEntry>| {
-        task.and_then(|task| std::fs::read_to_string(task.path().join("comm"))).is_ok_and(|name| name.starts_with(THREADS))
+        task.and_then(|task| std::fs::read_to_string(task.path().join("comm")))
+            .is_ok_and(|name| name.starts_with(THREADS))
     };
     for _ in 0..1000 {
         let Ok(mut tasks) = std::fs::read_dir("/proc/self/task") else { return };
@@ -440,13 +459,14 @@ fn await_threads() {
     }
 }
 
-/// Whether some port is open.
+/// Whether a thread of ours rests.
 pub fn rest() -> bool {
-    every().iter().any(|port| port.is_open())
+    super::recorder::is_on() || every().iter().any(|port| port.is_open())
 }
 
 /// In the parent, after a fork.
 pub fn resume() {
+    super::recorder::resume();
     for port in every().iter().filter(|port| port.is_open()) {
         port.locked(|inner| {
             if let Some(sink) = &mut inner.sink {

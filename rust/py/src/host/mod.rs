@@ -37,6 +37,7 @@
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
 //! | `log_ports` | from the rings of sessions to files and sockets |
+//! | `recorder` | what rings hold, written when somebody asks for it |
 //! | `waiting` | waiting for room in a ring |
 //! | `forking` | what survives a fork |
 
@@ -70,6 +71,7 @@ pub mod passing;
 pub mod pickles;
 pub mod ports;
 pub mod queues;
+pub mod recorder;
 pub mod relations;
 pub mod scheduling;
 pub mod senders;
