@@ -195,7 +195,7 @@ class Collector:
         self._limit = limit
         self._events: list[Any] = []
         self._dropped = 0
-        self._before: Pid | None = None
+        self._before: Pid | _native.LogPort | None = None
         with apart():
             self.pid = spawn(self._collect, name="seq_trace collector")
 
@@ -206,7 +206,8 @@ class Collector:
     def __exit__(self, *_: object) -> None:
         before = self._before
         if _native.seq_tracer() == self.pid:
-            _native.seq_set_tracer(before if before is not None and before.is_alive() else None)
+            # a trace port was closed when it was nobody's tracer any more
+            _native.seq_set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
         self._ask("stop")
 
     def output(self) -> Output:

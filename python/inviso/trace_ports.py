@@ -44,6 +44,7 @@ _SIZE = 128 << 10
 _COUNT = 8
 _QUEUE = 50
 _WHERE = "trace_port/2"
+_OR_SET = ", or a tuple for a wrap set"
 
 _known: weakref.WeakValueDictionary[int, TracePort] = weakref.WeakValueDictionary()
 
@@ -233,7 +234,7 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     if not isinstance(suffix, str) or not suffix or "/" in suffix or "\0" in suffix:
         raise BadArg(_WHERE, "parameters", f"the suffix {suffix!r} can't end a file's name; pass one such as '.log'")
     size = rest[0] if rest else _SIZE
-    milliseconds = None
+    milliseconds: int | None = None
     if isinstance(size, tuple):
         if not (len(size) == 2 and size[0] == "time" and _is_number(size[1], 1, 1 << 48)):
             raise BadArg(_WHERE, "parameters", f"{size!r} is no time; pass ('time', milliseconds), an int from 1")
@@ -244,9 +245,10 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     if not _is_number(count, 1, (1 << 32) - 1):
         raise BadArg(_WHERE, "parameters", f"the count {count!r} is no number of files; pass an int from 1")
 
+    bytes_: int | None = None if milliseconds else size
+
     def opens() -> TracePort:
-        made = _native.port_to_set(path, suffix, None if milliseconds else size, milliseconds, count)
-        return TracePort(made, path)
+        return TracePort(_native.port_to_set(path, suffix, bytes_, milliseconds, count), path)
 
     limit = f"{milliseconds} ms" if milliseconds else f"{size} bytes"
     return PortGenerator(f"wrap set {path}*{suffix}, {count} files of {limit}", opens)
@@ -269,11 +271,16 @@ def _socket(parameters: Any, host: Any) -> PortGenerator:
 
 
 def _path(path: Any) -> str:
+    return path_of(_WHERE, "parameters", path)
+
+
+def path_of(where: str, argument: str, path: Any) -> str:
+    """A file's name, checked."""
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise BadArg(_WHERE, "parameters", f"{path!r} is no file's name; pass a str, or a tuple for a wrap set")
+        raise BadArg(where, argument, f"{path!r} is no file's name; pass a str" + _OR_SET * (where == _WHERE))
     name = os.fsdecode(path)
     if not name or "\0" in name:
-        raise BadArg(_WHERE, "parameters", f"{name!r} can't be a file's name; pass a path")
+        raise BadArg(where, argument, f"{name!r} can't be a file's name; pass a path")
     return name
 
 

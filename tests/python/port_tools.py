@@ -38,7 +38,8 @@ def frames(data: bytes) -> Iterator[Any]:
 
 def _of_a_node(payload: bytes) -> bytes:
     """A node without a name gives its pids no creation, so they are of no node; here they are."""
-    return re.sub(rb"(?s)(X(?:w|s|d\0)\rnonode@nohost.{8})\0\0\0\0", rb"\1\0\0\0\1", payload)
+    head = rb"(?s)(X(?:w|s|d\0)\rnonode@nohost.{8})\0\0\0\0"
+    return re.sub(head, lambda found: found[1] + b"\0\0\0\1", payload)
 
 
 def read(path: str | Path) -> list[Any]:

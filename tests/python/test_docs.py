@@ -30,7 +30,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
     return [str(page.relative_to(ROOT)) for page in pages]
 
 
-MODULES = ["errors", "terms", "match_spec", "process", "trace", "tprof", "cli", *(f"propagate.{guest}" for guest in GUESTS)]
+MODULES = ["errors", "terms", "match_spec", "process", "trace", "trace_ports", "tprof", "cli", *(f"propagate.{guest}" for guest in GUESTS)]
 
 
 @pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])
@@ -41,11 +41,11 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-@pytest.mark.parametrize("module", ["trace", "match_spec", "process", "terms", "errors", "seq_trace"])
+@pytest.mark.parametrize("module", ["trace", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"])
 def test_public_functions_have_an_example(module: str) -> None:
     found = importlib.import_module(f"inviso.{module}")
     bare = {name for name in found.__all__ if ">>>" not in (getattr(found, name).__doc__ or "")}
-    assert bare <= {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE"}
+    assert bare <= {"Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE"}
 
 
 @pytest.mark.parametrize("page", names([page for page in PAGES if of(page, "python")]))

@@ -279,6 +279,12 @@ impl Session {
         }
     }
 
+    /// Whether it takes the objects themselves.
+    #[getter]
+    fn takes_objects(&self) -> bool {
+        self.core.options.capture.takes == Takes::Objects
+    }
+
     /// The trace port that its messages go to, if that is what its tracer is.
     #[getter]
     fn port(&self) -> Option<LogPort> {
