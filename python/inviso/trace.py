@@ -406,7 +406,7 @@ def _recorded(
             raise BadArg(where, "opts", f"dump_signal {number!r} can't be handled; pass one such as signal.SIGUSR2")
     program = None
     if isinstance(options["dump_on"], str):
-        program = compiled(where, [(["_", (options["dump_on"], "_")], [], [])], "receive")
+        program = compiled(where, [(["_", (Atom(options["dump_on"]), "_")], [], [])], "receive")
     elif options["dump_on"] is not None:
         if not derives(options["dump_on"], list) or not list.__len__(options["dump_on"]):
             why = f"dump_on {shown(options['dump_on'])} is no exception; pass its class's name, or a match specification"
@@ -891,7 +891,10 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             return (Atom("system"), [_monitored(*limit) for limit in native.monitored()])
         if what == "session":
             _one_of(where, "item", "item of a session", item, ("dropped", "dumps"))
-            return (Atom(item), native.dropped() if item == "dropped" else native.dumps())
+            if item == "dropped":
+                return (Atom(item), native.dropped())
+            count, path, error = native.dumps()
+            return (Atom(item), (count, None if path is None else os.fspath(path), error))
         if what == "on_load":
             _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
             return _on_load_info(session, item, native.on_load_kinds())

@@ -92,9 +92,7 @@ def test_a_compressed_dump_is_smaller(tmp_path: Path) -> None:
 
 def test_a_match_spec_asks_for_a_dump(tmp_path: Path) -> None:
     with recorder(dump_to=str(tmp_path / "box-{n}"), dump_every=0) as session:
-        spec = inviso.ms("lambda n: n == 5 and dump()") if False else [
-            ([5], [], [("dump",), ("return_trace",)]), ("_", [], [])
-        ]  # fmt: skip
+        spec = [([5], [], [("dump",), ("return_trace",)]), ("_", [], [])]
         session.function((__name__, "work", "_"), spec, ["local"])
         for n in range(6):
             work(n)
@@ -108,7 +106,8 @@ def test_a_match_spec_asks_for_a_dump(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["test_flight_recorder.Odd", [(["error", ("$1", "_")], [("=:=", "$1", "test_flight_recorder.Odd")], [])]]
+    "spec",
+    [f"{__name__}.Odd", [([inviso.Atom("error"), ("$1", "_")], [("=:=", "$1", inviso.Atom(f"{__name__}.Odd"))], [])]],
 )
 def test_an_exception_asks_for_a_dump(tmp_path: Path, spec: Any) -> None:
     with recorder(dump_to=tmp_path / "box", dump_on=spec, dump_every=0) as session:
@@ -244,7 +243,7 @@ while not s.info("session", "dumps")[1][1]: time.sleep(0.01)
         ({"dump_to": "x", "dump_signal": 0}, "can't be handled"),
         ({"dump_to": "x", "dump_on": []}, "is no exception"),
         ({"dump_to": "x", "dump_on": 7}, "is no exception"),
-        ({"dump_to": "x", "dump_on": [("x",)]}, ""),
+        ({"dump_to": "x", "dump_on": [("x",)]}, "opts"),
         ({"dump_to": "x", "dump_slower": 7}, "is no limit"),
         ({"dump_to": "x", "dump_slower": ("a:b:_", -1)}, "is no time"),
         ({"dump_to": "x", "dump_slower": ("a:b", 1)}, "is not an MFA"),

@@ -187,6 +187,9 @@ fn handle(number: i32) -> io::Result<()> {
     if !before.load(Ordering::Acquire).is_null() {
         return Ok(());
     }
+    if let Some(raised) = RAISED.get(number as usize) {
+        raised.store(0, Ordering::Release);
+    }
     // SAFETY: plain structures of the system's, which are valid as zeroes; `on_signal` does only what a handler may.
     unsafe {
         let was: &mut libc::sigaction = Box::leak(Box::new(std::mem::zeroed()));
@@ -298,10 +301,6 @@ fn stop() {
 
 fn run(bell: i32) {
     let mut next: Option<Duration> = None;
-    let mut seen = [0; SIGNALS];
-    for (seen, raised) in seen.iter_mut().zip(&RAISED) {
-        *seen = raised.load(Ordering::Acquire);
-    }
     loop {
         let wait = next.map_or(-1, |next| i32::try_from(next.as_millis() + 1).unwrap_or(i32::MAX));
         let mut poll = libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 };
@@ -317,8 +316,7 @@ fn run(bell: i32) {
         let recordings = lock(&RECORDER).recordings.clone();
         let mut raised = [false; SIGNALS];
         for (at, raised) in raised.iter_mut().enumerate() {
-            let now = RAISED[at].load(Ordering::Acquire);
-            *raised = std::mem::replace(&mut seen[at], now) != now;
+            *raised = RAISED[at].swap(0, Ordering::AcqRel) != 0;
         }
         next = recordings.iter().filter_map(|recording| recording.look(raised[recording.signal as usize])).min();
     }
@@ -334,15 +332,15 @@ impl Recording {
         let left = state.last.map_or(Duration::ZERO, |last| self.every.saturating_sub(last.elapsed()));
         if !left.is_zero() {
             // the flag stays, so that nobody rings meanwhile
-            state.early = true;
-            return self.session.is_dump_asked().then_some(left);
+            state.early = self.session.is_dump_asked();
+            return state.early.then_some(left);
         }
         if std::mem::take(&mut state.early) && !raised {
             self.session.take_dump();
             return None;
         }
-        state.dumps += 1;
-        let path = PathBuf::from(self.template.replace("{n}", &state.dumps.to_string()));
+        let number = state.dumps + 1;
+        let path = PathBuf::from(self.template.replace("{n}", &number.to_string()));
         drop(state);
         thread::sleep(SETTLE);
         self.session.take_dump();
@@ -350,7 +348,7 @@ impl Recording {
         let mut state = lock(&self.state);
         state.last = Some(Instant::now());
         match done {
-            Ok(_) => state.path = Some(path),
+            Ok(_) => (state.dumps, state.path) = (number, Some(path)),
             Err(error) => state.error = Some(format!("{}: {error}", path.display())),
         }
         None
