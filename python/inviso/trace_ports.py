@@ -233,7 +233,7 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
         raise BadArg(_WHERE, "parameters", f"{name!r} is a folder; pass what the names of the files begin with")
     if not isinstance(suffix, str) or not suffix or "/" in suffix or "\0" in suffix:
         raise BadArg(_WHERE, "parameters", f"the suffix {suffix!r} can't end a file's name; pass one such as '.log'")
-    size = rest[0] if rest else _SIZE
+    size: Any = rest[0] if rest else _SIZE
     milliseconds: int | None = None
     if isinstance(size, tuple):
         if not (len(size) == 2 and size[0] == "time" and _is_number(size[1], 1, 1 << 48)):

@@ -243,7 +243,7 @@ while not s.info("session", "dumps")[1][1]: time.sleep(0.01)
         ({"dump_to": "x", "dump_signal": 0}, "can't be handled"),
         ({"dump_to": "x", "dump_on": []}, "is no exception"),
         ({"dump_to": "x", "dump_on": 7}, "is no exception"),
-        ({"dump_to": "x", "dump_on": [("x",)]}, "opts"),
+        ({"dump_to": "x", "dump_on": [("x",)]}, "a clause is a tuple"),
         ({"dump_to": "x", "dump_slower": 7}, "is no limit"),
         ({"dump_to": "x", "dump_slower": ("a:b:_", -1)}, "is no time"),
         ({"dump_to": "x", "dump_slower": ("a:b", 1)}, "is not an MFA"),
