@@ -49,7 +49,7 @@ pub struct Options {
     /// must not keep.
     pub on_dump: Option<fn()>,
     /// The exceptions, by class and value, whose exception_from asks for that.
-    pub dump_on: Option<Arc<Program>>,
+    pub dump_on: Option<std::sync::Arc<Program>>,
     /// Nanoseconds from which on a call of a function that has call_latency asks for that.
     pub dump_slower: Option<u64>,
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 const PID: u64 = 5 << 2;
 const PORT: u64 = 9 << 2 | tracee::Kind::Port as u64;
 
-fn event<'p>(kind: Kind, what: u64, payload: &'p [u8]) -> Event<&'p [u8]> {
+fn event(kind: Kind, what: u64, payload: &[u8]) -> Event<&[u8]> {
     Event {
         kind: kind as u8,
         stamps: stamp::NONE,
@@ -84,7 +84,8 @@ fn every_kind_has_its_shape() {
         assert_eq!(said.replace('\'', ""), shape.replace('\'', ""), "{kind:?}");
     }
     for kind in Kind::ALL.into_iter().filter(|kind| !tag(*kind).is_empty()) {
-        assert!(message(&node, &event(kind, 0, &value)).unwrap().contains(tag(kind)));
+        let what = if matches!(kind, Kind::Send | Kind::SendToNonExisting) { PID } else { 0 };
+        assert!(message(&node, &event(kind, what, &value)).unwrap().contains(tag(kind)));
     }
 }
 
@@ -131,7 +132,10 @@ fn names_are_cut_and_the_node_may_be_renamed() {
     let mut out = Vec::new();
     messages.put(&node, 0, &event(Kind::Link, PID, &[]), &mut out).unwrap();
     let own = Term::Pid(Identifier::own(PID));
-    assert_eq!(etf::decode(&out).unwrap(), Term::Tuple(vec![Term::atom("trace"), own.clone(), Term::atom("link"), own]));
+    assert_eq!(
+        etf::decode(&out).unwrap(),
+        Term::Tuple(vec![Term::atom("trace"), own.clone(), Term::atom("link"), own])
+    );
     messages.identify("c@d", 1);
     out.clear();
     messages.put(&node, 0, &event(Kind::Link, PID, &[]), &mut out).unwrap();
