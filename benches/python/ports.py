@@ -1,10 +1,11 @@
-"""What a trace port costs the traced program: call and return events of two threads, to a file and into rings alone, in turns.
+"""What a trace port costs the traced program: call and return events of two threads, to a file and into rings alone.
 
     python -m benches.python.ports ROUNDS
 
-Each round times the same calls in each mode (``MODES``), in another order each time: untraced; into rings that overwrite; into
-rings that drop and that nobody reads; to a file; to a file in blocks; under viztracer, if that is installed. The last line is JSON: microseconds of one call
-and its return, each mode's ratio to ``ring`` (the median of the rounds' own), bytes a pair on disk, and the part that was lost.
+Each round times the same calls in each mode (``MODES``), in another order each time: untraced; into rings that
+overwrite; into rings that drop and that nobody reads; to a file; to a file in blocks; under viztracer, if that is
+installed. The last line is JSON: microseconds of one call and its return, each mode's ratio to ``ring`` (the median of
+the rounds' own), bytes a pair on disk, and the part that was lost.
 """
 
 from __future__ import annotations

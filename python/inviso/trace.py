@@ -99,7 +99,7 @@ _OPTIONS: dict[str, Any] = {
     "dump_slower": None,
     "dump_every": 10.0,
 }
-_NO_DUMP = {"SIGKILL", "SIGSTOP", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL"}
+_NO_DUMP = {signals.SIGKILL, signals.SIGSTOP, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE, signals.SIGILL}
 # What is taken of a call's arguments: containers inside each other, items of one, bytes of one text or int, of all.
 _CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}
 _CAPTURE_RANGE = {"depth": (0, 64), "items": (0, 1 << 20), "bytes": (0, 60_000), "total": (64, 60_000)}
@@ -286,8 +286,8 @@ def session_create(
     Args:
         name: shown by :func:`session_info`; several sessions may have one name.
         tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
-            message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last session
-            whose tracer it is), or None (the session itself: iterate over it).
+            message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last
+            session whose tracer it is), or None (the session itself: iterate over it).
         opts: a dict, or pairs, of:
 
             ``ring_bytes``
@@ -309,17 +309,17 @@ def session_create(
                 where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
                 clocks), or ``"system"`` (those clocks themselves, asked at each event).
             ``dump_to``
-                makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told otherwise, and
-                what the rings hold is written to a file of this name, ``{n}`` in it being the dump's number (else that is added),
-                when the match spec action ``("dump",)`` runs and:
+                makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
+                otherwise, and what the rings hold is written to a file of this name, ``{n}`` in it being the dump's
+                number (else that is added), when the match spec action ``("dump",)`` runs and:
             ``dump_signal``
                 when this signal comes; who handled it before still does.
             ``dump_on``
-                when an exception_from of the session tells of this exception: its class's name, as the message has it, or a match
-                specification that looks at ``[class, value]``.
+                when an exception_from of the session tells of this exception: its class's name, as the message has
+                it, or a match specification that looks at ``[class, value]``.
             ``dump_slower``
-                ``(mfa, seconds)``: when a call of the function takes so long. It sets call_latency on it; ``"module:name:arity"`` is
-                an MFA, too.
+                ``(mfa, seconds)``: when a call of the function takes so long. It sets call_latency on it;
+                ``"module:name:arity"`` is an MFA, too.
             ``dump_every``
                 the shortest time between two such dumps in seconds, 10; what asks before is ignored.
 
@@ -352,7 +352,8 @@ def session_create(
         raise BadArg(where, "tracer", f"{tracer!r} opens a port when it is called; pass what it returns")
     if isinstance(tracer, TracePort):
         if options["capture"] == "ref":
-            raise BadArg(where, "opts", "capture 'ref' hands over objects, and a trace port writes copies; drop one of them")
+            why = "capture 'ref' hands over objects, and a trace port writes copies; drop one of them"
+            raise BadArg(where, "opts", why)
         port, tracer = trace_ports.checked(where, "tracer", tracer), None
         if "ring_bytes" not in options["given"]:
             options["ring_bytes"] = _PORT_RING
@@ -402,14 +403,14 @@ def _recorded(
     number = options["dump_signal"]
     if number is not None:
         known = isinstance(number, int) and not isinstance(number, bool) and number in signals.valid_signals()
-        if not known or getattr(number, "name", None) in _NO_DUMP or signals.Signals(number).name in _NO_DUMP:
+        if not known or number in _NO_DUMP:
             raise BadArg(where, "opts", f"dump_signal {number!r} can't be handled; pass one such as signal.SIGUSR2")
     program = None
     if isinstance(options["dump_on"], str):
         program = compiled(where, [(["_", (Atom(options["dump_on"]), "_")], [], [])], "receive")
     elif options["dump_on"] is not None:
         if not derives(options["dump_on"], list) or not list.__len__(options["dump_on"]):
-            why = f"dump_on {shown(options['dump_on'])} is no exception; pass its class's name, or a match specification"
+            why = f"dump_on {shown(options['dump_on'])} is no exception; pass a class's name or a match specification"
             raise BadArg(where, "opts", why)
         program = compiled(where, options["dump_on"], "receive")
     seconds = None
@@ -432,11 +433,10 @@ def _recorded(
 
 
 def _record(session: Session, options: dict[str, Any]) -> None:
-    template = os.fspath(options["dump_to"])
+    path = os.path.abspath(os.fspath(options["dump_to"]))  # the program may go elsewhere
+    template = path if "{n}" in path else path + ".{n}"
     try:
-        session._native.record(
-            template if "{n}" in template else template + ".{n}", options["dump_every"], int(options["dump_signal"] or 0)
-        )
+        session._native.record(template, options["dump_every"], int(options["dump_signal"] or 0))
         if options["dump_slower"] is not None:
             function(session, options["dump_slower"], True, ["call_latency"])
     except BaseException:
@@ -448,8 +448,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
     """Writes to a log what the rings of a session hold now, oldest first; the next dump begins where this one ends.
 
     Args:
-        session: one that is its own tracer, a flight recorder: ``overflow`` is ``"overwrite"``. What has been received from it, or was
-            brought in by ``delivered``, is not written.
+        session: one that is its own tracer, a flight recorder: ``overflow`` is ``"overwrite"``. What has been received
+            from it, or was brought in by ``delivered``, is not written.
         to: a file's name, or an open trace port.
         compress: as of :func:`inviso.trace_ports.trace_port`.
 
@@ -847,8 +847,8 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         what: a Pid, a Port, or what they stand for (a thread, task, socket, subprocess or transport); ``"new"``,
             ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``;
             ``"send"`` or ``"receive"``; ``"system"``; or ``"session"``.
-        item: of processes and ports: flags, tracer (the Pid, trace port, or session). Of messages: match_spec. Of the system: all, the limits that are
-            set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
+        item: of processes and ports: flags, tracer (the Pid, trace port, or session). Of messages: match_spec. Of the
+            system: all, the limits that are set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
             call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
             call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost),
             dumps (``(how many, the last one's path, what went wrong with one)``, of those that were asked for).

@@ -1,7 +1,7 @@
 """Trace ports: tracers that write to files and sockets, as ``dbg:trace_port/2`` makes them.
 
-A session whose tracer is a trace port is drained by a thread of the port's own, which needs no interpreter; what it writes a real
-Erlang reads, by ``dbg:trace_client/3``.
+A session whose tracer is a trace port is drained by a thread of the port's own, which needs no interpreter; what it
+writes a real Erlang reads, by ``dbg:trace_client/3``.
 
 >>> import json, tempfile
 >>> from inviso import trace, trace_ports
@@ -50,10 +50,11 @@ _known: weakref.WeakValueDictionary[int, TracePort] = weakref.WeakValueDictionar
 
 
 class TracePort:
-    """An open trace port. What :func:`trace_port` returned makes it; it is closed with the last session that it is the tracer of.
+    """An open trace port. What :func:`trace_port` returned makes it; it is closed with the last session whose tracer it is.
 
-    What can't be written (a full disk) is counted, a drop record stands at its place where writing works again, and each wake-up
-    of the thread tries again; :attr:`error` says what the system said. The traced program is never told, and never waits.
+    What can't be written (a full disk) is counted, a drop record stands at its place where writing works again, and each
+    wake-up of the thread tries again; :attr:`error` says what the system said. The traced program is never told, and
+    never waits.
 
     Closed by hand under a living session it is a dead tracer: the session's flags are gone, as in OTP.
 
@@ -64,11 +65,10 @@ class TracePort:
     <trace port #... ip 127.0.0.1:..., closed>
     """
 
-    __slots__ = ("__weakref__", "_native", "_path")
+    __slots__ = ("__weakref__", "_native")
 
-    def __init__(self, native: _native.LogPort, path: str | None) -> None:
+    def __init__(self, native: _native.LogPort) -> None:
         self._native = native
-        self._path = path
         _known[native.number] = self
 
     @property
@@ -79,7 +79,8 @@ class TracePort:
     @property
     def path(self) -> str | None:
         """The file; of a wrap set what its files' names begin with; None of a socket."""
-        return self._path
+        path = self._native.path
+        return None if path is None else os.fspath(path)
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -116,7 +117,7 @@ class TracePort:
         return self._native.is_open()
 
     def flush(self) -> None:
-        """Writes everything that was traced before, and hands it to the operating system (dbg.md, ``flush_trace_port/1``).
+        """Hands everything that was traced before to the operating system (dbg.md, ``flush_trace_port/1``).
 
         >>> import os, tempfile
         >>> with tempfile.TemporaryDirectory() as folder, trace_port("file", folder + "/t")() as port:
@@ -127,8 +128,8 @@ class TracePort:
         self._native.flush()
 
     def close(self) -> None:
-        """Writes what there is, and takes nothing more; a second time does nothing. A client of a socket has a second to take
-        what is left."""
+        """Writes what there is, and takes nothing more; a second time does nothing. A client of a socket has a second to
+        take what is left."""
         self._native.close()
 
     def __enter__(self) -> TracePort:
@@ -146,7 +147,7 @@ class TracePort:
         return hash(self._native.number)
 
     def __repr__(self) -> str:
-        place = self._path if self.address is None else f"{self.address[0]}:{self.address[1]}"
+        place = self.path if self.address is None else f"{self.address[0]}:{self.address[1]}"
         return f"<trace port #{self._native.number} {self.kind} {place}{'' if self.is_open() else ', closed'}>"
 
 
@@ -177,8 +178,8 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
     Args:
         kind: ``"file"`` or ``"ip"``.
         parameters: of a file: its name, or ``(name, "wrap", suffix)``, ``(name, "wrap", suffix, size)``,
-            ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), which are written round and round. Each
-            has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names are
+            ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), which are written round and
+            round. Each has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names are
             ``name + number + suffix``. Of a socket: the number of the port that it listens on, 0 for any, or
             ``(number, queue_size)``, how many messages wait for the client (50).
         host: the interface that a socket listens on. What is sent is not encrypted, and whoever connects may read it.
@@ -217,8 +218,9 @@ def _file(path: str, compress: bool) -> PortGenerator:
         except OSError:
             mode = 0  # what is wrong with it is said where it is opened
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            raise BadArg(_WHERE, "parameters", f"{path!r} is a pipe, which may make its writer wait; pass a file's name")
-        return TracePort(_native.port_to_file(path, compress), path)
+            why = f"{path!r} is a pipe, which may make its writer wait; pass a file's name"
+            raise BadArg(_WHERE, "parameters", why)
+        return TracePort(_native.port_to_file(path, compress))
 
     return PortGenerator(f"file {path}" + (", compressed" if compress else ""), opens)
 
@@ -240,15 +242,17 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
             raise BadArg(_WHERE, "parameters", f"{size!r} is no time; pass ('time', milliseconds), an int from 1")
         milliseconds = size[1]
     elif not _is_number(size, 0, 1 << 62):
-        raise BadArg(_WHERE, "parameters", f"the size {size!r} is no number of bytes; pass an int from 0, or ('time', ms)")
+        why = f"the size {size!r} is no number of bytes; pass an int from 0, or ('time', ms)"
+        raise BadArg(_WHERE, "parameters", why)
     count = rest[1] if len(rest) > 1 else _COUNT
     if not _is_number(count, 1, (1 << 32) - 1):
         raise BadArg(_WHERE, "parameters", f"the count {count!r} is no number of files; pass an int from 1")
 
     bytes_: int | None = None if milliseconds else size
+    whole = os.path.abspath(path)  # the program may go elsewhere while files are begun
 
     def opens() -> TracePort:
-        return TracePort(_native.port_to_set(path, suffix, bytes_, milliseconds, count), path)
+        return TracePort(_native.port_to_set(whole, suffix, bytes_, milliseconds, count))
 
     limit = f"{milliseconds} ms" if milliseconds else f"{size} bytes"
     return PortGenerator(f"wrap set {path}*{suffix}, {count} files of {limit}", opens)
@@ -265,7 +269,7 @@ def _socket(parameters: Any, host: Any) -> PortGenerator:
         raise BadArg(_WHERE, "host", f"{host!r} is no host to listen on; pass a name or address such as '127.0.0.1'")
 
     def opens() -> TracePort:
-        return TracePort(_native.port_to_socket(host, number, queue), None)
+        return TracePort(_native.port_to_socket(host, number, queue))
 
     return PortGenerator(f"ip {host}:{number}, queue of {queue}", opens)
 
@@ -290,7 +294,7 @@ def _is_number(value: object, least: int, most: int) -> bool:
 
 def of(native: _native.LogPort) -> TracePort:
     """The one object of a port."""
-    return _known.get(native.number) or TracePort(native, None)
+    return _known.get(native.number) or TracePort(native)
 
 
 def checked(where: str, argument: str, port: TracePort) -> _native.LogPort:

@@ -11,12 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-from port_tools import frames, python, read
-
 import inviso
+import pytest
 from inviso import BadArg, trace
 from inviso.trace_ports import trace_port
+from port_tools import frames, python, read
 
 
 class Odd(Exception):
@@ -43,7 +42,7 @@ def recorder(**options: Any) -> trace.Session:
 def dumps(session: trace.Session, count: int, seconds: float = 10) -> str:
     """Waits until there are so many; the last one's path."""
     deadline = time.monotonic() + seconds
-    while (state := session.info("session", "dumps")[1])[0] < count or state[1] is None or not state[1].endswith(str(count)):
+    while (state := session.info("session", "dumps")[1])[0] < count:
         assert time.monotonic() < deadline, state
         time.sleep(0.005)
     assert state[2] is None
@@ -275,3 +274,28 @@ def test_wrong_dumps(tmp_path: Path) -> None:
     with pytest.raises(BadArg, match="destroyed"):
         session.dump(tmp_path / "x")
     assert not list(frames(b""))
+
+
+CRASHES = """
+import os, sys, inviso
+from inviso import trace
+def f(n): raise LookupError(n)
+s = trace.session_create("x", None, {"dump_to": "box-{n}", "dump_on": "LookupError"})
+s.function(("__main__", "f", 1), [("_", [], [("exception_trace",)])], ["local"])
+s.process(inviso.self(), True, ["call"])
+os.chdir("/")
+f(7)
+"""
+
+
+def test_the_exception_that_ends_the_program_is_in_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = python(CRASHES)
+    assert done.returncode == 1 and "LookupError" in done.stderr
+    assert [m[2] for m in read(tmp_path / "box-1")] == ["call", "exception_from"]
+
+
+def test_what_was_asked_for_is_written_before_the_session_ends(tmp_path: Path) -> None:
+    with pytest.raises(Odd), recorder(dump_to=tmp_path / "box", dump_on=f"{__name__}.Odd"):
+        work(-1)
+    assert calls(tmp_path / "box.1") == [-1]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+import inviso
 import pytest
+from inviso import _native, seq_trace, trace
+from inviso.trace_ports import trace_port
 from otp import command, erl, needs_otp
 from port_tools import frames, read
 
-import inviso
-from inviso import _native, seq_trace, trace
-from inviso.trace_ports import trace_port
-
 pytestmark = needs_otp
 
-# The client's handler keeps what it is called with. At the end it is all written to a file: `term_to_binary` of the list.
+# The client's handler keeps what it is called with. At the end a file gets `term_to_binary` of the list.
 CLIENT = """
     [Kind, Where, Out] = init:get_plain_arguments(),
     {ok, Tokens, _} = erl_scan:string(Where ++ "."),
@@ -66,17 +66,17 @@ def work(*values: object) -> object:
 
 VALUES = [
     (), (0, -1, 255, 1 << 31, -(1 << 31) - 1, 1 << 63, 1 << 4000, -(1 << 900)), (1.5, -0.0, 1e300),
-    ("", "text", "ünï→", "\0"), (b"", b"bytes", b"\xff\0"), (None, True, False, inviso.Atom("an atom"), inviso.Atom("ü")),
-    ({"a": 1, 2: [3], (4,): {}},), ([[], [1], [[2]]], ((), (1,))), ({1, 2}, frozenset()), (object(), work), ("raise", 7),
+    ("", "text", "ünï→", "\0"), (b"", b"bytes", b"\xff\0"),
+    (None, True, False, inviso.Atom("an atom"), inviso.Atom("ü")),
+    ({"a": 1, 2: [3], (4,): {}},), ([[], [1], [[2]]], ((), (1,))), ({1, 2}, frozenset()), (object(), work),
+    ("raise", 7),
 ]  # fmt: skip
 
 
 def program() -> None:
     for values in VALUES:
-        try:
+        with contextlib.suppress(ValueError):
             work(*values)
-        except ValueError:
-            pass
     work(inviso.self(), inviso.Ref())
     inviso.send(inviso.self(), {"to": "myself", "pid": inviso.self()})
     inviso.receive()
@@ -88,7 +88,8 @@ def program() -> None:
 
 def two_sessions(port: Any, flags: list[str], options: Any = ()) -> list[Any]:
     """Runs the program under a session with this port and one that is its own tracer; what that one tells."""
-    with trace.session_create("own", None, {"ring_bytes": 8 << 20}) as own, trace.session_create("port", port, options) as sent:
+    roomy = {"ring_bytes": 8 << 20}
+    with trace.session_create("own", None, roomy) as own, trace.session_create("port", port, options) as sent:
         for session in (own, sent):
             spec = [("_", [], [("return_trace",), ("exception_trace",), ("message", ("caller",))])]
             session.function((__name__, "work", "_"), spec, ["local"])
@@ -222,11 +223,12 @@ def test_the_same_messages_take_as_many_bytes_as_in_otps_own_file(tmp_path: Path
     # Erlang's function calls itself, and the atom is not what begins the list then
     without_pids = [m[2:] for m in theirs]
     assert [m[2:] for m in ours if m[2] == "call"] == [m for m in without_pids if m[0] == "call"][:2]
-    assert [m[2:] for m in ours if m[2] == "return_from"][0] in without_pids
+    assert next(m[2:] for m in ours if m[2] == "return_from") in without_pids
     size = {message[2:]: bytes_ for message, bytes_ in sized((tmp_path / "otp").read_bytes())}
-    same = [(bytes_, size[message[2:]]) for message, bytes_ in sized((tmp_path / "log").read_bytes()) if message[2:] in size]
+    here = sized((tmp_path / "log").read_bytes())
+    same = [(bytes_, size[message[2:]]) for message, bytes_ in here if message[2:] in size]
     assert len(same) >= 3
-    assert all(here <= there for here, there in same)
+    assert all(one <= other for one, other in same)
 
 
 def sized(data: bytes) -> list[tuple[Any, int]]:

@@ -15,12 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import inviso
+import pytest
 from inviso import BadArg, seq_trace, trace
 from inviso.trace_ports import TracePort, trace_port
-
 from port_tools import Cut, frames, python, read
 
 
@@ -184,6 +182,15 @@ def test_queries_answer_the_port(tmp_path: Path) -> None:
             session.system("long_gc", 10)
 
 
+def test_a_port_whose_object_is_gone_is_known_still(tmp_path: Path) -> None:
+    with trace.session_create("kept", trace_port("file", tmp_path / "log")()) as session:
+        session.process(inviso.self(), True, ["call"])
+        port = session.info(inviso.self(), "tracer")[1]
+        assert isinstance(port, TracePort) and port.path == str(tmp_path / "log") and port.is_open()
+        assert port == session.info(inviso.self(), "tracer")[1]
+    assert "closed" in repr(port) and hash(port) == hash(port)
+
+
 def test_a_port_that_is_closed_by_hand_takes_the_flags_with_it(tmp_path: Path) -> None:
     port = trace_port("file", tmp_path / "log")()
     with trace.session_create("orphan", port) as session:
@@ -214,7 +221,8 @@ def test_a_port_is_a_system_tracer(tmp_path: Path) -> None:
     assert seq_trace.set_system_tracer(False) is port
     seq_trace.reset_trace()
     ((tag, label, info, stamp),) = read(tmp_path / "log")
-    assert (tag, label, info) == ("seq_trace", "order 7", ("print", (0, 1), inviso.self(), [], {"here": [1, inviso.self()]}))
+    printed = ("print", (0, 1), inviso.self(), [], {"here": [1, inviso.self()]})
+    assert (tag, label, info) == ("seq_trace", "order 7", printed)
     assert isinstance(stamp, int) and not port.is_open()
     with pytest.raises(BadArg):
         seq_trace.set_system_tracer(port)

@@ -46,9 +46,10 @@ fn opened<S: Sink + Send + 'static>(
 ) -> PyResult<LogPort> {
     let node = host::host(py)?.node.clone();
     let made = py.detach(|| {
-        open().map(|(sink, address)| log_ports::LogPort::open(node, kind, address, patience, Box::new(sink)))
+        let (sink, address) = open()?;
+        Ok(log_ports::LogPort::open(node, kind, path.cloned(), address, patience, Box::new(sink)))
     });
-    made.map(LogPort).map_err(|error| raised(py, &error, path))
+    made.map(LogPort).map_err(|error: io::Error| raised(py, &error, path))
 }
 
 /// Opens a file, in Erlang's form or in blocks.
@@ -108,6 +109,12 @@ impl LogPort {
             Kind::Wrap => "wrap",
             Kind::Ip => "ip",
         }
+    }
+
+    /// The file, or what the names of the files begin with.
+    #[getter]
+    fn path(&self) -> Option<&std::path::Path> {
+        self.0.path.as_deref()
     }
 
     /// Where it listens.

@@ -21,6 +21,7 @@ use inviso_log::sink::Sink;
 use std::{
     io,
     net::SocketAddr,
+    path::PathBuf,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
@@ -61,6 +62,8 @@ pub struct LogPort {
     pub kind: Kind,
     /// Where it listens.
     pub address: Option<SocketAddr>,
+    /// The file, or what the names of the files begin with.
+    pub path: Option<PathBuf>,
     /// How long what is written may wait until it is handed to the system.
     patience: Duration,
     node: Arc<Node>,
@@ -134,7 +137,8 @@ impl Inner {
 impl LogPort {
     /// A port that writes into a sink.
     pub fn open(
-        node: Arc<Node>, kind: Kind, address: Option<SocketAddr>, patience: Duration, sink: Box<dyn Sink + Send>,
+        node: Arc<Node>, kind: Kind, path: Option<PathBuf>, address: Option<SocketAddr>, patience: Duration,
+        sink: Box<dyn Sink + Send>,
     ) -> Arc<LogPort> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let inner = Inner {
@@ -149,6 +153,7 @@ impl LogPort {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             kind,
             address,
+            path,
             patience,
             node,
             open: AtomicBool::new(true),
@@ -262,15 +267,18 @@ impl LogPort {
 
     /// Writes what there is and takes nothing more; the sessions that it is the tracer of have none.
     pub fn close(self: &Arc<Self>) {
-        let feeders = {
-            let mut feeders = lock(&self.feeders);
-            std::mem::take(&mut *feeders)
+        let orphan = |sessions: &[Arc<Session>]| {
+            sessions.iter().filter(|session| session.is_alive()).for_each(|session| self.node.lose_tracer(session));
         };
-        feeders.iter().filter(|session| session.is_alive()).for_each(|session| self.node.lose_tracer(session));
-        *lock(&self.feeders) = feeders;
+        let feeders = lock(&self.feeders).clone();
+        orphan(&feeders);
         self.flush();
-        let was_open = self.open.swap(false, Ordering::AcqRel);
-        lock(&self.feeders).clear();
+        let (was_open, all) = {
+            let mut feeders = lock(&self.feeders);
+            (self.open.swap(false, Ordering::AcqRel), std::mem::take(&mut *feeders))
+        };
+        // one may have come meanwhile
+        orphan(&all);
         self.stop();
         if was_open {
             let mut inner = lock(&self.inner);
@@ -497,5 +505,6 @@ pub fn abandon() {
 
 /// At the interpreter's end: what there is is written, and every port closed.
 pub fn end() {
+    super::recorder::finish();
     every().iter().for_each(LogPort::close);
 }

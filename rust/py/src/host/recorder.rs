@@ -112,6 +112,8 @@ pub struct Recording {
     /// The shortest time between two dumps.
     every: Duration,
     signal: i32,
+    /// Held by the one who looks whether a dump is asked for, and writes it.
+    looking: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -238,11 +240,19 @@ pub fn begin(node: Arc<Node>, session: Arc<Session>, template: String, every: Du
     if signal != 0 {
         handle(signal)?;
     }
-    recorder.recordings.push(Arc::new(Recording { node, session, template, every, signal, state: Mutex::default() }));
+    recorder.recordings.push(Arc::new(Recording {
+        node,
+        session,
+        template,
+        every,
+        signal,
+        looking: Mutex::default(),
+        state: Mutex::default(),
+    }));
     start(&mut recorder)
 }
 
-/// A session has ended.
+/// A session ends: what it has asked for is written first.
 pub fn end(session: &Session) {
     let mut recorder = lock(&RECORDER);
     let Some(at) = recorder.recordings.iter().position(|recording| recording.session.id == session.id) else { return };
@@ -250,9 +260,21 @@ pub fn end(session: &Session) {
     if gone.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != gone.signal) {
         unhandle(gone.signal);
     }
-    if recorder.recordings.is_empty() {
-        drop(recorder);
+    let last = recorder.recordings.is_empty();
+    drop(recorder);
+    if last {
         stop();
+    }
+    gone.look(false);
+}
+
+/// At the interpreter's end: what was asked for is written.
+pub fn finish() {
+    stop();
+    let recordings = lock(&RECORDER).recordings.clone();
+    for recording in recordings {
+        let raised = RAISED.get(recording.signal as usize).is_some_and(|raised| raised.swap(0, Ordering::AcqRel) != 0);
+        recording.look(raised);
     }
 }
 
@@ -325,6 +347,7 @@ fn run(bell: i32) {
 impl Recording {
     /// Dumps if it is asked to; when it wants to be looked at again.
     fn look(&self, raised: bool) -> Option<Duration> {
+        let _one = lock(&self.looking);
         if !raised && !self.session.is_dump_asked() {
             return None;
         }
