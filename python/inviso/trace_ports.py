@@ -50,10 +50,10 @@ _known: weakref.WeakValueDictionary[int, TracePort] = weakref.WeakValueDictionar
 
 
 class TracePort:
-    """An open trace port. What :func:`trace_port` returned makes it; it is closed with the last session whose tracer it is.
+    """An open trace port. What :func:`trace_port` returned makes it; it is closed with the last session that it serves.
 
-    What can't be written (a full disk) is counted, a drop record stands at its place where writing works again, and each
-    wake-up of the thread tries again; :attr:`error` says what the system said. The traced program is never told, and
+    What can't be written (a full disk) is counted, a drop record stands at its place where writing works again, and
+    each wake-up of the thread tries again; :attr:`error` says what the system said. The traced program is never told, and
     never waits.
 
     Closed by hand under a living session it is a dead tracer: the session's flags are gone, as in OTP.
@@ -128,8 +128,8 @@ class TracePort:
         self._native.flush()
 
     def close(self) -> None:
-        """Writes what there is, and takes nothing more; a second time does nothing. A client of a socket has a second to
-        take what is left."""
+        """Writes what there is, and takes nothing more; a second time does nothing. A client of a socket has a second
+        to take what is left."""
         self._native.close()
 
     def __enter__(self) -> TracePort:
@@ -178,8 +178,8 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
     Args:
         kind: ``"file"`` or ``"ip"``.
         parameters: of a file: its name, or ``(name, "wrap", suffix)``, ``(name, "wrap", suffix, size)``,
-            ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), which are written round and
-            round. Each has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names are
+            ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), which are written round
+            and round. Each has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names are
             ``name + number + suffix``. Of a socket: the number of the port that it listens on, 0 for any, or
             ``(number, queue_size)``, how many messages wait for the client (50).
         host: the interface that a socket listens on. What is sent is not encrypted, and whoever connects may read it.

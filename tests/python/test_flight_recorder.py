@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,13 @@ import pytest
 from inviso import BadArg, trace
 from inviso.trace_ports import trace_port
 from port_tools import frames, python, read
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_in_the_mailbox() -> Iterator[None]:
+    yield
+    while inviso.peek():
+        inviso.receive(timeout=0)
 
 
 class Odd(Exception):

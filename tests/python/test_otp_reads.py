@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,13 @@ CLIENT = """
     ok = file:write_file(Out, term_to_binary(All, [{minor_version, 2}])),
     halt()
 """
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_in_the_mailbox() -> Iterator[None]:
+    yield
+    while inviso.peek():
+        inviso.receive(timeout=0)
 
 
 def decoded(data: bytes) -> Any:

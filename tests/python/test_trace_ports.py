@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ import pytest
 from inviso import BadArg, seq_trace, trace
 from inviso.trace_ports import TracePort, trace_port
 from port_tools import Cut, frames, python, read
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_in_the_mailbox() -> Iterator[None]:
+    yield
+    while inviso.peek():
+        inviso.receive(timeout=0)
 
 
 def work(n: int, text: str = "t", *, raw: bytes = b"\0\xff") -> dict[str, object]:
