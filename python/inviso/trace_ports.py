@@ -53,8 +53,8 @@ class TracePort:
     """An open trace port. What :func:`trace_port` returned makes it; it is closed with the last session that it serves.
 
     What can't be written (a full disk) is counted, a drop record stands at its place where writing works again, and
-    each wake-up of the thread tries again; :attr:`error` says what the system said. The traced program is never told, and
-    never waits.
+    each wake-up of the thread tries again; :attr:`error` says what the system said. The traced program is never told,
+    and never waits.
 
     Closed by hand under a living session it is a dead tracer: the session's flags are gone, as in OTP.
 
@@ -179,8 +179,8 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
         kind: ``"file"`` or ``"ip"``.
         parameters: of a file: its name, or ``(name, "wrap", suffix)``, ``(name, "wrap", suffix, size)``,
             ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), which are written round
-            and round. Each has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names are
-            ``name + number + suffix``. Of a socket: the number of the port that it listens on, 0 for any, or
+            and round. Each has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names
+            are ``name + number + suffix``. Of a socket: the number of the port that it listens on, 0 for any, or
             ``(number, queue_size)``, how many messages wait for the client (50).
         host: the interface that a socket listens on. What is sent is not encrypted, and whoever connects may read it.
         compress: a plain file in the smaller form of :mod:`inviso`'s own readers, which Erlang doesn't read.
