@@ -110,6 +110,7 @@ __all__ = [
     "spawn",
     "tprof",
     "trace",
+    "trace_ports",
     "tracer",
     "trap_exit",
     "unlink",
@@ -117,7 +118,7 @@ __all__ = [
     "whereis",
 ]
 
-_MODULES = frozenset({"dbg", "etf", "export", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "tracer"})
+_MODULES = frozenset({"dbg", "etf", "export", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "trace_ports", "tracer"})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -1,5 +1,6 @@
-"""What is done at a fork, whichever part of the package a program has imported: threads of ours rest meanwhile; in the child
-nothing of the parent's is traced, and one that ``multiprocessing`` starts takes the token that it was given along."""
+"""What is done at a fork, whichever part of the package a program has imported: threads of ours rest meanwhile; in the
+child nothing of the parent's is traced, and one that ``multiprocessing`` starts takes the token that it was given.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ _FUNCTIONS = _TESTS | {
     "hd", "length", "map_get", "map_size", "max", "min", "node", "self", "size", "tl", "trunc", "tuple_size",
 }  # fmt: skip
 _ACTIONS = frozenset({
-    "caller", "caller_line", "current_stacktrace", "disable_trace", "display", "enable_trace", "exception_trace",
+    "caller", "caller_line", "current_stacktrace", "disable_trace", "display", "dump", "enable_trace", "exception_trace",
     "message", "process_dump", "return_trace", "set_seq_token", "set_tcw", "silent", "trace",
 })  # fmt: skip
 

@@ -205,7 +205,7 @@ class Collector:
         self._limit = limit
         self._events: list[Any] = []
         self._dropped = 0
-        self._before: Pid | tuple[Any, Any] | None = None
+        self._before: Pid | _native.LogPort | tuple[Any, Any] | None = None
         with apart():
             self.pid = spawn(self._collect, name="seq_trace collector")
 
@@ -219,7 +219,8 @@ class Collector:
             if isinstance(before, tuple):
                 _set_module(before)
             else:
-                _native.seq_set_tracer(before if before is not None and before.is_alive() else None)
+                # a trace port was closed when it was nobody's tracer any more
+                _native.seq_set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
         self._ask("stop")
 
     def output(self) -> Output:

@@ -26,9 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import _fork as _fork  # what a fork needs
 from . import _native
+from . import trace_ports
 from ._native import Pid
 from .errors import BadArg
 from .terms import Atom
+from .trace_ports import TracePort
 
 if TYPE_CHECKING:
     from ._seq_chart import Chart, chart
@@ -188,18 +190,18 @@ def reset_trace() -> bool:
     return True
 
 
-def set_system_tracer(tracer: Pid | tuple[Any, Any] | bool) -> Pid | tuple[Any, Any] | bool:
-    """Sets the process that gets the events of sequential tracing in its mailbox, or the tracer module that is called
-    with them, ``(module, state)`` (:mod:`inviso.tracer`); False for none (seq_trace.md, ``set_system_tracer/1``).
-    Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
+def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid | TracePort | tuple[Any, Any] | bool:
+    """Sets the process that gets the events of sequential tracing in its mailbox, the trace port that writes them, or the
+    tracer module that is called with them, ``(module, state)`` (:mod:`inviso.tracer`); False for none (seq_trace.md,
+    ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
     ``info`` is ``("send" or "receive", serial, from, to, message)`` or ``("print", serial, from, [], info)``.
 
     Returns:
         The system tracer before, False for none.
 
     Raises:
-        BadArg: ``tracer`` is not the Pid of a living process of this node; or a module that lacks a callback, or that
-            doesn't answer ``"trace"`` when it is asked for its ``trace_status``.
+        BadArg: ``tracer`` is not the Pid of a living process of this node, nor an open trace port; or a module that lacks
+            a callback, or that doesn't answer ``"trace"`` when it is asked for its ``trace_status``.
 
     >>> set_system_tracer(inviso.self()), set_system_tracer(False) == inviso.self()
     (False, True)
@@ -214,24 +216,29 @@ def set_system_tracer(tracer: Pid | tuple[Any, Any] | bool) -> Pid | tuple[Any, 
         from .tracer import given  # what few programs use comes in at its first mention
 
         try:
-            was = _native.seq_set_tracer(None, given(where, tracer))
+            return _answer(_native.seq_set_tracer(None, None, given(where, tracer)))
         except _native.ProcessDead:
             why = f"{tracer[0]!r} doesn't answer 'trace' to trace_status; pass one that does, or False"
             raise BadArg(where, "tracer", why) from None
-        return False if was is None else was
-    elif tracer is not False:
-        raise BadArg(where, "tracer", f"{tracer!r} is not a process; pass a Pid, (module, state), or False for none")
-    was = _native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None)
-    return False if was is None else was
+    elif tracer is not False and not isinstance(tracer, TracePort):
+        why = f"{tracer!r} is not a process; pass a Pid, a trace port, (module, state), or False for none"
+        raise BadArg(where, "tracer", why)
+    port = trace_ports.checked(where, "tracer", tracer) if isinstance(tracer, TracePort) else None
+    return _answer(_native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None, port))
 
 
-def get_system_tracer() -> Pid | tuple[Any, Any] | bool:
+def get_system_tracer() -> Pid | TracePort | tuple[Any, Any] | bool:
     """The system tracer, or False (seq_trace.md, ``get_system_tracer/0``).
 
     >>> get_system_tracer()
     False
     """
-    tracer = _native.seq_tracer()
+    return _answer(_native.seq_tracer())
+
+
+def _answer(tracer: Pid | _native.LogPort | tuple[Any, Any] | None) -> Pid | TracePort | tuple[Any, Any] | bool:
+    if isinstance(tracer, _native.LogPort):
+        return trace_ports.of(tracer)
     return False if tracer is None else tracer
 
 

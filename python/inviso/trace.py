@@ -19,19 +19,21 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal as signals
 import sys
 import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _fork, _native
+from . import _fork, _native, trace_ports
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
 from .process import _tracee
 from .terms import Atom, Port, Ref
+from .trace_ports import PortGenerator, TracePort
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,14 +42,16 @@ if TYPE_CHECKING:
 
     Process: TypeAlias = threading.Thread | asyncio.Task[Any]
     Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
-    Tracer: TypeAlias = Pid | Callable[[Any], object] | tuple[Any, Any] | None
+    Tracer: TypeAlias = Pid | TracePort | Callable[[Any], object] | tuple[Any, Any] | None
     Spec: TypeAlias = bool | Literal["restart", "pause"] | list[Any]
 
 __all__ = [
     "Delivered",
+    "Dump",
     "Session",
     "control_word",
     "delivered",
+    "dump",
     "function",
     "info",
     "port",
@@ -88,10 +92,18 @@ _OPTIONS: dict[str, Any] = {
     "capture": None,
     "repr": False,
     "clock": "fast",
+    "dump_to": None,
+    "dump_signal": None,
+    "dump_on": None,
+    "dump_slower": None,
+    "dump_every": 10.0,
 }
+_NO_DUMP = {signals.SIGKILL, signals.SIGSTOP, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE, signals.SIGILL}
 # What is taken of a call's arguments: containers inside each other, items of one, bytes of one text or int, of all.
 _CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}
 _CAPTURE_RANGE = {"depth": (0, 64), "items": (0, 1 << 20), "bytes": (0, 60_000), "total": (64, 60_000)}
+# The thread of a trace port wakes by a timer.
+_PORT_RING = 8 << 20
 _NUMBERS = {"ring_bytes": "bytes", "ended_processes": "processes", "block_ms": "milliseconds"}
 
 
@@ -166,6 +178,10 @@ class Session:
         """As :func:`delivered`."""
         return delivered(self, tracee)
 
+    def dump(self, to: str | os.PathLike[str] | TracePort, *, compress: bool = False) -> Dump:
+        """As :func:`dump`."""
+        return dump(self, to, compress=compress)
+
     def receive(self, timeout: float | None = None) -> Any:
         """The next message, oldest first; waits for it.
 
@@ -222,12 +238,26 @@ class Session:
         weak = "" if self._native.is_strong else "weak "
         return f"<{weak}session {self._native.name!r} #{self._native.id}>"
 
+    def _takes_objects(self) -> bool:
+        return self._native.takes_objects
+
     def _own(self, function: str) -> None:
         if self._native.has_module:
             why = f"{self!r} calls its tracer module, and has no messages; make one with tracer None"
             raise BadArg(function, "session", why)
-        if self._native.tracer is not None:
+        if self._native.tracer is not None or self._native.port is not None:
             raise BadArg(function, "session", f"the messages of {self!r} go to its tracer; make one with tracer None")
+
+
+class Dump(NamedTuple):
+    """What :func:`dump` has written."""
+
+    path: str | None
+    """The file; None of a socket."""
+    written: int
+    """Messages."""
+    dropped: int
+    """Messages that were lost or overwritten since the last dump."""
 
 
 class Delivered(Ref):
@@ -258,12 +288,13 @@ def session_create(
     Args:
         name: shown by :func:`session_info`; several sessions may have one name.
         tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
-            message), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event happens), or None (the
-            session itself: iterate over it).
+            message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last
+            session whose tracer it is), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event
+            happens), or None (the session itself: iterate over it).
         opts: a dict, or pairs, of:
 
             ``ring_bytes``
-                bytes of one thread's ring, 1 MiB.
+                bytes of one thread's ring, 1 MiB; 8 MiB where the tracer is a trace port.
             ``overflow``
                 what a full ring does: ``"drop"``, ``"overwrite"`` (keep the newest), ``"block"`` (wait up to
                 ``block_ms`` milliseconds, 1000).
@@ -280,6 +311,20 @@ def session_create(
             ``clock``
                 where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
                 clocks), or ``"system"`` (those clocks themselves, asked at each event).
+            ``dump_to``
+                makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
+                otherwise, and what the rings hold is written to a file of this name, ``{n}`` in it being the dump's
+                number (else that is added), when the match spec action ``("dump",)`` runs and:
+            ``dump_signal``
+                when this signal comes; who handled it before still does.
+            ``dump_on``
+                when an exception_from of the session tells of this exception: its class's name, as the message has
+                it, or a match specification that looks at ``[class, value]``.
+            ``dump_slower``
+                ``(mfa, seconds)``: when a call of the function takes so long. It sets call_latency on it;
+                ``"module:name:arity"`` is an MFA, too.
+            ``dump_every``
+                the shortest time between two such dumps in seconds, 10; what asks before is ignored.
 
     Raises:
         BadArg: a wrong argument.
@@ -306,6 +351,16 @@ def session_create(
         raise BadArg(where, "name", f"{name!r} is not a str; pass a name such as 'my_session'")
     options = _options(where, opts)
     module: Any = None
+    port, recorded = None, _recorded(where, tracer, options)
+    if isinstance(tracer, PortGenerator):
+        raise BadArg(where, "tracer", f"{tracer!r} opens a port when it is called; pass what it returns")
+    if isinstance(tracer, TracePort):
+        if options["capture"] == "ref":
+            why = "capture 'ref' hands over objects, and a trace port writes copies; drop one of them"
+            raise BadArg(where, "opts", why)
+        port, tracer = trace_ports.checked(where, "tracer", tracer), None
+        if "ring_bytes" not in options["given"]:
+            options["ring_bytes"] = _PORT_RING
     if isinstance(tracer, Pid):
         if not tracer.is_local():
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
@@ -319,7 +374,7 @@ def session_create(
     try:
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
-            options["ended_processes"], *_taking(options), options["clock"], module,
+            options["ended_processes"], *_taking(options), options["clock"], module, port, recorded,
         )  # fmt: skip
     except _native.LimitReached as error:
         if worker:
@@ -327,6 +382,8 @@ def session_create(
         raise SystemLimit(f"{where}: {error}") from None
     session = Session(native, worker)
     _strong.add(session)
+    if recorded is not None:
+        _record(session, options)
     if worker:
         weakref.finalize(session, worker.stop).atexit = False
     return session
@@ -338,6 +395,110 @@ def _module(where: str, tracer: tuple[Any, ...], options: Mapping[str, Any]) -> 
     if tracer and isinstance(tracer[0], NativeTracer) and options["capture"] == "ref":
         raise BadArg(where, "opts", "capture 'ref' hands over Python objects, and the tracer is a library; drop it")
     return given(where, tracer)
+def _recorded(
+    where: str, tracer: Any, options: dict[str, Any]
+) -> tuple[_native.MatchProgram | None, float | None] | None:
+    """Checks the options of a flight recorder; what asks for its dumps, None for any other session."""
+    asks = [name for name in ("dump_signal", "dump_on", "dump_slower") if options[name] is not None]
+    every = options["dump_every"]
+    if not isinstance(every, (int, float)) or isinstance(every, bool) or not 0 <= every < 1e9:
+        raise BadArg(where, "opts", f"dump_every {every!r} is no time; pass seconds, a number from 0")
+    if options["dump_to"] is None:
+        if asks:
+            raise BadArg(where, "opts", f"{asks[0]} needs files to write to; pass dump_to, a path such as 'dump-{{n}}'")
+        return None
+    if not isinstance(options["dump_to"], (str, os.PathLike)) or not os.fspath(options["dump_to"]):
+        raise BadArg(where, "opts", f"dump_to {options['dump_to']!r} is no path; pass one such as 'dump-{{n}}'")
+    if tracer is not None:
+        raise BadArg(where, "opts", "dump_to is for a session that is its own tracer; pass None as the tracer")
+    if options["capture"] == "ref":
+        raise BadArg(where, "opts", "capture 'ref' hands over objects, and a dump has copies; drop one of them")
+    number = options["dump_signal"]
+    if number is not None:
+        known = isinstance(number, int) and not isinstance(number, bool) and number in signals.valid_signals()
+        if not known or number in _NO_DUMP:
+            raise BadArg(where, "opts", f"dump_signal {number!r} can't be handled; pass one such as signal.SIGUSR2")
+    program = None
+    if isinstance(options["dump_on"], str):
+        program = compiled(where, [(["_", (Atom(options["dump_on"]), "_")], [], [])], "receive")
+    elif options["dump_on"] is not None:
+        if not derives(options["dump_on"], list) or not list.__len__(options["dump_on"]):
+            why = f"dump_on {shown(options['dump_on'])} is no exception; pass a class's name or a match specification"
+            raise BadArg(where, "opts", why)
+        program = compiled(where, options["dump_on"], "receive")
+    seconds = None
+    if options["dump_slower"] is not None:
+        pair = options["dump_slower"]
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            raise BadArg(where, "opts", f"dump_slower {pair!r} is no limit; pass (mfa, seconds)")
+        mfa, seconds = pair
+        if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
+            raise BadArg(where, "opts", f"dump_slower, {seconds!r} is no time; pass seconds, a number from 0")
+        if isinstance(mfa, str):
+            mfa = tuple(mfa.rsplit(":", 2))
+            if len(mfa) == 3 and mfa[2].isdecimal():
+                mfa = (*mfa[:2], int(mfa[2]))
+        _mfa(where, "opts", mfa, wildcards=True)
+        options["dump_slower"] = mfa
+    if "overflow" not in options["given"]:
+        options["overflow"] = "overwrite"
+    return program, seconds
+
+
+def _record(session: Session, options: dict[str, Any]) -> None:
+    path = os.path.abspath(os.fspath(options["dump_to"]))  # the program may go elsewhere
+    template = path if "{n}" in path else path + ".{n}"
+    try:
+        session._native.record(template, options["dump_every"], int(options["dump_signal"] or 0))
+        if options["dump_slower"] is not None:
+            function(session, options["dump_slower"], True, ["call_latency"])
+    except BaseException:
+        session.destroy()
+        raise
+
+
+def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: bool = False) -> Dump:
+    """Writes to a log what the rings of a session hold now, oldest first; the next dump begins where this one ends.
+
+    Args:
+        session: one that is its own tracer, a flight recorder: ``overflow`` is ``"overwrite"``. What has been received
+            from it, or was brought in by ``delivered``, is not written.
+        to: a file's name, or an open trace port.
+        compress: as of :func:`inviso.trace_ports.trace_port`.
+
+    Returns:
+        A :class:`Dump`. The log begins with a drop record if messages were overwritten since the last dump.
+
+    Raises:
+        BadArg: a wrong argument.
+        OSError: the operating system refuses.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with session_create("black box", None, {"overflow": "overwrite"}) as session:
+    ...     _ = session.function(("json.decoder", "JSONDecoder.decode", "_"), True, ["local"])
+    ...     _ = session.process(inviso.self(), True, ["call"])
+    ...     _ = json.loads("[1]"), json.loads("[2]")
+    ...     session.dump(folder.name + "/box")[1:]
+    (2, 0)
+    >>> folder.cleanup()
+    """
+    where = "dump/2"
+    native = _session(where, session)
+    if native.tracer is not None or native.port is not None:
+        raise BadArg(where, "session", f"the messages of {session!r} go to its tracer; make one with tracer None")
+    if session._takes_objects():
+        raise BadArg(where, "session", f"{session!r} has objects (capture 'ref'), which no log takes; drop that option")
+    if not isinstance(compress, bool):
+        raise BadArg(where, "compress", f"{compress!r} is not a bool; pass True or False")
+    if isinstance(to, TracePort):
+        if compress:
+            raise BadArg(where, "compress", "a trace port is compressed or not when it is opened; drop compress")
+        if not to.is_open():
+            raise BadArg(where, "to", f"{to!r} takes nothing more; open another one")
+        return Dump(to.path, *native.dump_to_port(to._native))
+    path = trace_ports.path_of(where, "to", to)
+    return Dump(path, *native.dump_to_file(path, compress))
 
 
 def session_destroy(session: Session) -> bool:
@@ -598,6 +759,8 @@ def system(session: Session, event: str, value: bool | int | tuple[int, int]) ->
     if native.has_module:
         why = "its tracer is a module; make a session whose tracer is a Pid, a callable or None"
         raise BadArg(where, "session", why)
+    if native.port is not None:
+        raise BadArg(where, "session", f"the tracer of {session!r} is a trace port; system events need a process")
     if not (isinstance(event, str) and event in _EVENTS):
         _one_of(where, "event", "event", event, _EVENTS)
     if value is False:
@@ -715,11 +878,12 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         what: a Pid, a Port, or what they stand for (a thread, task, socket, subprocess or transport); ``"new"``,
             ``"new_processes"``, ``"new_ports"``; an MFA without wildcards or ``"on_load"``;
             ``"send"`` or ``"receive"``; ``"system"``; or ``"session"``.
-        item: of processes and ports: flags, tracer. Of messages: match_spec. Of the system: all, the limits that are
-            set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
+        item: of processes and ports: flags, tracer (the Pid, trace port, or session). Of messages: match_spec. Of the
+            system: all, the limits that are set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
             call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
             call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost), tracer_errors (how often
-            callbacks of its tracer module have failed).
+            callbacks of its tracer module have failed), dumps (``(how many, the last one's path, what went wrong with
+            one)``, of those that were asked for).
 
     Returns:
         ``(item, value)``; a value is None for what doesn't exist and False for what is not set. For a process that has
@@ -758,8 +922,13 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             _one_of(where, "item", "item of the system", item, ("all",))
             return (Atom("system"), [_monitored(*limit) for limit in native.monitored()])
         if what == "session":
-            _one_of(where, "item", "item of a session", item, ("dropped", "tracer_errors"))
-            return (Atom(item), native.dropped() if item == "dropped" else native.tracer_errors())
+            _one_of(where, "item", "item of a session", item, ("dropped", "dumps", "tracer_errors"))
+            if item == "dropped":
+                return (Atom(item), native.dropped())
+            if item == "tracer_errors":
+                return (Atom(item), native.tracer_errors())
+            count, path, error = native.dumps()
+            return (Atom(item), (count, None if path is None else os.fspath(path), error))
         if what == "on_load":
             _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
             return _on_load_info(session, item, native.on_load_kinds())
@@ -999,7 +1168,7 @@ def _options(where: str, opts: Any) -> dict[str, Any]:
         given = dict(opts)
     except (TypeError, ValueError):
         raise BadArg(where, "opts", f"{opts!r} is no list of options; pass [] or a dict") from None
-    options = dict(_OPTIONS)
+    options = dict(_OPTIONS, given=frozenset(given))
     for key, value in given.items():
         _one_of(where, "opts", "option", key, _OPTIONS)
         options[key] = value
@@ -1041,6 +1210,8 @@ def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
 
 
 def _tracer(session: Session) -> Any:
+    if (port := session._native.port) is not None:
+        return trace_ports.of(port)
     return session._native.module or session._native.tracer or Session(session._native.weak())
 
 

@@ -12,7 +12,7 @@ import sys
 import inviso
 import pytest
 
-from benches.python import passing, report, runner
+from benches.python import passing, ports, report, runner
 from benches.python.limits.build import CannotBuild, build
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -111,3 +111,12 @@ def test_a_quick_run_is_kept_off_the_page(result: dict, tmp_path: pathlib.Path) 
 def test_the_page_has_a_place_for_figures() -> None:
     page = (ROOT / "docs" / "costs.md").read_text()
     assert page.count(report.BEGIN) == page.count(report.END) == 1
+
+
+def test_ports_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_CALLS", 2000)
+    said: list[str] = []
+    ports.main("1", said.append)
+    answer = json.loads(said[-1])
+    assert {"untraced", "ring", "unread", "file", "blocks"} <= answer.keys() <= set(ports.MODES)
+    assert 0 < answer["blocks"]["bytes"] < answer["file"]["bytes"]

@@ -33,7 +33,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 
 MODULES = [
-    *("errors", "terms", "match_spec", "process", "trace", "tracer", "tprof", "cli", "etf", "export", "log"),
+    *("errors", "terms", "match_spec", "process", "trace", "tracer", "trace_ports", "tprof", "cli", "etf", "export", "log"),
     *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
@@ -48,8 +48,13 @@ def test_docstrings(name: str) -> None:
     assert result.failed == 0
 
 
-WITH_EXAMPLES = ["trace", "tracer", "match_spec", "process", "terms", "errors", "seq_trace", "etf", "log", "dbg"]
-BARE = {"Pid", "Delivered", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE", "Reader", "Stats", "Written"}
+WITH_EXAMPLES = [
+    *("trace", "tracer", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace", "etf", "log", "dbg"),
+]
+BARE = {
+    *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),
+    *("Reader", "Stats", "Written"),
+}
 BARE_OF_DBG = {*NEED_A_LOG, "LINE", "LOST", "session_destroy"}
 
 

@@ -47,7 +47,7 @@ is_atom is_boolean is_float is_function is_integer is_list is_map is_number is_p
 is_binary is_bitstring is_record and or not xor andalso orelse andthen abs element hd length map_get is_map_key
 map_size node round self size byte_size bit_size tl trunc floor ceil float tuple_size binary_part min max + - * /
 div rem band bor bxor bnot bsl bsr > >= < =< =:= == =/= /= is_instance attr arg message return_trace
-exception_trace display caller caller_line current_stacktrace process_dump is_seq_trace get_seq_token set_seq_token
+exception_trace display dump caller caller_line current_stacktrace process_dump is_seq_trace get_seq_token set_seq_token
 silent enable_trace disable_trace trace get_tcw set_tcw set_tcw_fake const nonsense
 """.split()  # noqa: SIM905
 QUIET = [name for name in NAMES if name != "display"]

@@ -133,7 +133,7 @@ pub(crate) fn ask(
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: [u64; 4], payload: &[u8], asked: bool) {
-    let drain::What::Event(record) = drain::record(header, payload).what else { return };
+    let record = drain::event(header, payload).to_owned();
     let Some(kind) = Kind::from_u8(record.kind) else { return };
     let group = Group::of(kind, record.tracee);
     let event = Event { node, session, record: &record, kind };

@@ -50,25 +50,25 @@ impl Feed {
 
 /// A record on its way to a tracer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct Record<B = Vec<u8>> {
     /// When it happened, in ticks.
     pub ticks: u64,
     /// What happened.
-    pub what: What,
+    pub what: What<B>,
 }
 
 /// What a record tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum What<B = Vec<u8>> {
     /// An event.
-    Event(Event),
+    Event(Event<B>),
     /// So many records were lost here.
     Lost(u64),
 }
 
-/// An event as the trace point wrote it.
+/// An event as the trace point wrote it; its terms are owned, or borrowed while it is handed over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct Event<B = Vec<u8>> {
     /// See [`inviso_term::record::Kind`].
     pub kind: u8,
     /// See [`stamp`].
@@ -84,9 +84,56 @@ pub struct Event {
     /// The number that makes a strict stamp unique; 0 for other stamps.
     pub unique: u64,
     /// Terms, in the external term format.
-    pub payload: Vec<u8>,
+    pub payload: B,
     /// What a match spec adds to the message, a term; or nothing.
-    pub extra: Vec<u8>,
+    pub extra: B,
+}
+
+impl Record {
+    /// The same record, its terms borrowed.
+    #[must_use]
+    pub fn borrowed(&self) -> Record<&[u8]> {
+        let what = match &self.what {
+            What::Lost(count) => What::Lost(*count),
+            What::Event(event) => {
+                What::Event(Event { payload: event.payload.as_slice(), extra: event.extra.as_slice(), ..event.head() })
+            }
+        };
+        Record { ticks: self.ticks, what }
+    }
+}
+
+impl<B> Event<B> {
+    /// The event without its terms.
+    fn head<C: Default>(&self) -> Event<C> {
+        Event {
+            kind: self.kind,
+            stamps: self.stamps,
+            scheduler: self.scheduler,
+            tracee: self.tracee,
+            what: self.what,
+            carried: self.carried,
+            unique: self.unique,
+            payload: C::default(),
+            extra: C::default(),
+        }
+    }
+}
+
+impl Record<&[u8]> {
+    fn to_owned(&self) -> Record {
+        let what = match &self.what {
+            What::Lost(count) => What::Lost(*count),
+            What::Event(event) => What::Event(event.to_owned()),
+        };
+        Record { ticks: self.ticks, what }
+    }
+}
+
+impl Event<&[u8]> {
+    pub(crate) fn to_owned(&self) -> Event {
+        Event { payload: self.payload.to_vec(), extra: self.extra.to_vec(), ..self.head() }
+    }
 }
 
 /// A number that stands before the payload, if there is one, and the rest.
@@ -107,12 +154,12 @@ fn extra(payload: &[u8], is_there: bool) -> (&[u8], &[u8]) {
     }
 }
 
-pub(crate) fn record(header: [u64; 4], payload: &[u8]) -> Record {
+pub(crate) fn event(header: [u64; 4], payload: &[u8]) -> Event<&[u8]> {
     let stamps = (header[0] >> 40) as u8;
     let (carried, payload) = number(payload, stamps & stamp::CARRIED != 0);
     let (unique, payload) = number(payload, stamps & stamp::MASK == stamp::STRICT);
     let (payload, extra) = extra(payload, stamps & stamp::EXTRA != 0);
-    let event = Event {
+    Event {
         kind: (header[0] >> 32) as u8,
         stamps,
         scheduler: (header[0] >> 48) as u16,
@@ -120,10 +167,41 @@ pub(crate) fn record(header: [u64; 4], payload: &[u8]) -> Record {
         what: header[3],
         carried: carried.unwrap_or_default(),
         unique: unique.unwrap_or_default(),
-        payload: payload.to_vec(),
-        extra: extra.to_vec(),
-    };
-    Record { ticks: header[1], what: What::Event(event) }
+        payload,
+        extra,
+    }
+}
+
+/// A record that was taken out of its ring, its payload among those of all.
+#[derive(Clone, Copy)]
+struct Taken {
+    ticks: u64,
+    what: Bytes,
+}
+
+#[derive(Clone, Copy)]
+enum Bytes {
+    Of { header: [u64; 4], from: usize, to: usize },
+    Lost(u64),
+}
+
+impl Taken {
+    fn record<'b>(&self, bytes: &'b [u8]) -> Record<&'b [u8]> {
+        let what = match self.what {
+            Bytes::Lost(count) => What::Lost(count),
+            Bytes::Of { header, from, to } => What::Event(event(header, bytes.get(from..to).unwrap_or_default())),
+        };
+        Record { ticks: self.ticks, what }
+    }
+}
+
+/// Where a loss stands that this drain has no record of the same ring before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Losses {
+    /// At the time of the record after it.
+    Between,
+    /// Before everything else: of rings that overwrite, what was lost is older than all that is there.
+    First,
 }
 
 /// Takes up to `max` records out of each ring of the session and hands them on in the order of time.
@@ -134,6 +212,16 @@ pub(crate) fn record(header: [u64; 4], payload: &[u8]) -> Record {
 /// # Errors
 /// [`Busy`] when another drain of the session is under way; nothing was taken then.
 pub fn drain(session: &Session, max: usize, mut take: impl FnMut(Record)) -> Result<usize, Busy> {
+    drain_borrowed(session, max, Losses::Between, |record| take(record.to_owned()))
+}
+
+/// As [`drain`], for a taker that copies what it keeps.
+///
+/// # Errors
+/// [`Busy`], as there.
+pub fn drain_borrowed(
+    session: &Session, max: usize, losses: Losses, mut take: impl FnMut(&Record<&[u8]>),
+) -> Result<usize, Busy> {
     let one = match session.draining.try_lock() {
         Ok(one) => Some(one),
         // a taker panicked: its drain is over all the same
@@ -142,20 +230,24 @@ pub fn drain(session: &Session, max: usize, mut take: impl FnMut(Record)) -> Res
     };
     let one = one.filter(|_| !mutant!("drains_mix"));
     let feeds = session.feeds();
-    let mut all: Vec<Record> = Vec::new();
+    let (mut all, mut bytes): (Vec<Taken>, Vec<u8>) = Default::default();
     let mut tails = Vec::with_capacity(feeds.len());
     for feed in &feeds {
         let first = all.len();
         let drained = feed.ring.drain(max, |seen| {
             let before = all[first..].last().map_or(0, |r| r.ticks);
             all.push(match seen {
-                RecordRef::Event { header, payload } => record(header, payload),
-                RecordRef::Drop { count, .. } => Record { ticks: before, what: What::Lost(count) },
+                RecordRef::Event { header, payload } => {
+                    let from = bytes.len();
+                    bytes.extend_from_slice(payload);
+                    Taken { ticks: header[1], what: Bytes::Of { header, from, to: bytes.len() } }
+                }
+                RecordRef::Drop { count, .. } => Taken { ticks: before, what: Bytes::Lost(count) },
             });
             ControlFlow::Continue(())
         });
-        if let [Record { ticks, what: What::Lost(_) }, after, ..] = &mut all[first..] {
-            *ticks = after.ticks;
+        if let [Taken { ticks, what: Bytes::Lost(_) }, after, ..] = &mut all[first..] {
+            *ticks = if losses == Losses::First { 0 } else { after.ticks };
         }
         if drained.is_ok() {
             tails.push((feed, feed.ring.tail()));
@@ -164,16 +256,15 @@ pub fn drain(session: &Session, max: usize, mut take: impl FnMut(Record)) -> Res
     if feeds.len() > 1 {
         all.sort_by_key(|r| r.ticks);
     }
-    let taken = all.len();
     let deliver = || tails.iter().for_each(|(feed, tail)| feed.delivered.store(*tail, DELIVERED));
     if mutant!("delivered_early") {
         deliver();
     }
-    all.into_iter().for_each(&mut take);
+    all.iter().for_each(|taken| take(&taken.record(&bytes)));
     deliver();
     session.forget_ended_rings();
     drop(one);
-    Ok(taken)
+    Ok(all.len())
 }
 
 /// How far each ring of a session had been written at one moment.

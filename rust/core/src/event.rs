@@ -442,7 +442,11 @@ fn finish<A: Activation>(
     if frame.wants & wants::LATENCY != 0 {
         let entry = snapshot.find(code).and_then(|p| p.entries.iter().find(|e| e.id == frame.id));
         if let Some(latency) = entry.filter(|e| e.run & kinds::LATENCY != 0).and_then(|e| e.latency.as_ref()) {
-            latency.record(node.clock.nanos(now - frame.start));
+            let nanos = node.clock.nanos(now - frame.start);
+            latency.record(nanos);
+            if session.options.dump_slower.is_some_and(|limit| nanos >= limit) {
+                session.ask_dump();
+            }
         }
     }
     if frame.wants & wants::RESULTS != 0 && !(exit == Exit::Unwind && call.is_closing()) {
@@ -518,6 +522,15 @@ fn result<A: Activation>(
         } else {
             let write = |out: &mut Encoder<'_>, capture: &Capture| call.result(out, capture);
             with_values(node, thread, session, flags, head, &[], now, write);
+        }
+        if let Some(program) = session.options.dump_on.as_deref().filter(|_| kind == Kind::ExceptionFrom) {
+            let mut pair = vec![0; session.options.capture.total];
+            let mut out = Encoder::new(&mut pair);
+            let taken = call.result(&mut out, &session.options.capture).is_ok()
+                && matching::takes_exception(node, &thread.current, session, program, out.written());
+            if taken {
+                session.ask_dump();
+            }
         }
     }
 }

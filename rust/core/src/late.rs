@@ -11,11 +11,12 @@ use crate::{
     emit::{carried, emit_numbered, stamp, Head},
     event::{on_granted, Activation},
     flags::Flags,
+    message::tag,
     messages::{self, write_receiver, About, Parcel},
     node::Node,
     session::Session,
     thread::Thread,
-    tracer::{tag, Group},
+    tracer::Group,
 };
 use inviso_term::record::Kind;
 use std::sync::Arc;

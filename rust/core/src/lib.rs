@@ -34,6 +34,7 @@ pub mod latency;
 pub mod life;
 pub mod matching;
 mod memory;
+pub mod message;
 pub mod messages;
 pub mod monitor;
 pub mod names;

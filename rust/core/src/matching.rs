@@ -7,9 +7,9 @@ use crate::{
     session::{Capture, Session},
     tracee::Tracee,
 };
-use inviso_match::{host::Refused, Host, Message, Outcome, Program, Value, View};
+use inviso_match::{host::Refused, terms::TermView, Host, Message, Outcome, Program, Value, View};
 use inviso_term::{
-    etf::{Encoder, Full},
+    etf::{self, Encoder, Full},
     term::{Identifier, Term},
 };
 use std::{io::Write, sync::Arc};
@@ -113,6 +113,34 @@ fn write<'a, A: Subject>(value: &Value<'_, A::View<'a>>, call: &'a A, capture: &
     out.len()
 }
 
+/// An exception as a program looks at it: its class and value.
+struct Exception(Vec<Term>);
+
+impl Subject for Exception {
+    type View<'a> = TermView<'a>;
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn argument(&self, n: usize) -> Option<TermView<'_>> {
+        self.0.get(n).map(TermView)
+    }
+
+    fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _capture: &Capture) -> Result<(), Full> {
+        out.term(view.0)
+    }
+}
+
+/// Whether a program takes an exception, of which this is the pair of class and value.
+#[cold]
+pub(crate) fn takes_exception(
+    node: &Node, current: &Tracee, session: &Session, program: &Program, pair: &[u8],
+) -> bool {
+    let Ok(Term::Tuple(parts)) = etf::decode(pair) else { return false };
+    decide(node, current, session, program, &Exception(parts), &mut Vec::new()).is_some()
+}
+
 impl<A> Point<'_, '_, A> {
     /// The process that an action names, by its pid or its name.
     fn process(&self, process: &Term) -> Result<Arc<Tracee>, Refused> {
@@ -200,6 +228,10 @@ impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
 
     fn process_dump(&mut self) -> Term {
         self.call.describe(self.current)
+    }
+
+    fn dump(&mut self) {
+        self.session.ask_dump();
     }
 
     fn control_word(&mut self) -> u64 {

@@ -30,6 +30,7 @@ use crate::{
     tracee::{Class, Kind},
     tracer::Module,
 };
+use inviso_match::Program;
 
 /// Bounds and policies of a session, fixed when it is made.
 #[derive(Clone, Debug)]
@@ -48,6 +49,13 @@ pub struct Options {
     pub is_inner: bool,
     /// A tracer module, which is called in place of anything being put into a ring: see [`crate::tracer`].
     pub tracer: Option<Module>,
+    /// Told once that somebody wants what the rings hold to be written, until [`Session::take_dump`]: on a traced thread, which it
+    /// must not keep.
+    pub on_dump: Option<fn()>,
+    /// The exceptions, by class and value, whose exception_from asks for that.
+    pub dump_on: Option<std::sync::Arc<Program>>,
+    /// Nanoseconds from which on a call of a function that has call_latency asks for that.
+    pub dump_slower: Option<u64>,
 }
 
 /// How much of a call's arguments a session takes, and how.
@@ -101,6 +109,9 @@ impl Default for Options {
             clock: Stamps::Ticks,
             is_inner: false,
             tracer: None,
+            on_dump: None,
+            dump_on: None,
+            dump_slower: None,
         }
     }
 }
@@ -140,6 +151,7 @@ pub struct Session {
     pub(crate) tracer_errors: AtomicU64,
     life: Life,
     tracer_lost: AtomicU8,
+    asked_dump: AtomicU8,
     cpu_stamps: AtomicU8,
     new_flags: [AtomicU32; 2],
     seen_flags: [AtomicU32; 2],
@@ -165,6 +177,7 @@ impl Session {
             tracer_errors: AtomicU64::new(0),
             life: Life::new(),
             tracer_lost: AtomicU8::new(0),
+            asked_dump: AtomicU8::new(0),
             cpu_stamps: AtomicU8::new(0),
             new_flags: [AtomicU32::new(0), AtomicU32::new(0)],
             seen_flags: [AtomicU32::new(0), AtomicU32::new(0)],
@@ -222,6 +235,27 @@ impl Session {
     pub fn lose_tracer(&self) {
         self.tracer_lost.store(1, Release);
         self.new_flags.iter().for_each(|flags| flags.store(0, Release));
+    }
+
+    /// Asks for what the rings hold to be written. Nothing but a flag, and the host's bell when it wasn't set.
+    #[cold]
+    pub fn ask_dump(&self) {
+        if let Some(ring_the_bell) = self.options.on_dump {
+            if self.asked_dump.swap(1, AcqRel) == 0 {
+                ring_the_bell();
+            }
+        }
+    }
+
+    /// Whether somebody has asked for it since this was last asked.
+    pub fn take_dump(&self) -> bool {
+        self.asked_dump.swap(0, AcqRel) != 0
+    }
+
+    /// Whether somebody has asked for it; the bell is not rung again until it is taken.
+    #[must_use]
+    pub fn is_dump_asked(&self) -> bool {
+        self.asked_dump.load(Acquire) != 0
     }
 
     /// Notes whether the session asks for stamps in CPU time; answers whether it did before.

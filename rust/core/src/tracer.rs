@@ -32,7 +32,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::{asking, drain, emit::stamp, flags::Flags, messages::with_receiver, node::Node, session::Session, tracee};
+use crate::{
+    asking, drain, emit::stamp, flags::Flags, message::tag, messages::with_receiver, node::Node, session::Session,
+    tracee,
+};
 use inviso_term::{
     etf,
     record::Kind,
@@ -112,42 +115,6 @@ impl Group {
             _ if port => Group::Ports,
             _ => Group::Procs,
         }
-    }
-}
-
-/// What messages call an event; of a record that is no trace message, "".
-#[must_use]
-pub fn tag(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Call | Kind::CallArity => "call",
-        Kind::ReturnTo => "return_to",
-        Kind::Spawn => "spawn",
-        Kind::Spawned => "spawned",
-        Kind::Exit => "exit",
-        Kind::ReturnFrom => "return_from",
-        Kind::ExceptionFrom => "exception_from",
-        Kind::Send => "send",
-        Kind::SendToNonExisting => "send_to_non_existing_process",
-        Kind::Receive => "receive",
-        Kind::Register => "register",
-        Kind::Unregister => "unregister",
-        Kind::Link => "link",
-        Kind::Unlink => "unlink",
-        Kind::GettingLinked => "getting_linked",
-        Kind::GettingUnlinked => "getting_unlinked",
-        Kind::In => "in",
-        Kind::Out => "out",
-        Kind::InExiting => "in_exiting",
-        Kind::OutExiting => "out_exiting",
-        Kind::OutExited => "out_exited",
-        Kind::GcMinorStart => "gc_minor_start",
-        Kind::GcMinorEnd => "gc_minor_end",
-        Kind::GcMajorStart => "gc_major_start",
-        Kind::GcMajorEnd => "gc_major_end",
-        Kind::GcMaxHeapSize => "gc_max_heap_size",
-        Kind::Open => "open",
-        Kind::Closed => "closed",
-        _ => "",
     }
 }
 

@@ -18,11 +18,17 @@ pub(crate) struct Buffer {
     waiting: Vec<u8>,
     /// Terms in `waiting`, and what its drop records count.
     messages: u64,
+    /// Terms in `waiting`.
+    terms: u64,
     room: usize,
     /// Bytes of the file that are whole records.
     written: u64,
     /// Messages that could not be written and that no drop record tells of yet.
     lost: u64,
+    /// Messages that could not be written.
+    lost_ever: u64,
+    /// Bytes of all files that are whole records.
+    written_ever: u64,
     packer: Option<Packer>,
     block: Vec<u8>,
 }
@@ -35,9 +41,22 @@ impl Buffer {
         let room = if form == Form::Blocks { room.min(blocks::ROOM) } else { room };
         let packer = (form == Form::Blocks).then(Packer::default);
         let block = Vec::new();
-        let mut buffer = Buffer { file, waiting, messages: 0, room, written: 0, lost: 0, packer, block };
+        let mut buffer = Buffer {
+            file,
+            waiting,
+            messages: 0,
+            terms: 0,
+            room,
+            written: 0,
+            lost: 0,
+            lost_ever: 0,
+            written_ever: 0,
+            packer,
+            block,
+        };
         if form == Form::Blocks {
             buffer.written = write(&mut buffer.file, &blocks::MAGIC)?;
+            buffer.written_ever = buffer.written;
         }
         Ok(buffer)
     }
@@ -47,6 +66,11 @@ impl Buffer {
         self.written + self.waiting.len() as u64
     }
 
+    /// Bytes that the system has taken, and messages that it has not.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.written_ever, self.lost_ever)
+    }
+
     pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
         if self.packer.is_some() && term.len() > blocks::LONGEST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a term of more than 1 GiB in a block"));
@@ -54,6 +78,7 @@ impl Buffer {
         let flushed = self.make_room(frame::HEADER + 1 + term.len());
         frame::put_term(&mut self.waiting, term)?;
         self.messages += 1;
+        self.terms += 1;
         flushed
     }
 
@@ -86,14 +111,18 @@ impl Buffer {
             }
         };
         match done {
-            Ok(bytes) => self.written += bytes,
+            Ok(bytes) => {
+                self.written += bytes;
+                self.written_ever += bytes;
+            }
             Err(_) => {
                 self.lost = self.lost.saturating_add(self.messages);
+                self.lost_ever = self.lost_ever.saturating_add(self.terms);
                 self.take_back_the_rest();
             }
         }
         self.waiting.clear();
-        self.messages = 0;
+        (self.messages, self.terms) = (0, 0);
         done.map(drop)
     }
 

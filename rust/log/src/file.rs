@@ -57,7 +57,7 @@ pub enum Form {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct FileLog(Option<Buffer>);
+pub struct FileLog(Option<Buffer>, (u64, u64));
 
 impl FileLog {
     /// Empties the file or makes it.
@@ -65,7 +65,7 @@ impl FileLog {
     /// # Errors
     /// What the system says.
     pub fn create(path: &Path, options: Options) -> io::Result<FileLog> {
-        Buffer::create(path, options.form, options.room).map(|buffer| FileLog(Some(buffer)))
+        Buffer::create(path, options.form, options.room).map(|buffer| FileLog(Some(buffer), (0, 0)))
     }
 
     fn open(&mut self) -> io::Result<&mut Buffer> {
@@ -87,7 +87,22 @@ impl Sink for FileLog {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        self.0.take().map_or(Ok(()), |mut buffer| buffer.flush())
+        let Some(mut buffer) = self.0.take() else { return Ok(()) };
+        let flushed = buffer.flush();
+        self.1 = buffer.counts();
+        flushed
+    }
+
+    fn abandon(&mut self) {
+        self.0 = None;
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(self.1 .0, |buffer| buffer.counts().0)
+    }
+
+    fn lost(&self) -> u64 {
+        self.0.as_ref().map_or(self.1 .1, |buffer| buffer.counts().1)
     }
 }
 

@@ -25,6 +25,9 @@ pub const QUEUE: usize = 50;
 /// How long the sender waits until it looks for something else: a client, whether that has gone, the end.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The name of the thread.
+const THREAD: &str = "inviso-ip";
+
 /// Bytes that are sent at a time.
 const BATCH: usize = 64 << 10;
 
@@ -60,7 +63,16 @@ const BATCH: usize = 64 << 10;
 pub struct IpPort {
     shared: Arc<Shared>,
     address: SocketAddr,
-    sender: Option<JoinHandle<()>>,
+    sending: Sending,
+}
+
+/// Where the sender is.
+#[derive(Debug)]
+enum Sending {
+    /// It gives back the sender, if it was given one.
+    Runs(JoinHandle<Option<Box<Sender>>>),
+    Rests(Box<Sender>),
+    IsOver,
 }
 
 #[derive(Debug)]
@@ -75,6 +87,10 @@ struct State {
     queue: Queue,
     /// Until when the client may take what is left.
     closing: Option<Instant>,
+    /// Whether the sender is asked to rest.
+    pausing: bool,
+    /// Bytes that the system has taken.
+    bytes: u64,
 }
 
 impl IpPort {
@@ -94,12 +110,12 @@ impl IpPort {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = State { queue: Queue::new(queue), closing: None };
+        let state = State { queue: Queue::new(queue), closing: None, pausing: false, bytes: 0 };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let sender = Sender { shared: Arc::clone(&shared), batch: Batch::default() };
-        let thread = thread::Builder::new().name("inviso-ip".into());
-        let sender = Some(thread.spawn(move || sender.run(&listener))?);
-        Ok(IpPort { shared, address, sender })
+        let sender = Sender { shared: Arc::clone(&shared), listener, client: None, batch: Batch::default(), sent: 0 };
+        let mut port = IpPort { shared, address, sending: Sending::Rests(Box::new(sender)) };
+        port.resume()?;
+        Ok(port)
     }
 
     /// Where it listens.
@@ -120,17 +136,20 @@ impl IpPort {
     /// # Errors
     /// The sender has panicked.
     pub fn close_within(&mut self, time: Duration) -> io::Result<u64> {
-        let Some(sender) = self.sender.take() else { return Ok(0) };
+        self.resume()?;
+        let Sending::Runs(sender) = std::mem::replace(&mut self.sending, Sending::IsOver) else { return Ok(0) };
         // a time without an end is a long one
         let long = || Instant::now() + Duration::from_secs(1 << 30);
         self.shared.lock().closing = Some(Instant::now().checked_add(time).unwrap_or_else(long));
         self.shared.changed.notify_all();
-        sender.join().map_err(|_| io::Error::other("the sender has panicked"))?;
-        Ok(self.shared.lock().queue.messages())
+        sender.join().map_err(|_| panicked())?;
+        let mut state = self.shared.lock();
+        state.queue.give_up();
+        Ok(state.queue.messages())
     }
 
     fn add(&self, add: impl FnOnce(&mut Queue) -> io::Result<()>) -> io::Result<()> {
-        if self.sender.is_none() {
+        if matches!(self.sending, Sending::IsOver) {
             return Err(closed());
         }
         let mut state = self.shared.lock();
@@ -165,6 +184,59 @@ impl Sink for IpPort {
     fn close(&mut self) -> io::Result<()> {
         self.close_within(Duration::from_secs(1)).map(drop)
     }
+
+    /// The client's connection, and its place in the queue, are kept.
+    fn pause(&mut self) {
+        match std::mem::replace(&mut self.sending, Sending::IsOver) {
+            Sending::Runs(sender) => {
+                self.shared.lock().pausing = true;
+                self.shared.changed.notify_all();
+                if let Ok(Some(sender)) = sender.join() {
+                    self.sending = Sending::Rests(sender);
+                }
+            }
+            other => self.sending = other,
+        }
+    }
+
+    fn resume(&mut self) -> io::Result<()> {
+        let sender = match std::mem::replace(&mut self.sending, Sending::IsOver) {
+            Sending::Rests(sender) => sender,
+            other => {
+                self.sending = other;
+                return Ok(());
+            }
+        };
+        self.shared.lock().pausing = false;
+        // a thread that can't be made takes with it what it was to be given: so it is given that when it is there
+        let (give, take) = std::sync::mpsc::sync_channel::<Box<Sender>>(1);
+        let thread = thread::Builder::new().name(THREAD.into());
+        match thread.spawn(move || take.recv().ok().map(|sender| Box::new(sender.run()))) {
+            Ok(thread) => {
+                let _ = give.send(sender);
+                self.sending = Sending::Runs(thread);
+                Ok(())
+            }
+            Err(e) => {
+                self.sending = Sending::Rests(sender);
+                Err(e)
+            }
+        }
+    }
+
+    fn abandon(&mut self) {
+        if let Sending::Runs(sender) = std::mem::replace(&mut self.sending, Sending::IsOver) {
+            std::mem::forget(sender);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.shared.lock().bytes
+    }
+
+    fn lost(&self) -> u64 {
+        self.shared.lock().queue.lost()
+    }
 }
 
 impl Drop for IpPort {
@@ -183,100 +255,148 @@ impl Shared {
     }
 }
 
-/// The thread of a port.
+/// What the thread of a port has.
+#[derive(Debug)]
 struct Sender {
     shared: Arc<Shared>,
+    listener: TcpListener,
+    client: Option<TcpStream>,
     batch: Batch,
+    /// Bytes of the batch that were sent.
+    sent: usize,
 }
 
-/// Whether a client is still there.
+/// How serving a client ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Client {
-    Here,
-    Gone,
+enum Served {
+    /// All is said, or it has gone.
+    Done,
+    /// Not yet: the sender is asked to rest.
+    Later,
 }
 
 impl Sender {
-    fn run(mut self, listener: &TcpListener) {
+    /// Until the port is closed, or the sender is asked to rest.
+    fn run(mut self) -> Sender {
         loop {
-            if self.is_over() {
-                return;
+            let state = self.shared.lock();
+            if state.pausing || state.is_over() {
+                drop(state);
+                return self;
+            }
+            drop(state);
+            if let Some(client) = self.client.take() {
+                if self.serve(&client).unwrap_or(Served::Done) == Served::Later {
+                    self.client = Some(client);
+                }
+                continue;
             }
             // also while it closes: who connected before that gets what there is
-            if let Ok((client, _)) = listener.accept() {
-                let _ = self.serve(client);
+            if let Ok((client, _)) = self.listener.accept() {
+                if prepare(&client).is_ok() {
+                    self.client = Some(client);
+                }
                 continue;
             }
             let state = self.shared.lock();
             if state.closing.is_some() {
-                return;
+                drop(state);
+                return self;
             }
-            drop(self.shared.wait(state));
+            if !state.pausing {
+                drop(self.shared.wait(state));
+            }
         }
     }
 
-    /// Whether the time to close in has passed.
-    fn is_over(&self) -> bool {
-        self.shared.lock().closing.is_some_and(|end| end <= Instant::now())
-    }
-
-    fn serve(&mut self, mut client: TcpStream) -> io::Result<()> {
-        client.set_nonblocking(false)?;
-        client.set_nodelay(true)?;
-        client.set_write_timeout(Some(LOOK))?;
+    fn serve(&mut self, client: &TcpStream) -> io::Result<Served> {
         let shared = Arc::clone(&self.shared);
         loop {
-            let state = shared.lock();
-            if state.queue.is_empty() {
-                if state.closing.is_some() {
-                    return Ok(());
+            if self.sent == self.batch.bytes.len() {
+                let state = shared.lock();
+                if state.pausing {
+                    return Ok(Served::Later);
                 }
-                drop(shared.wait(state));
-            } else {
-                drop(state);
+                if state.queue.is_empty() {
+                    if state.closing.is_some() {
+                        return Ok(Served::Done);
+                    }
+                    drop(shared.wait(state));
+                } else {
+                    drop(state);
+                }
+                // what is sent to one that has gone is lost
+                if is_gone(client)? {
+                    return Ok(Served::Done);
+                }
+                shared.lock().queue.take(BATCH, &mut self.batch);
+                self.sent = 0;
             }
-            // what is sent to one that has gone is lost
-            if there(&client)? == Client::Gone {
-                return Ok(());
-            }
-            shared.lock().queue.take(BATCH, &mut self.batch);
-            let (sent, client) = self.send(&mut client);
-            shared.lock().queue.sent(&self.batch, sent);
-            if client == Client::Gone {
-                return Ok(());
+            let gone = match self.send(client) {
+                Some(gone) => gone,
+                None => return Ok(Served::Later),
+            };
+            let mut state = shared.lock();
+            state.queue.sent(&self.batch, self.sent);
+            state.bytes += self.sent as u64;
+            drop(state);
+            self.batch.bytes.clear();
+            self.sent = 0;
+            if gone {
+                return Ok(Served::Done);
             }
         }
     }
 
-    /// Sends the batch; how much of it was sent, and whether the client is still there.
-    fn send(&self, client: &mut TcpStream) -> (usize, Client) {
-        let mut sent = 0;
-        while let Some(rest @ [_, ..]) = self.batch.bytes.get(sent..) {
+    /// Sends the rest of the batch; whether the client is gone, `None` if the sender is asked to rest before.
+    fn send(&mut self, mut client: &TcpStream) -> Option<bool> {
+        while let Some(rest @ [_, ..]) = self.batch.bytes.get(self.sent..) {
             match client.write(rest) {
-                Ok(0) => return (sent, Client::Gone),
-                Ok(n) => sent += n,
+                Ok(0) => return Some(true),
+                Ok(n) => self.sent += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if is_timeout(&e) => {
-                    if self.is_over() {
-                        return (sent, Client::Gone);
+                    let state = self.shared.lock();
+                    if state.is_over() {
+                        return Some(true);
+                    }
+                    if state.pausing {
+                        return None;
                     }
                 }
-                Err(_) => return (sent, Client::Gone),
+                Err(_) => return Some(true),
             }
         }
-        (sent, Client::Here)
+        Some(false)
     }
 }
 
+impl State {
+    /// Whether the time to close in has passed.
+    fn is_over(&self) -> bool {
+        self.closing.is_some_and(|end| end <= Instant::now())
+    }
+}
+
+fn prepare(client: &TcpStream) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_nodelay(true)?;
+    client.set_write_timeout(Some(LOOK))
+}
+
+#[cold]
+fn panicked() -> io::Error {
+    io::Error::other("the sender has panicked")
+}
+
 /// Whether a client has closed its end. What it says is not for us.
-fn there(client: &TcpStream) -> io::Result<Client> {
+fn is_gone(client: &TcpStream) -> io::Result<bool> {
     client.set_nonblocking(true)?;
     let peeked = client.peek(&mut [0]);
     client.set_nonblocking(false)?;
     Ok(match peeked {
-        Ok(0) => Client::Gone,
-        Err(e) if !is_timeout(&e) && e.kind() != ErrorKind::Interrupted => Client::Gone,
-        _ => Client::Here,
+        Ok(n) => n == 0,
+        Err(e) => !is_timeout(&e) && e.kind() != ErrorKind::Interrupted,
     })
 }
 

@@ -10,6 +10,8 @@ pub(crate) struct Queue {
     /// Terms in `waiting`, and those that are being sent.
     terms: usize,
     limit: usize,
+    /// Terms that were not taken, or not sent.
+    lost: u64,
 }
 
 #[derive(Debug)]
@@ -24,19 +26,20 @@ enum Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
-    /// Where each record ends in `bytes`, and how many messages it stands for.
-    ends: Vec<(usize, u64)>,
+    /// Where each record ends in `bytes`, and how many messages were lost there; none are a term.
+    ends: Vec<(usize, Option<u64>)>,
     terms: usize,
 }
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Queue {
-        Queue { waiting: VecDeque::new(), terms: 0, limit }
+        Queue { waiting: VecDeque::new(), terms: 0, limit, lost: 0 }
     }
 
     pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
         if self.terms >= self.limit {
             self.dropped(1);
+            self.lost += 1;
             return Ok(());
         }
         let mut record = Vec::new();
@@ -68,19 +71,19 @@ impl Queue {
         batch.ends.clear();
         batch.terms = 0;
         while batch.bytes.len() < bytes {
-            let messages = match self.waiting.pop_front() {
+            let dropped = match self.waiting.pop_front() {
                 Some(Waiting::Term(record)) => {
                     batch.bytes.extend_from_slice(&record);
                     batch.terms += 1;
-                    1
+                    None
                 }
                 Some(Waiting::Dropped(n)) => {
                     frame::put_dropped(&mut batch.bytes, n);
-                    n
+                    Some(n)
                 }
                 None => return,
             };
-            batch.ends.push((batch.bytes.len(), messages));
+            batch.ends.push((batch.bytes.len(), dropped));
         }
     }
 
@@ -88,12 +91,26 @@ impl Queue {
     pub(crate) fn sent(&mut self, batch: &Batch, bytes: usize) {
         self.terms -= batch.terms;
         let rest = batch.ends.iter().filter(|(end, _)| *end > bytes);
-        let lost = rest.fold(0, |lost: u64, (_, messages)| lost.saturating_add(*messages));
+        let mut lost: u64 = 0;
+        for (_, dropped) in rest {
+            lost = lost.saturating_add(dropped.unwrap_or(1));
+            self.lost += u64::from(dropped.is_none());
+        }
         match self.waiting.front_mut() {
             Some(Waiting::Dropped(behind)) => *behind = behind.saturating_add(lost),
             _ if lost > 0 => self.waiting.push_front(Waiting::Dropped(lost)),
             _ => {}
         }
+    }
+
+    /// What waits will not be sent.
+    pub(crate) fn give_up(&mut self) {
+        self.lost += self.waiting.iter().filter(|waiting| matches!(waiting, Waiting::Term(_))).count() as u64;
+    }
+
+    /// Terms that came and were not sent, nor will be.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// How many messages wait or were lost and not told of.
@@ -141,6 +158,7 @@ mod tests {
         queue.term(&[97, 2]).unwrap();
         queue.sent(&batch, batch.bytes.len());
         queue.term(&[97, 3]).unwrap();
+        assert_eq!(queue.lost(), 1);
         assert_eq!(all(&mut queue), [term(1), vec![1, 0, 0, 0, 1], term(3)].concat());
     }
 
@@ -153,6 +171,7 @@ mod tests {
         queue.take(16, &mut batch);
         assert_eq!(batch.bytes.len(), 21);
         queue.sent(&batch, 20);
+        assert_eq!(queue.lost(), 1);
         assert_eq!(all(&mut queue), [vec![1, 0, 0, 0, 1], term(2)].concat());
         queue.dropped(4);
         queue.take(16, &mut batch);

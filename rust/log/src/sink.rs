@@ -60,6 +60,27 @@ pub trait Sink {
     /// # Errors
     /// As [`Sink::term`].
     fn close(&mut self) -> io::Result<()>;
+
+    /// Lets go of everything at once: what waits is not written. In a process that was forked, so that it leaves its parent's log
+    /// alone; [`Sink::pause`] comes before the fork.
+    fn abandon(&mut self);
+
+    /// Ends its threads until [`Sink::resume`]; what comes meanwhile waits. So a fork finds none.
+    fn pause(&mut self) {}
+
+    /// Starts its threads again.
+    ///
+    /// # Errors
+    /// What the system says; what waits goes on waiting.
+    fn resume(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Bytes that the system has taken so far.
+    fn bytes(&self) -> u64;
+
+    /// Messages that came and could not be written, or sent, so far; drop records tell of them.
+    fn lost(&self) -> u64;
 }
 
 #[cold]

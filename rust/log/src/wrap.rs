@@ -57,6 +57,8 @@ pub struct WrapLog {
     number: u64,
     opened: Instant,
     buffer: Option<Buffer>,
+    /// What was counted until it was closed.
+    counts: (u64, u64),
 }
 
 impl WrapLog {
@@ -71,7 +73,7 @@ impl WrapLog {
         }
         names.delete()?;
         let buffer = Some(Buffer::create(&names.path(0), Form::Erlang, Options::default().room)?);
-        Ok(WrapLog { names, limit, files: files.into(), number: 0, opened: now, buffer })
+        Ok(WrapLog { names, limit, files: files.into(), number: 0, opened: now, buffer, counts: (0, 0) })
     }
 
     /// The number of the file that is written now.
@@ -137,7 +139,22 @@ impl Sink for WrapLog {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        self.buffer.take().map_or(Ok(()), |mut buffer| buffer.flush())
+        let Some(mut buffer) = self.buffer.take() else { return Ok(()) };
+        let flushed = buffer.flush();
+        self.counts = buffer.counts();
+        flushed
+    }
+
+    fn abandon(&mut self) {
+        self.buffer = None;
+    }
+
+    fn bytes(&self) -> u64 {
+        self.buffer.as_ref().map_or(self.counts.0, |buffer| buffer.counts().0)
+    }
+
+    fn lost(&self) -> u64 {
+        self.buffer.as_ref().map_or(self.counts.1, |buffer| buffer.counts().1)
     }
 }
 

@@ -152,3 +152,40 @@ fn a_client_takes_records_in_pieces() {
     assert!(matches!(client.read().unwrap(), Some(Event::Damage(_))));
     server.join().unwrap();
 }
+
+#[test]
+fn a_port_that_rests_now_and_then_loses_nothing() {
+    let mut port = IpPort::local(0, 100_000).unwrap();
+    let client = TcpStream::connect(port.address()).unwrap();
+    let reader = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(100)); // records are cut by the first rests
+        count(Reader::new(client))
+    });
+    let all = 20_000;
+    for n in 0..all {
+        if n % 1000 == 999 {
+            port.pause();
+        }
+        port.term(&message(n, 1000)).unwrap();
+        port.resume().unwrap();
+    }
+    assert_eq!(port.close_within(LONG).unwrap(), 0);
+    assert_eq!(reader.join().unwrap(), (u64::from(all), 0));
+    assert_eq!((port.lost(), port.bytes()), (0, u64::from(all) * (5 + 6 + 1000)));
+}
+
+#[test]
+fn a_port_that_is_abandoned_while_it_rests_is_closed_at_once() {
+    let mut port = IpPort::local(0, 10).unwrap();
+    let mut client = TcpStream::connect(port.address()).unwrap();
+    let mut first = [0; 8];
+    port.term(&[131, 97, 7]).unwrap();
+    client.read_exact(&mut first).unwrap();
+    port.pause();
+    port.term(&[131, 97, 8]).unwrap();
+    port.abandon();
+    let mut rest = Vec::new();
+    let _ = client.read_to_end(&mut rest);
+    assert!(rest.is_empty());
+    assert!(port.term(&[131, 97, 9]).is_err());
+}

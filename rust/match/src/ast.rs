@@ -235,4 +235,5 @@ pub enum Function {
     Trace,
     GetSeqToken,
     SetSeqToken,
+    Dump,
 }

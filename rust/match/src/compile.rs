@@ -590,7 +590,7 @@ impl Compiler {
             Function::GetTcw => uses.reads_control_word = true,
             Function::SetTcw => uses.sets_control_word = true,
             Function::IsSeqTrace | Function::GetSeqToken | Function::SetSeqToken => uses.token = true,
-            Function::Display | Function::ProcessDump => uses.reports = true,
+            Function::Display | Function::ProcessDump | Function::Dump => uses.reports = true,
             Function::Arg => uses.named = true,
             _ => {}
         }

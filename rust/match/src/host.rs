@@ -35,6 +35,8 @@ pub trait Host<'a> {
     fn display(&mut self, term: &Term);
     /// A description of the running process: a binary.
     fn process_dump(&mut self) -> Term;
+    /// Asks for what the session has recorded to be written somewhere, by somebody else and soon.
+    fn dump(&mut self) {}
     /// The trace control word.
     fn control_word(&mut self) -> u64;
     /// Sets the trace control word, and gives the one before.

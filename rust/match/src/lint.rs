@@ -224,6 +224,7 @@ fn special(name: &str) -> Option<Special> {
         "caller_line" => (F::CallerLine, &[0], Some(Calls), false),
         "current_stacktrace" => (F::Stacktrace, &[0, 1], Some(Calls), false),
         "process_dump" => (F::ProcessDump, &[0], Some(Sends), false),
+        "dump" => (F::Dump, &[0], Some(All), false),
         "is_seq_trace" => (F::IsSeqTrace, &[0], Some(Sends), true),
         "get_seq_token" => (F::GetSeqToken, &[0], Some(Sends), false),
         "set_seq_token" => (F::SetSeqToken, &[2], Some(Sends), false),

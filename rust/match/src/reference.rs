@@ -327,6 +327,10 @@ impl<'a> State<'_, 'a> {
                 self.host.display(a);
                 truth(true)
             }
+            (Function::Dump, []) => {
+                self.host.dump();
+                truth(true)
+            }
             (Function::ProcessDump, []) => Ok(self.host.process_dump()),
             (Function::Silent, [_]) => truth(true),
             (Function::EnableTrace | Function::DisableTrace, args) => {

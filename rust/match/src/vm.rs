@@ -625,6 +625,10 @@ where
                 return Ok(yes);
             }
             Function::ProcessDump => self.host.process_dump(),
+            Function::Dump => {
+                self.host.dump();
+                return Ok(yes);
+            }
             Function::SetTcw => {
                 let word = self.operand(at)?;
                 let word = match self.look(word) {

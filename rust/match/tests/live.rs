@@ -267,6 +267,7 @@ fn what_is_wrong_is_named() {
         ("caller_line", false, false),
         ("current_stacktrace", false, false),
         ("process_dump", true, false),
+        ("dump", true, true),
         ("get_seq_token", true, false),
         ("is_seq_trace", true, false),
         ("return_trace", true, true),

@@ -20,6 +20,7 @@ mod processes;
 mod seq;
 mod session;
 mod terms;
+mod trace_port;
 mod tracer;
 mod view;
 mod wire;
@@ -65,6 +66,10 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    #[pymodule_export]
+    use super::trace_port::{
+        port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, LogPort,
+    };
     #[pymodule_export]
     use super::tracer::tracer_pairs;
     #[pymodule_export]

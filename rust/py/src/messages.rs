@@ -8,10 +8,10 @@ use crate::{
 use inviso_core::{
     drain::{Event, Record, What},
     emit::stamp,
+    message::tag,
     messages::with_receiver,
     node::Node,
     session::Takes,
-    tracer::tag,
 };
 use inviso_term::record::Kind;
 use pyo3::{prelude::*, sync::PyOnceLock, types::*};

@@ -11,6 +11,7 @@ use crate::{
     },
     pid::Pid,
     terms,
+    trace_port::LogPort,
     tracer::{self, Given},
 };
 use inviso_core::{
@@ -137,8 +138,13 @@ pub fn seq_overflows(py: Python<'_>) -> PyResult<u64> {
     Ok(host::host(py)?.node.seq_overflows())
 }
 
+/// The system tracer that this session stands for: a process, a trace port, or a tracer module and its state.
 fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<Py<PyAny>>> {
     let Some(session) = session else { return Ok(None) };
+    let port = OUTLET.lock().unwrap_or_else(|e| e.into_inner()).as_ref().and_then(|outlet| outlet.port.clone());
+    if let Some(port) = port {
+        return Ok(Some(Py::new(py, LogPort(port))?.into_any()));
+    }
     let pid = session.tracer.load(Ordering::Acquire);
     if pid != MODULE {
         return Ok(Some(Py::new(py, Pid::new(pid))?.into_any()));
@@ -167,8 +173,10 @@ const RING: usize = 16 << 20;
 
 /// Sets the system tracer, a process or a tracer module, or with None takes it away; what it was.
 #[pyfunction]
-#[pyo3(signature = (tracer, module=None))]
-pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>, module: Option<Given<'_>>) -> PyResult<Option<Py<PyAny>>> {
+#[pyo3(signature = (tracer, port=None, module=None))]
+pub fn seq_set_tracer(
+    py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>, module: Option<Given<'_>>,
+) -> PyResult<Option<Py<PyAny>>> {
     let host = host::host(py)?;
     let was = tracer_of(py, host.node.seq_tracer())?;
     let mut outlet = None;
@@ -187,6 +195,11 @@ pub fn seq_set_tracer(py: Python<'_>, tracer: Option<&Pid>, module: Option<Given
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
         outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone()));
+    }
+    if let Some(port) = port {
+        let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
+        let session = py.detach(|| host.node.session_create("seq_trace", 0, options)).map_err(errors::raise)?;
+        outlet = Some(py.detach(|| host.outlets.open_port(&host.node, session, &port.0)));
     }
     let session = outlet.as_ref().map(|outlet| outlet.session.clone());
     let old = host.node.set_seq_tracer(session);

@@ -13,6 +13,7 @@ use crate::{
     match_spec::{self, MatchProgram},
     pid::Pid,
     seq, terms,
+    trace_port::{self, LogPort},
     tracer::{self, Given},
 };
 use inviso_core::{
@@ -73,11 +74,12 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
 /// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None))]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
     ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
+    port: Option<&LogPort>, dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     host.reap(py);
@@ -96,11 +98,15 @@ pub fn session_create(
     let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
     let module = module.map(|given| tracer::make(py, given)).transpose()?;
     let told = module.as_ref().map(|made| made.module.clone());
-    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, is_inner: false, tracer: told };
+    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, tracer: told, ..dumping(dumps) };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     if let Some(made) = module {
         return Ok(Session { outlet: host.outlets.open_to(core.clone(), made), core, strong: true });
+    }
+    if let Some(port) = port {
+        let outlet = py.detach(|| host.outlets.open_port(&host.node, core.clone(), &port.0));
+        return Ok(Session { core, outlet, strong: true });
     }
     let mailbox = match tracer {
         Some(pid) => match pid.tracee() {
@@ -114,6 +120,17 @@ pub fn session_create(
     };
     let outlet = host.outlets.open(core.clone(), mailbox);
     Ok(Session { core, outlet, strong: true })
+}
+
+/// What asks for a dump, of a session whose dumps are written when they are asked for: exceptions, and a call's seconds.
+fn dumping(dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>) -> Options {
+    let Some((exceptions, slower)) = dumps else { return Options::default() };
+    Options {
+        on_dump: Some(host::recorder::ring),
+        dump_on: exceptions.map(|program| program.get().program.clone()),
+        dump_slower: slower.map(|seconds| (seconds * 1e9) as u64),
+        ..Options::default()
+    }
 }
 
 /// All living sessions, by weak handles, newest first.
@@ -283,6 +300,18 @@ impl Session {
     /// How often the tracer module raised or answered nonsense.
     fn tracer_errors(&self) -> u64 {
         self.core.tracer_errors()
+    }
+
+    /// Whether it takes the objects themselves.
+    #[getter]
+    fn takes_objects(&self) -> bool {
+        self.core.options.capture.takes == Takes::Objects
+    }
+
+    /// The trace port that its messages go to, if that is what its tracer is.
+    #[getter]
+    fn port(&self) -> Option<LogPort> {
+        self.outlet.port.clone().map(LogPort)
     }
 
     /// Whether messages have somebody to go to.
@@ -607,6 +636,30 @@ impl Session {
         Ok(rows)
     }
 
+    /// Writes what the rings hold to a file; messages written, and lost before.
+    fn dump_to_file(&self, py: Python<'_>, path: std::path::PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
+        self.host(py)?;
+        trace_port::dump_file(py, &self.core, path, blocks)
+    }
+
+    /// The same, to a trace port.
+    fn dump_to_port(&self, py: Python<'_>, port: &LogPort) -> PyResult<(u64, u64)> {
+        self.host(py)?;
+        trace_port::dump_port(py, &self.core, port)
+    }
+
+    /// Has dumps written when they are asked for, to files whose names have a number for `{n}`, with so many seconds between two;
+    /// also when a signal comes (0 for none).
+    fn record(&self, py: Python<'_>, template: String, every: f64, signal: i32) -> PyResult<()> {
+        self.host(py)?;
+        trace_port::record(py, &self.core, template, every, signal)
+    }
+
+    /// How many dumps were written so, where the last one is, what went wrong with one.
+    fn dumps(&self, py: Python<'_>) -> (u64, Option<std::path::PathBuf>, Option<String>) {
+        py.detach(|| host::recorder::state(&self.core))
+    }
+
     /// Messages lost so far.
     fn dropped(&self) -> u64 {
         drain::lost(&self.core)
@@ -652,11 +705,17 @@ impl Host {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
-        let done = py.detach(|| self.node.session_destroy(core, &Armer));
+        let done = py.detach(|| {
+            host::recorder::end(core);
+            self.node.session_destroy(core, &Armer)
+        });
         self.loading.unwant(core.id);
         if let Some(outlet) = self.outlets.close(core.id) {
             if let Some(tracer) = &outlet.tracer {
                 tracer.release(py);
+            }
+            if let Some(port) = outlet.port.clone() {
+                py.detach(|| port.detach(core));
             }
             drop(outlet);
         }

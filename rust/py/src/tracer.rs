@@ -124,7 +124,8 @@ static WORDS: PyOnceLock<Words> = PyOnceLock::new();
 fn words(py: Python<'_>) -> PyResult<&Words> {
     use inviso_core::tracer;
     WORDS.get_or_try_init(py, || {
-        let tags = inviso_term::record::Kind::ALL.into_iter().map(tracer::tag).filter(|tag| !tag.is_empty());
+        let tags =
+            inviso_term::record::Kind::ALL.into_iter().map(inviso_core::message::tag).filter(|tag| !tag.is_empty());
         let stamps = ["timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"];
         let all = tags.chain(stamps).chain([tracer::SEQ_TRACE, tracer::TRACE_STATUS]);
         Ok(Words(all.map(|word| Ok((word, terms::atom(py, word)?))).collect::<PyResult<_>>()?))

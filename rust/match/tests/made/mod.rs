@@ -189,6 +189,7 @@ const ACTIONS: &[&str] = &[
     "get_tcw",
     "is_seq_trace",
     "process_dump",
+    "dump",
 ];
 
 fn call(name: Term, parts: Vec<Term>) -> Term {

@@ -10,6 +10,8 @@ use pyo3::prelude::*;
 /// # Errors
 /// What `sys.monitoring` raises.
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
+    super::log_ports::abandon();
+    super::recorder::abandon();
     let Some(host) = try_host() else { return Ok(()) };
     super::instruments::forget(py);
     super::task_end::forget(py);

@@ -36,6 +36,8 @@
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
+//! | `log_ports` | from the rings of sessions to files and sockets |
+//! | `recorder` | what rings hold, written when somebody asks for it |
 //! | `waiting` | waiting for room in a ring |
 //! | `forking` | what survives a fork |
 
@@ -56,6 +58,7 @@ pub mod instruments;
 pub mod late;
 pub mod lengths;
 pub mod loading;
+pub mod log_ports;
 pub mod loop_callbacks;
 pub mod loop_tokens;
 pub mod loops;
@@ -70,6 +73,7 @@ pub mod pickles;
 pub mod plain_queues;
 pub mod ports;
 pub mod queues;
+pub mod recorder;
 pub mod relations;
 pub mod scheduling;
 pub mod senders;

@@ -2,7 +2,7 @@
 //!
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
-use super::{objects::Objects, Host};
+use super::{log_ports::LogPort, objects::Objects, Host};
 use crate::{
     mailbox::Mailbox,
     messages,
@@ -10,6 +10,7 @@ use crate::{
 };
 use inviso_core::{
     drain::{self, Mark, Record},
+    node::Node,
     session::Session,
 };
 use pyo3::{prelude::*, sync::MutexExt};
@@ -26,6 +27,8 @@ pub struct Outlet {
     pub objects: Objects,
     /// The tracer module, of a session that has one.
     pub tracer: Option<Arc<Installed>>,
+    /// The trace port that gets them instead.
+    pub port: Option<Arc<LogPort>>,
 }
 
 /// All outlets by session.
@@ -35,7 +38,7 @@ pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
 impl Outlets {
     /// Opens a session's outlet into `mailbox`.
     pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>) -> Arc<Outlet> {
-        let outlet = self.add(Outlet { session, mailbox, objects: Objects::default(), tracer: None });
+        let outlet = self.keep(Outlet { session, mailbox, objects: Objects::default(), tracer: None, port: None });
         outlet.mailbox.feed(Arc::downgrade(&outlet));
         outlet
     }
@@ -43,10 +46,19 @@ impl Outlets {
     /// Opens the outlet of a session with a tracer module.
     pub fn open_to(&self, session: Arc<Session>, made: Made) -> Arc<Outlet> {
         let tracer = Some(made.installed(&session));
-        self.add(Outlet { session, mailbox: Arc::default(), objects: Objects::default(), tracer })
+        self.keep(Outlet { session, mailbox: Arc::default(), objects: Objects::default(), tracer, port: None })
     }
 
-    fn add(&self, outlet: Outlet) -> Arc<Outlet> {
+    /// Opens a session's outlet into a trace port, which may be closed.
+    pub fn open_port(&self, node: &Node, session: Arc<Session>, port: &Arc<LogPort>) -> Arc<Outlet> {
+        if !port.attach(session.clone()) {
+            node.lose_tracer(&session);
+        }
+        let (mailbox, objects) = Default::default();
+        self.keep(Outlet { session, mailbox, objects, tracer: None, port: Some(port.clone()) })
+    }
+
+    fn keep(&self, outlet: Outlet) -> Arc<Outlet> {
         let outlet = Arc::new(outlet);
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
         all.insert(outlet.session.id, outlet.clone());
@@ -107,6 +119,10 @@ impl Outlet {
     /// What making the messages raises.
     pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
         let mark = Mark::of(&self.session);
+        if let Some(port) = &self.port {
+            py.detach(|| port.write_to(&mark));
+            return Ok(());
+        }
         loop {
             self.mailbox.pump(py)?;
             if mark.passed() {

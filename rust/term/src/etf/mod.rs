@@ -31,7 +31,9 @@
 mod cursor;
 mod decode;
 mod encode;
+mod homed;
 mod inflate;
+mod measure;
 mod portable;
 mod terms;
 mod visit;
@@ -39,6 +41,7 @@ mod write;
 
 pub use decode::{decode, walk, DecodeError, Decoder, Limits};
 pub use encode::{Encoder, Full};
+pub use homed::homed;
 pub use portable::portable;
 pub use visit::{ClosureRef, Node, Visit};
 pub use write::{encode, encode_versioned};

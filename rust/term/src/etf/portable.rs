@@ -1,6 +1,6 @@
 //! What Erlang would refuse, as what it takes.
 
-use super::{encode::HERE, encode_versioned, tag, terms::Odd, Decoder, Limits};
+use super::{encode::HERE, encode_versioned, measure, tag, terms::Odd, Decoder, Limits, VERSION};
 use crate::{order, term::Term};
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 /// ```
 #[must_use]
 pub fn portable(bytes: &[u8]) -> Cow<'_, [u8]> {
-    if may_be_refused(bytes) {
+    if may_be_refused(bytes) && has_what_may_be_refused(bytes) {
         rewritten(bytes).map_or(Cow::Borrowed(bytes), Cow::Owned)
     } else {
         Cow::Borrowed(bytes)
@@ -38,6 +38,13 @@ fn may_be_refused(bytes: &[u8]) -> bool {
         from = at + 1;
     }
     false
+}
+
+/// Whether such a float or a map really is there, or can't be told without reading all.
+fn has_what_may_be_refused(bytes: &[u8]) -> bool {
+    let term = bytes.strip_prefix(&[VERSION]).unwrap_or(bytes);
+    let may = |term: &[u8]| matches!(term, [tag::NEW_FLOAT, 0x7f | 0xff, 0xf0..=0xff, ..] | [tag::MAP, ..]);
+    measure::any(term, may).unwrap_or(true)
 }
 
 #[cold]

@@ -1,0 +1,130 @@
+//! Identifiers of this node, with the name that it has for others.
+
+use super::{encode::HERE, measure::measure, tag, Encoder, Node, MAX_ATOM};
+
+/// Adds a copy of one term (without a version byte) in which every pid, port and reference of this node, whatever its name,
+/// says of which node it is. Everything else is copied as it is; so are bytes that are no term.
+///
+/// ```
+/// use inviso_term::{etf, term::{Identifier, Term}};
+/// let pair = |of| Term::Tuple(vec![Term::Pid(of), Term::str("nonode@nohost")]);
+/// let mut out = Vec::new();
+/// etf::homed(&etf::encode(&pair(Identifier::own(7))), "a@b", 3, &mut out);
+/// assert_eq!(etf::decode(&out).unwrap(), pair(Identifier::new(7, "a@b", 3)));
+/// ```
+pub fn homed(bytes: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) {
+    let at = out.len();
+    if !mentions_here(bytes) || rewrite(bytes, name, creation, out).is_none() {
+        out.truncate(at);
+        out.extend_from_slice(bytes);
+    }
+}
+
+fn mentions_here(bytes: &[u8]) -> bool {
+    bytes.windows(2 + HERE.len()).any(|at| at[0] == tag::SMALL_ATOM_UTF8 && is_here(at))
+}
+
+/// Whether bytes begin with the atom that stands for this node.
+fn is_here(bytes: &[u8]) -> bool {
+    bytes.strip_prefix(&[tag::SMALL_ATOM_UTF8, HERE.len() as u8]).is_some_and(|rest| rest.starts_with(HERE))
+}
+
+fn rewrite(bytes: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) -> Option<()> {
+    let (mut at, mut copied, mut left) = (0, 0, 1_usize);
+    while left > 0 {
+        let rest = bytes.get(at..)?;
+        let (length, parts) = measure(rest)?;
+        let head = match *rest.first()? {
+            tag::NEW_PID | tag::NEW_PORT | tag::V4_PORT => 1,
+            tag::NEWER_REFERENCE => 3,
+            _ => 0,
+        };
+        if head != 0 && is_here(rest.get(head..)?) {
+            out.extend_from_slice(bytes.get(copied..at + head)?);
+            let numbers = rest.get(head + 2 + HERE.len()..length)?;
+            identify(rest, numbers, name, creation, out)?;
+            copied = at + length;
+        }
+        at += length;
+        left = left.checked_add(parts)? - 1;
+    }
+    out.extend_from_slice(bytes.get(copied..at)?);
+    Some(())
+}
+
+/// The name, and the numbers with the creation at its place: the first of a reference's, the last of the others'.
+fn identify(whole: &[u8], numbers: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) -> Option<()> {
+    put_atom(out, name);
+    if whole.first() == Some(&tag::NEWER_REFERENCE) {
+        out.extend_from_slice(&creation.to_be_bytes());
+        out.extend_from_slice(numbers.get(4..)?);
+    } else {
+        out.extend_from_slice(numbers.get(..numbers.len().checked_sub(4)?)?);
+        out.extend_from_slice(&creation.to_be_bytes());
+    }
+    Some(())
+}
+
+/// An atom as [`Encoder`] writes it.
+fn put_atom(out: &mut Vec<u8>, name: &str) {
+    // the tail of an identifier has the atom behind one byte
+    let mut buffer = [0; 32 + 4 * MAX_ATOM];
+    let mut encoder = Encoder::new(&mut buffer);
+    if encoder.pid_of(Node { name, id: 0, rest: 0, creation: 0 }).is_ok() {
+        let written = encoder.written();
+        out.extend_from_slice(written.get(1..written.len() - 12).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        etf::{decode, encode},
+        term::{Identifier, Term},
+    };
+
+    fn odd(with: impl Fn(u64) -> Identifier) -> Term {
+        let leaves = vec![
+            Term::Pid(with(5)),
+            Term::Port(with(1 << 40)),
+            Term::Ref(with(77)),
+            Term::str("nonode@nohost"),
+            Term::atom("nonode@nohost"),
+            Term::Bytes(encode(&Term::Pid(Identifier::own(1))).into()),
+            Term::Float(1.5),
+            Term::from(1 << 60),
+            Term::Set(vec![Term::Pid(with(9))]),
+            Term::Fun("m".into(), "f".into(), 2),
+            Term::Pid(Identifier::new(3, "x@y", 8)),
+        ];
+        let map = Term::Map(vec![(Term::Pid(with(2)), Term::List(leaves.clone()))]);
+        Term::Tuple(vec![Term::ImproperList(leaves, Box::new(Term::Ref(with(6)))), map, Term::Tuple(vec![])])
+    }
+
+    #[test]
+    fn every_identifier_of_this_node_and_nothing_else_is_named() {
+        for name in ["a@b", "a-rather-long-name-of-a-node@some.host.example"] {
+            let mut out = vec![1, 2];
+            homed(&encode(&odd(Identifier::own)), name, 7, &mut out);
+            assert_eq!(out[..2], [1, 2]);
+            let named = odd(|id| Identifier::new(id, name, 7));
+            assert_eq!(decode(&out[2..]).unwrap(), named);
+            assert_eq!(out[2..], encode(&named));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_term_stay() {
+        let whole = encode(&odd(Identifier::own));
+        for length in 0..whole.len() {
+            let mut out = Vec::new();
+            homed(&whole[..length], "a@b", 1, &mut out);
+            assert_eq!(out, whole[..length]);
+        }
+        let behind = [encode(&Term::Pid(Identifier::own(1))), vec![9, 9]].concat();
+        let mut out = Vec::new();
+        homed(&behind, "a@b", 1, &mut out);
+        assert_eq!(out, encode(&Term::Pid(Identifier::new(1, "a@b", 1))));
+    }
+}

@@ -1,0 +1,61 @@
+//! How long terms are, without looking into them.
+
+use super::tag;
+
+/// How long an atom is with its head.
+fn atom(bytes: &[u8]) -> Option<usize> {
+    Some(match *bytes {
+        [tag::SMALL_ATOM_UTF8 | tag::SMALL_ATOM, n, ..] => 2 + usize::from(n),
+        [tag::ATOM_UTF8 | tag::ATOM, a, b, ..] => 3 + usize::from(u16::from_be_bytes([a, b])),
+        _ => return None,
+    })
+}
+
+/// Bytes of what stands at the beginning, without its parts, and how many parts follow.
+pub(super) fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
+    let number = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
+    let short = |at: usize| Some(usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?)));
+    let byte = |at: usize| bytes.get(at).copied().map(usize::from);
+    let after_atom = |at: usize, more: usize| Some(at + atom(bytes.get(at..)?)? + more);
+    Some(match *bytes.first()? {
+        tag::NIL => (1, 0),
+        tag::SMALL_INTEGER => (2, 0),
+        tag::INTEGER => (5, 0),
+        tag::NEW_FLOAT => (9, 0),
+        tag::FLOAT => (32, 0),
+        tag::SMALL_ATOM | tag::SMALL_ATOM_UTF8 | tag::ATOM | tag::ATOM_UTF8 => (atom(bytes)?, 0),
+        tag::STRING => (3 + short(1)?, 0),
+        tag::BINARY => (5 + number(1)?, 0),
+        tag::BIT_BINARY => (6 + number(1)?, 0),
+        tag::SMALL_BIG => (3 + byte(1)?, 0),
+        tag::LARGE_BIG => (6 + number(1)?, 0),
+        tag::NEW_PID | tag::V4_PORT => (after_atom(1, 12)?, 0),
+        tag::NEW_PORT => (after_atom(1, 8)?, 0),
+        tag::PID => (after_atom(1, 9)?, 0),
+        tag::PORT | tag::REFERENCE => (after_atom(1, 5)?, 0),
+        tag::NEW_REFERENCE => (after_atom(3, 1 + 4 * short(1)?)?, 0),
+        tag::NEWER_REFERENCE => (after_atom(3, 4 + 4 * short(1)?)?, 0),
+        tag::SMALL_TUPLE => (2, byte(1)?),
+        tag::LARGE_TUPLE => (5, number(1)?),
+        tag::LIST => (5, number(1)? + 1),
+        tag::MAP => (5, 2 * number(1)?),
+        tag::EXPORT => (1, 3),
+        tag::NEW_FUN => (1 + number(1)?, 0),
+        _ => return None,
+    })
+}
+
+/// Whether `is` takes the beginning of any term in a term (without a version byte); `None` if it is none.
+pub(super) fn any(bytes: &[u8], mut is: impl FnMut(&[u8]) -> bool) -> Option<bool> {
+    let (mut at, mut left) = (0, 1_usize);
+    while left > 0 {
+        let rest = bytes.get(at..)?;
+        if is(rest) {
+            return Some(true);
+        }
+        let (length, parts) = measure(rest)?;
+        at += length;
+        left = left.checked_add(parts)? - 1;
+    }
+    Some(false)
+}

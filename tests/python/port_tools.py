@@ -1,0 +1,54 @@
+"""Logs as tests read them: the frames of OTP's trace ports, one by one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from inviso import _native
+
+
+class Cut(Exception):
+    """The log ends in the midst of a record."""
+
+
+def frames(data: bytes) -> Iterator[Any]:
+    """The messages and ``("drop", n)`` of a log's bytes."""
+    at = 0
+    while at < len(data):
+        head = data[at : at + 5]
+        if len(head) < 5:
+            raise Cut(at)
+        number = int.from_bytes(head[1:], "big")
+        at += 5
+        if head[0] == 1:
+            yield ("drop", number)
+            continue
+        assert head[0] == 0, f"operation {head[0]} at {at - 5}"
+        payload = data[at : at + number]
+        if len(payload) < number:
+            raise Cut(at - 5)
+        yield _native.binary_to_term(_of_a_node(payload), 200, 1 << 30)
+        at += number
+
+
+def _of_a_node(payload: bytes) -> bytes:
+    """A node without a name gives its pids no creation, so they are of no node; here they are."""
+    head = rb"(?s)(X(?:w|s|d\0)\rnonode@nohost.{8})\0\0\0\0"
+    return re.sub(head, lambda found: found[1] + b"\0\0\0\1", payload)
+
+
+def read(path: str | Path) -> list[Any]:
+    return list(frames(Path(path).read_bytes()))
+
+
+def python(code: str, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """What a process of its own says that runs `code`."""
+    return subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code, *arguments],
+        capture_output=True, text=True, timeout=seconds, check=False,
+    )  # fmt: skip

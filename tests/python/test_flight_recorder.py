@@ -1,0 +1,309 @@
+"""The flight recorder: what the rings of a session hold is written when somebody asks for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import inviso
+import pytest
+from inviso import BadArg, trace
+from inviso.trace_ports import trace_port
+from port_tools import frames, python, read
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_in_the_mailbox() -> Iterator[None]:
+    yield
+    while inviso.peek():
+        inviso.receive(timeout=0)
+
+
+class Odd(Exception):
+    pass
+
+
+def work(n: int) -> int:
+    if n == -1:
+        raise Odd("odd", n)
+    if n == -2:
+        raise ValueError(n)
+    if n == -3:
+        time.sleep(0.05)
+    return n
+
+
+def recorder(**options: Any) -> trace.Session:
+    session = trace.session_create("recorder", None, options)
+    session.function((__name__, "work", "_"), [("_", [], [("exception_trace",)])], ["local"])
+    session.process("all", True, ["call"])
+    return session
+
+
+def dumps(session: trace.Session, count: int, seconds: float = 10) -> str:
+    """Waits until there are so many; the last one's path."""
+    deadline = time.monotonic() + seconds
+    while (state := session.info("session", "dumps")[1])[0] < count:
+        assert time.monotonic() < deadline, state
+        time.sleep(0.005)
+    assert state[2] is None
+    return state[1]
+
+
+def calls(path: str | Path) -> list[int]:
+    return [m[3][2][0] for m in read(path) if m[0] == "trace" and m[2] == "call"]
+
+
+def test_the_newest_are_written_behind_what_was_overwritten(tmp_path: Path) -> None:
+    with recorder(overflow="overwrite", ring_bytes=16_384) as session:
+        threads = [threading.Thread(target=lambda: [work(n) for n in range(3000)]) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        done = session.dump(tmp_path / "box")
+        there = read(tmp_path / "box")
+        assert there[0] == ("drop", done.dropped) and done.path == str(tmp_path / "box")
+        assert len(there) - 1 == done.written
+        assert done.written + done.dropped == 2 * 2 * 3000  # calls and their ends
+        assert done.dropped > 0 and all(m[0] == "trace" for m in there[1:])
+        assert session.dump(str(tmp_path / "empty")) == (str(tmp_path / "empty"), 0, 0)
+        work(7)
+        assert session.dump(tmp_path / "next")[1:] == (2, 0)
+    assert calls(tmp_path / "next") == [7] and (tmp_path / "empty").read_bytes() == b""
+
+
+def test_a_dump_into_a_port(tmp_path: Path) -> None:
+    with recorder(overflow="overwrite") as session, trace_port("file", tmp_path / "box")() as port:
+        for n in range(3):
+            work(n)
+            assert trace.dump(session, port) == (str(tmp_path / "box"), 2, 0)
+        assert port.is_open() and port.written == 6
+    assert calls(tmp_path / "box") == [0, 1, 2]
+
+
+def test_a_compressed_dump_is_smaller(tmp_path: Path) -> None:
+    with recorder(overflow="overwrite") as session:
+        for n in range(1000):
+            work(n)
+        session.dump(tmp_path / "small", compress=True)
+    assert 0 < os.path.getsize(tmp_path / "small") < 40_000
+
+
+def test_a_match_spec_asks_for_a_dump(tmp_path: Path) -> None:
+    with recorder(dump_to=str(tmp_path / "box-{n}"), dump_every=0) as session:
+        spec = [([5], [], [("dump",), ("return_trace",)]), ("_", [], [])]
+        session.function((__name__, "work", "_"), spec, ["local"])
+        for n in range(6):
+            work(n)
+        path = dumps(session, 1)
+        assert path == str(tmp_path / "box-1")
+        work(5)
+        assert dumps(session, 2) == str(tmp_path / "box-2")
+    assert calls(path) == [0, 1, 2, 3, 4, 5]
+    assert read(path)[-1][2] == "return_from"
+    assert calls(tmp_path / "box-2") == [5]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [f"{__name__}.Odd", [([inviso.Atom("error"), ("$1", "_")], [("=:=", "$1", inviso.Atom(f"{__name__}.Odd"))], [])]],
+)
+def test_an_exception_asks_for_a_dump(tmp_path: Path, spec: Any) -> None:
+    with recorder(dump_to=tmp_path / "box", dump_on=spec, dump_every=0) as session:
+        with pytest.raises(ValueError, match="-2"):
+            work(-2)
+        work(1)
+        time.sleep(0.05)
+        assert session.info("session", "dumps") == ("dumps", (0, None, None))
+        with pytest.raises(Odd):
+            work(-1)
+        path = dumps(session, 1)
+    assert path == str(tmp_path / "box.1")
+    assert calls(path) == [-2, 1, -1]
+    assert read(path)[-1][2] == "exception_from"
+
+
+@pytest.mark.parametrize("mfa", [f"{__name__}:work:_", f"{__name__}:work:1", (__name__, "work", 1)])
+def test_a_slow_call_asks_for_a_dump(tmp_path: Path, mfa: Any) -> None:
+    with recorder(dump_to=tmp_path / "box", dump_slower=(mfa, 0.03), dump_every=0) as session:
+        for n in range(10):
+            work(n)
+        assert session.info("session", "dumps")[1][0] == 0
+        work(-3)
+        assert calls(dumps(session, 1))[-1] == -3
+
+
+def test_a_signal_asks_for_a_dump_and_its_handler_is_called_still(tmp_path: Path) -> None:
+    seen: list[int] = []
+    before = signal.signal(signal.SIGUSR2, lambda number, _: seen.append(number))
+    try:
+        with recorder(dump_to=tmp_path / "box", dump_signal=signal.SIGUSR2, dump_every=0) as session:
+            work(1)
+            os.kill(os.getpid(), signal.SIGUSR2)
+            assert calls(dumps(session, 1)) == [1]
+            assert seen == [signal.SIGUSR2]
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert len(seen) == 2 and len(list(tmp_path.iterdir())) == 1
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_signal_is_heard_while_the_interpreter_is_not(tmp_path: Path) -> None:
+    code = """
+import signal, sys, inviso
+from inviso import trace
+def f(n): pass
+s = trace.session_create("x", None, {"dump_to": sys.argv[1], "dump_signal": signal.SIGUSR2})
+s.function(("__main__", "f", 1), True, ["local"])
+s.process(inviso.self(), True, ["call"])
+f(7)
+print("stuck", flush=True)
+pow(7, 10 ** 9, 1 << 200_000)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "box")], stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    process.send_signal(signal.SIGUSR2)
+    deadline = time.monotonic() + 20
+    path = tmp_path / "box.1"
+    while not (path.exists() and path.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert calls(path) == [7]
+
+
+def test_dumps_are_not_more_frequent_than_asked_for(tmp_path: Path) -> None:
+    with recorder(dump_to=tmp_path / "box", dump_every=0.4) as session:
+        session.function((__name__, "work", "_"), [("_", [], [("dump",)])], ["local"])
+        begun = time.monotonic()
+        while time.monotonic() < begun + 1:
+            work(1)
+        count = session.info("session", "dumps")[1][0]
+    assert 1 <= count <= 3
+
+
+def test_a_dump_that_fails_is_told_to_whoever_asks(tmp_path: Path) -> None:
+    with recorder(dump_to=tmp_path / "no" / "box", dump_every=0) as session:
+        session.function((__name__, "work", "_"), [("_", [], [("dump",)])], ["local"])
+        work(1)
+        deadline = time.monotonic() + 10
+        while session.info("session", "dumps")[1][2] is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert "no" in session.info("session", "dumps")[1][2]
+
+
+def test_dump_means_nothing_where_nobody_writes(tmp_path: Path) -> None:
+    with trace.session_create("plain") as session:
+        session.function((__name__, "work", "_"), [("_", [], [("message", [("dump",)])])], ["local"])
+        session.process(inviso.self(), True, ["call"])
+        work(1)
+        assert session.drain()[0][-1] == [True]
+
+
+def test_a_fork_leaves_the_recorder_to_the_parent(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys, time, warnings, inviso
+from inviso import trace
+warnings.simplefilter("error")
+def f(n): pass
+s = trace.session_create("x", None, {"dump_to": sys.argv[1], "dump_signal": signal.SIGUSR2, "dump_every": 0})
+s.function(("__main__", "f", 1), True, ["local"])
+s.process(inviso.self(), True, ["call"])
+f(1)
+pid = os.fork()
+if pid == 0:
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    time.sleep(0.1)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+assert s.info("session", "dumps")[1][0] == 0
+f(2)
+os.kill(os.getpid(), signal.SIGUSR2)
+while not s.info("session", "dumps")[1][1]: time.sleep(0.01)
+"""
+    done = python(code, str(tmp_path / "box"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert calls(tmp_path / "box.1") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dump_on": "X"}, "pass dump_to"),
+        ({"dump_signal": signal.SIGUSR2}, "pass dump_to"),
+        ({"dump_to": 7}, "is no path"),
+        ({"dump_to": "x", "capture": "ref"}, "a dump has copies"),
+        ({"dump_to": "x", "dump_signal": signal.SIGKILL}, "can't be handled"),
+        ({"dump_to": "x", "dump_signal": "SIGUSR2"}, "can't be handled"),
+        ({"dump_to": "x", "dump_signal": 0}, "can't be handled"),
+        ({"dump_to": "x", "dump_on": []}, "is no exception"),
+        ({"dump_to": "x", "dump_on": 7}, "is no exception"),
+        ({"dump_to": "x", "dump_on": [("x",)]}, "a clause is a tuple"),
+        ({"dump_to": "x", "dump_slower": 7}, "is no limit"),
+        ({"dump_to": "x", "dump_slower": ("a:b:_", -1)}, "is no time"),
+        ({"dump_to": "x", "dump_slower": ("a:b", 1)}, "is not an MFA"),
+        ({"dump_to": "x", "dump_every": "1"}, "is no time"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadArg, match=words):
+        trace.session_create("x", None, options)
+    assert trace.session_info("all") == []
+
+
+def test_wrong_dumps(tmp_path: Path) -> None:
+    with pytest.raises(BadArg, match="its own tracer"):
+        trace.session_create("x", print, {"dump_to": "x"})
+    with trace.session_create("x", print) as session, pytest.raises(BadArg, match="go to its tracer"):
+        session.dump(tmp_path / "x")
+    with trace.session_create("x", None, {"capture": "ref"}) as session, pytest.raises(BadArg, match="no log takes"):
+        session.dump(tmp_path / "x")
+    with recorder() as session:
+        with pytest.raises(BadArg, match="no file's name"):
+            session.dump(7)  # type: ignore[arg-type]
+        with pytest.raises(FileNotFoundError):
+            session.dump(tmp_path / "no" / "x")
+        port = trace_port("file", tmp_path / "log")()
+        port.close()
+        with pytest.raises(BadArg, match="takes nothing more"):
+            session.dump(port)
+    with pytest.raises(BadArg, match="destroyed"):
+        session.dump(tmp_path / "x")
+    assert not list(frames(b""))
+
+
+CRASHES = """
+import os, sys, inviso
+from inviso import trace
+def f(n): raise LookupError(n)
+s = trace.session_create("x", None, {"dump_to": "box-{n}", "dump_on": "LookupError"})
+s.function(("__main__", "f", 1), [("_", [], [("exception_trace",)])], ["local"])
+s.process(inviso.self(), True, ["call"])
+os.chdir("/")
+f(7)
+"""
+
+
+def test_the_exception_that_ends_the_program_is_in_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = python(CRASHES)
+    assert done.returncode == 1 and "LookupError" in done.stderr
+    assert [m[2] for m in read(tmp_path / "box-1")] == ["call", "exception_from"]
+
+
+def test_what_was_asked_for_is_written_before_the_session_ends(tmp_path: Path) -> None:
+    with pytest.raises(Odd), recorder(dump_to=tmp_path / "box", dump_on=f"{__name__}.Odd"):
+        work(-1)
+    assert calls(tmp_path / "box.1") == [-1]
