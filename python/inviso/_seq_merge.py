@@ -174,7 +174,7 @@ def _set_module(tracer: tuple[Any, Any]) -> None:
     from .tracer import given
 
     try:
-        _native.seq_set_tracer(None, given("Collector/1", tracer))
+        _native.seq_set_tracer(None, None, given("Collector/1", tracer))
     except (_native.ProcessDead, BadArg):
         _native.seq_set_tracer(None)
 

@@ -128,7 +128,7 @@ const NO_VERSION: u32 = 1;
 unsafe fn word(function: &Bound<'_, PyAny>) -> *mut *mut () {
     // SAFETY: the type says how far behind the object's beginning it is.
     unsafe {
-        let offset = (*(&raw mut ffi::PyFunction_Type)).tp_vectorcall_offset as usize;
+        let offset = ffi::PyFunction_Type.tp_vectorcall_offset as usize;
         function.as_ptr().cast::<u8>().add(offset).cast()
     }
 }

@@ -124,7 +124,7 @@ fn learn_deque(py: Python<'_>) -> PyResult<bool> {
 unsafe fn items(queue: *mut PyObject, name: &Interned) -> *mut PyObject {
     // SAFETY: the caller's promise.
     unsafe {
-        let plain = (*(&raw mut ffi::PyBaseObject_Type)).tp_getattro.map(|get| get as usize);
+        let plain = ffi::PyBaseObject_Type.tp_getattro.map(|get| get as usize);
         if (*ffi::Py_TYPE(queue)).tp_getattro.map(|get| get as usize) != plain {
             return std::ptr::null_mut();
         }
