@@ -105,8 +105,6 @@ def main(rounds: str = "5", say: Callable[[str], object] = print) -> None:
     seconds: dict[str, list[float]] = defaultdict(list)
     size: dict[str, float] = {}
     lost: dict[str, list[float]] = defaultdict(list)
-    gc.collect()
-    gc.freeze()
     with tempfile.TemporaryDirectory() as folder:
         for turn in range(int(rounds) + 1):
             for step in range(len(modes)):
@@ -129,4 +127,6 @@ def main(rounds: str = "5", say: Callable[[str], object] = print) -> None:
 
 if __name__ == "__main__":
     inviso.self()
+    gc.collect()
+    gc.freeze()  # what there is besides
     main(*sys.argv[1:])

@@ -218,7 +218,6 @@ class ArrowRows:
     def __new__(
         cls,
         values: str,
-        erlang: bool,
         logs: list[tuple[str, str | None]],
         more: Callable[[], list[Any] | None] | None = None,
     ) -> ArrowRows: ...

@@ -113,7 +113,7 @@ def perfetto(
         out: a path, or a binary file. A file is there when it is whole; it is compressed if its name ends with ``.gz``.
         values: bytes of text that an argument, message or result is shown in; 0 leaves them out.
         names: what processes are called beside their pids; unless given, the names that pids of this node have.
-        pids: ``"erlang"`` for logs of an Erlang node, whose pids are numbered in another way.
+        pids: ``"erlang"`` for logs of an Erlang node, none of whose pids is a queue from which others take messages.
 
     Raises:
         BadArg: a wrong argument, or a log that is not there.
@@ -151,7 +151,6 @@ def speedscope(
     out: Out,
     *,
     names: Mapping[Pid | Port, str] | None = None,
-    pids: Literal["inviso", "erlang"] = "inviso",
 ) -> Summary:
     """Writes a speedscope file: an evented profile for each process. Arguments and errors are :func:`perfetto`'s.
 
@@ -162,10 +161,10 @@ def speedscope(
     >>> json.loads(out.getvalue())["shared"]["frames"]
     [{'name': 'm:f/0'}]
     """
-    return _export("speedscope", source, out, 0, names, pids)
+    return _export("speedscope", source, out, 0, names)
 
 
-def collapsed(source: Source, out: Out, *, pids: Literal["inviso", "erlang"] = "inviso") -> Summary:
+def collapsed(source: Source, out: Out) -> Summary:
     """Writes collapsed stacks, a line ``bottom;…;top value`` each, for flame graphs.
 
     The value is own time in nanoseconds, of all processes together; where no message has a time stamp it is the number
@@ -176,10 +175,10 @@ def collapsed(source: Source, out: Out, *, pids: Literal["inviso", "erlang"] = "
     >>> out.getvalue()
     b'm:f/0 3\\n'
     """
-    return _export("collapsed", source, out, 0, {}, pids)
+    return _export("collapsed", source, out, 0, {})
 
 
-def pstats(source: Source, out: Out, *, pids: Literal["inviso", "erlang"] = "inviso") -> Summary:
+def pstats(source: Source, out: Out) -> Summary:
     """Writes statistics that ``pstats.Stats`` loads: calls, primitive calls, own and cumulative time, callers.
 
     A function's file is its module, its line is 0, and its name has its arity. Arguments and errors are
@@ -191,7 +190,7 @@ def pstats(source: Source, out: Out, *, pids: Literal["inviso", "erlang"] = "inv
     >>> marshal.loads(out.getvalue())
     {('m', 0, 'f/0'): (3, 3, 0.0, 0.0, {})}
     """
-    return _export("pstats", source, out, 0, {}, pids)
+    return _export("pstats", source, out, 0, {})
 
 
 def parquet(
@@ -199,7 +198,6 @@ def parquet(
     out: Out,
     *,
     values: Literal["text", "binary", "none"] = "text",
-    pids: Literal["inviso", "erlang"] = "inviso",
 ) -> Summary:
     """Writes the table of :func:`arrow` as a Parquet file, by pyarrow, or by polars, which has all of it in memory.
 
@@ -212,7 +210,7 @@ def parquet(
     where = "parquet/2"
     if not hasattr(out, "write") and os.fspath(out).endswith(".gz"):
         raise BadArg(where, "out", f"{out!r}: a Parquet file is compressed in itself; drop .gz")
-    rows = Rows._of(where, source, values, pids)
+    rows = Rows._of(where, source, values)
     write = _parquet_writer(where)
     with _file(where, out) as file:
         write(rows, file)
@@ -223,7 +221,6 @@ def arrow(
     source: Source,
     *,
     values: Literal["text", "binary", "none"] = "text",
-    pids: Literal["inviso", "erlang"] = "inviso",
 ) -> Rows:
     """The messages as a table, a row each, for anything that reads Arrow's PyCapsule interface.
 
@@ -234,7 +231,6 @@ def arrow(
         source: see :mod:`inviso.export`.
         values: arguments, messages and results as text (as Python shows them), as bytes for :func:`inviso.etf.loads`,
             or not at all.
-        pids: ``"erlang"`` for logs of an Erlang node.
 
     Raises:
         BadArg: a wrong argument, or a log that is not there.
@@ -242,7 +238,7 @@ def arrow(
     >>> arrow([("trace", inviso.self(), "receive", "hello")])
     <rows of trace messages, not read yet>
     """
-    return Rows._of("arrow/1", source, values, pids)
+    return Rows._of("arrow/1", source, values)
 
 
 class Rows:
@@ -262,15 +258,14 @@ class Rows:
         self._left: int | None = None if again else 1
 
     @staticmethod
-    def _of(where: str, source: Source, values: str, pids: str) -> Rows:
+    def _of(where: str, source: Source, values: str) -> Rows:
         if values not in ("text", "binary", "none"):
             raise BadArg(where, "values", f"{values!r} is unknown; pass 'text', 'binary' or 'none'")
-        erlang = _erlang(where, pids)
         logs = _logs(where, source)
         if logs is not None:
-            return Rows(lambda: _native.ArrowRows(values, erlang, logs), True)
+            return Rows(lambda: _native.ArrowRows(values, logs), True)
         parts = _parts(where, source)
-        return Rows(lambda: _native.ArrowRows(values, erlang, [], lambda: next(parts, None)), False)
+        return Rows(lambda: _native.ArrowRows(values, [], lambda: next(parts, None)), False)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """A stream of batches (Arrow's PyCapsule interface). Another schema than its own is not given.
@@ -325,7 +320,7 @@ FORMATS: dict[str, Callable[[Any, Any], Summary]] = {
 
 
 def _export(
-    format: str, source: Source, out: Out, values: int, names: Mapping[Pid | Port, str] | None, pids: str
+    format: str, source: Source, out: Out, values: int, names: Mapping[Pid | Port, str] | None, pids: str = "inviso"
 ) -> Summary:
     where = f"{format}/2"
     if not isinstance(values, int) or isinstance(values, bool) or values < 0:

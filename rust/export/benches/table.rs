@@ -56,7 +56,7 @@ fn tables(c: &mut Criterion) {
     ] {
         group.bench_function(name, |b| {
             b.iter(|| {
-                let (mut input, mut table, mut rows) = (Input::file(path).unwrap(), Table::new(values, false), 0);
+                let (mut input, mut table, mut rows) = (Input::file(path).unwrap(), Table::new(values), 0);
                 loop {
                     let more = input.read(&mut table, Table::is_full).unwrap();
                     rows += table.batch().map_or(0, |batch| batch.rows as u64);

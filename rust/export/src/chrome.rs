@@ -87,7 +87,7 @@ impl Chrome {
         if let (Some(value), 1..) = (value, self.most) {
             let mut shown = std::mem::take(&mut self.text);
             shown.clear();
-            text::show(value, self.most, self.tracks.erlang(), &mut shown);
+            text::show(value, self.most, &mut shown);
             self.arg(name, &shown, out);
             self.text = shown;
         }

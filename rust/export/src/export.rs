@@ -170,7 +170,8 @@ const DROP: u8 = 1;
 const DAMAGE: u8 = 2;
 
 impl Export {
-    /// With a writer, and names of processes by the bytes of their pids. `erlang`: pids are numbered as Erlang does.
+    /// With a writer, and names of processes by the bytes of their pids. `erlang`: they are an Erlang node's,
+    /// none of which is a queue.
     #[must_use]
     pub fn new(writer: Box<dyn Write>, titles: FxHashMap<Box<[u8]>, String>, erlang: bool) -> Export {
         Export {

@@ -44,7 +44,7 @@ fn key(of: impl Hash) -> u64 {
 }
 
 impl Flows {
-    /// None yet. `erlang`: pids are numbered as Erlang does, so that none of them is a queue.
+    /// None yet. `erlang`: pids are an Erlang node's, none of which is a queue.
     #[must_use]
     pub fn new(erlang: bool) -> Flows {
         Flows { erlang, ..Flows::default() }

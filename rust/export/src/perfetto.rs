@@ -153,7 +153,7 @@ impl Perfetto {
         if let (Some(value), 1..) = (value, self.most) {
             let mut shown = std::mem::take(&mut self.text);
             shown.clear();
-            text::show(value, self.most, self.tracks.erlang(), &mut shown);
+            text::show(value, self.most, &mut shown);
             self.note(name, &shown);
             self.text = shown;
         }

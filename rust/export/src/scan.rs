@@ -238,17 +238,13 @@ impl<'a> Identity<'a> {
         self.creation == 0 && self.node == b"nonode@nohost"
     }
 
-    /// As Python shows it: `<0.2.0>`, `#Port<0.2>`; of a named node its name stands in place of the 0. Where a node without a name
-    /// is Erlang's, its pids are numbered in another way than this system's.
+    /// As Erlang and Python show it: `<0.2.0>`, `#Port<0.2>`; of a named node its name stands in place of the 0.
     #[must_use]
-    pub fn text(&self, erlang: bool) -> String {
+    pub fn text(&self) -> String {
         let node = String::from_utf8_lossy(self.node);
         let place = if self.node == b"nonode@nohost" { "0" } else { &*node };
         if self.is_port {
             return format!("#Port<{place}.{}>", self.id);
-        }
-        if self.is_own() && !erlang {
-            return format!("<{place}.{}.{}>", self.id >> 2 & 0x0fff_ffff, self.id >> 30);
         }
         format!("<{place}.{}.{}>", self.id & 0xffff_ffff, self.id >> 32)
     }

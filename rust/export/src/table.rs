@@ -194,12 +194,12 @@ struct Terms {
 
 impl Terms {
     #[inline]
-    fn put(&mut self, row: usize, term: Bytes<'_>, (values, erlang): (Values, bool)) {
+    fn put(&mut self, row: usize, term: Bytes<'_>, values: Values) {
         let end = match values {
             Values::None => return,
             Values::Text => {
                 self.fill(row, self.data.len());
-                text::show(term, usize::MAX / 2, erlang, &mut self.data);
+                text::show(term, usize::MAX / 2, &mut self.data);
                 self.data.len()
             }
             Values::Binary => {
@@ -222,7 +222,7 @@ impl Terms {
             self.valid.set(row);
         } else {
             let term = inviso_term::etf::encode(&inviso_term::term::Term::str(told));
-            self.put(row, &term, (values, false));
+            self.put(row, &term, values);
         }
     }
 
@@ -372,7 +372,6 @@ const CLOCKS: [&str; 2] = ["timestamp", "monotonic_timestamp"];
 /// Rows in the making.
 pub struct Table {
     values: Values,
-    erlang: bool,
     rows: usize,
     ts: Ints,
     unique: Ints,
@@ -402,14 +401,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// No rows yet. `erlang`: pids are numbered as Erlang does.
+    /// No rows yet.
     #[must_use]
-    pub fn new(values: Values, erlang: bool) -> Table {
+    pub fn new(values: Values) -> Table {
         let mut tag = Coded::default();
         let (call, return_from) = (tag.name(b"call"), tag.name(b"return_from"));
         Table {
             values,
-            erlang,
             rows: 0,
             ts: Ints::default(),
             unique: Ints::default(),
@@ -493,8 +491,8 @@ impl Table {
 
     #[inline]
     fn row(&mut self, event: &Event<'_>) {
-        let (row, erlang, values) = (self.rows, self.erlang, (self.values, self.erlang));
-        let who = |bytes| move || text::who(bytes, erlang);
+        let (row, values) = (self.rows, self.values);
+        let who = |bytes| move || text::who(bytes);
         match event.what {
             What::Dropped(count) => return self.dropped(count),
             What::Trace(trace) => {

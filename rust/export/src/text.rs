@@ -5,21 +5,20 @@ use inviso_term::{etf, term::Term};
 use num_bigint::{BigInt, Sign};
 use std::{borrow::Cow, fmt::Write};
 
-/// Adds a term as Python shows it, of at most about `most` bytes; where more would come, `…`. `erlang`: pids are numbered as
-/// Erlang does.
+/// Adds a term as Python shows it, of at most about `most` bytes; where more would come, `…`.
 ///
 /// ```
 /// use inviso_term::{etf, term::Term};
 /// let term = Term::Tuple(vec![Term::atom("ok"), Term::List(vec![Term::from(1), Term::str("it's")]), Term::atom("true")]);
 /// let mut text = String::new();
-/// inviso_export::text::show(&etf::encode(&term), 100, false, &mut text);
+/// inviso_export::text::show(&etf::encode(&term), 100, &mut text);
 /// assert_eq!(text, r#"('ok', [1, "it's"], True)"#);
 /// text.clear();
-/// inviso_export::text::show(&etf::encode(&Term::str("a long text")), 5, false, &mut text);
+/// inviso_export::text::show(&etf::encode(&Term::str("a long text")), 5, &mut text);
 /// assert_eq!(text, "'a lo…");
 /// ```
-pub fn show(term: Bytes<'_>, most: usize, erlang: bool, out: &mut String) {
-    let mut shown = Show { begin: out.len(), most, erlang, out };
+pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
+    let mut shown = Show { begin: out.len(), most, out };
     let mut scan = Scan(term);
     if shown.term(&mut scan, DEPTH).is_none() && !shown.is_full() {
         // a form that is not written any more
@@ -50,14 +49,14 @@ pub fn mfa(of: crate::event::Name<'_>) -> String {
 
 /// A pid or port; any other term as Python shows it.
 #[must_use]
-pub fn who(bytes: Bytes<'_>, erlang: bool) -> String {
+pub fn who(bytes: Bytes<'_>) -> String {
     match Identity::of(bytes) {
-        Some(of) => of.text(erlang),
+        Some(of) => of.text(),
         None => {
             let mut text = String::new();
             match Scan(bytes).name() {
                 Some(bytes) => text.push_str(&name(bytes)),
-                None => show(bytes, 200, erlang, &mut text),
+                None => show(bytes, 200, &mut text),
             }
             text
         }
@@ -68,7 +67,6 @@ struct Show<'o> {
     out: &'o mut String,
     begin: usize,
     most: usize,
-    erlang: bool,
 }
 
 impl Show<'_> {
@@ -190,7 +188,7 @@ impl Show<'_> {
                 self.out.push('}');
             }
             88 | 103 | 89 | 102 | 120 => {
-                let text = Identity::of(scan.term()?)?.text(self.erlang);
+                let text = Identity::of(scan.term()?)?.text();
                 self.out.push_str(&text);
             }
             // references and functions

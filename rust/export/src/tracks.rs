@@ -120,7 +120,7 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// No process yet. `titles` are names of some, by the bytes of their pids; `erlang`: pids are numbered as Erlang does.
+    /// No process yet. `titles` are names of some, by the bytes of their pids; `erlang`: they are an Erlang node's, none of which is a queue.
     #[must_use]
     pub fn new(titles: FxHashMap<Box<[u8]>, String>, erlang: bool) -> Tracks {
         Tracks { titles, erlang, ..Tracks::default() }
@@ -135,7 +135,7 @@ impl Tracks {
     /// The text of a pid or port, or of a name.
     #[must_use]
     pub fn title(&self, of: Bytes<'_>) -> String {
-        let text = text::who(of, self.erlang);
+        let text = text::who(of);
         match self.titles.get(of) {
             Some(title) if !title.is_empty() => format!("{title} {text}"),
             _ => text,

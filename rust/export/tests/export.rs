@@ -82,7 +82,7 @@ fn what_a_real_node_wrote_is_understood() {
         let tags: Vec<&str> = terms.iter().map(|term| term["t"][0]["a"].as_str().unwrap()).collect();
         let files: Vec<PathBuf> =
             told["read_order"].as_array().unwrap().iter().map(|file| sample.join(file.as_str().unwrap())).collect();
-        let mut table = Table::new(Values::Text, true);
+        let mut table = Table::new(Values::Text);
         for file in &files {
             assert!(!Input::file(file).unwrap().read(&mut table, |_| false).unwrap());
         }
@@ -97,7 +97,7 @@ fn what_a_real_node_wrote_is_understood() {
                 other => other,
             })
             .collect();
-        let mut again = Table::new(Values::Text, true);
+        let mut again = Table::new(Values::Text);
         for file in &files {
             Input::file(file).unwrap().read(&mut again, |_| false).unwrap();
         }
@@ -199,7 +199,7 @@ fn text_is_what_python_shows() {
         (Term::Tuple(vec![Term::atom("$inviso.set"), Term::from(1)]), "('$$inviso.set', 1)"),
     ] {
         let mut text = String::new();
-        text::show(&etf::encode(&term), 1000, false, &mut text);
+        text::show(&etf::encode(&term), 1000, &mut text);
         assert_eq!(text, shown);
     }
 }
@@ -266,7 +266,7 @@ proptest! {
             bytes[at] = byte;
         }
         let mut text = String::new();
-        text::show(&bytes[1..], 50, false, &mut text);
+        text::show(&bytes[1..], 50, &mut text);
         prop_assert!(text.len() < 200);
         if let Some(Event { what: What::Term(term), .. }) = Event::parse(&bytes) {
             prop_assert!(term.len() < bytes.len());
@@ -280,7 +280,7 @@ proptest! {
                 export.term(&bytes);
             });
         }
-        let mut table = Table::new(Values::Text, false);
+        let mut table = Table::new(Values::Text);
         table.term(&bytes);
         prop_assert_eq!(table.batch().map(|batch| batch.columns.len()), Some(18));
     }

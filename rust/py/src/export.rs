@@ -232,10 +232,8 @@ pub struct ArrowRows {
 impl ArrowRows {
     /// `logs` are paths, each with the suffix of a wrap set or None; `more` answers lists of messages.
     #[new]
-    #[pyo3(signature = (values, erlang, logs, more=None))]
-    fn new(
-        values: &str, erlang: bool, mut logs: Vec<(PathBuf, Option<String>)>, more: Option<Py<PyAny>>,
-    ) -> PyResult<ArrowRows> {
+    #[pyo3(signature = (values, logs, more=None))]
+    fn new(values: &str, mut logs: Vec<(PathBuf, Option<String>)>, more: Option<Py<PyAny>>) -> PyResult<ArrowRows> {
         let values = match values {
             "text" => Values::Text,
             "binary" => Values::Binary,
@@ -248,7 +246,7 @@ impl ArrowRows {
             None => Source::Logs(logs),
         };
         let told = Arc::<Mutex<Summary>>::default();
-        let table = Table::new(values, erlang);
+        let table = Table::new(values);
         let rows = Rows { table, told: told.clone(), source, input: None, ended: false };
         Ok(ArrowRows { values, told, rows: Mutex::new(Some(rows)) })
     }
