@@ -480,7 +480,7 @@ def killed(path: Path, seconds: float) -> list[Any]:
 
 
 def test_a_process_that_is_killed_leaves_whole_records(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    times = 1000 if request.config.getoption("--slow", default=False) else 20
+    times = 1000 if request.config.getoption("--slow", default=False) else 8
     seen = 0
     for n in range(times):
         path = tmp_path / str(n)
