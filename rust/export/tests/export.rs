@@ -194,7 +194,7 @@ fn text_is_what_python_shows() {
         (Term::Cut("items".into()), "<cut: items>"),
         (Term::Opaque("a.B".into(), 255, None), "<a.B at 0xff>"),
         (Term::Opaque("a.B".into(), u64::MAX, Some("text".into())), "<a.B text>"),
-        (Term::Pid(Identifier::own(4 * 7)), "<0.7.0>"),
+        (Term::Pid(Identifier::own(4 * 7)), "<0.28.0>"),
         (Term::Port(Identifier::own(7)), "#Port<0.7>"),
         (Term::Tuple(vec![Term::atom("$inviso.set"), Term::from(1)]), "('$$inviso.set', 1)"),
     ] {
