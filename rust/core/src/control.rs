@@ -164,11 +164,15 @@ impl Node {
             }
             snapshot.session_table()
         });
+        // of another node (in a forked child, the parent's), of which nothing is here
+        let Some(place) = table.get_mut(session.index as usize).filter(|there| is_it(there, session)) else {
+            return false;
+        };
+        *place = None;
         if let Some(entry) = session.on_load().filter(|e| e.has & kinds::COUNT != 0) {
             left.counters.push(entry.count);
         }
         session.set_on_load(None);
-        table[session.index as usize] = None;
         self.settle(&mut control, changes, left, host, |next| next.with_sessions(table));
         if !mutant!("destroy_keeps_flags") {
             self.each_process(|tracee| tracee.set(session.index, crate::flags::Flags::NONE));
@@ -515,4 +519,8 @@ impl Node {
             host.arm(&disarm, all);
         }
     }
+}
+
+fn is_it(there: &Option<Arc<Session>>, session: &Arc<Session>) -> bool {
+    there.as_ref().is_some_and(|there| Arc::ptr_eq(there, session))
 }
