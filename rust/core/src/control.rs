@@ -169,6 +169,7 @@ impl Node {
             return false;
         };
         *place = None;
+        let is_last = table.iter().all(Option::is_none);
         if let Some(entry) = session.on_load().filter(|e| e.has & kinds::COUNT != 0) {
             left.counters.push(entry.count);
         }
@@ -179,7 +180,7 @@ impl Node {
         }
         self.ask_cpu_stamps(session, false);
         session.finish_end();
-        if self.read(|snapshot| snapshot.sessions().next().is_none()) {
+        if is_last {
             self.order.rest();
         }
         drop(control); // a tracer module that is at work may want it
