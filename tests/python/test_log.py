@@ -500,8 +500,8 @@ def test_changed_logs_are_read_or_told_as_damage(tmp_path: Path) -> None:
     import subprocess
 
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), "6", "1500"]
-    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "python")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=env, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -329,7 +329,9 @@ def test_the_base_class_falls_back_and_costs_nothing() -> None:
         double(1)
         inviso.send(me, 1)
     inviso.receive()
-    assert [getattr(told, "co_name", told) for told in seen] == ["double", "send"]
+    # on 3.11 a call is told before its frame is linked to its caller's
+    first = "double" if sys.version_info >= (3, 12) else "test_the_base_class_falls_back_and_costs_nothing"
+    assert [getattr(told, "co_name", told) for told in seen] == [first, "send"]
     with pytest.raises(TypeError):
         Tracer()  # type: ignore[abstract]
     base = types.SimpleNamespace(enabled=lambda *_: "trace", trace=lambda *_: None)
