@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import sys
 import time
@@ -17,9 +16,6 @@ from otp import erl, needs_otp
 from trace_tools import LIMIT
 
 HERE = __name__
-needs_ports = pytest.mark.skipif(importlib.util.find_spec("inviso.trace_ports") is None, reason="no trace ports here")
-needs_log = pytest.mark.skipif(importlib.util.find_spec("inviso.log") is None, reason="no logs here")
-needs_tracer = pytest.mark.skipif(importlib.util.find_spec("inviso.tracer") is None, reason="no tracer modules here")
 
 
 def leaf(x: Any) -> Any:
@@ -51,8 +47,6 @@ def begin(generator: Any) -> Any:
 LINES = ["({}) call test_dbg_ports:leaf(1)", "({}) returned from test_dbg_ports:leaf/1 -> 1"]
 
 
-@needs_ports
-@needs_log
 def test_a_file_and_its_client(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "log")
     port = begin(dbg.trace_port("file", path))
@@ -71,7 +65,6 @@ def test_a_file_and_its_client(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.splitlines()[2].startswith("*** ")
 
 
-@needs_ports
 @needs_otp
 def test_erlang_reads_the_same_lines(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
@@ -85,8 +78,6 @@ def test_erlang_reads_the_same_lines(tmp_path: Path) -> None:
     ]
 
 
-@needs_ports
-@needs_log
 def test_a_socket_and_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     begin(dbg.trace_port("ip", 0))
     kind, number = dbg.trace_port_control("get_listen_port")
@@ -106,7 +97,6 @@ def test_a_socket_and_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not other.is_alive()
 
 
-@needs_ports
 def test_what_is_no_port(tmp_path: Path) -> None:
     assert dbg.tracer("port", dbg.trace_port("file", str(tmp_path / "no" / "where"))) == ("error", "enoent")
     for wrong in (7, lambda: None, lambda: 7):
@@ -118,7 +108,6 @@ def test_what_is_no_port(tmp_path: Path) -> None:
         dbg.p("all", "c", limit=3)
 
 
-@needs_tracer
 @pytest.mark.parametrize("how", ["pair", "function"])
 def test_a_tracer_module(how: str) -> None:
     class Names:
