@@ -290,6 +290,33 @@ print("ok", flush=True)
         assert good(text, flags=STRICT) == "ok\n"
 
 
+def test_exit_while_daemon_threads_change_sessions() -> None:
+    """A thread that is stopped in the middle keeps its locks; what is let go of at the end doesn't wait for them."""
+    text = SETUP + """
+import time
+def changes():
+    while True:
+        with trace.session_create("changing") as s:
+            for _ in range(3):
+                s.function(("subjects.forked", "_", "_"), True, ["local"])
+                s.function(("subjects.forked", "_", "_"), False, ["local"])
+class Last:
+    def __init__(self):
+        self.s, self.me = everything(lambda m: None), self
+    def __del__(self):
+        assert not self.s.destroy() and not self.s.is_alive()
+        trace.session_info("all")
+for _ in range(3): threading.Thread(target=changes, daemon=True).start()
+Last()
+held = everything(lambda m: None)
+time.sleep(0.05 + ROUND / 1000)
+sys.setswitchinterval(100)  # who waits for the lock now waits for ever
+print("ok", flush=True)
+"""
+    for n in range(20):
+        assert good(text.replace("ROUND", str(n)), flags=STRICT) == "ok\n"
+
+
 def test_exit_with_a_blocked_ring() -> None:
     text = SETUP + """
 s = everything(ring_bytes=4096, overflow="block", block_ms=10)

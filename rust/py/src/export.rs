@@ -2,6 +2,7 @@
 
 use crate::{
     arrow::{self, Batches},
+    ffi::calling,
     match_spec,
 };
 use inviso_export::{
@@ -174,7 +175,7 @@ impl Rows {
                 let messages = match list.take() {
                     Some(messages) => messages.into_bound(py),
                     None => {
-                        let messages = more.bind(py).call0()?;
+                        let messages = calling::call(more.bind(py), ())?;
                         if messages.is_none() {
                             self.ended = true;
                             return Ok(());

@@ -1,6 +1,7 @@
 //! `Pid`: a process's name in messages, hashable and ordered.
 
 use crate::{
+    ffi::calling,
     host::{self, directory},
     origin::Origin,
 };
@@ -101,7 +102,7 @@ impl Pid {
             return Ok(directory::process(&tracee).last_name.get().cloned().unwrap_or_default());
         };
         match tracee.kind {
-            Kind::Task => object.call_method0("get_name")?.extract(),
+            Kind::Task => calling::method(&object, "get_name", ())?.extract(),
             Kind::Thread => object.getattr("name")?.extract(),
             Kind::Queue | Kind::Port => Ok(object.get_type().fully_qualified_name()?.to_string()),
         }

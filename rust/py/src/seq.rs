@@ -2,6 +2,7 @@
 
 use crate::{
     capture, errors,
+    ffi::calling,
     host::{
         self, directory,
         here::Here,
@@ -20,7 +21,7 @@ use inviso_core::{
     tracer::Answer,
 };
 use inviso_term::etf;
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use std::sync::{atomic::Ordering, Arc, Mutex};
 
 /// Where events of sequential tracing go, as long as a system tracer is set.
@@ -178,6 +179,9 @@ pub fn seq_set_tracer(
     py: Python<'_>, tracer: Option<&Pid>, port: Option<&LogPort>, module: Option<Given<'_>>,
 ) -> PyResult<Option<Py<PyAny>>> {
     let host = host::host(py)?;
+    if calling::is_ending(py) {
+        return Err(PyRuntimeError::new_err("the interpreter is ending; set a system tracer before"));
+    }
     let was = tracer_of(py, host.node.seq_tracer())?;
     let mut outlet = None;
     if let Some(given) = module {

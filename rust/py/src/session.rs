@@ -2,6 +2,7 @@
 
 use crate::{
     errors,
+    ffi::calling,
     host::{
         self,
         arming::Armer,
@@ -29,7 +30,10 @@ use inviso_core::{
     session::{Capture, Options, Session as Core, Stamps, Takes, MODULE},
     tracee::{Class, Kind},
 };
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::{
+    exceptions::{PyRuntimeError, PyValueError},
+    prelude::*,
+};
 use rustc_hash::FxHashMap;
 use std::{sync::Arc, time::Duration};
 
@@ -82,6 +86,9 @@ pub fn session_create(
     port: Option<&LogPort>, dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
+    if calling::is_ending(py) {
+        return Err(PyRuntimeError::new_err("the interpreter is ending; make sessions before"));
+    }
     host.reap(py);
     let overflow = match overflow {
         "overwrite" => Overflow::Overwrite,
@@ -137,6 +144,9 @@ fn dumping(dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>) -> Opt
 #[pyfunction]
 pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
     let host = host::host(py)?;
+    if calling::is_ending(py) {
+        return Ok(Vec::new()); // they end with it
+    }
     host.reap(py);
     let weak = |core: Arc<Core>| Some(Session { outlet: host.outlets.of(core.id)?, core, strong: false });
     Ok(host.node.sessions().into_iter().rev().filter(|core| !core.is_inner).filter_map(weak).collect())
@@ -161,7 +171,7 @@ fn named(event: &str) -> PyResult<monitor::Event> {
 impl Session {
     fn host(&self, py: Python<'_>) -> PyResult<&'static Host> {
         let host = host::host(py)?;
-        if host.node.session(self.core.id).is_none_or(|s| !Arc::ptr_eq(&s, &self.core)) {
+        if calling::is_ending(py) || host.node.session(self.core.id).is_none_or(|s| !Arc::ptr_eq(&s, &self.core)) {
             return Err(errors::raise(inviso_core::error::Error::SessionDead));
         }
         Ok(host)
@@ -705,6 +715,9 @@ impl Host {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn end_session(&'static self, py: Python<'_>, core: &Arc<Core>) -> PyResult<bool> {
+        if calling::is_ending(py) {
+            return Ok(false); // it ends with the interpreter
+        }
         let done = py.detach(|| {
             host::recorder::end(core);
             self.node.session_destroy(core, &Armer)
@@ -738,6 +751,9 @@ impl Host {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn after_change(&'static self, py: Python<'_>) -> PyResult<()> {
+        if calling::is_ending(py) {
+            return Ok(());
+        }
         let sessions = self.node.sessions();
         if host::loading::is_on() && sessions.iter().all(|s| s.on_load().is_none()) {
             self.loading.end(py);

@@ -3,7 +3,7 @@
 use crate::{
     capture,
     decode::{self, Made, Makers},
-    ffi::calling::call,
+    ffi::calling::{self, call},
     match_spec::looked_at,
     origin::Origin,
     pid::Pid,
@@ -102,7 +102,7 @@ pub fn atom(py: Python<'_>, text: &str) -> PyResult<Py<PyAny>> {
 /// What making it raises.
 pub fn identity(py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
     if Kind::of(id) == Kind::Port {
-        return Ok(classes(py)?.port.bind(py).call_method1("_of", (id >> 2,))?.unbind());
+        return Ok(calling::method(classes(py)?.port.bind(py), "_of", (id >> 2,))?.unbind());
     }
     Ok(Py::new(py, Pid::new(id))?.into_any())
 }

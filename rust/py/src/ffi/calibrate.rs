@@ -182,9 +182,9 @@ fn frames(py: Python<'_>) -> Result<(), String> {
     let probe = unsafe { vectorcall::callable(py, probe, ptr::null_mut()) }.map_err(say)?;
     globals.set_item("__name__", "inviso.calibration").map_err(say)?;
     globals.set_item("probe", probe).map_err(say)?;
-    py.run(PROBED, Some(&globals), None).map_err(say)?;
+    super::calling::run(py, PROBED, &globals).map_err(say)?;
     let run = globals.get_item("run").map_err(say)?.ok_or("no run")?;
-    let done = run.call0().map(drop).map_err(say);
+    let done = super::calling::call(&run, ()).map(drop).map_err(say);
     globals.clear();
     done
 }

@@ -5,7 +5,12 @@
 //! call of it from Rust stands on a guard that holds such a thread for ever, which is what 3.14 does with all of them.
 
 use super::held::Held;
-use pyo3::{ffi, prelude::*, types::PyTuple};
+use pyo3::{
+    ffi,
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
+use std::ffi::{c_int, CStr};
 
 extern "C-unwind" {
     #[link_name = "PyObject_Call"]
@@ -66,4 +71,59 @@ pub unsafe fn repr(object: *mut ffi::PyObject) -> Held {
     let text = Held::owned(unsafe { repr_unwinding(object) });
     std::mem::forget(hold);
     text
+}
+
+/// Calls a method that may be written in Python.
+///
+/// # Errors
+/// What it raises.
+pub fn method<'py>(
+    object: &Bound<'py, PyAny>, name: &str,
+    args: impl IntoPyObject<'py, Target = PyTuple, Output = Bound<'py, PyTuple>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    call(&object.getattr(name)?, args)
+}
+
+/// A module, whose code runs where it is imported for the first time.
+///
+/// # Errors
+/// What that raises.
+pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    call(&py.import("importlib")?.getattr("import_module")?, (name,))
+}
+
+/// Runs statements.
+///
+/// # Errors
+/// What they raise.
+pub fn run(py: Python<'_>, source: &CStr, globals: &Bound<'_, PyDict>) -> PyResult<()> {
+    call(&py.import("builtins")?.getattr("exec")?, (source.to_bytes(), globals)).map(drop)
+}
+
+/// The value of an expression.
+///
+/// # Errors
+/// What it raises.
+pub fn eval<'py>(py: Python<'py>, source: &CStr) -> PyResult<Bound<'py, PyAny>> {
+    call(&py.import("builtins")?.getattr("eval")?, (source.to_bytes(), PyDict::new(py)))
+}
+
+/// An attribute that may be a property.
+///
+/// # Errors
+/// What reading it raises.
+pub fn attribute<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    call(&object.py().import("builtins")?.getattr("getattr")?, (object, name))
+}
+
+/// Whether the interpreter is ending. Then no thread but its main one runs any more, and a lock that another one held when it
+/// was stopped stays locked: nothing is changed any more.
+#[cold]
+pub fn is_ending(_: Python<'_>) -> bool {
+    extern "C" {
+        #[cfg_attr(not(Py_3_13), link_name = "_Py_IsFinalizing")]
+        fn Py_IsFinalizing() -> c_int;
+    }
+    // SAFETY: reads one word.
+    unsafe { Py_IsFinalizing() != 0 }
 }

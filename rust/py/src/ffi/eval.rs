@@ -81,7 +81,7 @@ fn is_reached(py: Python<'_>) -> PyResult<bool> {
         return Ok(false); // it was never in
     }
     REACHED.store(false, Ordering::Relaxed);
-    py.run(c"None", None, None)?;
+    super::calling::run(py, c"None", &PyDict::new(py))?;
     Ok(REACHED.load(Ordering::Relaxed))
 }
 

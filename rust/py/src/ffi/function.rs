@@ -197,12 +197,12 @@ unsafe fn has_events(code: *mut ffi::PyObject) -> bool {
 /// # Errors
 /// What the interpreter raises.
 pub fn check(py: Python<'_>, watched: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let probe = py.eval(c"lambda: None", None, None)?;
+    let probe = super::calling::eval(py, c"lambda: None")?;
     let code = probe.getattr("__code__")?;
     // SAFETY: code objects; the words are inside them, and what they say is believed if the rest of the offsets is right.
     let version = || unsafe { read::<usize>(code.as_ptr().cast(), co::INSTRUMENTATION_VERSION) };
     let before = version();
-    probe.call0()?;
+    super::calling::call(&probe, ())?;
     // SAFETY: as above.
     let events = || unsafe { has_events(watched.as_ptr()) && !has_events(code.as_ptr()) };
     Ok(layout::raw_ok() && before == 0 && version() != 0 && events())

@@ -9,7 +9,7 @@ use std::ptr;
 
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::PyString;
 
 /// The ids that are tried, in this order. 0, 1, 2 and 5 are by convention a debugger's, coverage's, a profiler's and an
 /// optimiser's.
@@ -236,9 +236,7 @@ impl Tool {
 
     /// Tries each event on a code object that nothing runs.
     fn find_local(&self, py: Python<'_>) -> PyResult<u32> {
-        let globals = PyDict::new(py);
-        py.run(c"def probed(): pass", Some(&globals), None)?;
-        let code = globals.as_any().get_item("probed")?.getattr("__code__")?;
+        let code = super::calling::eval(py, c"lambda: None")?.getattr("__code__")?;
         let mut local = 0;
         for bit in self.bits {
             if bit != 0 && self.set_local_events(&code, bit).is_ok() {

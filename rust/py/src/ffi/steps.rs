@@ -143,7 +143,7 @@ pub unsafe fn is_step(callback: *mut PyObject) -> bool {
 /// Has asyncio take one step, and looks at what it does it by.
 fn find(py: Python<'_>) -> PyResult<()> {
     type Any<'py> = Bound<'py, PyAny>;
-    let found = py.import("inviso._steps")?.call_method0("find")?;
+    let found = super::calling::method(&super::calling::import(py, "inviso._steps")?, "find", ())?;
     let (step, wakeup, task, fresh, ended) = found.extract::<(Any<'_>, Any<'_>, Any<'_>, Any<'_>, Any<'_>)>()?;
     // SAFETY: two coroutines, held.
     let (first, last) = unsafe { (state(fresh.as_ptr()), state(ended.as_ptr())) };
@@ -151,7 +151,7 @@ fn find(py: Python<'_>) -> PyResult<()> {
     let from = if first < 0 { 1 } else { last };
     ENDED.store(if first < from && from <= last { from } else { i8::MIN }, Release);
     FRESH.store(first, Release);
-    fresh.call_method0("close")?;
+    super::calling::method(&fresh, "close", ())?;
     let unknown = |what: &str| {
         PyRuntimeError::new_err(format!("asyncio's {what} is not as it is known: no scheduling can be traced"))
     };

@@ -1,7 +1,10 @@
 //! Finding functions: by pattern among everything that is loaded, and what a code object is called.
 
 use super::foreign;
-use crate::ffi::frame::{self, CodeLayout};
+use crate::ffi::{
+    calling,
+    frame::{self, CodeLayout},
+};
 use inviso_core::plan::Mfa;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -273,7 +276,7 @@ impl<'py> Search<'py> {
             if dict.is_null() {
                 // SAFETY: attached.
                 unsafe { ffi::PyErr_Clear() };
-                if let Ok(items) = value.getattr("__dict__").and_then(|d| d.call_method0("values")) {
+                if let Ok(items) = value.getattr("__dict__").and_then(|d| calling::method(&d, "values", ())) {
                     if let Ok(items) = items.try_iter() {
                         items.flatten().for_each(|v| self.value(&v, depth + 1));
                     }

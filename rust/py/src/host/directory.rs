@@ -6,6 +6,7 @@
 use super::{senders::Senders, task_end, Host};
 use crate::{
     ffi::{
+        calling,
         frame::Frame,
         task_name::{self, Name},
         vectorcall, Aside,
@@ -365,8 +366,8 @@ impl Directory {
         if let Some(tracee) = host.spawning.started(object.as_ptr() as usize) {
             return Ok(Some(tracee));
         }
-        let id = object.getattr("native_id")?;
-        if id.is_none() || !object.call_method0("is_alive")?.extract::<bool>()? {
+        let id = calling::attribute(object, "native_id")?;
+        if id.is_none() || !calling::method(object, "is_alive", ())?.extract::<bool>()? {
             return Ok(None);
         }
         Ok(Some(self.thread(host, id.extract()?)))

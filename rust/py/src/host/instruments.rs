@@ -5,6 +5,7 @@ use super::{
     collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, pickles,
     ports, queues, scheduling, senders, simple_queue, spawning, task_end, watch::Handler, Host,
 };
+use crate::ffi::calling;
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::{prelude::*, sync::MutexExt};
 use std::sync::{
@@ -186,6 +187,9 @@ impl Host {
     /// # Errors
     /// What importing a module of the standard library, or `sys.monitoring`, raises.
     pub fn adjust(&'static self, py: Python<'_>, soon: Wants) -> PyResult<()> {
+        if calling::is_ending(py) {
+            return Ok(());
+        }
         static ONE: Mutex<()> = Mutex::new(());
         let one = ONE.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
         let sessions = self.node.sessions();

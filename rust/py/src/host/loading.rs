@@ -4,7 +4,10 @@
 //! code that it has not met.
 
 use super::{arming::Armer, codes, Host};
-use crate::{capture, ffi::frame};
+use crate::{
+    capture,
+    ffi::{calling, frame},
+};
 use inviso_core::{control::Target, plan::Mfa};
 use pyo3::{ffi, prelude::*};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -229,7 +232,7 @@ impl Host {
     pub fn offer(&'static self, py: Python<'_>, found: Vec<codes::Found>) {
         let wanted = |name: &Mfa| self.loading.wanted().values().flatten().any(|p| p.takes(name));
         let found: Vec<_> = found.into_iter().filter(|f| !codes::is_ours(&f.name.module) && wanted(&f.name)).collect();
-        if found.is_empty() {
+        if found.is_empty() || calling::is_ending(py) {
             return;
         }
         let targets: Vec<Target> = found

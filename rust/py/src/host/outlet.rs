@@ -4,6 +4,7 @@
 
 use super::{log_ports::LogPort, objects::Objects, Host};
 use crate::{
+    ffi::calling,
     mailbox::Mailbox,
     messages,
     tracer::{Installed, Made},
@@ -87,7 +88,12 @@ const BATCH: usize = 1 << 16;
 pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
     let Some(first) = outlets.first() else { return Ok(()) };
     let mailbox = first.mailbox.clone();
-    let one = mailbox.pumping.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+    let one = if calling::is_ending(py) {
+        let Ok(one) = mailbox.pumping.try_lock() else { return Ok(()) }; // of a thread that will never go on
+        one
+    } else {
+        mailbox.pumping.lock_py_attached(py).unwrap_or_else(|e| e.into_inner())
+    };
     let mut all: Vec<(u64, Record)> = Vec::new();
     py.detach(|| {
         for outlet in outlets {

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     capture,
     ffi::{
+        calling,
         frame::{code_qualname, Frame},
         held::Held,
     },
@@ -37,11 +38,11 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |py, host| {
         watch::remove(py, host, &[&PUT, &GOT])?;
         modules::leave(py, host, &MODULES)?;
-        ours(py)?.call_method0("remove").map(drop)
+        calling::method(&ours(py)?, "remove", ()).map(drop)
     },
     |py| {
         modules::forget(&MODULES);
-        if let Err(error) = ours(py).and_then(|ours| ours.call_method0("remove")) {
+        if let Err(error) = ours(py).and_then(|ours| calling::method(&ours, "remove", ())) {
             error.write_unraisable(py, None);
         }
     },
@@ -66,12 +67,12 @@ pub static MODULES: [Module; 4] = [
     }),
 ];
 
-fn ours(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
-    py.import("inviso._pickles")
+fn ours(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    calling::import(py, "inviso._pickles")
 }
 
 fn install(py: Python<'_>, how: &str, module: &Bound<'_, PyAny>) -> PyResult<()> {
-    ours(py)?.call_method1(how, (module,)).map(drop)
+    calling::method(&ours(py)?, how, (module,)).map(drop)
 }
 
 /// How an object comes by its token.

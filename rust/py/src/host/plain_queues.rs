@@ -10,6 +10,7 @@ use super::{
     Host,
 };
 use crate::ffi::{
+    calling,
     frame::Frame,
     function::{self, Function, Vectorcall},
     interned::Interned,
@@ -67,7 +68,7 @@ pub fn take(py: Python<'_>, method: &Bound<'_, PyAny>, seen: &Bound<'_, PyAny>) 
         let builtins = py.import("builtins")?;
         // without what the calling frame imports from the future
         let line = builtins.getattr("compile")?.call1((plain.source, "<line>", "exec", 0, true))?;
-        builtins.getattr("exec")?.call1((line, &scope))?;
+        calling::call(&builtins.getattr("exec")?, (line, &scope))?;
         let name = plain.source[4..].split('(').next().unwrap_or_default();
         let expected = scope.as_any().get_item(name)?.getattr("__code__")?;
         let mut same = true;

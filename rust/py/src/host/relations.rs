@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     capture::{self, Raised},
+    ffi::calling,
     mailbox::Letter,
     pid::Pid,
     terms,
@@ -278,9 +279,9 @@ fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, reason: Vec<u8
     *lock(&own.exits_for) = Some(reason);
     if tracee.kind == Kind::Task {
         if let Some(task) = host.directory.object(py, tracee)? {
-            let event_loop = task.call_method0("get_loop")?;
-            if !event_loop.call_method0("is_closed")?.is_truthy()? {
-                event_loop.call_method1("call_soon_threadsafe", (task.getattr("cancel")?,))?;
+            let event_loop = calling::method(&task, "get_loop", ())?;
+            if !calling::method(&event_loop, "is_closed", ())?.is_truthy()? {
+                calling::method(&event_loop, "call_soon_threadsafe", (task.getattr("cancel")?,))?;
             }
         }
         return Ok(());

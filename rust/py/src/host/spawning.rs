@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     capture::{self, Limits, Raised},
-    ffi::{frame::Frame, held::dict_get, interned::Interned, steps},
+    ffi::{calling, frame::Frame, held::dict_get, interned::Interned, steps},
 };
 use inviso_core::{
     flags::Flags,
@@ -146,7 +146,7 @@ impl Spawning {
     /// Tasks that exist already: their end is to be seen, too.
     fn watch_existing(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         for (tracee, task) in host.directory.tasks(py, host)? {
-            let Ok(coroutine) = task.call_method0("get_coro") else { continue };
+            let Ok(coroutine) = calling::method(&task, "get_coro", ()) else { continue };
             // SAFETY: checked to be a coroutine, which stands.
             unsafe {
                 if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
