@@ -25,10 +25,14 @@ loom() {
 
 python() { # interpreter, virtual environment
     scripts/ready.sh "$1" "$2"
-    echo "== tests under $("$2/bin/python" -VV)"
-    "$2/bin/python" -m compileall -q -f benches python scripts tests # a syntax that is too new for it
-    "$2/bin/python" -m pytest
-    "$2/bin/python" -m tests.conformance --covered \
+    tests "$2"
+}
+
+tests() { # virtual environment
+    echo "== tests under $("$1/bin/python" -VV)"
+    "$1/bin/python" -m compileall -q -f benches python scripts tests # a syntax that is too new for it
+    "$1/bin/python" -m pytest
+    "$1/bin/python" -m tests.conformance --covered \
         tests/data/{gold/{trace_events,match_spec_calls,match_spec,seq_trace},live/match_spec}.jsonl
 }
 
@@ -51,17 +55,31 @@ interpreter() {
     return 1
 }
 
-# Every further Python that is here and works; the first one's version is done already.
+# Every further Python that is here and works, side by side; the first one's version is done already.
 others() {
-    local first version found
+    local first version found ready=() running=() failed=0
     first=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
     for version in "$@"; do
         if ! found=$(interpreter "$version"); then
             echo "== no Python $version here: left out"
         elif [ "$("$found" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" != "$first" ]; then
-            INVISO_STRESS_SECONDS=10 python "$found" ".venv-$version"
+            scripts/ready.sh "$found" ".venv-$version"
+            ready+=("$version")
         fi
     done
+    for version in ${ready[@]+"${ready[@]}"}; do
+        (
+            export INVISO_STRESS_SECONDS=10
+            tests ".venv-$version"
+        ) >"target/tests-$version.log" 2>&1 &
+        running+=("$!")
+    done
+    for version in ${ready[@]+"${ready[@]}"}; do
+        wait "${running[0]}" || failed=1
+        running=("${running[@]:1}")
+        cat "target/tests-$version.log"
+    done
+    return "$failed"
 }
 
 case "${1:-all}" in
