@@ -333,6 +333,10 @@ impl<'a> View<'a> for PyView<'a> {
 
 #[cfg(not(Py_GIL_DISABLED))]
 impl PyView<'_> {
+    /// The next key and value of a dict.
+    ///
+    /// # Safety
+    /// The object is a dict.
     unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
         let mut position = *at as ffi::Py_ssize_t;
         let (mut key, mut value) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -344,6 +348,10 @@ impl PyView<'_> {
         Some((self.of(Held::borrowed(key))?, self.of(Held::borrowed(value))?))
     }
 
+    /// The next member of a set.
+    ///
+    /// # Safety
+    /// The object is a set or a frozenset.
     unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
         let mut position = *at as ffi::Py_ssize_t;
         let (mut key, mut hash) = (std::ptr::null_mut(), 0);
@@ -359,6 +367,10 @@ impl PyView<'_> {
 /// Others may change a dict or set while it is walked: what it holds is taken, under its lock, at the first step.
 #[cfg(Py_GIL_DISABLED)]
 impl PyView<'_> {
+    /// The next key and value of a dict.
+    ///
+    /// # Safety
+    /// The object is a dict.
     unsafe fn dict_pair(self, at: &mut usize) -> Option<(Self, Self)> {
         // SAFETY: a dict (the caller's).
         let n = unsafe { self.taken(at, 2) }?;
@@ -366,6 +378,10 @@ impl PyView<'_> {
         Some((get(n)?, get(n + 1)?))
     }
 
+    /// The next member of a set.
+    ///
+    /// # Safety
+    /// The object is a set or a frozenset.
     unsafe fn set_member(self, at: &mut usize) -> Option<Self> {
         // SAFETY: a set (the caller's).
         let n = unsafe { self.taken(at, 1) }?;
@@ -373,6 +389,9 @@ impl PyView<'_> {
     }
 
     /// Where the next `step` objects are among those that are kept. `at` is 0, or has the end and the next one.
+    ///
+    /// # Safety
+    /// The object is a dict if `step` is 2, a set or a frozenset if it is 1.
     unsafe fn taken(self, at: &mut usize, step: usize) -> Option<usize> {
         const BITS: usize = 31;
         const MASK: usize = (1 << BITS) - 1;
@@ -417,6 +436,9 @@ impl PyView<'_> {
 
 impl PyView<'_> {
     /// A field out of the instance's own dict.
+    ///
+    /// # Safety
+    /// The calling thread has no exception set.
     unsafe fn own_field(self, name: &str) -> Option<Self> {
         // SAFETY: the object stands; attached. The dict of a type object is no instance dict.
         unsafe {
@@ -440,6 +462,9 @@ impl PyView<'_> {
     }
 
     /// A slot of the object's class.
+    ///
+    /// # Safety
+    /// Nothing is asked beyond what [`PyView::new`] was promised.
     unsafe fn slot(self, name: &str) -> Option<Self> {
         // SAFETY: the object stands, and the offset is that of a slot of its class; attached.
         unsafe {

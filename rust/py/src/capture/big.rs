@@ -31,6 +31,9 @@ pub unsafe fn magnitude(object: *mut PyObject, negative: bool, most: usize) -> O
 }
 
 /// Bytes that the two's complement of an int takes, with its sign.
+///
+/// # Safety
+/// `object` is an int, and the calling thread is attached.
 unsafe fn big_size(object: *mut PyObject) -> usize {
     #[cfg(Py_3_13)]
     // SAFETY: an int, and no buffer: it says how long one must be.
@@ -46,6 +49,9 @@ unsafe fn big_size(object: *mut PyObject) -> usize {
 }
 
 /// Fills `buffer`, which [`big_size`] measured, with the two's complement of an int.
+///
+/// # Safety
+/// As [`big_size`], and `buffer` is as long as that said.
 unsafe fn big_bytes(object: *mut PyObject, buffer: &mut [u8]) {
     #[cfg(Py_3_13)]
     // SAFETY: the buffer is as long as said.

@@ -403,6 +403,10 @@ impl Walk<'_, '_> {
         unsafe { self.big(object, overflow < 0) }
     }
 
+    /// An int beyond 64 bits.
+    ///
+    /// # Safety
+    /// As [`magnitude`].
     #[cold]
     unsafe fn big(&mut self, object: *mut PyObject, negative: bool) -> Result<(), Full> {
         // SAFETY: an int (the caller's).
@@ -425,6 +429,10 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// A str that is not ASCII, or too long.
+    ///
+    /// # Safety
+    /// `object` is a str.
     #[inline(never)]
     unsafe fn long_text(&mut self, object: *mut PyObject) -> Result<(), Full> {
         // SAFETY: the caller's promise.
@@ -498,6 +506,10 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// Item `i` of a list.
+    ///
+    /// # Safety
+    /// As [`encode`]; `list` is a list, and `i` is below its size.
     #[cfg(not(Py_GIL_DISABLED))]
     #[inline]
     unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {
@@ -505,6 +517,10 @@ impl Walk<'_, '_> {
         unsafe { self.value(ffi::PyList_GET_ITEM(list, i), depth) }
     }
 
+    /// Item `i` of a list, if it is still there.
+    ///
+    /// # Safety
+    /// As [`encode`]; `list` is a list.
     #[cfg(Py_GIL_DISABLED)]
     #[inline]
     unsafe fn list_item(&mut self, list: *mut PyObject, i: ffi::Py_ssize_t, depth: u32) -> Result<(), Full> {

@@ -351,6 +351,10 @@ impl<'a> Name<'a> {
     }
 }
 
+/// Writes the module and the qualified name of a class, with `method` behind it, as two atoms.
+///
+/// # Safety
+/// `class` stands, and the calling thread is attached and has no exception set.
 unsafe fn class_atoms(class: *mut PyTypeObject, method: &str, out: &mut Encoder<'_>) -> Result<(), Full> {
     let mut buffer = [0; 256];
     // SAFETY: the callers' class stands.
@@ -375,6 +379,10 @@ unsafe fn class_atoms(class: *mut PyTypeObject, method: &str, out: &mut Encoder<
     }
 }
 
+/// Writes a str as an atom; `other` if it is none.
+///
+/// # Safety
+/// What `text` holds stands or is null, and the calling thread is attached.
 unsafe fn atom_or(text: &Held, other: &str, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: a `Held` object stands while it is held.
     unsafe {
@@ -472,11 +480,19 @@ pub unsafe fn attribute_of_class(class: *mut PyTypeObject, name: &str) -> Held {
     }
 }
 
+/// As [`attribute_of_class`], by a C string.
+///
+/// # Safety
+/// As [`attribute_of_class`].
 unsafe fn lookup(class: *mut PyTypeObject, name: &CStr) -> Held {
     // SAFETY: a C string.
     unsafe { lookup_key(class, &Held::owned(ffi::PyUnicode_InternFromString(name.as_ptr()))) }
 }
 
+/// As [`attribute_of_class`], by a str.
+///
+/// # Safety
+/// As [`attribute_of_class`]; what `key` holds is an exact str or null.
 unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
     // SAFETY: the order of a ready type is a tuple of types.
     unsafe {

@@ -41,6 +41,10 @@ impl Taken {
         unsafe { Taken::of(set, true, most) }
     }
 
+    /// The first `most` of a dict or set.
+    ///
+    /// # Safety
+    /// As [`Taken::members`] if `is_set`, else as [`Taken::pairs`].
     #[cfg(not(Py_GIL_DISABLED))]
     unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
         // SAFETY: the type is as the caller says.
@@ -48,6 +52,10 @@ impl Taken {
         Taken { left: size.saturating_sub(most), walked: (container, is_set, size.min(most)) }
     }
 
+    /// The first `most` of a dict or set.
+    ///
+    /// # Safety
+    /// As [`Taken::members`] if `is_set`, else as [`Taken::pairs`].
     #[cfg(Py_GIL_DISABLED)]
     unsafe fn of(container: *mut PyObject, is_set: bool, most: usize) -> Taken {
         // SAFETY: in the critical section nobody else changes the container; nothing that runs in it can suspend it.
@@ -113,6 +121,10 @@ impl Drop for Taken {
     }
 }
 
+/// How many a dict or set has.
+///
+/// # Safety
+/// `container` is a set if `is_set`, else a dict; it stands, and the calling thread is attached.
 unsafe fn size(container: *mut PyObject, is_set: bool) -> usize {
     // SAFETY: the caller's type; both read a field.
     unsafe {
@@ -125,6 +137,9 @@ unsafe fn size(container: *mut PyObject, is_set: bool) -> usize {
 }
 
 /// The next key and value (null in a set) from `position` on, borrowed.
+///
+/// # Safety
+/// As [`size`], and nobody changes the container while the answer is used.
 unsafe fn next(
     container: *mut PyObject, is_set: bool, position: &mut ffi::Py_ssize_t,
 ) -> Option<(*mut PyObject, *mut PyObject)> {

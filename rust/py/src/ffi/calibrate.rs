@@ -189,6 +189,10 @@ fn frames(py: Python<'_>) -> Result<(), String> {
     done
 }
 
+/// Compares its caller's frame with what it is given.
+///
+/// # Safety
+/// To be called by the interpreter only, for the functions of [`PROBED`].
 unsafe extern "C" fn probe(
     _: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _: *mut PyObject,
 ) -> *mut PyObject {

@@ -124,6 +124,10 @@ pub fn behind() -> Unwinding {
     unsafe { std::mem::transmute::<EvalFunction, Unwinding>(predecessor()) }
 }
 
+/// What was there before ours; the interpreter's own as long as ours never was in.
+///
+/// # Safety
+/// Nothing is asked; what it answers is to be called as [`call_on`] says.
 #[inline(always)]
 unsafe fn predecessor() -> EvalFunction {
     let stored = PREDECESSOR.load(Ordering::Relaxed);

@@ -232,12 +232,19 @@ impl Frame {
     }
 
     /// Whether this is the interpreter's own code that calls an `__init__` (3.12 on): it has no function.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
     #[inline(always)]
     unsafe fn is_trampoline(self) -> bool {
         // SAFETY: the frame stands. `None` is never freed.
         cfg!(Py_3_12) && unsafe { self.function() == ffi::Py_None() }
     }
 
+    /// This frame, or the next outer one that is a Python function's.
+    ///
+    /// # Safety
+    /// As [`Frame::caller`].
     #[inline]
     unsafe fn skip_shims(self) -> Option<Frame> {
         let mut frame = self;
@@ -257,6 +264,10 @@ fn object(word: usize) -> *mut PyObject {
     (word & layout::OBJECT_MASK) as *mut PyObject
 }
 
+/// What a cell holds; `cell` itself if it is none.
+///
+/// # Safety
+/// `cell` is null or stands, the calling thread is attached, and the offsets are checked.
 #[inline]
 unsafe fn cell_contents(cell: *mut PyObject) -> Held {
     // SAFETY: by the code's own table the variable is captured, so its slot holds null or, from the function's first

@@ -193,6 +193,10 @@ pub unsafe fn small_int(object: *mut PyObject) -> Option<i64> {
     unsafe { digit(object) }
 }
 
+/// As [`small_int`], also while the offsets aren't checked: on any version the words read lie inside an int.
+///
+/// # Safety
+/// `object` is an int.
 #[inline(always)]
 pub(super) unsafe fn digit(object: *mut PyObject) -> Option<i64> {
     // SAFETY: an int (the callers') has a size or tag, and room for one digit at least.

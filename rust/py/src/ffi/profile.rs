@@ -144,6 +144,10 @@ pub unsafe fn ensure(tstate: *mut PyThreadState) {
     }
 }
 
+/// Puts ours in front of what is there, unless that is ours.
+///
+/// # Safety
+/// As [`ensure`]; `there` is the thread's function, or null.
 #[inline(never)]
 unsafe fn put_in_front(tstate: *mut PyThreadState, there: *mut c_void) {
     if copy(there).is_some() {
@@ -175,12 +179,19 @@ fn place(behind: *mut c_void) -> Option<usize> {
     Some(n)
 }
 
+/// The profile function of a thread, or null.
+///
+/// # Safety
+/// The calling thread is attached, and `tstate` stands.
 unsafe fn function_of(tstate: *mut PyThreadState) -> *mut c_void {
     // SAFETY: a word inside the thread's state.
     unsafe { at(tstate.cast(), thread::PROFILE_FUNCTION) }
 }
 
 /// Exchanges the function, the object stays.
+///
+/// # Safety
+/// As [`ensure`]; `function` is null, or one that takes the object that is there.
 unsafe fn put(tstate: *mut PyThreadState, function: *mut c_void) {
     // SAFETY: attached, so the thread of this state doesn't run; the word holds a profile function or null, and `function`
     // is one that takes the object that is there. To go into tracing and out of it makes the evaluation loop look.
@@ -204,6 +215,9 @@ fn each_thread(_py: Python<'_>, mut with: impl FnMut(*mut PyThreadState)) {
 }
 
 /// The profile function: ours comes next to the call, the program's around it.
+///
+/// # Safety
+/// To be called by the interpreter only, as a thread's profile function.
 unsafe extern "C-unwind" fn front<const N: usize>(
     object: *mut PyObject, frame: *mut ffi::PyFrameObject, what: c_int, callable: *mut PyObject,
 ) -> c_int {
@@ -227,6 +241,10 @@ unsafe extern "C-unwind" fn front<const N: usize>(
     0
 }
 
+/// Tells the handler, if there is one to be told.
+///
+/// # Safety
+/// To be called by a profile function only, with what the interpreter gave it.
 #[inline(always)]
 unsafe fn handle(what: c_int, callable: *mut PyObject) {
     if is_on() {
@@ -272,6 +290,10 @@ fn leave_setprofile() {
         method(definition).compare_exchange(setprofile as *mut c_void, original, Ordering::AcqRel, Ordering::Acquire);
 }
 
+/// Whether that is `sys.setprofile`, with ours behind it.
+///
+/// # Safety
+/// `callable` stands.
 unsafe fn is_setprofile(callable: *mut PyObject) -> bool {
     // SAFETY: the type is checked before its fields are read.
     unsafe {
@@ -282,6 +304,9 @@ unsafe fn is_setprofile(callable: *mut PyObject) -> bool {
 }
 
 /// `sys.setprofile`, after which ours is in front again.
+///
+/// # Safety
+/// To be called by the interpreter only, for the function that it was put into.
 unsafe extern "C-unwind" fn setprofile(module: *mut PyObject, function: *mut PyObject) -> *mut PyObject {
     // SAFETY: called attached, with the arguments of the original, which was stored before this took its place.
     unsafe {

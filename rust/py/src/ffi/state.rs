@@ -70,6 +70,10 @@ mod word {
         words: usize,
     }
 
+    /// Notes the block of a module that holds the function; 1 if it does, which ends the walk.
+    ///
+    /// # Safety
+    /// To be called by `dl_iterate_phdr` only, with a [`Block`] that nobody else uses as `out`.
     unsafe extern "C" fn look(info: *mut dl_phdr_info, _size: size_t, out: *mut c_void) -> c_int {
         // SAFETY: the loader passes a description that is valid during the call, and `out` is `Block::of`'s.
         unsafe {

@@ -192,6 +192,10 @@ unsafe fn put<T>(place: *mut T, value: T) -> Option<c_int> {
     Some(1)
 }
 
+/// Which `inviso_kind` a term is; 0 for none.
+///
+/// # Safety
+/// As [`within`].
 unsafe extern "C" fn kind(env: *mut Env<'_>, term: Handle) -> c_int {
     // SAFETY: C's promise, as in all of these: the env of this callback, and places as the header says.
     unsafe {
@@ -215,11 +219,19 @@ unsafe extern "C" fn kind(env: *mut Env<'_>, term: Handle) -> c_int {
     }
 }
 
+/// Whether two terms are equal, exactly.
+///
+/// # Safety
+/// As [`within`].
 unsafe extern "C" fn is_identical(env: *mut Env<'_>, one: Handle, other: Handle) -> c_int {
     // SAFETY: as in `kind`.
     unsafe { within(env, |env| Some(c_int::from(env.get(one)? == env.get(other)?))) }
 }
 
+/// The value of an int within 64 bits.
+///
+/// # Safety
+/// As [`within`], and `value` as the place of [`put`].
 unsafe extern "C" fn get_int(env: *mut Env<'_>, term: Handle, value: *mut i64) -> c_int {
     // SAFETY: as in `kind`.
     unsafe {
@@ -230,6 +242,10 @@ unsafe extern "C" fn get_int(env: *mut Env<'_>, term: Handle, value: *mut i64) -
     }
 }
 
+/// The value of a float.
+///
+/// # Safety
+/// As [`within`], and `value` as the place of [`put`].
 unsafe extern "C" fn get_float(env: *mut Env<'_>, term: Handle, value: *mut f64) -> c_int {
     // SAFETY: as in `kind`.
     unsafe {
@@ -240,6 +256,10 @@ unsafe extern "C" fn get_float(env: *mut Env<'_>, term: Handle, value: *mut f64)
     }
 }
 
+/// The bytes of an atom, a str or bytes: where they are, and how many.
+///
+/// # Safety
+/// As [`within`], and `text` and `length` as the place of [`put`].
 unsafe extern "C" fn get_text(env: *mut Env<'_>, term: Handle, text: *mut *const u8, length: *mut usize) -> c_int {
     // SAFETY: as in `kind`. The bytes lie behind the term, which stays where it is until the callback returns.
     unsafe {
@@ -256,6 +276,10 @@ unsafe extern "C" fn get_text(env: *mut Env<'_>, term: Handle, text: *mut *const
     }
 }
 
+/// How many a tuple, a list or a map has.
+///
+/// # Safety
+/// As [`within`], and `length` as the place of [`put`].
 unsafe extern "C" fn get_length(env: *mut Env<'_>, term: Handle, length: *mut usize) -> c_int {
     // SAFETY: as in `kind`.
     unsafe {
@@ -267,6 +291,10 @@ unsafe extern "C" fn get_length(env: *mut Env<'_>, term: Handle, length: *mut us
     }
 }
 
+/// An element of a tuple or a list, from 0; none beyond its end.
+///
+/// # Safety
+/// As [`within`].
 unsafe extern "C" fn get_element(env: *mut Env<'_>, term: Handle, n: usize) -> Handle {
     // SAFETY: as in `kind`.
     unsafe {
@@ -280,6 +308,10 @@ unsafe extern "C" fn get_element(env: *mut Env<'_>, term: Handle, n: usize) -> H
     }
 }
 
+/// What a map has under a key.
+///
+/// # Safety
+/// As [`within`], and `value` as the place of [`put`].
 unsafe extern "C" fn get_map_value(env: *mut Env<'_>, map: Handle, key: Handle, value: *mut Handle) -> c_int {
     // SAFETY: as in `kind`.
     unsafe {
@@ -294,6 +326,10 @@ unsafe extern "C" fn get_map_value(env: *mut Env<'_>, map: Handle, key: Handle, 
     }
 }
 
+/// The number of a pid of this node.
+///
+/// # Safety
+/// As [`within`], and `pid` as the place of [`put`].
 unsafe extern "C" fn get_local_pid(env: *mut Env<'_>, term: Handle, pid: *mut PidNumber) -> c_int {
     // SAFETY: as in `kind`.
     unsafe {
@@ -304,6 +340,10 @@ unsafe extern "C" fn get_local_pid(env: *mut Env<'_>, term: Handle, pid: *mut Pi
     }
 }
 
+/// Whether a process has not ended.
+///
+/// # Safety
+/// `pid` is null, or may be read.
 unsafe extern "C" fn is_process_alive(_: *mut Env<'_>, pid: *const PidNumber) -> c_int {
     // SAFETY: null, or one that was got.
     let Some(pid) = (unsafe { pid.as_ref() }) else { return 0 };
@@ -311,6 +351,10 @@ unsafe extern "C" fn is_process_alive(_: *mut Env<'_>, pid: *const PidNumber) ->
     c_int::from(tracee.is_some_and(|tracee| tracee.is_alive()))
 }
 
+/// An atom; none if the name is not UTF-8.
+///
+/// # Safety
+/// As [`within`], and `name` is null, or ends with a zero.
 unsafe extern "C" fn make_atom(env: *mut Env<'_>, name: *const c_char) -> Handle {
     if name.is_null() {
         return 0;
@@ -319,11 +363,19 @@ unsafe extern "C" fn make_atom(env: *mut Env<'_>, name: *const c_char) -> Handle
     unsafe { within(env, |env| Some(env.own(Term::atom(CStr::from_ptr(name).to_str().ok()?)))) }
 }
 
+/// An int.
+///
+/// # Safety
+/// As [`within`].
 unsafe extern "C" fn make_int(env: *mut Env<'_>, value: i64) -> Handle {
     // SAFETY: as in `kind`.
     unsafe { within(env, |env| Some(env.own(Term::Int(BigInt::from(value))))) }
 }
 
+/// A float.
+///
+/// # Safety
+/// As [`within`].
 unsafe extern "C" fn make_float(env: *mut Env<'_>, value: f64) -> Handle {
     // SAFETY: as in `kind`.
     unsafe { within(env, |env| Some(env.own(Term::Float(value)))) }
@@ -339,26 +391,46 @@ unsafe fn bytes_of<'b>(bytes: *const u8, length: usize) -> &'b [u8] {
     unsafe { slice::from_raw_parts(bytes, length) }
 }
 
+/// A str; none if the text is not UTF-8.
+///
+/// # Safety
+/// As [`within`], and `text` and `length` as those of [`bytes_of`].
 unsafe extern "C" fn make_str(env: *mut Env<'_>, text: *const u8, length: usize) -> Handle {
     // SAFETY: as in `kind`.
     unsafe { within(env, |env| Some(env.own(Term::str(std::str::from_utf8(bytes_of(text, length)).ok()?)))) }
 }
 
+/// Bytes.
+///
+/// # Safety
+/// As [`within`], and `bytes` and `length` as those of [`bytes_of`].
 unsafe extern "C" fn make_bytes(env: *mut Env<'_>, bytes: *const u8, length: usize) -> Handle {
     // SAFETY: as in `kind`.
     unsafe { within(env, |env| Some(env.own(Term::Bytes(bytes_of(bytes, length).into())))) }
 }
 
+/// A tuple; none if an element is none, as in those that follow.
+///
+/// # Safety
+/// As [`within`], and `elements` and `n` as those of [`Env::all`].
 unsafe extern "C" fn make_tuple(env: *mut Env<'_>, elements: *const Handle, n: usize) -> Handle {
     // SAFETY: as in `kind`.
     unsafe { within(env, |env| env.all(elements, n).map(|elements| env.own(Term::Tuple(elements)))) }
 }
 
+/// A list.
+///
+/// # Safety
+/// As [`make_tuple`].
 unsafe extern "C" fn make_list(env: *mut Env<'_>, elements: *const Handle, n: usize) -> Handle {
     // SAFETY: as in `kind`.
     unsafe { within(env, |env| env.all(elements, n).map(|elements| env.own(Term::List(elements)))) }
 }
 
+/// A map; of equal keys the last one counts.
+///
+/// # Safety
+/// As [`within`], and `keys` and `values`, each with `n`, as those of [`Env::all`].
 unsafe extern "C" fn make_map(env: *mut Env<'_>, keys: *const Handle, values: *const Handle, n: usize) -> Handle {
     // SAFETY: as in `kind`.
     unsafe {
@@ -375,6 +447,10 @@ unsafe extern "C" fn make_map(env: *mut Env<'_>, keys: *const Handle, values: *c
     }
 }
 
+/// The pid of a process of this node.
+///
+/// # Safety
+/// As [`within`], and `pid` is null, or may be read.
 unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handle {
     // SAFETY: as in `kind`; null, or one that was got.
     unsafe {
@@ -383,6 +459,10 @@ unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handl
     }
 }
 
+/// Puts a message into a process's mailbox; 0 if that has ended.
+///
+/// # Safety
+/// As [`within`], and `to` is null, or may be read.
 unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Handle) -> c_int {
     // SAFETY: as in `kind`; null, or one that was got.
     unsafe {

@@ -10,6 +10,9 @@ use inviso_core::event::{self, Exit};
 use pyo3::ffi::PyObject;
 
 /// Takes an event on this thread, unless the tracer itself is at work here.
+///
+/// # Safety
+/// The calling thread is attached, and `with` uses the state as [`here()`] says.
 #[inline(always)]
 unsafe fn take(with: impl FnOnce(&mut Here)) {
     // SAFETY: callbacks run attached; nothing below asks for this thread's state again (`busy` guards what runs Python).
@@ -35,6 +38,7 @@ mod monitoring {
             ///
             /// # Safety
             /// To be called by `sys.monitoring` only, for the event that it was registered for.
+            // SAFETY: `arming` gives it to `sys.monitoring` for that event, and to nobody else.
             pub unsafe extern "C" fn $name(
                 _this: *mut PyObject, args: *const *mut PyObject, _nargsf: usize, _keywords: *mut PyObject,
             ) -> *mut PyObject {
@@ -265,6 +269,9 @@ mod frames {
     }
 
     /// Where a call goes for which there is no room here.
+    ///
+    /// # Safety
+    /// The calling thread is attached and has no exception set.
     #[cold]
     #[inline(never)]
     unsafe fn place(stack: Stack, generator: bool) -> Place {
@@ -278,12 +285,18 @@ mod frames {
     }
 
     /// Evaluates a frame on another stack.
+    ///
+    /// # Safety
+    /// As [`eval::call_on`]; `segment` was taken for this, and the thread's state is not in use.
     #[cold]
     #[inline(never)]
     unsafe fn elsewhere(
         tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int, segment: Segment,
     ) -> *mut PyObject {
         /// Tells the calling thread which stack it is on; answers which it was.
+        ///
+        /// # Safety
+        /// The thread's state is not in use.
         unsafe fn keep(stack: Stack) -> Option<Stack> {
             let here: *mut Here = crate::ffi::tls::get().cast();
             // SAFETY: null (in a forked child) or this thread's own, which nobody else has in use.
@@ -304,6 +317,9 @@ mod frames {
 
     /// Without this function in place the call would have needed no C stack; with it, and with no more to be had, the
     /// program must not crash.
+    ///
+    /// # Safety
+    /// The calling thread is attached.
     #[cold]
     #[inline(never)]
     unsafe fn no_room() -> *mut PyObject {
@@ -317,6 +333,9 @@ mod frames {
     }
 
     /// `None` if nobody needs to see the frame's end.
+    ///
+    /// # Safety
+    /// With the arguments that the frame evaluation function was given, before the frame is evaluated.
     #[inline(never)]
     unsafe fn begin(raw: *mut _PyInterpreterFrame, throwflag: c_int) -> Option<Mode> {
         // SAFETY: see `evaluate`.
@@ -371,6 +390,10 @@ mod frames {
         }
     }
 
+    /// A frame was evaluated.
+    ///
+    /// # Safety
+    /// `mode` is [`begin`]'s for this frame, which has been evaluated and not cleared; `result` is what that gave.
     #[inline(never)]
     unsafe fn end(raw: *mut _PyInterpreterFrame, mode: Mode, result: *mut PyObject) {
         // SAFETY: see `evaluate`; the code object is alive as long as the frame is not cleared.
@@ -412,6 +435,9 @@ mod frames {
     }
 
     /// An exception has left a call: if its caller has a handler for it, that is where execution goes on.
+    ///
+    /// # Safety
+    /// The calling thread is attached; the exception is put aside, and the frame that it has left is unlinked.
     #[cold]
     #[inline(never)]
     unsafe fn handled(here: &mut Here) {

@@ -82,6 +82,9 @@ pub fn set_max_heap_size(words: u64) -> u64 {
 }
 
 /// `callback(phase, info)` of `gc.callbacks`.
+///
+/// # Safety
+/// As a [`vectorcall::Function`] is called: attached, with as many arguments as it says, which stand.
 unsafe extern "C" fn on_collection(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {

@@ -550,6 +550,9 @@ unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
 }
 
 /// A task object is about to be freed.
+///
+/// # Safety
+/// To be called by the interpreter only, with the weak reference.
 unsafe extern "C" fn task_died(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, _nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {

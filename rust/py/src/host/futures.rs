@@ -761,6 +761,7 @@ macro_rules! setter {
     ($method:ident, $plain:ident, $of_class:ident, $is_error:expr) => {
         /// # Safety
         /// To be called by the interpreter only.
+        // SAFETY: `Method::take` puts it in the place of a method that is called so, and nobody else has it.
         unsafe extern "C" fn $plain(this: *mut ffi::PyObject, value: *mut ffi::PyObject) -> *mut ffi::PyObject {
             // SAFETY: `take` has looked at the flags: METH_O.
             unsafe {
@@ -771,6 +772,7 @@ macro_rules! setter {
 
         /// # Safety
         /// To be called by the interpreter only.
+        // SAFETY: as above.
         unsafe extern "C" fn $of_class(
             this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject,
             count: ffi::Py_ssize_t, names: *mut ffi::PyObject,
@@ -789,6 +791,7 @@ macro_rules! getter {
     ($method:ident, $plain:ident, $of_class:ident, $shows_error:expr) => {
         /// # Safety
         /// To be called by the interpreter only.
+        // SAFETY: `Method::take` puts it in the place of a method that is called so, and nobody else has it.
         unsafe extern "C" fn $plain(this: *mut ffi::PyObject, none: *mut ffi::PyObject) -> *mut ffi::PyObject {
             // SAFETY: `take` has looked at the flags: METH_NOARGS.
             unsafe {
@@ -799,6 +802,7 @@ macro_rules! getter {
 
         /// # Safety
         /// To be called by the interpreter only.
+        // SAFETY: as above.
         unsafe extern "C" fn $of_class(
             this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject,
             count: ffi::Py_ssize_t, names: *mut ffi::PyObject,

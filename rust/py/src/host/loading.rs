@@ -246,6 +246,10 @@ impl Host {
     }
 }
 
+/// A function object has come into being: its code is offered if it is new. Other events are passed over.
+///
+/// # Safety
+/// To be called by the interpreter only, as a watcher of functions.
 #[cfg(Py_3_12)]
 unsafe extern "C" fn function_event(
     event: std::ffi::c_int, function: *mut ffi::PyObject, _value: *mut ffi::PyObject,
@@ -274,6 +278,10 @@ unsafe extern "C" fn function_event(
     0
 }
 
+/// A code object is about to be freed.
+///
+/// # Safety
+/// To be called by the interpreter only, as a watcher of code objects.
 #[cfg(Py_3_12)]
 unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject) -> std::ffi::c_int {
     if event == crate::ffi::watch::CODE_DESTROY {

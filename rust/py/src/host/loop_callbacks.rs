@@ -83,6 +83,9 @@ fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
 }
 
 /// What a handle calls, as a term; `None` if that is a task's step.
+///
+/// # Safety
+/// The frame of a handle's method, which is about to run; the handle is as [`attribute`] asks.
 unsafe fn callback(frame: Frame) -> Option<Box<[u8]>> {
     // SAFETY: the caller's promise; the fields are slots, and what is read of them is held.
     Python::attach(|py| unsafe {

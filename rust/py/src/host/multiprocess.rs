@@ -160,6 +160,9 @@ fn adopt_writes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
 }
 
 /// The running process puts an object into a queue or connection.
+///
+/// # Safety
+/// Each is null or stands; callbacks run attached on this thread.
 unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyObject) {
     if into.is_null() || object.is_null() {
         return;
@@ -175,6 +178,9 @@ unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyOb
 }
 
 /// It takes one out.
+///
+/// # Safety
+/// As [`send`].
 unsafe fn receive(here: &mut Here, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
     if from.is_null() || object.is_null() {
         return;

@@ -226,6 +226,10 @@ unsafe fn port(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
     unsafe { meet(here, object) }
 }
 
+/// As [`port`], where the thread has not met the object lately.
+///
+/// # Safety
+/// As [`port`].
 #[cold]
 #[inline(never)]
 unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {

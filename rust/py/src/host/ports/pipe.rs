@@ -129,6 +129,10 @@ type OfClassCall = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
+/// A method without or with one argument.
+///
+/// # Safety
+/// To be called by the interpreter only, for the method that it was put into.
 unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, arg: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the wrapper of this method, which is called so; the interpreter's arguments are handed on.
     unsafe {
@@ -137,6 +141,10 @@ unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, arg: *mut f
     }
 }
 
+/// A method with several arguments.
+///
+/// # Safety
+/// As [`plain`].
 unsafe extern "C" fn positional<const N: usize>(
     this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
@@ -148,6 +156,10 @@ unsafe extern "C" fn positional<const N: usize>(
     }
 }
 
+/// A method that is told the class that defines it.
+///
+/// # Safety
+/// As [`plain`].
 unsafe extern "C" fn of_class<const N: usize>(
     this: *mut ffi::PyObject, class: *mut ffi::PyTypeObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
@@ -160,6 +172,10 @@ unsafe extern "C" fn of_class<const N: usize>(
     }
 }
 
+/// A call of a method: before it, itself, after it.
+///
+/// # Safety
+/// `this` lives throughout, as does `first` unless it is null, and the calling thread is attached to the interpreter.
 #[inline(always)]
 unsafe fn around(
     does: Does, this: *mut ffi::PyObject, first: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
@@ -191,6 +207,10 @@ unsafe fn around(
     result
 }
 
+/// Tells of what has been written or read.
+///
+/// # Safety
+/// `result` stands, as does `first` unless it is null; attached.
 unsafe fn pass(here: &mut Here, does: Does, port: &Tracee, first: *mut ffi::PyObject, result: *mut ffi::PyObject) {
     // SAFETY: what a call was given and what it answered stand until it is over; attached.
     unsafe {

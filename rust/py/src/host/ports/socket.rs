@@ -222,6 +222,10 @@ type PositionalCall =
 const _: Plain = plain::<0>;
 const _: Keywords = keywords::<0>;
 
+/// A method whose arguments come as one object, or null.
+///
+/// # Safety
+/// To be called by the interpreter only, for the method that it was put into.
 unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> *mut ffi::PyObject {
     let hook = &HOOKS[N];
     // SAFETY: the wrapper of this method, which is called so; the interpreter's arguments are handed on.
@@ -232,6 +236,9 @@ unsafe extern "C" fn plain<const N: usize>(this: *mut ffi::PyObject, args: *mut 
 }
 
 /// As [`plain`], where the arguments come without a tuple (3.15): what looks at them gets one.
+///
+/// # Safety
+/// As [`plain`].
 unsafe extern "C" fn positional<const N: usize>(
     this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, count: ffi::Py_ssize_t,
 ) -> *mut ffi::PyObject {
@@ -258,6 +265,10 @@ unsafe extern "C" fn positional<const N: usize>(
     }
 }
 
+/// As [`plain`], with arguments by name besides.
+///
+/// # Safety
+/// As [`plain`].
 unsafe extern "C" fn keywords<const N: usize>(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -297,6 +308,10 @@ struct Before {
     began: Option<Instant>,
 }
 
+/// A method is about to be called; `None` if it is no port's.
+///
+/// # Safety
+/// `this` stands, as does `args` unless it is null; attached.
 unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Before> {
     // SAFETY: the caller's promise.
     let port = unsafe {
@@ -330,6 +345,10 @@ enum Waits {
     Never,
 }
 
+/// Whether a write to a socket is going to wait.
+///
+/// # Safety
+/// `this` stands; attached.
 unsafe fn waits(here: &mut Here, this: *mut ffi::PyObject) -> Waits {
     quietly(here, |py, _| {
         let look = || -> PyResult<Waits> {
@@ -364,6 +383,10 @@ extern "C" {
     fn poll(fds: *mut Poll, count: std::ffi::c_ulong, timeout: i32) -> i32;
 }
 
+/// A method has been called; `result` is null if it has failed.
+///
+/// # Safety
+/// `args` and `result` are null or stand; attached.
 unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
     let port = &before.port;
     if before.began.is_some_and(|began| began.elapsed() >= LONG) {
@@ -380,6 +403,9 @@ unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::P
 }
 
 /// Tells of what has been written or read.
+///
+/// # Safety
+/// `args` is null or stands, and `result` stands, but for [`Data::SentAll`]; attached.
 unsafe fn pass(here: &mut Here, data: Data, port: &Tracee, args: *mut ffi::PyObject, result: *mut ffi::PyObject) {
     // SAFETY: arguments of a METH_VARARGS method are a tuple, which holds them; checked before it is looked into.
     let argument = |n: usize| unsafe {
@@ -446,6 +472,10 @@ fn size(object: *mut ffi::PyObject) -> Option<usize> {
     number(object).and_then(|number| usize::try_from(number).ok())
 }
 
+/// Whether it is bytes, and has none.
+///
+/// # Safety
+/// `object` stands.
 unsafe fn is_empty(object: *mut ffi::PyObject) -> bool {
     // SAFETY: the caller's object stands.
     unsafe { ffi::PyBytes_Check(object) != 0 && ffi::Py_SIZE(object) == 0 }
@@ -488,6 +518,9 @@ pub unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length
 }
 
 /// The port of the C half of a TLS connection: that of its socket, or of asyncio's transport.
+///
+/// # Safety
+/// `half` is an `_ssl._SSLSocket`, which stands; attached.
 unsafe fn tls_port(here: &mut Here, half: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let owner = quietly(here, |py, _| {
         // SAFETY: the caller's object stands; attached, nothing is set. The attribute is C code's.

@@ -127,12 +127,18 @@ fn on_status(here: &mut Here, frame: Frame, _how: Ended) {
 }
 
 /// The port that a subprocess is known to be.
+///
+/// # Safety
+/// The object stands; only its address is looked at.
 unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let port = here.places.tracee(object as usize).cloned();
     port.or_else(|| here.host.directory.known(object as usize)).filter(|port| port.is_alive())
 }
 
 /// A subprocess has ended if it has a status.
+///
+/// # Safety
+/// The object is as [`attribute`] asks, but that an exception may be set.
 unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject) {
     quietly(here, |py, here| {
         // SAFETY: the caller's object stands; a plain attribute.

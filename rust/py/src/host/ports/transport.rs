@@ -234,6 +234,9 @@ pub fn forget_tls(port: &Tracee) {
 }
 
 /// The port of a transport: its socket's, its own, or its subprocess's.
+///
+/// # Safety
+/// The transport is as [`attribute`] asks, but that an exception may be set.
 unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let object = quietly(here, |py, _| {
         let classes = classes(py)?;
@@ -302,6 +305,9 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
 }
 
 /// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows.
+///
+/// # Safety
+/// As [`port_of`].
 unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
     quietly(here, |py, _| {
         let is_set = |name: &str| {
