@@ -596,6 +596,24 @@ def test_a_write_is_one_message_whatever_becomes_of_it(session: trace.Session) -
     assert message[1][1] == inviso.Cut("bytes")
 
 
+def test_what_can_not_be_written(session: trace.Session) -> None:
+    released, flat = memoryview(b"x"), memoryview(b"x").cast("B", ())
+    released.release()
+
+    async def main() -> None:
+        async with await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0) as server:
+            _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            for data, error in ((released, ValueError), ("text", TypeError), (None, TypeError)):
+                with pytest.raises(error):
+                    writer.transport.write(data)  # type: ignore[arg-type]
+            with contextlib.suppress(TypeError):  # from 3.12 on it has no length
+                writer.transport.write(flat)
+            writer.close()
+
+    session.port("all", True, ["send", "receive"])
+    asyncio.run(main())
+
+
 def test_transports_that_exist_already(session: trace.Session) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.read(100))

@@ -655,3 +655,29 @@ def test_uvloop(session: trace.Session) -> None:
     session.process("all", True, ["running"])
     uvloop.run(main())
     assert list(strict(session.drain()).values()).count(3) >= 10
+
+
+def test_handles_whose_fields_are_properties(session: trace.Session) -> None:
+    class Odd(asyncio.Handle):
+        @property
+        def _callback(self) -> Any:
+            turns([])
+            gc.collect()
+            return ran.append
+
+        @_callback.setter
+        def _callback(self, value: Any) -> None:
+            pass
+
+    ran: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for n in range(100):
+            loop._ready.append(Odd(ran.append, (n,), loop))  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    session.function((__name__, "_", "_"), True, ["local"])
+    traced(session, main, ("running_procs", "call"))
+    assert ran == list(range(100))

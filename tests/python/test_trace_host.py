@@ -177,3 +177,42 @@ def test_import_is_light() -> None:
         new = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(sorted(new - set(sys.stdlib_module_names) - {"inviso"}), "asyncio" in sys.modules)
     """) == "[] False\n"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is of 3.12")
+def test_callbacks_that_somebody_calls() -> None:
+    assert script("""
+        s = trace.session_create("s")
+        s.process("all", True, ["call", "return_to"])
+        s.function(ME, [("_", [], [("exception_trace",)])], ["local", "call_count"])
+        monitoring = sys.monitoring
+        tool = next(n for n in range(6) if monitoring.get_tool(n) == "inviso")
+        for name in filter(str.isupper, dir(monitoring.events)):
+            event = getattr(monitoring.events, name)
+            try: callback = monitoring.register_callback(tool, event, None)
+            except ValueError: continue
+            if callback is None: continue
+            for arguments in ((), (1,), (work.__code__,), (1, 2), (None, -1), (work.__code__, 1 << 70), (1, "x", None), (1, 2, 3, 4)):
+                assert callback(*arguments) in (None, monitoring.DISABLE), name
+            monitoring.register_callback(tool, event, callback)
+        work(1)
+        print("ok")
+    """).splitlines()[-1] == "ok"
+
+
+def test_a_weak_reference_of_ours_that_somebody_calls() -> None:
+    assert script("""
+        import asyncio, weakref
+        async def main():
+            s = trace.session_create("s")
+            s.process("all", True, ["procs", "running"])
+            task = asyncio.create_task(asyncio.sleep(0))
+            await asyncio.sleep(0)
+            for reference in [*weakref.getweakrefs(task), *weakref.getweakrefs(asyncio.current_task())]:
+                if reference.__callback__ is not None and not hasattr(reference.__callback__, "__code__"):
+                    for arguments in ((), (1,), (None, None)):
+                        assert reference.__callback__(*arguments) is None
+            await task
+        asyncio.run(main())
+        print("ok")
+    """) == "ok\n"

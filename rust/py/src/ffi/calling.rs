@@ -116,6 +116,18 @@ pub fn attribute<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<
     call(&object.py().import("builtins")?.getattr("getattr")?, (object, name))
 }
 
+/// Runs `with` on a thread that is attached, also when the interpreter is about to be no more and nobody can be attached any more.
+#[inline(always)]
+pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
+    // SAFETY: a plain question; the interpreter calls handlers, wrappers and callbacks attached.
+    unsafe {
+        if ffi::Py_IsInitialized() == 0 {
+            return with(Python::assume_attached());
+        }
+    }
+    Python::attach(with)
+}
+
 /// Whether the interpreter is ending. Then no thread but its main one runs any more, and a lock that another one held when it
 /// was stopped stays locked: nothing is changed any more.
 #[cold]

@@ -74,6 +74,9 @@ pub unsafe fn has_begun(code: *mut PyObject, offset: *mut PyObject) -> bool {
 unsafe fn with_bytes(code: *mut PyObject, offset: *mut PyObject, look: impl FnOnce(&[u8], usize) -> bool) -> bool {
     // SAFETY: the caller's promise. An exception that is set is put aside: the call may raise for want of memory.
     unsafe {
+        if ffi::PyCode_Check(code) == 0 {
+            return false;
+        }
         let Some(at) = layout::small_int(offset) else { return false };
         let aside = super::Aside::new();
         let bytes = PyCode_GetCode(code);

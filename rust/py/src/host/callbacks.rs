@@ -28,21 +28,27 @@ mod monitoring {
     use super::*;
     use crate::{
         capture::Raised,
-        ffi::{opcodes, vectorcall::none},
+        ffi::{
+            opcodes,
+            vectorcall::{nargs, none},
+        },
         host::foreign::{self, ForeignCall},
     };
 
     macro_rules! callback {
-        ($(#[$doc:meta])* $name:ident, |$here:ident, $code:ident, $call:ident, $args:ident| $body:expr) => {
+        ($(#[$doc:meta])* $name:ident, $number:literal, |$here:ident, $code:ident, $call:ident, $args:ident| $body:expr) => {
             $(#[$doc])*
             ///
             /// # Safety
-            /// To be called by `sys.monitoring` only, for the event that it was registered for.
-            // SAFETY: `arming` gives it to `sys.monitoring` for that event, and to nobody else.
+            /// As [`vectorcall::Function`](crate::ffi::vectorcall::Function). Whoever has it by `register_callback` may call it with
+            /// less than the event has; its code object is read as one where its type says so, or not at all.
             pub unsafe extern "C" fn $name(
-                _this: *mut PyObject, args: *const *mut PyObject, _nargsf: usize, _keywords: *mut PyObject,
+                _this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, _keywords: *mut PyObject,
             ) -> *mut PyObject {
-                // SAFETY: the interpreter passes at least the code object, alive during the call; and is attached.
+                if nargs(nargsf) < $number {
+                    return none();
+                }
+                // SAFETY: there are that many arguments, which stand during the call; and the thread is attached.
                 unsafe {
                     let $code = *args;
                     let $args = args;
@@ -59,7 +65,7 @@ mod monitoring {
 
     callback! {
         /// PY_START: a call begins.
-        py_start, |here, code, call, args| {
+        py_start, 2, |here, code, call, args| {
             let watched = watch::find(code);
             if watched.is_none() || here.is_traced() {
                 event::on_call(&here.host.node, &mut here.thread, key(code), &call);
@@ -73,7 +79,7 @@ mod monitoring {
 
     callback! {
         /// PY_RESUME: a suspended call goes on.
-        py_resume, |here, code, call, args| {
+        py_resume, 2, |here, code, call, args| {
             event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
             if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
@@ -84,7 +90,7 @@ mod monitoring {
 
     callback! {
         /// PY_THROW: a suspended call goes on with an exception.
-        py_throw, |here, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
+        py_throw, 3, |here, code, call, args| if opcodes::has_begun(code, *args.add(1)) {
             event::on_throw(&here.host.node, &mut here.thread, key(code), &call);
             if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
@@ -95,7 +101,7 @@ mod monitoring {
 
     callback! {
         /// PY_RETURN: a call ends.
-        py_return, |here, code, call, args| {
+        py_return, 3, |here, code, call, args| {
             let call = call.ending(End::Value(*args.add(2)));
             let watched = watch::find(code);
             if watched.is_none() || here.is_traced() {
@@ -110,7 +116,7 @@ mod monitoring {
 
     callback! {
         /// PY_YIELD: a call is suspended.
-        py_yield, |here, code, call, args| {
+        py_yield, 3, |here, code, call, args| {
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Yield, &call);
             if let Some(watched) = watch::find(code) {
                 let frame = call.frame();
@@ -121,7 +127,7 @@ mod monitoring {
 
     callback! {
         /// PY_UNWIND: an exception leaves a call.
-        py_unwind, |here, code, call, args| {
+        py_unwind, 3, |here, code, call, args| {
             let call = call.ending(End::Error(*args.add(2)));
             event::on_exit(&here.host.node, &mut here.thread, key(code), Exit::Unwind, &call);
             if let Some(watched) = watch::find(code) {
@@ -133,7 +139,7 @@ mod monitoring {
 
     callback! {
         /// CALL: something is called; of interest if it is a function written in C that somebody traces.
-        call, |here, code, call, args| {
+        call, 4, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
                 let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_call(&here.host.node, &mut here.thread, key, &call);
@@ -143,7 +149,7 @@ mod monitoring {
 
     callback! {
         /// C_RETURN: a function written in C returns.
-        c_return, |here, code, call, args| {
+        c_return, 4, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
                 let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_exit(&here.host.node, &mut here.thread, key, Exit::Return, &call);
@@ -153,7 +159,7 @@ mod monitoring {
 
     callback! {
         /// C_RAISE: an exception leaves a function written in C.
-        c_raise, |here, code, call, args| {
+        c_raise, 4, |here, code, call, args| {
             if let Some(key) = foreign::key(*args.add(2)) {
                 let call = ForeignCall::new(here.host, &here.running, *args.add(3));
                 event::on_exit(&here.host.node, &mut here.thread, key, Exit::Unwind, &call);
@@ -163,7 +169,7 @@ mod monitoring {
 
     callback! {
         /// EXCEPTION_HANDLED: a handler is entered.
-        exception_handled, |here, code, call, args| if here.thread.waits_for_handler()
+        exception_handled, 3, |here, code, call, args| if here.thread.waits_for_handler()
             && opcodes::goes_on_at(code, *args.add(1), *args.add(2))
         {
             event::on_handled(&here.host.node, &mut here.thread, &call);

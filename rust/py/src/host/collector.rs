@@ -8,7 +8,7 @@ use super::{
     here::{here, Here},
     instruments::{self, Instrument},
 };
-use crate::ffi::{vectorcall, Aside};
+use crate::ffi::{calling::attached, vectorcall, Aside};
 use inviso_core::{flags::Flags, messages::About, monitor::Event};
 use inviso_term::{etf, record::Kind, term::Term};
 use pyo3::{ffi, prelude::*, types::*};
@@ -95,7 +95,7 @@ unsafe extern "C" fn on_collection(
                 let _aside = Aside::new();
                 here.running.identify(here.host, &mut here.thread);
                 here.thread.busy = true;
-                Python::attach(|py| {
+                attached(|py| {
                     let phase = Bound::from_borrowed_ptr(py, *args);
                     let info = Bound::from_borrowed_ptr(py, *args.add(1));
                     if let (Ok(phase), Ok(info)) = (phase.cast_exact::<PyString>(), info.cast_exact::<PyDict>()) {

@@ -552,14 +552,14 @@ unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
 /// A task object is about to be freed.
 ///
 /// # Safety
-/// To be called by the interpreter only, with the weak reference.
+/// As [`vectorcall::Function`].
 unsafe extern "C" fn task_died(
-    _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, _nargsf: usize, _keywords: *mut ffi::PyObject,
+    _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: a plain question; at its very end the interpreter lets nobody attach any more
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
-    if let Some(host) = super::try_host().filter(|_| !ends) {
-        // SAFETY: called attached, with the weak reference.
+    if let Some(host) = super::try_host().filter(|_| !ends && vectorcall::nargs(nargsf) == 1) {
+        // SAFETY: called attached, with one argument: the weak reference, or what somebody who has the callback from it passes.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
         if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference) {
             drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached

@@ -254,22 +254,18 @@ impl Host {
 unsafe extern "C" fn function_event(
     event: std::ffi::c_int, function: *mut ffi::PyObject, _value: *mut ffi::PyObject,
 ) -> std::ffi::c_int {
-    use crate::ffi::watch::{FUNCTION_CREATE, FUNCTION_MODIFY_CODE};
-    if is_on() && (event == FUNCTION_CREATE || event == FUNCTION_MODIFY_CODE) {
+    if is_on() && event == crate::ffi::watch::FUNCTION_CREATE {
         if let Some(host) = super::try_host() {
             // SAFETY: the interpreter passes a function, and is attached.
             let code = unsafe { ffi::PyFunction_GetCode(function) } as usize;
-            let code = if event == FUNCTION_MODIFY_CODE { _value as usize } else { code };
             if !host.loading.known().codes.contains(&code) && code != 0 {
                 Python::attach(|py| {
                     // SAFETY: as above.
                     let function = unsafe { Bound::from_borrowed_ptr(py, function) };
-                    if event == FUNCTION_CREATE {
-                        if CHANGING.get() > 0 {
-                            host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
-                        } else {
-                            host.function_made(py, &function);
-                        }
+                    if CHANGING.get() > 0 {
+                        host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
+                    } else {
+                        host.function_made(py, &function);
                     }
                 });
             }

@@ -6,6 +6,7 @@
 use super::{
     here::Here,
     instruments::{self, Instrument},
+    parcels::quietly,
     scheduling::{alarm, written},
     spawning::attribute,
     watch::{self, Ended, Handler},
@@ -57,8 +58,8 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 
 /// A handle is about to call.
 fn on_run(here: &mut Here, frame: Frame) {
-    // SAFETY: the first argument of a method whose frame is about to run; attached.
-    let Some(place) = (unsafe { callback(frame) }) else { return };
+    // SAFETY: the first argument of a method whose frame is about to run.
+    let Some(place) = quietly(here, |py, _| unsafe { callback(py, frame) }) else { return };
     here.thread.switch_to_own();
     let own = here.thread.own().clone();
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
@@ -85,10 +86,10 @@ fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
 /// What a handle calls, as a term; `None` if that is a task's step.
 ///
 /// # Safety
-/// The frame of a handle's method, which is about to run; the handle is as [`attribute`] asks.
-unsafe fn callback(frame: Frame) -> Option<Box<[u8]>> {
-    // SAFETY: the caller's promise; the fields are slots, and what is read of them is held.
-    Python::attach(|py| unsafe {
+/// The frame of a handle's method, which is about to run; nobody listens, whatever the handle's class makes of its fields.
+unsafe fn callback(py: Python<'_>, frame: Frame) -> Option<Box<[u8]>> {
+    // SAFETY: the caller's promise; what is read is held.
+    unsafe {
         let handle = frame.local(0);
         let callback = attribute(py, handle, "_callback")?;
         if callback.is_none() || steps::is_step(callback.as_ptr()) {
@@ -98,5 +99,5 @@ unsafe fn callback(frame: Frame) -> Option<Box<[u8]>> {
         let number = arguments.and_then(|args| args.cast::<PyTuple>().ok().map(|args| args.len()));
         let mut room = Vec::new();
         Some(written(&mut room, |out| capture::place_of_callable(callback.as_ptr(), number.unwrap_or(0), out)).into())
-    })
+    }
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{code::CodeLayout, frame::Frame, held::Held, tls, Aside},
+    ffi::{calling::attached, code::CodeLayout, frame::Frame, held::Held, tls, Aside},
     terms,
 };
 use inviso_core::{
@@ -27,7 +27,7 @@ use pyo3::{ffi, prelude::*, types::*};
 pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R) -> R {
     let was = std::mem::replace(&mut here.thread.busy, true);
     let allocated = tls::bytes();
-    let done = Python::attach(|py| {
+    let done = attached(|py| {
         // SAFETY: attached until the end of this closure.
         let aside = unsafe { Aside::new() };
         // from 3.12 on collections wait for the next instruction of Python code

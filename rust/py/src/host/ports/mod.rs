@@ -17,10 +17,11 @@ use super::{
     directory::Place,
     here::Here,
     instruments::{wanted, Instrument, Wants},
+    parcels::quietly,
     passing::{self, Message, Sender},
     relations, watch, Host,
 };
-use crate::{ffi::tls, terms};
+use crate::{ffi::calling::attached, terms};
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
@@ -181,36 +182,6 @@ pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         }
     }
     Ok(())
-}
-
-/// Runs `with` on a thread that is attached, also when the interpreter is about to be no more and nobody can be attached any more.
-fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
-    // SAFETY: a plain question; the interpreter calls handlers, wrappers and callbacks attached.
-    unsafe {
-        if ffi::Py_IsInitialized() == 0 {
-            return with(Python::assume_attached());
-        }
-    }
-    Python::attach(with)
-}
-
-/// Runs `with` with nobody listening on this thread, and with no exception set; what it allocates is not the program's.
-fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R) -> R {
-    let was = std::mem::replace(&mut here.thread.busy, true);
-    let allocated = tls::bytes();
-    let done = attached(|py| {
-        let aside = PyErr::take(py);
-        let done = with(py, here);
-        // whatever went wrong inside is nobody's
-        drop(PyErr::take(py));
-        if let Some(error) = aside {
-            error.restore(py);
-        }
-        done
-    });
-    tls::set_bytes(allocated);
-    here.thread.busy = was;
-    done
 }
 
 /// The open port that an object is; made at first sight, if it is open.

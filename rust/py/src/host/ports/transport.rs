@@ -298,9 +298,17 @@ fn on_writelines(here: &mut Here, frame: Frame) {
 unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
     // SAFETY: null, or an object that stands.
     unsafe {
-        !data.is_null()
-            && ((ffi::PyBytes_Check(data) != 0 || ffi::PyByteArray_Check(data) != 0) && ffi::Py_SIZE(data) > 0
-                || ffi::PyMemoryView_Check(data) != 0 && ffi::PyObject_Size(data) > 0)
+        if data.is_null() {
+            return false;
+        }
+        if ffi::PyMemoryView_Check(data) != 0 {
+            let size = ffi::PyObject_Size(data);
+            if size < 0 {
+                ffi::PyErr_Clear(); // it has been released, or has no dimension
+            }
+            return size > 0;
+        }
+        (ffi::PyBytes_Check(data) != 0 || ffi::PyByteArray_Check(data) != 0) && ffi::Py_SIZE(data) > 0
     }
 }
 
