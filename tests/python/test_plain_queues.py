@@ -7,6 +7,7 @@ import inspect
 import pickle
 import queue
 import sys
+import sysconfig
 import threading
 from collections import deque
 from typing import Any
@@ -17,6 +18,9 @@ from inviso import trace
 from trace_tools import own
 
 METHODS = [(queue.Queue, "_put"), (queue.Queue, "_get"), (asyncio.Queue, "_put"), (asyncio.Queue, "_get")]
+
+
+is_plain = (3, 12) <= sys.version_info < (3, 15) and not (sysconfig.get_config_var("Py_GIL_DISABLED") or 0)
 
 
 def events(session: trace.Session) -> list[Any]:
@@ -45,6 +49,15 @@ def test_what_a_method_answers_and_raises(session: trace.Session, kind: Any) -> 
         with pytest.raises(TypeError, match="_get"):
             box._get(1)
     assert events(session) == [("send", 1), ("send", 2), ("receive", 1), ("receive", 2)] * 2
+
+
+@pytest.mark.skipif(not is_plain, reason="3.12 to 3.14 with the GIL")
+def test_the_functions_need_no_events(session: trace.Session) -> None:
+    own(session, ["send", "receive"])
+    for owner, name in METHODS:
+        for tool in range(6):
+            if sys.monitoring.get_tool(tool) is not None:
+                assert sys.monitoring.get_local_events(tool, getattr(owner, name).__code__) == 0
 
 
 def test_the_functions_are_what_they_were(session: trace.Session) -> None:

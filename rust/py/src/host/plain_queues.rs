@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Plain {
     function: Function,
     wrapper: Vectorcall,
-    /// What its code is compiled from.
+    /// What its code is compiled from, in a class.
     source: &'static str,
 }
 
@@ -38,10 +38,10 @@ impl Plain {
 }
 
 static ALL: [Plain; 4] = [
-    Plain::new(put::<0>, "def _put(self, item):\n    self.queue.append(item)\n"),
-    Plain::new(get::<1>, "def _get(self):\n    return self.queue.popleft()\n"),
-    Plain::new(put::<2>, "def _put(self, item):\n    self._queue.append(item)\n"),
-    Plain::new(get::<3>, "def _get(self):\n    return self._queue.popleft()\n"),
+    Plain::new(put::<0>, "_put(self, item): self.queue.append(item)"),
+    Plain::new(get::<1>, "_get(self): return self.queue.popleft()"),
+    Plain::new(put::<2>, "_put(self, item): self._queue.append(item)"),
+    Plain::new(get::<3>, "_get(self): return self._queue.popleft()"),
 ];
 
 /// What the queues call their items.
@@ -64,13 +64,13 @@ pub fn take(py: Python<'_>, method: &Bound<'_, PyAny>, seen: &Bound<'_, PyAny>) 
     }
     let code = method.getattr("__code__")?;
     for plain in &ALL {
-        let scope = pyo3::types::PyDict::new(py);
-        let builtins = py.import("builtins")?;
+        let (scope, builtins) = (pyo3::types::PyDict::new(py), py.import("builtins")?);
+        let class = format!("class Queue:\n    def {}\n", plain.source);
         // without what the calling frame imports from the future
-        let line = builtins.getattr("compile")?.call1((plain.source, "<line>", "exec", 0, true))?;
-        calling::call(&builtins.getattr("exec")?, (line, &scope))?;
-        let name = plain.source[4..].split('(').next().unwrap_or_default();
-        let expected = scope.as_any().get_item(name)?.getattr("__code__")?;
+        let lines = builtins.getattr("compile")?.call1((class, "<queue>", "exec", 0, true))?;
+        calling::call(&builtins.getattr("exec")?, (lines, &scope))?;
+        let name = plain.source.split('(').next().unwrap_or_default();
+        let expected = scope.as_any().get_item("Queue")?.getattr(name)?.getattr("__code__")?;
         let mut same = true;
         for part in ["co_code", "co_names", "co_consts", "co_varnames", "co_argcount", "co_flags", "co_exceptiontable"]
         {
