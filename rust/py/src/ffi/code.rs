@@ -181,6 +181,25 @@ pub unsafe fn qualname_of(function: *mut PyObject) -> Held {
     }
 }
 
+/// The value of a key that is the first one in most dicts that have it.
+///
+/// # Safety
+/// As [`dict_get`].
+#[inline(always)]
+unsafe fn first_or(dict: *mut PyObject, key: *mut PyObject) -> Held {
+    // SAFETY: an exact dict, which nobody changes meanwhile.
+    unsafe {
+        #[cfg(not(Py_GIL_DISABLED))]
+        {
+            let (mut at, mut found, mut value) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+            if ffi::PyDict_Next(dict, &mut at, &mut found, &mut value) != 0 && found == key {
+                return Held::borrowed(value);
+            }
+        }
+        dict_get(dict, key)
+    }
+}
+
 /// `globals["__name__"]` if `globals` is an exact dict and the value an exact str, else null. No Python code runs, no
 /// exception is left or lost.
 ///
@@ -194,7 +213,7 @@ pub unsafe fn module_of(globals: *mut PyObject) -> Held {
         if globals.is_null() || ffi::Py_TYPE(globals) != &raw mut ffi::PyDict_Type {
             return Held::borrowed(std::ptr::null_mut());
         }
-        let name = dict_get(globals, layout::dunder_name());
+        let name = first_or(globals, layout::dunder_name());
         if name.is_null() || ffi::Py_TYPE(name.as_ptr()) != &raw mut ffi::PyUnicode_Type {
             return Held::borrowed(std::ptr::null_mut());
         }

@@ -6,6 +6,7 @@ use crate::{
     ffi::{
         code,
         frame::{self, CodeLayout, Frame},
+        held::Held,
     },
     view::{Kept, PyView},
 };
@@ -127,16 +128,30 @@ pub fn write_name(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
 
 /// Writes the module and the qualified name of a frame's function, as two atoms.
 pub fn write_module_and_function(frame: Frame, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the frame runs, waits in a generator, or is the caller of one that runs; code, function and globals live as
-    // long.
+    let (module, function) = module_and_function(frame);
+    // SAFETY: held.
+    unsafe {
+        capture::atom_of_str(module.as_ptr(), out)?;
+        capture::atom_of_str(function.as_ptr(), out)
+    }
+}
+
+/// The module of a frame's function, or where there is none its file, and its qualified name. Held as long as the frame runs,
+/// waits in a generator, or is the caller of one that runs.
+#[inline]
+pub fn module_and_function(frame: Frame) -> (Held, Held) {
+    // SAFETY: code, function and globals live as long.
     unsafe {
         let code = frame.code();
-        let module = frame::module_of(frame.globals());
-        let module = if module.is_null() { frame::code_filename(code) } else { module.as_ptr() };
-        capture::atom_of_str(module, out)?;
-        let function = frame::qualname_of(frame.function());
-        let function = if function.is_null() { frame::code_qualname(code) } else { function.as_ptr() };
-        capture::atom_of_str(function, out)
+        let or = |held: Held, other: unsafe fn(*mut PyObject) -> *mut PyObject| {
+            if held.is_null() {
+                Held::borrowed(other(code))
+            } else {
+                held
+            }
+        };
+        let module = or(frame::module_of(frame.globals()), frame::code_filename);
+        (module, or(frame::qualname_of(frame.function()), frame::code_qualname))
     }
 }
 

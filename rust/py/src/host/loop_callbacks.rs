@@ -7,7 +7,7 @@ use super::{
     here::Here,
     instruments::{self, Instrument},
     parcels::quietly,
-    scheduling::{alarm, written},
+    scheduling::alarm,
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
@@ -59,7 +59,7 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 /// A handle is about to call.
 fn on_run(here: &mut Here, frame: Frame) {
     // SAFETY: the first argument of a method whose frame is about to run.
-    let Some(place) = quietly(here, |py, _| unsafe { callback(py, frame) }) else { return };
+    let Some(place) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) else { return };
     here.thread.switch_to_own();
     let own = here.thread.own().clone();
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
@@ -87,7 +87,7 @@ fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
 ///
 /// # Safety
 /// The frame of a handle's method, which is about to run; nobody listens, whatever the handle's class makes of its fields.
-unsafe fn callback(py: Python<'_>, frame: Frame) -> Option<Box<[u8]>> {
+unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<Box<[u8]>> {
     // SAFETY: the caller's promise; what is read is held.
     unsafe {
         let handle = frame.local(0);
@@ -97,7 +97,7 @@ unsafe fn callback(py: Python<'_>, frame: Frame) -> Option<Box<[u8]>> {
         }
         let arguments = attribute(py, handle, "_args");
         let number = arguments.and_then(|args| args.cast::<PyTuple>().ok().map(|args| args.len()));
-        let mut room = Vec::new();
-        Some(written(&mut room, |out| capture::place_of_callable(callback.as_ptr(), number.unwrap_or(0), out)).into())
+        let number = number.unwrap_or(0);
+        Some(here.turn.places.written(|out| capture::place_of_callable(callback.as_ptr(), number, out)).into())
     }
 }

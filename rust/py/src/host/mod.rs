@@ -15,6 +15,7 @@
 //! | `spawning` | who starts whom, and how it ends |
 //! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
+//! | `places` | the names of functions that tasks run in, kept by each thread |
 //! | `passing` | a message that is sent or has arrived, as the core sees it |
 //! | `ports` | sockets, subprocesses, transports |
 //! | `parcels` | calls and exceptions, as objects that are sent |
@@ -69,6 +70,7 @@ pub mod outlet;
 pub mod parcels;
 pub mod passing;
 pub mod pickles;
+pub mod places;
 #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 pub mod plain_queues;
 pub mod ports;

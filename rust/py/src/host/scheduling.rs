@@ -8,9 +8,10 @@
 //! nothing between. Rules: trace.md, `process/4`, `system/3`.
 
 use super::{
-    call, directory, futures,
+    directory, futures,
     here::{self, here},
     instruments::{self, Instrument},
+    places::{Place, Places, NOWHERE},
     spawning,
     watch::{self, Ended, Handler},
     Host,
@@ -62,8 +63,8 @@ pub static STEP: Handler = Handler { pause: Some(on_pause), end: Some(on_corouti
 pub struct Here {
     /// Ticks at which what runs was scheduled in; of meaning where that is timed.
     pub since: u64,
-    /// Room for the names of places: one for each step under way here, and one more.
-    rooms: Vec<Vec<u8>>,
+    /// The names of places that it has met.
+    pub places: Places,
     /// The task whose step began here before all this, until it ends; else 0.
     unseen: u64,
     /// Whether that task's coroutine is watched.
@@ -73,9 +74,6 @@ pub struct Here {
     /// What its event loop runs besides tasks.
     pub callbacks: Vec<super::loop_callbacks::Running>,
 }
-
-/// Bytes of the name of a place: two atoms of 255 characters, and a number.
-const PLACE: usize = 2 * 4 * 255 + 64;
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     // SAFETY: as below; what is asked for here is not used beyond this block.
@@ -127,8 +125,7 @@ fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         process.coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
         current.set_in(true);
         here.turn.unseen = current.pid;
-        let mut place = Vec::new();
-        process.place.get_or_init(|| outermost(coroutine.as_ptr(), &mut place).into());
+        process.place.get_or_init(|| here.turn.places.of(frame)[..].into());
         Bound::from_borrowed_ptr(py, frame.code())
     };
     here.turn.watching = true;
@@ -194,10 +191,10 @@ struct Run {
     task: *mut ffi::PyObject,
     tracee: Arc<Tracee>,
     exiting: bool,
-    /// The outermost coroutine: room, and how much of it is taken; 0 where nobody has asked.
-    place: (Vec<u8>, usize),
+    /// The outermost coroutine; None where nobody has asked.
+    place: Option<Place>,
     /// Where it began, and what was timed before, while somebody watches for long ones.
-    timed: Option<(Box<[u8]>, u64)>,
+    timed: Option<(Place, u64)>,
 }
 
 impl Run {
@@ -241,27 +238,23 @@ impl Run {
             here.turn.unseen = 0;
         }
         if !asked && !timed {
-            return Some(Run { task, tracee, exiting: false, place: (Vec::new(), 0), timed: None });
+            return Some(Run { task, tracee, exiting: false, place: None, timed: None });
         }
-        let mut room = here.turn.rooms.pop().unwrap_or_default();
-        let mut inner = here.turn.rooms.pop().unwrap_or_default();
         // SAFETY: the caller's promise.
-        let (exiting, own, at) = unsafe {
+        let (exiting, own, inner) = unsafe {
             let exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(task);
-            let own = outermost(coroutine, &mut room);
-            (exiting, own, whereabouts(coroutine, &mut inner).unwrap_or(own))
+            (exiting, outermost(here, coroutine), whereabouts(here, coroutine))
         };
+        let at = inner.as_ref().unwrap_or(&own);
         if asked {
             let turn = if exiting { Turn::InExiting } else { Turn::In };
             here.host.node.on_turn(&mut here.thread, About::Other(&tracee), turn, RUNNING, at);
         }
         let timed = timed.then(|| {
             let now = here.host.node.clock.ticks();
-            (at.into(), std::mem::replace(&mut here.turn.since, now))
+            (at.clone(), std::mem::replace(&mut here.turn.since, now))
         });
-        let taken = own.len();
-        here.turn.rooms.push(inner);
-        Some(Run { task, tracee, exiting, place: (room, taken), timed })
+        Some(Run { task, tracee, exiting, place: Some(own), timed })
     }
 
     /// The step has ended, `failed` says whether by an exception, which is set.
@@ -277,16 +270,12 @@ impl Run {
         let Some(here) = (unsafe { here() }).filter(|here| !here.thread.busy) else { return };
         let asked = here.host.node.is_asked(&here.thread, About::Other(&self.tracee), ASKED);
         if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
-            let mut inner = here.turn.rooms.pop().unwrap_or_default();
             // SAFETY: the task stands.
             let (done, at) = unsafe {
                 let coroutine = steps::coroutine_of(self.task);
-                let at = match (whereabouts(coroutine, &mut inner), self.place.1) {
-                    (Some(at), _) => at,
-                    // somebody has begun to ask in the midst of the step
-                    (None, 0) => outermost(coroutine, &mut inner),
-                    (None, taken) => &self.place.0[..taken],
-                };
+                let at = whereabouts(here, coroutine).or(self.place);
+                // or somebody has begun to ask in the midst of the step
+                let at = at.unwrap_or_else(|| outermost(here, coroutine));
                 ffi::Py_XDECREF(coroutine);
                 (steps::is_done(self.task), at)
             };
@@ -296,18 +285,14 @@ impl Run {
                     (_, true) => Turn::OutExiting,
                     _ => Turn::Out,
                 };
-                here.host.node.on_turn(&mut here.thread, About::Other(&self.tracee), turn, RUNNING, at);
+                here.host.node.on_turn(&mut here.thread, About::Other(&self.tracee), turn, RUNNING, &at);
             }
             if let Some((began, _)) = &self.timed {
-                alarm(here, self.tracee.pid, began, at);
+                alarm(here, self.tracee.pid, began, &at);
             }
-            here.turn.rooms.push(inner);
         }
         if let Some((_, outer)) = &self.timed {
             here.turn.since = *outer;
-        }
-        if self.place.1 != 0 {
-            here.turn.rooms.push(self.place.0);
         }
     }
 }
@@ -337,7 +322,7 @@ pub fn alarm(here: &mut here::Here, about: u64, began: &[u8], ended: &[u8]) {
 ///
 /// # Safety
 /// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
-unsafe fn whereabouts(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> Option<&[u8]> {
+unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
     // SAFETY: null or an object that is held; its type is looked at first.
     unsafe {
         if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine) == 0 || !steps::waits(coroutine) {
@@ -345,43 +330,21 @@ unsafe fn whereabouts(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> Opti
         }
         let inner = steps::innermost(coroutine);
         let frame = steps::frame_of(inner).filter(|_| inner != coroutine);
-        let at = frame.map(|frame| written(room, |out| call::write_name(frame, out)));
+        let at = frame.map(|frame| here.turn.places.of(frame));
         ffi::Py_DECREF(inner);
         at
     }
 }
 
-/// The integer 0 as a term.
-pub const NOWHERE: &[u8] = &[97, 0];
-
 /// The name of a task's outermost coroutine, as a term, or 0: it is no exact coroutine, or has ended.
 ///
 /// # Safety
 /// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
-unsafe fn outermost(coroutine: *mut ffi::PyObject, room: &mut Vec<u8>) -> &[u8] {
-    // SAFETY: null or an object that is held.
-    let frame = if coroutine.is_null() { None } else { unsafe { steps::frame_of(coroutine) } };
-    written(room, |out| match frame {
-        Some(frame) => call::write_name(frame, out),
-        None => out.int(0),
-    })
-}
-
-/// What `write` writes, or 0 if it can't.
-pub fn written(room: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> &[u8] {
-    if room.len() < PLACE {
-        room.resize(PLACE, 0);
-    }
-    let mut out = Encoder::new(room);
-    match write(&mut out) {
-        Ok(()) => {
-            let len = out.len();
-            &room[..len]
-        }
-        Err(_) => {
-            room[..NOWHERE.len()].copy_from_slice(NOWHERE);
-            &room[..NOWHERE.len()]
-        }
+unsafe fn outermost(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Place {
+    // SAFETY: null or an object that is held, whose frame waits or runs.
+    unsafe {
+        let frame = if coroutine.is_null() { None } else { steps::frame_of(coroutine) };
+        frame.map_or_else(|| NOWHERE.into(), |frame| here.turn.places.of(frame))
     }
 }
 
@@ -461,14 +424,10 @@ impl Eager {
 /// # Safety
 /// Attached, with no exception set; the tracee's task stands.
 unsafe fn turn_of_running(here: &mut here::Here, tracee: &Tracee, turn: Turn) {
-    let mut place = here.turn.rooms.pop().unwrap_or_default();
     // SAFETY: attached; the frame runs.
-    let at = match unsafe { Frame::current_python(crate::ffi::tstate()) } {
-        Some(frame) => written(&mut place, |out| call::write_name(frame, out)),
-        None => NOWHERE,
-    };
+    let at = unsafe { Frame::current_python(crate::ffi::tstate()).map(|frame| here.turn.places.of(frame)) };
+    let at = at.as_deref().unwrap_or(NOWHERE);
     here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
-    here.turn.rooms.push(place);
 }
 
 /// A task that was running when all this began is suspended.
@@ -506,12 +465,10 @@ fn on_thread(here: &mut here::Here, frame: Frame) {
     if !here.host.node.is_asked(&here.thread, About::Other(&own), ASKED) {
         return;
     }
-    let mut place = here.turn.rooms.pop().unwrap_or_default();
     // SAFETY: the first argument of a method whose frame is about to run.
-    let at = written(&mut place, |out| unsafe { place_of_thread(frame.local(0), out) });
+    let at = here.turn.places.written(|out| unsafe { place_of_thread(frame.local(0), out) });
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, RUNNING, at);
     let _ = directory::process(&own).place.set(at.into());
-    here.turn.rooms.push(place);
 }
 
 /// What a thread object runs.
