@@ -7,6 +7,7 @@
 //! | `calling` | calls of what may be written in Python |
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
 //! | `code` | a code object's parameters and names |
+//! | `guarded` | what only attached threads look at |
 //! | `held` | an object borrowed or owned |
 //! | `interned` | names that are looked up often |
 //! | `tls` | two words a thread, read in one instruction |
@@ -40,6 +41,7 @@ pub mod eval;
 pub mod frame;
 #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 pub mod function;
+pub mod guarded;
 #[cfg(not(Py_3_12))]
 pub mod handlers;
 pub mod held;

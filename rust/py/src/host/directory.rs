@@ -8,6 +8,7 @@ use crate::{
     ffi::{
         calling,
         frame::Frame,
+        guarded::Guarded,
         task_name::{self, Name},
         vectorcall, Aside,
     },
@@ -190,7 +191,7 @@ impl Tasks {
 /// All processes by what they are in Python.
 #[derive(Default)]
 pub struct Directory {
-    tasks: Mutex<Tasks>,
+    tasks: Guarded<Tasks>,
     threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     ended_threads: Mutex<EndedNames>,
 }
@@ -255,7 +256,7 @@ impl Directory {
     /// The name of a process that has ended, if it is still known.
     pub fn ended_name(&self, py: Python<'_>, pid: u64) -> Option<String> {
         let ended = match Kind::of(pid) {
-            Kind::Task => lock(&self.tasks).ended.find(pid),
+            Kind::Task => self.tasks.lock(py).ended.find(pid),
             _ => lock(&self.ended_threads).find(pid),
         };
         if ended.is_some() {
@@ -263,7 +264,7 @@ impl Directory {
         }
         // a task whose end was told while its object is still there
         let (address, teller) = {
-            let tasks = lock(&self.tasks);
+            let tasks = self.tasks.lock(py);
             let (address, task) = tasks.all.iter().find(|(_, task)| task.tracee.pid == pid)?;
             (*address, task.end.copy(py))
         };
@@ -297,16 +298,17 @@ impl Directory {
     /// references can be made to.
     pub fn object_process(&self, host: &Host, kind: Kind, address: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
         let object = address as *mut ffi::PyObject;
+        // SAFETY: who has a live object is attached.
+        let py = unsafe { Python::assume_attached() };
         if kind == Kind::Task {
-            // SAFETY: the caller is attached.
-            task_name::learn(unsafe { Python::assume_attached() });
+            task_name::learn(py);
         }
         let make = || match parent {
             Some(parent) => host.node.child(kind, address, parent),
             None => host.node.process(kind, address),
         };
         {
-            let mut tasks = lock(&self.tasks);
+            let mut tasks = self.tasks.lock(py);
             let place = match tasks.all.entry(address) {
                 Entry::Occupied(known) => return known.get().tracee.clone(),
                 Entry::Vacant(place) => place,
@@ -319,7 +321,7 @@ impl Directory {
         let tracee = make();
         // SAFETY: the caller is attached and the object alive. Python code may run here, and no lock is held.
         let end = unsafe { weak_reference(object) }.map_or(Teller::None, Teller::Weak);
-        let mut tasks = lock(&self.tasks);
+        let mut tasks = self.tasks.lock(py);
         if let Some(task) = tasks.all.get(&address) {
             let known = task.tracee.clone();
             drop(tasks);
@@ -335,7 +337,9 @@ impl Directory {
 
     /// What the task, queue or port at this address is, if it was met before.
     pub fn known(&self, address: usize) -> Option<Arc<Tracee>> {
-        lock(&self.tasks).all.get(&address).map(|task| task.tracee.clone())
+        // SAFETY: who has a live object is attached.
+        let py = unsafe { Python::assume_attached() };
+        self.tasks.lock(py).all.get(&address).map(|task| task.tracee.clone())
     }
 
     /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
@@ -381,7 +385,7 @@ impl Directory {
         match tracee.kind {
             Kind::Task | Kind::Queue | Kind::Port => {
                 let address = tracee.object.load(Ordering::Acquire);
-                let teller = lock(&self.tasks).all.get(&address).map(|task| task.end.copy(py));
+                let teller = self.tasks.lock(py).all.get(&address).map(|task| task.end.copy(py));
                 Ok(teller.and_then(|teller| teller.object(py, address)))
             }
             Kind::Thread => {
@@ -436,14 +440,14 @@ impl Directory {
     pub fn leave_finalisers(&self, py: Python<'_>) {
         let awaited = |task: &Task| matches!(task.end, Teller::Finaliser);
         let all: Vec<(usize, Bound<'_, PyAny>)> = {
-            let tasks = lock(&self.tasks);
+            let tasks = self.tasks.lock(py);
             let waiting = tasks.all.iter().filter(|(_, task)| awaited(task));
             waiting.filter_map(|(address, task)| Some((*address, task.end.object(py, *address)?))).collect()
         };
         for (address, object) in all {
             // SAFETY: attached; held. Python code may run here, and no lock is held.
             let end = unsafe { weak_reference(object.as_ptr()) }.map_or(Teller::None, Teller::Weak);
-            let mut tasks = lock(&self.tasks);
+            let mut tasks = self.tasks.lock(py);
             if tasks.all.get(&address).is_some_and(awaited) {
                 if let Teller::Weak(reference) = &end {
                     tasks.references.insert(reference.as_ptr() as usize, address);
@@ -462,7 +466,7 @@ impl Directory {
         // SAFETY: nothing of it has been cleared; attached.
         let name = unsafe { task_name::name(py, address as *mut ffi::PyObject) };
         let ended = {
-            let mut tasks = lock(&self.tasks);
+            let mut tasks = self.tasks.lock(py);
             match tasks.all.get(&address) {
                 Some(Task { end: Teller::Finaliser, .. }) => tasks.end(address, name),
                 _ => None,
@@ -476,10 +480,10 @@ impl Directory {
 
     /// The object of this weak reference is about to be freed, and nothing of it has been cleared.
     fn referent_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
-        let address = lock(&self.tasks).references.remove(&reference)?;
+        let address = self.tasks.lock(py).references.remove(&reference)?;
         // SAFETY: as above.
         let name = unsafe { task_name::name(py, address as *mut ffi::PyObject) };
-        let ended = lock(&self.tasks).end(address, name)?;
+        let ended = self.tasks.lock(py).end(address, name)?;
         object_ended(host, &ended.tracee);
         Some(ended)
     }
