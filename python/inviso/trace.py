@@ -1023,8 +1023,10 @@ class _Worker:
             thread.join()
             _fork.wait_until_gone(thread.native_id)
 
-    def stop(self) -> None:
+    def stop(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         """Has everything that has arrived handled, and ends the process."""
+        if is_ending():  # its thread has been stopped, and modules may be empty
+            return
         if self in _workers:
             self.start()
             _workers.discard(self)
