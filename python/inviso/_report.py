@@ -16,13 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from ._command import CannotBegin, wants_color
 from ._pattern import Pattern
 from ._progress import Progress
 from .tprof import Profile, Profiler
 from .tprof import format as format_
 from .tprof._model import CallType, Sort
 
-__all__ = ["CannotBegin", "Measurement", "Request"]
+__all__ = ["Measurement", "Request"]
 
 HIGH_FD = 100
 """The copy of standard error gets a number from here: the program's own files keep the numbers they always get."""
@@ -40,10 +41,6 @@ class Request:
     json: str | None
     output: str | None
     title: str
-
-
-class CannotBegin(Exception):
-    """There is no session to be had, or a file that can't be written; the text says why. Nothing has been run."""
 
 
 class Measurement:
@@ -116,7 +113,7 @@ class Measurement:
                 return
             except OSError as error:
                 self._say(f"inviso tprof: {path}: {error.strerror}; the profile follows here\n")
-        self._say(self._text(profile, color=_wants_color(None if self._stderr is None else self._stderr.number)))
+        self._say(self._text(profile, color=wants_color(None if self._stderr is None else self._stderr.number)))
 
     def _write_json(self, profile: Profile) -> None:
         path = self._request.json
@@ -238,15 +235,3 @@ def _write_fd(descriptor: int, text: str) -> None:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:
             select.select([], [descriptor], [])
-
-
-def _wants_color(descriptor: int | None) -> bool:
-    """NO_COLOR forbids; CLICOLOR_FORCE wants it always; else a terminal that can, unless CLICOLOR is 0."""
-    env = os.environ
-    if env.get("NO_COLOR"):
-        return False
-    if env.get("CLICOLOR_FORCE", "0") != "0":
-        return True
-    if env.get("CLICOLOR") == "0" or env.get("TERM") == "dumb" or descriptor is None:
-        return False
-    return os.isatty(descriptor)

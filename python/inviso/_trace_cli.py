@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _fork, match_spec, trace
+from ._command import CannotBegin, carry_out, wants_color
 from ._literal import NotLiteral, read
-from ._options import Given, Options, Usage, absolute, number, refuse, say
+from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, parse
-from ._report import CannotBegin, _wants_color
-from ._run import run
 from .dbg._guard import LOST, Guard, Rate
 from .dbg._lines import Paint, line, plain
 from .dbg._output import Descriptor, Gone, of_file
@@ -68,8 +67,8 @@ examples:
 """
 
 TRACE = Options(
-    short={"-p": "--pattern", "-o": "--output"},
-    with_value=("--ms", "--limit", "--rate", "--output"),
+    short={"-m": "-m", "-p": "--pattern", "-o": "--output"},
+    with_value=("-m", "--ms", "--limit", "--rate", "--output"),
     without_value=("--return", "--exceptions", "--caller", "--time"),
     several=("--pattern",),
 )
@@ -100,29 +99,14 @@ class Request:
 
 def main(words: list[str]) -> int:
     """Carry out ``inviso trace``; the exit status."""
-    try:
-        given = TRACE.split(words)
-        if given.program is None:
-            return say(HELP)
-        request = _request(given)
-    except Usage as wrong:
-        return refuse(" trace", str(wrong))
-    tracing = Tracing(request)
-    try:
-        tracing.prepare()
-        return run(given.program, begin=tracing.begin, cancel=tracing.cancel)
-    except CannotBegin as wrong:
-        return refuse(" trace", str(wrong))
+    return carry_out("trace", TRACE, HELP, words, lambda given, _: Tracing(_request(given)))
 
 
 def _request(given: Given) -> Request:
     options, patterns = given.options, given.lists["--pattern"]
     if not patterns:
         raise Usage("no pattern was given; name functions with -p, such as -p json:loads")
-    try:
-        parsed = [p for text in patterns for p in parse(text, "trace, --pattern")]
-    except BadArg as wrong:
-        raise Usage(f"{wrong.argument}: {wrong.why}") from None
+    parsed = [p for text in patterns for p in parse(text, "trace, --pattern")]
     request = Request(
         parsed,
         _spec(options),
@@ -212,7 +196,7 @@ class Tracing:
                 self._output = _stderr()
         except OSError as error:
             raise CannotBegin(f"{path}: {error.strerror or reason(error)}") from error
-        if path is None and self._output is not None and _wants_color(self._output.number):
+        if path is None and self._output is not None and wants_color(self._output.number):
             self._paint = _color
         atexit.register(self._finish)
         _fork.rest(self._pause, self._resume, lambda: self._reader is not None)

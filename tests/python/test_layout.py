@@ -38,12 +38,13 @@ BELOW = {
     "_pattern": {"errors"},
     "_literal": {"match_spec", "terms"},
     "_options": {"_run"},
+    "_command": {"_options", "_run", "errors"},
     "dbg": {
         *("Pid", "Port", "_fork", "_literal", "_pattern", "errors", "log", "match_spec", "node", "terms", "trace"),
         "trace_ports",
     },
     "_trace_cli": {
-        *("_fork", "_literal", "_options", "_pattern", "_report", "_run", "dbg", "errors", "match_spec", "trace"),
+        *("_command", "_fork", "_literal", "_options", "_pattern", "dbg", "errors", "match_spec", "trace"),
         "trace_ports",
     },
     "tprof": {"Pid", "_pattern", "errors", "process", "trace"},
@@ -53,11 +54,11 @@ BELOW = {
     "_log_stats": {"_log_read", "_native", "terms"},
     "_log_client": {"_log_read", "_native", "errors", "process"},
     "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
-    "_log_cli": {"_log_read", "_log_stats", "_log_text", "errors"},
+    "_log_cli": {"_log_read", "_log_stats", "_log_text", "_options", "errors"},
     "_progress": set(),
     "_run": set(),
-    "_report": {"_pattern", "_progress", "errors", "tprof"},
-    "cli": {"_log_cli", "_options", "_pattern", "_report", "_run", "_trace_cli", "errors", "tprof"},
+    "_report": {"_command", "_pattern", "_progress", "errors", "tprof"},
+    "cli": {"_command", "_log_cli", "_options", "_pattern", "_report", "_run", "_trace_cli", "tprof"},
     "__main__": {"cli"},
 }
 CRATES = {
