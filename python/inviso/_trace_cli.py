@@ -6,23 +6,23 @@ nothing in ``threading``, and which is away while the process forks, takes the m
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import os
 import re
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from . import _fork, match_spec, trace
+from ._beside import Beside
 from ._command import CannotBegin, carry_out, wants_color
+from ._descriptor import stderr
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, parse
 from .dbg._guard import LOST, Guard, Rate
 from .dbg._lines import Paint, line, plain
-from .dbg._output import Descriptor, Gone, of_file
+from .dbg._output import Descriptor, of_file
 from .dbg._saved import BUILT_IN, reason
 from .dbg._tracer import Printer, Tracer
 from .errors import BadArg
@@ -275,38 +275,25 @@ class Reader:
     def __init__(self, session: trace.Session, tracer: Tracer) -> None:
         self._session = session
         self._tracer = tracer
-        self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
-        """Held while the thread runs: we release the first to end it, it the second."""
-        self._native_id = 0
+        self._thread = Beside(self._step)
 
     def start(self) -> None:
         """Begin, or go on after a pause."""
-        if self._locks is None and self._tracer.ended is None:
-            self._locks = go, done = _thread.allocate_lock(), _thread.allocate_lock()
-            go.acquire()
-            done.acquire()
-            _thread.start_new_thread(self._run, (go, done))
+        if self._tracer.ended is None:
+            self._thread.start(EVERY)
 
     def pause(self) -> None:
         """End the thread; what is not read yet waits for the next one."""
-        locks, self._locks = self._locks, None
-        if locks is not None:
-            locks[0].release()
-            locks[1].acquire()
-            _fork.wait_until_gone(self._native_id)
+        self._thread.stop()
 
     def finish(self) -> None:
         """Hand over what is left."""
         self.pause()
         self._read()
 
-    def _run(self, go: _thread.LockType, done: _thread.LockType) -> None:
-        self._native_id = _thread.get_native_id()
-        try:
-            while self._tracer.ended is None and not go.acquire(timeout=EVERY):
-                self._read()
-        finally:
-            done.release()
+    def _step(self) -> float | None:
+        self._read()
+        return EVERY if self._tracer.ended is None else None
 
     def _read(self) -> None:
         for message in self._session.drain():
@@ -315,10 +302,10 @@ class Reader:
 
 def _stderr() -> Descriptor | None:
     """None where the process has no standard error, or nobody reads it."""
+    number = stderr()
     try:
-        number = -1 if sys.__stderr__ is None else sys.__stderr__.fileno()
-        return None if number < 0 else Descriptor(number)
-    except (OSError, ValueError, Gone):
+        return None if number is None else Descriptor(number)
+    except OSError:
         return None
 
 
