@@ -11,6 +11,7 @@ from typing import Any
 from ._log_read import FORMS, Damage, Reader, Written, convert, merge, read
 from ._log_stats import Stats, stats
 from ._log_text import format, function, moment
+from ._options import Options, Usage, number, refuse, say
 from .errors import BadArg
 
 HELP = """\
@@ -108,15 +109,6 @@ options:
   -h, --help             show this text
 """
 
-SHORT = {"-f": "--follow", "-n": "--limit", "-w": "--wrap", "-o": "--output", "-h": "--help"}
-VALUED = frozenset({"--limit", "--color", "--wrap", "--output", "--to"})
-FLAGS = frozenset({"--follow", "--json", "--help"})
-Options = dict[str, str]
-
-
-class Usage(Exception):
-    """A command line that can't be carried out; the text says why."""
-
 
 def main(words: list[str]) -> int:
     """Carry out ``inviso log …`` and return the exit status.
@@ -129,25 +121,25 @@ def main(words: list[str]) -> int:
     """
     command, rest = (words[0], words[1:]) if words else ("", [])
     if command in ("-h", "--help", "help"):
-        return _say(HELP)
+        return say(HELP)
     if command not in COMMANDS:
         if not command:
-            return _refuse("", "no command was given")
+            return refuse(" log", "no command was given")
         kind = "option" if command.startswith("-") else "command"
-        return _refuse("", f"unknown {kind} {command!r}; the commands are {', '.join(COMMANDS)}")
+        return refuse(" log", f"unknown {kind} {command!r}; the commands are {', '.join(COMMANDS)}")
     run, text, known = COMMANDS[command]
     try:
-        options, files = _parse(rest, known)
+        options, files = known.split_files(rest)
         if "--help" in options:
-            return _say(text)
+            return say(text)
         if not files:
             raise Usage("no log was given; name a file")
         suffix = options.get("--wrap")
         return run(files if suffix is None else [(name, "wrap", suffix) for name in files], options)
     except Usage as wrong:
-        return _refuse(f" {command}", str(wrong))
+        return refuse(f" log {command}", str(wrong))
     except BadArg as wrong:
-        return _refuse(f" {command}", wrong.why)
+        return refuse(f" log {command}", wrong.why)
     except BrokenPipeError:
         # nobody reads any more; nor must the interpreter find out when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -159,16 +151,16 @@ def main(words: list[str]) -> int:
         return 1
 
 
-def _print(source: Any, options: Options) -> int:
-    limit, colour, follow = _limit(options), _colour(options), "--follow" in options
+def _print(source: Any, options: dict[str, str]) -> int:
+    limit, colour, follow = number(options.get("--limit"), "--limit", "lines"), _colour(options), "--follow" in options
     return _lines(read(source, follow=follow), limit, colour, follow)
 
 
-def _merge(source: Any, options: Options) -> int:
+def _merge(source: Any, options: dict[str, str]) -> int:
     if "--output" not in options:
         if "--to" in options:
             raise Usage("--to: it needs a file; add -o OUT")
-        limit, colour = _limit(options), _colour(options)
+        limit, colour = number(options.get("--limit"), "--limit", "lines"), _colour(options)
         reader = merge(source)
         status = _lines(reader, limit, colour, False)
         _clocks(reader.other_clock)
@@ -179,7 +171,7 @@ def _merge(source: Any, options: Options) -> int:
     return _report(convert(source, options["--output"], form, merged=True), options["--output"])
 
 
-def _convert(source: Any, options: Options) -> int:
+def _convert(source: Any, options: dict[str, str]) -> int:
     for option in ("--to", "--output"):
         if not options.get(option):
             raise Usage(f"option {option} is missing")
@@ -193,8 +185,8 @@ def _convert(source: Any, options: Options) -> int:
     return 0
 
 
-def _stats(source: Any, options: Options) -> int:
-    limit = _limit(options)
+def _stats(source: Any, options: dict[str, str]) -> int:
+    limit = number(options.get("--limit"), "--limit", "lines")
     found = stats(source)
     if "--json" in options:
         import json
@@ -208,11 +200,12 @@ def _stats(source: Any, options: Options) -> int:
     return 1 if found.damaged else 0
 
 
-COMMANDS: dict[str, tuple[Callable[[Any, Options], int], str, frozenset[str]]] = {
-    "print": (_print, PRINT_HELP, frozenset({"--follow", "--limit", "--color"})),
-    "convert": (_convert, CONVERT_HELP, frozenset({"--to", "--output"})),
-    "merge": (_merge, MERGE_HELP, frozenset({"--output", "--to", "--limit", "--color"})),
-    "stats": (_stats, STATS_HELP, frozenset({"--limit", "--json"})),
+_SHORT = {"-f": "--follow", "-n": "--limit", "-w": "--wrap", "-o": "--output"}
+COMMANDS: dict[str, tuple[Callable[[Any, dict[str, str]], int], str, Options]] = {
+    "print": (_print, PRINT_HELP, Options(_SHORT, ("--limit", "--color", "--wrap"), ("--follow",))),
+    "convert": (_convert, CONVERT_HELP, Options(_SHORT, ("--to", "--output", "--wrap"))),
+    "merge": (_merge, MERGE_HELP, Options(_SHORT, ("--output", "--to", "--limit", "--color", "--wrap"))),
+    "stats": (_stats, STATS_HELP, Options(_SHORT, ("--limit", "--wrap"), ("--json",))),
 }
 
 
@@ -298,44 +291,7 @@ def _as_json(found: Stats) -> dict[str, Any]:
     }
 
 
-def _parse(words: list[str], known: frozenset[str]) -> tuple[Options, list[str]]:
-    options: Options = {}
-    files: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "--":
-            files += rest
-        elif not word.startswith("-") or word == "-":
-            files.append(word)
-        else:
-            name, value = _split(word)
-            if name not in known | {"--help", "--wrap"}:
-                raise Usage(f"unknown option {word!r}")
-            if name in VALUED and value is None:
-                value = next(rest, None)
-                if value is None:
-                    raise Usage(f"option {word} needs a value")
-            elif name in FLAGS and value is not None:
-                raise Usage(f"option {name} takes no value")
-            options[name] = value or ""
-    return options, files
-
-
-def _split(word: str) -> tuple[str, str | None]:
-    if word.startswith("--"):
-        name, equals, text = word.partition("=")
-        return name, text if equals else None
-    return SHORT.get(word[:2], word), word[2:] or None
-
-
-def _limit(options: Options) -> int | None:
-    limit = options.get("--limit")
-    if limit is not None and not (limit.isdecimal() and int(limit) > 0):
-        raise Usage(f"--limit: {limit!r} is not a number of lines; give a number from 1")
-    return None if limit is None else int(limit)
-
-
-def _colour(options: Options) -> bool:
+def _colour(options: dict[str, str]) -> bool:
     when = options.get("--color", "auto")
     if when not in ("auto", "always", "never"):
         raise Usage(f"--color: {when!r} is unknown; give auto, always or never")
@@ -348,14 +304,3 @@ def _told(wrong: OSError) -> str:
     if wrong.filename is None:
         return str(wrong)
     return f"{os.fsdecode(wrong.filename)}: {wrong.strerror}"
-
-
-def _say(text: str) -> int:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-    return 0
-
-
-def _refuse(command: str, why: str) -> int:
-    print(f"inviso log{command}: {why}\nSee 'inviso log{command} --help'.", file=sys.stderr)
-    return 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one command, by their full names; ``-m`` and ``--help`` are every command's.
+    """The options of one command, by their full names; ``--help`` is every command's.
 
     >>> known = Options(short={"-n": "--limit"}, with_value=("--limit",), without_value=("--json",))
     >>> given = known.split(["-n3", "--json", "job.py", "--fast"])
@@ -54,20 +54,40 @@ class Options:
                 return Given(options, lists, _program(list(rest), False))
             if not word.startswith("-") or word == "-":
                 return Given(options, lists, _program([word, *rest], False))
-            name, value = self._split(word)
+            name, value = self._option(word, rest)
             if name == "--help":
                 return Given(options, lists, None)
-            if value is None and name not in self.without_value:
-                value = next(rest, None)
-                if value is None:
-                    raise Usage(f"option {word} needs a value")
             if name == "-m":
-                return Given(options, lists, _program([value or "", *rest], True))
+                return Given(options, lists, _program([value, *rest], True))
             if name in self.several:
-                lists[name].append(value or "")
+                lists[name].append(value)
             else:
-                options[name] = value or ""
+                options[name] = value
         raise Usage("no program was given; name a script, or a module with -m")
+
+    def split_files(self, words: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+        """Split the options from the files that they may stand among."""
+        options: dict[str, str] = {}
+        files: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            if word == "--":
+                files += rest
+            elif not word.startswith("-") or word == "-":
+                files.append(word)
+            else:
+                name, value = self._option(word, rest)
+                options[name] = value
+        return options, files
+
+    def _option(self, word: str, rest: Iterator[str]) -> tuple[str, str]:
+        """An option's full name and its value, which may be the next word; "" of one that takes none."""
+        name, value = self._split(word)
+        if value is None and name not in self._alone:
+            value = next(rest, None)
+            if value is None:
+                raise Usage(f"option {word} needs a value")
+        return name, value or ""
 
     def _split(self, word: str) -> tuple[str, str | None]:
         """An option's full name, and the value that is written in the same word."""
@@ -75,13 +95,16 @@ class Options:
             name, equals, text = word.partition("=")
             value = text if equals else None
         else:
-            name, value = {"-h": "--help", "-m": "-m", **self.short}.get(word[:2], word), word[2:] or None
-        alone = (*self.without_value, "--help")
-        if name not in (*self.with_value, *self.several, *alone, "-m"):
+            name, value = {"-h": "--help", **self.short}.get(word[:2], word), word[2:] or None
+        if name not in (*self.with_value, *self.several, *self._alone):
             raise Usage(f"unknown option {word!r}")
-        if name in alone and value is not None:
+        if name in self._alone and value is not None:
             raise Usage(f"option {name} takes no value")
         return name, value
+
+    @property
+    def _alone(self) -> tuple[str, ...]:
+        return *self.without_value, "--help"
 
 
 def number(text: str | None, option: str, what: str) -> int | None:

@@ -1,15 +1,15 @@
 """A sign of life on the terminal while a long program runs.
 
 It stands at the right end of the terminal's last line, drawn with the cursor put back where it was, so that what the
-program prints and what is typed to it stay as they are. It is drawn by a thread of which the program sees nothing in
-``threading``, and which is away while the process forks.
+program prints and what is typed to it stay as they are. The thread that draws it is away while the process forks.
 """
 
 from __future__ import annotations
 
-import _thread
 import os
 from time import perf_counter
+
+from ._beside import Beside
 
 __all__ = ["Progress"]
 
@@ -31,8 +31,7 @@ class Progress:
         self._dim = not os.environ.get("NO_COLOR")
         self._began = 0.0
         self._drawn = 0
-        self._thread: tuple[_thread.LockType, _thread.LockType] | None = None
-        """The locks of the thread that draws, held while it runs: we release the first to end it, it the second."""
+        self._thread = Beside(self._step)
 
     def start(self) -> None:
         """Begin to count the seconds."""
@@ -40,47 +39,31 @@ class Progress:
             return
         self._began = perf_counter()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._halt, after_in_parent=self._go, after_in_child=self._leave)
+            os.register_at_fork(before=self._thread.stop, after_in_parent=self._go, after_in_child=self._leave)
         self._go()
 
     def stop(self) -> None:
         """Erase the line; it does not come back."""
-        self._halt()
+        self._thread.stop()
         self._on = False
         if self._drawn:
             self._draw("")
 
     def _go(self) -> None:
-        if not self._on or self._thread is not None:
-            return
-        stopping, ended = self._thread = _thread.allocate_lock(), _thread.allocate_lock()
-        stopping.acquire()
-        ended.acquire()
-        _thread.start_new_thread(self._run, (stopping, ended))
-
-    def _halt(self) -> None:
-        """End the thread and wait for its end."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            stopping, ended = thread
-            stopping.release()
-            ended.acquire()
+        if self._on:
+            self._thread.start(max(0.0, self._began + FIRST_AFTER - perf_counter()))
 
     def _leave(self) -> None:
         self._on = False
         self._drawn = 0
-        self._thread = None
+        self._thread.forget()
 
-    def _run(self, stopping: _thread.LockType, ended: _thread.LockType) -> None:
+    def _step(self) -> float | None:
         try:
-            wait = max(0.0, self._began + FIRST_AFTER - perf_counter())
-            while not stopping.acquire(timeout=wait):
-                self._draw(f" inviso tprof: {self._title}, {perf_counter() - self._began:.0f} s")
-                wait = EVERY
+            self._draw(f" inviso tprof: {self._title}, {perf_counter() - self._began:.0f} s")
         except OSError:
-            pass  # the terminal is gone
-        finally:
-            ended.release()
+            return None  # the terminal is gone
+        return EVERY
 
     def _draw(self, text: str) -> None:
         """Write the text at the right end of the last line, over the one before it."""

@@ -16,16 +16,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from ._command import CannotBegin, wants_color
+from ._descriptor import Own, duplicate, stderr
 from ._pattern import Pattern
 from ._progress import Progress
 from .tprof import Profile, Profiler
 from .tprof import format as format_
 from .tprof._model import CallType, Sort
 
-__all__ = ["CannotBegin", "Measurement", "Request"]
-
-HIGH_FD = 100
-"""The copy of standard error gets a number from here: the program's own files keep the numbers they always get."""
+__all__ = ["Measurement", "Request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +41,6 @@ class Request:
     title: str
 
 
-class CannotBegin(Exception):
-    """There is no session to be had, or a file that can't be written; the text says why. Nothing has been run."""
-
-
 class Measurement:
     """One run's profiler, from before the program's first line to after its last."""
 
@@ -53,7 +48,7 @@ class Measurement:
         self._request = request
         self._process = os.getpid()
         self._profiler: Profiler | None = None
-        self._stderr: Descriptor | None = None
+        self._stderr: Stderr | None = None
         self._progress: Progress | None = None
         self._begun = False
 
@@ -66,7 +61,7 @@ class Measurement:
             self._profiler = Profiler(type=self._request.type)
         except RuntimeError as error:
             raise CannotBegin(str(error)) from error
-        self._stderr = Descriptor.of_stderr()
+        self._stderr = Stderr.copy()
         if self._stderr is not None:
             self._progress = Progress(self._stderr.number, self._request.title)
         atexit.register(self._finish)
@@ -116,7 +111,7 @@ class Measurement:
                 return
             except OSError as error:
                 self._say(f"inviso tprof: {path}: {error.strerror}; the profile follows here\n")
-        self._say(self._text(profile, color=_wants_color(None if self._stderr is None else self._stderr.number)))
+        self._say(self._text(profile, color=wants_color(None if self._stderr is None else self._stderr.number)))
 
     def _write_json(self, profile: Profile) -> None:
         path = self._request.json
@@ -156,47 +151,23 @@ class Measurement:
             descriptor.close()
 
 
-class Descriptor:
-    """A copy of standard error, told from whatever may have its number later if the program closes all it finds."""
+class Stderr(Own):
+    """A copy of standard error."""
 
-    __slots__ = ("_identity", "number")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self._identity = self._look()
+    __slots__ = ()
 
     @classmethod
-    def of_stderr(cls) -> Descriptor | None:
+    def copy(cls) -> Stderr | None:
         """None where the process has no standard error."""
+        number = stderr()
         try:
-            original = -1 if sys.__stderr__ is None else sys.__stderr__.fileno()
-            return None if original < 0 else cls(_duplicate(original))
-        except (OSError, ValueError):
+            return None if number is None else cls(duplicate(number))
+        except OSError:
             return None
 
     def write(self, text: str) -> None:
         """Write to it, or to standard error as it is now if the copy was closed."""
-        _write_fd(self.number if self._look() == self._identity else 2, text)
-
-    def close(self) -> None:
-        """Give it back, if it is still there."""
-        if self._look() == self._identity:
-            os.close(self.number)
-
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            status = os.fstat(self.number)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
-
-
-def _duplicate(descriptor: int) -> int:
-    try:
-        import fcntl
-    except ImportError:
-        return os.dup(descriptor)
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+        _write_fd(self.number if self.is_there() else 2, text)
 
 
 def _check_writable(path: str) -> None:
@@ -238,15 +209,3 @@ def _write_fd(descriptor: int, text: str) -> None:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:
             select.select([], [descriptor], [])
-
-
-def _wants_color(descriptor: int | None) -> bool:
-    """NO_COLOR forbids; CLICOLOR_FORCE wants it always; else a terminal that can, unless CLICOLOR is 0."""
-    env = os.environ
-    if env.get("NO_COLOR"):
-        return False
-    if env.get("CLICOLOR_FORCE", "0") != "0":
-        return True
-    if env.get("CLICOLOR") == "0" or env.get("TERM") == "dumb" or descriptor is None:
-        return False
-    return os.isatty(descriptor)

@@ -6,24 +6,23 @@ nothing in ``threading``, and which is away while the process forks, takes the m
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import os
 import re
-import sys
 import time
 from dataclasses import dataclass
 from typing import Any
 
 from . import _fork, match_spec, trace
+from ._beside import Beside
+from ._command import CannotBegin, carry_out, wants_color
+from ._descriptor import stderr
 from ._literal import NotLiteral, read
-from ._options import Given, Options, Usage, absolute, number, refuse, say
+from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, parse
-from ._report import CannotBegin, _wants_color
-from ._run import run
 from .dbg._guard import LOST, Guard, Rate
 from .dbg._lines import Paint, line, plain
-from .dbg._output import Descriptor, Gone, of_file
+from .dbg._output import Descriptor, of_file
 from .dbg._saved import BUILT_IN, reason
 from .dbg._tracer import Printer, Tracer
 from .errors import BadArg
@@ -68,8 +67,8 @@ examples:
 """
 
 TRACE = Options(
-    short={"-p": "--pattern", "-o": "--output"},
-    with_value=("--ms", "--limit", "--rate", "--output"),
+    short={"-m": "-m", "-p": "--pattern", "-o": "--output"},
+    with_value=("-m", "--ms", "--limit", "--rate", "--output"),
     without_value=("--return", "--exceptions", "--caller", "--time"),
     several=("--pattern",),
 )
@@ -100,29 +99,14 @@ class Request:
 
 def main(words: list[str]) -> int:
     """Carry out ``inviso trace``; the exit status."""
-    try:
-        given = TRACE.split(words)
-        if given.program is None:
-            return say(HELP)
-        request = _request(given)
-    except Usage as wrong:
-        return refuse(" trace", str(wrong))
-    tracing = Tracing(request)
-    try:
-        tracing.prepare()
-        return run(given.program, begin=tracing.begin, cancel=tracing.cancel)
-    except CannotBegin as wrong:
-        return refuse(" trace", str(wrong))
+    return carry_out("trace", TRACE, HELP, words, lambda given, _: Tracing(_request(given)))
 
 
 def _request(given: Given) -> Request:
     options, patterns = given.options, given.lists["--pattern"]
     if not patterns:
         raise Usage("no pattern was given; name functions with -p, such as -p json:loads")
-    try:
-        parsed = [p for text in patterns for p in parse(text, "trace, --pattern")]
-    except BadArg as wrong:
-        raise Usage(f"{wrong.argument}: {wrong.why}") from None
+    parsed = [p for text in patterns for p in parse(text, "trace, --pattern")]
     request = Request(
         parsed,
         _spec(options),
@@ -212,7 +196,7 @@ class Tracing:
                 self._output = _stderr()
         except OSError as error:
             raise CannotBegin(f"{path}: {error.strerror or reason(error)}") from error
-        if path is None and self._output is not None and _wants_color(self._output.number):
+        if path is None and self._output is not None and wants_color(self._output.number):
             self._paint = _color
         atexit.register(self._finish)
         _fork.rest(self._pause, self._resume, lambda: self._reader is not None)
@@ -291,38 +275,25 @@ class Reader:
     def __init__(self, session: trace.Session, tracer: Tracer) -> None:
         self._session = session
         self._tracer = tracer
-        self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
-        """Held while the thread runs: we release the first to end it, it the second."""
-        self._native_id = 0
+        self._thread = Beside(self._step)
 
     def start(self) -> None:
         """Begin, or go on after a pause."""
-        if self._locks is None and self._tracer.ended is None:
-            self._locks = go, done = _thread.allocate_lock(), _thread.allocate_lock()
-            go.acquire()
-            done.acquire()
-            _thread.start_new_thread(self._run, (go, done))
+        if self._tracer.ended is None:
+            self._thread.start(EVERY)
 
     def pause(self) -> None:
         """End the thread; what is not read yet waits for the next one."""
-        locks, self._locks = self._locks, None
-        if locks is not None:
-            locks[0].release()
-            locks[1].acquire()
-            _fork.wait_until_gone(self._native_id)
+        self._thread.stop()
 
     def finish(self) -> None:
         """Hand over what is left."""
         self.pause()
         self._read()
 
-    def _run(self, go: _thread.LockType, done: _thread.LockType) -> None:
-        self._native_id = _thread.get_native_id()
-        try:
-            while self._tracer.ended is None and not go.acquire(timeout=EVERY):
-                self._read()
-        finally:
-            done.release()
+    def _step(self) -> float | None:
+        self._read()
+        return EVERY if self._tracer.ended is None else None
 
     def _read(self) -> None:
         for message in self._session.drain():
@@ -331,10 +302,10 @@ class Reader:
 
 def _stderr() -> Descriptor | None:
     """None where the process has no standard error, or nobody reads it."""
+    number = stderr()
     try:
-        number = -1 if sys.__stderr__ is None else sys.__stderr__.fileno()
-        return None if number < 0 else Descriptor(number)
-    except (OSError, ValueError, Gone):
+        return None if number is None else Descriptor(number)
+    except OSError:
         return None
 
 

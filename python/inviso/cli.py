@@ -12,11 +12,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ._options import Given, Options, Usage, absolute, number, refuse, say
-from ._run import Program, run
+from ._command import carry_out
+from ._options import Given, Options, absolute, number, refuse, say
 
 if TYPE_CHECKING:
-    from ._report import Request
+    from ._report import Measurement
+    from ._run import Program
 
 __all__ = ["main"]
 
@@ -69,8 +70,8 @@ examples:
 """
 
 TPROF = Options(
-    short={"-t": "--type", "-p": "--pattern", "-o": "--output"},
-    with_value=("--type", "--sort", "--limit", "--json", "--output"),
+    short={"-m": "-m", "-t": "--type", "-p": "--pattern", "-o": "--output"},
+    with_value=("-m", "--type", "--sort", "--limit", "--json", "--output"),
     without_value=("--per-process",),
     several=("--pattern",),
 )
@@ -94,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         case ["--version", *_]:
             return say(_version())
         case ["tprof", *rest]:
-            return _tprof(rest)
+            return carry_out("tprof", TPROF, TPROF_HELP, rest, _measurement)
         case ["trace", *rest]:
             from . import _trace_cli
 
@@ -112,35 +113,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise AssertionError(words)
 
 
-def _tprof(words: list[str]) -> int:
-    try:
-        given = TPROF.split(words)
-        if given.program is None:
-            return say(TPROF_HELP)
-        request = _request(given, given.program)
-    except Usage as wrong:
-        return refuse(" tprof", str(wrong))
-    from ._report import CannotBegin, Measurement
-
-    measurement = Measurement(request)
-    try:
-        measurement.prepare()
-        return run(given.program, begin=measurement.begin, cancel=measurement.cancel)
-    except CannotBegin as wrong:
-        return refuse(" tprof", str(wrong))
-
-
-def _request(given: Given, program: Program) -> Request:
+def _measurement(given: Given, program: Program) -> Measurement:
     from ._pattern import parse
-    from ._report import Request
-    from .errors import BadArg
+    from ._report import Measurement, Request
     from .tprof._check import one_of
     from .tprof._model import CALL_TYPES, SORTS
 
     options = given.options
     limit = number(options.get("--limit"), "--limit", "rows")
-    try:
-        return Request(
+    return Measurement(
+        Request(
             type=one_of("tprof, --type", options.get("--type", CALL_TYPES[0]), CALL_TYPES),
             patterns=[p for text in given.lists["--pattern"] or ["_"] for p in parse(text, "tprof, --pattern")],
             per_process="--per-process" in options,
@@ -150,8 +132,7 @@ def _request(given: Given, program: Program) -> Request:
             output=absolute(options.get("--output"), "--output", dash=False),
             title=f"-m {program.name}" if program.is_module else os.path.basename(program.name) or program.name,
         )
-    except BadArg as wrong:
-        raise Usage(f"{wrong.argument}: {wrong.why}") from None
+    )
 
 
 def _version() -> str:

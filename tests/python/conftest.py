@@ -7,7 +7,7 @@ from typing import Any
 
 import inviso
 import pytest
-from inviso import trace
+from inviso import dbg, trace
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -41,3 +41,12 @@ def make() -> Iterator[Callable[..., trace.Session]]:
 def session(make: Callable[..., trace.Session]) -> trace.Session:
     """A session that is its own tracer."""
     return make()
+
+
+@pytest.fixture
+def dbg_over() -> Iterator[None]:
+    """dbg ends after the test, and no session of its is left."""
+    before = trace.session_info("all")
+    yield
+    dbg.stop()
+    assert trace.session_info("all") == before

@@ -7,7 +7,6 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from trace_tools import good
 
 NODE = inviso.node()
 HERE = __name__
+pytestmark = pytest.mark.usefixtures("dbg_over")
 
 
 def leaf(x: Any) -> Any:
@@ -37,14 +37,6 @@ def bad(x: Any) -> Any:
 class Counted:
     def method(self, n: int) -> int:
         return n
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    before = trace.session_info("all")
-    yield
-    dbg.stop()
-    assert trace.session_info("all") == before
 
 
 def matched(*numbers: int) -> list[Any]:

@@ -9,35 +9,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import inviso
 import pytest
 from cli_tools import Terminal
+from dbg_tools import HERE, leaf
 from inviso import BadArg, dbg, trace
 from trace_tools import HERE as TESTS
-from trace_tools import LIMIT, ROOT, WATCHDOG, good
+from trace_tools import LIMIT, ROOT, WATCHDOG, good, until
 
-HERE = __name__
-
-
-def leaf(x: Any) -> Any:
-    return x
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    yield
-    dbg.stop()
-    assert trace.session_info("all") == []
-
-
-def wait(fact: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+pytestmark = pytest.mark.usefixtures("dbg_over")
 
 
 def calls(number: int) -> None:
@@ -54,7 +36,7 @@ def test_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     dbg.p(inviso.self(), "c")
     dbg.tpl(HERE, "leaf", [("_", [], [("return_trace",)])])
     calls(100)
-    wait(ended)
+    until(ended)
     assert trace.session_info("all") == []
     assert dbg.tp(HERE, "leaf", 1) == ("ok", [("saved", 1)])  # what was saved stays
     assert dbg.p("all", "c") == ("error", "no_tracers")
@@ -72,7 +54,7 @@ def test_a_limit_may_be_set_later(change: str, capsys: pytest.CaptureFixture[str
     dbg.p(inviso.self(), "c", **({"limit": 2} if change == "p" else {}))
     dbg.tpl(HERE, "leaf", [], **({"limit": 2} if change == "tp" else {}))
     calls(100)
-    wait(ended)
+    until(ended)
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
@@ -83,7 +65,7 @@ def test_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
     calls(5)
     assert not ended()
     calls(5)
-    wait(ended)
+    until(ended)
     assert capsys.readouterr().out.splitlines()[5:] == [
         f"({inviso.self()}) call {HERE}:leaf(0)", "*** dbg stopped: there were more than 5 messages in 60 s.",
     ]  # fmt: skip
@@ -96,7 +78,7 @@ def test_a_rate_begins_anew() -> None:
     dbg.tpl(HERE, "leaf", [])
     for n in range(20):
         leaf(n)
-        wait(lambda n=n: len(seen) > n)
+        until(lambda n=n: len(seen) > n)
         time.sleep(0.002)
     assert not ended()
 
@@ -145,7 +127,7 @@ def test_it_ends_when_it_falls_behind(capsys: pytest.CaptureFixture[str]) -> Non
     dbg.tpl(HERE, "leaf", [])
     calls(100_000)  # nobody waits
     go.set()
-    wait(ended)
+    until(ended)
     text = capsys.readouterr().out
     found = re.fullmatch(r"\*\*\* dbg stopped: it fell behind, and (\d+) messages were lost\.\n", text)
     assert found and 10_000 < int(found[1]) < 100_000
@@ -159,7 +141,7 @@ def test_how_many_may_be_lost_is_for_the_user_to_say() -> None:
     dbg.tpl(HERE, "leaf", [])
     calls(100_000)
     go.set()
-    wait(lambda: (seen and seen[-1][0] == "trace" and seen[-1][3][2] == [99_999]) or leaf(99_999) is None)
+    until(lambda: (seen and seen[-1][0] == "trace" and seen[-1][3][2] == [99_999]) or leaf(99_999) is None)
     lost = sum(message[1] for message in seen if message[0] == "drop")
     assert lost > 10_000 and not ended()
 
@@ -316,7 +298,7 @@ def test_a_stream_that_is_closed_ends_it(monkeypatch: pytest.MonkeyPatch) -> Non
     dbg.p(inviso.self(), "c")
     dbg.tpl(HERE, "leaf", [])
     leaf(1)
-    wait(ended)
+    until(ended)
 
 
 def test_lines_stand_in_the_cell_that_was_traced() -> None:

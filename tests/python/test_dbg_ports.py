@@ -4,36 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import inviso
 import pytest
-from inviso import BadArg, dbg, trace
+from dbg_tools import HERE, leaf
+from inviso import BadArg, dbg
 from otp import erl, needs_otp
-from trace_tools import LIMIT
+from trace_tools import until
 
-HERE = __name__
-
-
-def leaf(x: Any) -> Any:
-    return x
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_left() -> Iterator[None]:
-    yield
-    dbg.stop()
-    assert trace.session_info("all") == []
-
-
-def wait(fact: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+pytestmark = pytest.mark.usefixtures("dbg_over")
 
 
 def begin(generator: Any) -> Any:
@@ -44,7 +25,7 @@ def begin(generator: Any) -> Any:
     return port
 
 
-LINES = ["({}) call test_dbg_ports:leaf(1)", "({}) returned from test_dbg_ports:leaf/1 -> 1"]
+LINES = [f"({{}}) call {HERE}:leaf(1)", f"({{}}) returned from {HERE}:leaf/1 -> 1"]
 
 
 def test_a_file_and_its_client(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,12 +37,12 @@ def test_a_file_and_its_client(tmp_path: Path, capsys: pytest.CaptureFixture[str
     dbg.stop()
     assert not port.is_open() and dbg.flush_trace_port() == ("error", "no_trace_driver")
     client = dbg.trace_client("file", path)
-    wait(lambda: not client.is_alive())
+    until(lambda: not client.is_alive())
     assert capsys.readouterr().out.splitlines() == [line.format(inviso.self()) for line in LINES]
     with open(path, "ab") as file:
         file.write(b"\0\0\0\0")
     client = dbg.trace_client("file", path)
-    wait(lambda: not client.is_alive())
+    until(lambda: not client.is_alive())
     assert capsys.readouterr().out.splitlines()[2].startswith("*** ")
 
 
@@ -85,14 +66,14 @@ def test_a_socket_and_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     client = dbg.trace_client("ip", ("localhost", number), (lambda message, state: seen.append(message), None))
     leaf(1)
-    wait(lambda: len(seen) == 2)
+    until(lambda: len(seen) == 2)
     assert [message[2] for message in seen] == ["call", "return_from"]
     assert dbg.stop_trace_client(client) is None and not client.is_alive()
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     other = dbg.trace_client("ip", number)
     leaf(1)
-    wait(lambda: out.getvalue().count("\n") == 2)
+    until(lambda: out.getvalue().count("\n") == 2)
     dbg.stop()
     assert not other.is_alive()
 

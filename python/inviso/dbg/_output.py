@@ -20,14 +20,12 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from inviso import _fork
+from inviso._descriptor import Own, duplicate
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
 
 BUFFER: Final = 1 << 18
 """Bytes that wait for a slow reader."""
-
-HIGH_FD = 100
-"""Descriptors get a number from here: the program's own files keep the numbers they always get."""
 
 
 class Gone(Exception):
@@ -97,19 +95,17 @@ class Descriptor:
     __slots__ = (
         "__weakref__",
         "_buffer",
-        "_identity",
         "_lines",
         "_lock",
         "_lost",
         "_native_id",
-        "_number",
+        "_own",
         "_state",
         "_thread",
     )
 
     def __init__(self, number: int) -> None:
-        self._number = _unblocked(number)
-        self._identity = self._look()
+        self._own = Own(_unblocked(number))
         self._buffer = bytearray()
         self._lost = 0
         """Lines that no line tells of yet."""
@@ -142,7 +138,7 @@ class Descriptor:
     @property
     def number(self) -> int:
         """The descriptor."""
-        return self._number
+        return self._own.number
 
     def finish(self, timeout: float) -> int:
         end = time.monotonic() + timeout
@@ -162,8 +158,8 @@ class Descriptor:
             self._buffer.clear()
             was, self._state = self._state, "closed"
         self.pause()
-        if was != "closed" and self._look() == self._identity:
-            os.close(self._number)
+        if was != "closed":
+            self._own.close()
         _open.discard(self)
         return left
 
@@ -191,8 +187,8 @@ class Descriptor:
         self._lock = _thread.allocate_lock()
         self._thread = None
         self._buffer.clear()
-        if self._state != "closed" and self._look() == self._identity:
-            os.close(self._number)
+        if self._state != "closed":
+            self._own.close()
         self._state = "closed"
 
     def _start(self) -> None:
@@ -207,7 +203,7 @@ class Descriptor:
     def _run(self, running: _thread.LockType) -> None:
         self._native_id = _thread.get_native_id()
         poll = select.poll()
-        poll.register(self._number, select.POLLOUT)
+        poll.register(self._own.number, select.POLLOUT)
         try:
             while True:
                 with self._lock:
@@ -223,13 +219,13 @@ class Descriptor:
     def _flush(self) -> None:
         """Writes what can be written now."""
         while self._buffer:
-            if self._look() != self._identity:  # the program closed all that it found
+            if not self._own.is_there():  # the program closed all that it found
                 self._state = "gone"
             if self._state in ("gone", "closed"):
                 self._buffer.clear()
                 return
             try:
-                count = _write(self._number, memoryview(self._buffer)[:4096].tobytes())
+                count = _write(self._own.number, memoryview(self._buffer)[:4096].tobytes())
             except BlockingIOError:
                 return
             except OSError:
@@ -239,19 +235,10 @@ class Descriptor:
                 return
             del self._buffer[:count]
 
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            status = os.fstat(self._number)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
-
 
 def _unblocked(number: int) -> int:
     """A descriptor of the same file that doesn't wait; the other one's holders are not concerned."""
-    import fcntl
-
-    own = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    own = duplicate(number)
     kind = os.fstat(own).st_mode
     if stat.S_ISREG(kind) or stat.S_ISSOCK(kind):
         return own
@@ -261,7 +248,7 @@ def _unblocked(number: int) -> int:
     except OSError:
         return own
     os.close(own)
-    own = fcntl.fcntl(again, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    own = duplicate(again)
     os.close(again)
     return own
 

@@ -112,7 +112,7 @@ pub(crate) fn ask(
     node: &Node, thread: &mut Thread, session: &Session, group: Group, tag: &'static str, tracee: Option<u64>,
 ) -> bool {
     let Some(Module(tracer)) = &session.options.tracer else { return false };
-    let asked = || tracer::enabled(&**tracer, group, tag, tracee);
+    let asked = || tracer.ask(group, tag, tracee);
     match session.calls.run(Some(thread), &session.tracer_errors, asked) {
         Some(Answer::Trace) => true,
         Some(Answer::Remove) if tag == tracer::SEQ_TRACE => {
@@ -141,5 +141,5 @@ pub(crate) fn tell(node: &Node, thread: &mut Thread, session: &Session, header: 
         return;
     }
     let Some(Module(tracer)) = &session.options.tracer else { return };
-    session.calls.run(Some(thread), &session.tracer_errors, || tracer::trace(&**tracer, group, &event));
+    session.calls.run(Some(thread), &session.tracer_errors, || tracer.tell(group, &event));
 }

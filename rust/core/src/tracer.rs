@@ -147,19 +147,19 @@ macro_rules! pairs {
                     self.trace(event);
                 }
             )*
-        }
-
-        pub(crate) fn enabled(tracer: &dyn Tracer, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
-            match group {
-                Group::General => tracer.enabled(tag, tracee),
-                $(Group::$group => tracer.$enabled(tag, tracee),)*
+            /// What is asked, of any group: its own pair is, unless a tracer has one way for all of them.
+            fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
+                match group {
+                    Group::General => self.enabled(tag, tracee),
+                    $(Group::$group => self.$enabled(tag, tracee),)*
+                }
             }
-        }
-
-        pub(crate) fn trace(tracer: &dyn Tracer, group: Group, event: &Event<'_>) {
-            match group {
-                Group::General => tracer.trace(event),
-                $(Group::$group => tracer.$trace(event),)*
+            /// What is told, of any group; as [`Tracer::ask`].
+            fn tell(&self, group: Group, event: &Event<'_>) {
+                match group {
+                    Group::General => self.trace(event),
+                    $(Group::$group => self.$trace(event),)*
+                }
             }
         }
     };

@@ -222,14 +222,7 @@ impl Chrome {
             self.start("i", &word, category, place, out);
             out.extend_from_slice(b",\"s\":\"t\"");
         }
-        let (value, other) = match trace.tag {
-            Tag::Send | Tag::SendToNonExisting => ("message", "to"),
-            Tag::Receive => ("message", ""),
-            Tag::Exit | Tag::Closed => ("reason", ""),
-            Tag::Open => ("driver", "by"),
-            Tag::Spawned => ("function", "by"),
-            _ => ("value", "with"),
-        };
+        let (value, other) = trace.tag.labels();
         self.term(value, trace.value, out);
         if !other.is_empty() {
             self.who(other, trace.other, out);

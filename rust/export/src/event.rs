@@ -74,6 +74,18 @@ impl Tag {
             _ => Tag::Other,
         }
     }
+
+    /// What the value and the other one of a message with this tag are called; "" where there is no other one.
+    pub(crate) fn labels(self) -> (&'static str, &'static str) {
+        match self {
+            Tag::Send | Tag::SendToNonExisting => ("message", "to"),
+            Tag::Receive => ("message", ""),
+            Tag::Exit | Tag::Closed => ("reason", ""),
+            Tag::Open => ("driver", "by"),
+            Tag::Spawned => ("function", "by"),
+            _ => ("value", "with"),
+        }
+    }
 }
 
 /// Module, function and arity.

@@ -330,14 +330,7 @@ impl Perfetto {
         self.named(category, &text::name(trace.word));
         let flow = self.flows.of_trace(trace);
         self.flow(flow);
-        let (value, other) = match trace.tag {
-            Tag::Send | Tag::SendToNonExisting => ("message", "to"),
-            Tag::Receive => ("message", ""),
-            Tag::Exit | Tag::Closed => ("reason", ""),
-            Tag::Open => ("driver", "by"),
-            Tag::Spawned => ("function", "by"),
-            _ => ("value", "with"),
-        };
+        let (value, other) = trace.tag.labels();
         self.note_term(value, trace.value);
         if !other.is_empty() {
             self.note_who(other, trace.other);

@@ -1,6 +1,6 @@
 //! The time stamp of a message: the last element of a `trace_ts` tuple, and of a `seq_trace` tuple that has four.
 
-use inviso_term::etf::{DecodeError, Decoder, Limits, Node, Visit};
+use inviso_term::etf::{DecodeError, Decoder, Limits, Visit};
 
 /// When a message was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,14 +67,6 @@ fn as_stamp(seen: Seen) -> Option<Stamp> {
     }
 }
 
-macro_rules! nothing {
-    ($($method:ident($($argument:ty),*);)*) => {
-        $(fn $method(&mut self, $(_: $argument),*) -> Made {
-            Ok(Seen::Other)
-        })*
-    };
-}
-
 impl Visit for Look {
     type Value = Seen;
     type Error = DecodeError;
@@ -107,21 +99,7 @@ impl Visit for Look {
         })
     }
 
-    nothing! {
-        big(bool, &[u8]);
-        float(f64);
-        str(&str);
-        bytes(&[u8]);
-        bits(&[u8], u8);
-        list(Vec<Seen>);
-        improper(Vec<Seen>, Seen);
-        map(Vec<(Seen, Seen)>);
-        set(Vec<Seen>);
-        pid(Node<'_>);
-        port(Node<'_>);
-        reference(Node<'_>);
-        fun(&str, &str, u8);
-        opaque(&str, u64, Option<&str>);
-        cut(&str);
+    inviso_term::alike! {
+        Ok(Seen::Other); big float str bytes bits list improper map set pid port reference fun opaque cut
     }
 }

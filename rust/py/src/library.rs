@@ -265,7 +265,15 @@ pub struct Tracing {
     state: Term,
 }
 
-impl Tracing {
+impl Tracer for Tracing {
+    fn enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
+        self.ask(Group::General, tag, tracee)
+    }
+
+    fn trace(&self, event: &Event<'_>) {
+        self.tell(Group::General, event);
+    }
+
     fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
         // held until the callback has returned: see `let_go`
         let Some(loaded) = here(&self.place) else { return Answer::Remove };
@@ -316,36 +324,4 @@ fn pair(table: &Table, group: Group) -> (Option<Enabled>, Option<Trace>) {
     let at = Group::NAMES.iter().position(|(known, _)| *known == group).unwrap_or(0);
     let (own, general) = (table.pairs[at], table.pairs[0]);
     (own.enabled.or(general.enabled), own.trace.or(general.trace))
-}
-
-macro_rules! pairs {
-    ($($group:ident $enabled:ident $trace:ident)*) => {
-        impl Tracer for Tracing {
-            fn enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
-                self.ask(Group::General, tag, tracee)
-            }
-            fn trace(&self, event: &Event<'_>) {
-                self.tell(Group::General, event);
-            }
-            $(
-                fn $enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
-                    self.ask(Group::$group, tag, tracee)
-                }
-                fn $trace(&self, event: &Event<'_>) {
-                    self.tell(Group::$group, event);
-                }
-            )*
-        }
-    };
-}
-
-pairs! {
-    Call enabled_call trace_call
-    Send enabled_send trace_send
-    Receive enabled_receive trace_receive
-    Procs enabled_procs trace_procs
-    Ports enabled_ports trace_ports
-    RunningProcs enabled_running_procs trace_running_procs
-    RunningPorts enabled_running_ports trace_running_ports
-    GarbageCollection enabled_garbage_collection trace_garbage_collection
 }

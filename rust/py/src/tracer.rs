@@ -171,7 +171,15 @@ fn answer(said: &Bound<'_, PyAny>) -> PyResult<Answer> {
 /// A tracer that is a Python object.
 struct PyTracer(Arc<Installed>);
 
-impl PyTracer {
+impl Tracer for PyTracer {
+    fn enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
+        self.ask(Group::General, tag, tracee)
+    }
+
+    fn trace(&self, event: &Event<'_>) {
+        self.tell(Group::General, event);
+    }
+
     fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
         let asked = attached(|py| {
             let known = self.0.callbacks()?;
@@ -234,38 +242,6 @@ fn arguments<'py>(
         opts.set_item(intern!(py, "scheduler_id"), number)?;
     }
     Ok((terms::identity(py, tracee)?, term, opts))
-}
-
-macro_rules! pairs {
-    ($($group:ident $enabled:ident $trace:ident)*) => {
-        impl Tracer for PyTracer {
-            fn enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
-                self.ask(Group::General, tag, tracee)
-            }
-            fn trace(&self, event: &Event<'_>) {
-                self.tell(Group::General, event);
-            }
-            $(
-                fn $enabled(&self, tag: &'static str, tracee: Option<u64>) -> Answer {
-                    self.ask(Group::$group, tag, tracee)
-                }
-                fn $trace(&self, event: &Event<'_>) {
-                    self.tell(Group::$group, event);
-                }
-            )*
-        }
-    };
-}
-
-pairs! {
-    Call enabled_call trace_call
-    Send enabled_send trace_send
-    Receive enabled_receive trace_receive
-    Procs enabled_procs trace_procs
-    Ports enabled_ports trace_ports
-    RunningProcs enabled_running_procs trace_running_procs
-    RunningPorts enabled_running_ports trace_running_ports
-    GarbageCollection enabled_garbage_collection trace_garbage_collection
 }
 
 /// The ends of the names of the pairs of callbacks, in the order of [`Given`]; the general pair's is empty.

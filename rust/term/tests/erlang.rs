@@ -239,56 +239,8 @@ fn a_visitor_without_closures_gets_an_object_with_erlangs_text() {
         fn opaque(&mut self, name: &str, _: u64, text: Option<&str>) -> Result<String, DecodeError> {
             Ok(format!("{name} {}", text.unwrap_or_default()))
         }
-        fn int(&mut self, _: i64) -> Result<String, DecodeError> {
-            no()
-        }
-        fn big(&mut self, _: bool, _: &[u8]) -> Result<String, DecodeError> {
-            no()
-        }
-        fn float(&mut self, _: f64) -> Result<String, DecodeError> {
-            no()
-        }
-        fn atom(&mut self, _: &str) -> Result<String, DecodeError> {
-            no()
-        }
-        fn str(&mut self, _: &str) -> Result<String, DecodeError> {
-            no()
-        }
-        fn bytes(&mut self, _: &[u8]) -> Result<String, DecodeError> {
-            no()
-        }
-        fn bits(&mut self, _: &[u8], _: u8) -> Result<String, DecodeError> {
-            no()
-        }
-        fn tuple(&mut self, _: Vec<String>) -> Result<String, DecodeError> {
-            no()
-        }
-        fn list(&mut self, _: Vec<String>) -> Result<String, DecodeError> {
-            no()
-        }
-        fn improper(&mut self, _: Vec<String>, _: String) -> Result<String, DecodeError> {
-            no()
-        }
-        fn map(&mut self, _: Vec<(String, String)>) -> Result<String, DecodeError> {
-            no()
-        }
-        fn set(&mut self, _: Vec<String>) -> Result<String, DecodeError> {
-            no()
-        }
-        fn pid(&mut self, _: Node<'_>) -> Result<String, DecodeError> {
-            no()
-        }
-        fn port(&mut self, _: Node<'_>) -> Result<String, DecodeError> {
-            no()
-        }
-        fn reference(&mut self, _: Node<'_>) -> Result<String, DecodeError> {
-            no()
-        }
-        fn fun(&mut self, _: &str, _: &str, _: u8) -> Result<String, DecodeError> {
-            no()
-        }
-        fn cut(&mut self, _: &str) -> Result<String, DecodeError> {
-            no()
+        inviso_term::alike! {
+            no(); int big float atom str bytes bits tuple list improper map set pid port reference fun cut
         }
     }
     let bytes = hex(&fun(hex(&fun(0)).len() as u32 - 1));

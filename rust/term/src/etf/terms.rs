@@ -124,39 +124,11 @@ impl Visit for Terms {
     }
 }
 
-macro_rules! skip {
-    ($($method:ident($($argument:ty),*);)*) => {
-        $(fn $method(&mut self, $(_: $argument),*) -> Result<(), DecodeError> {
-            Ok(())
-        })*
-    };
-}
-
 impl Visit for Skip {
     type Value = ();
     type Error = DecodeError;
 
-    skip! {
-        int(i64);
-        big(bool, &[u8]);
-        float(f64);
-        atom(&str);
-        str(&str);
-        bytes(&[u8]);
-        bits(&[u8], u8);
-        tuple(Vec<()>);
-        list(Vec<()>);
-        improper(Vec<()>, ());
-        map(Vec<((), ())>);
-        set(Vec<()>);
-        pid(Node<'_>);
-        port(Node<'_>);
-        reference(Node<'_>);
-        fun(&str, &str, u8);
-        opaque(&str, u64, Option<&str>);
-        cut(&str);
-        closure(ClosureRef<'_>);
-    }
+    crate::alike! { Ok(()); int big float atom str bytes bits tuple list improper map set pid port reference fun opaque cut closure }
 }
 
 impl Visit for Odd {
@@ -173,23 +145,7 @@ impl Visit for Odd {
         Ok(())
     }
 
-    skip! {
-        int(i64);
-        big(bool, &[u8]);
-        atom(&str);
-        str(&str);
-        bytes(&[u8]);
-        bits(&[u8], u8);
-        tuple(Vec<()>);
-        list(Vec<()>);
-        improper(Vec<()>, ());
-        set(Vec<()>);
-        pid(Node<'_>);
-        port(Node<'_>);
-        reference(Node<'_>);
-        fun(&str, &str, u8);
-        opaque(&str, u64, Option<&str>);
-        cut(&str);
-        closure(ClosureRef<'_>);
+    crate::alike! {
+        Ok(()); int big atom str bytes bits tuple list improper set pid port reference fun opaque cut closure
     }
 }

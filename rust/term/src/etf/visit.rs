@@ -39,7 +39,7 @@ impl<'a> ClosureRef<'a> {
 /// Makes values of terms, each from the values of its parts.
 ///
 /// ```
-/// use inviso_term::{etf::{self, DecodeError, Node, Visit}, term::Term};
+/// use inviso_term::{etf::{self, DecodeError, Visit}, term::Term};
 ///
 /// /// Adds up the integers in lists and refuses everything else.
 /// struct Sum;
@@ -53,22 +53,7 @@ impl<'a> ClosureRef<'a> {
 ///     type Error = DecodeError;
 ///     fn int(&mut self, n: i64) -> Result<i64, DecodeError> { Ok(n) }
 ///     fn list(&mut self, elements: Vec<i64>) -> Result<i64, DecodeError> { Ok(elements.iter().sum()) }
-///     fn big(&mut self, _: bool, _: &[u8]) -> Result<i64, DecodeError> { no() }
-///     fn float(&mut self, _: f64) -> Result<i64, DecodeError> { no() }
-///     fn atom(&mut self, _: &str) -> Result<i64, DecodeError> { no() }
-///     fn str(&mut self, _: &str) -> Result<i64, DecodeError> { no() }
-///     fn bytes(&mut self, _: &[u8]) -> Result<i64, DecodeError> { no() }
-///     fn bits(&mut self, _: &[u8], _: u8) -> Result<i64, DecodeError> { no() }
-///     fn tuple(&mut self, _: Vec<i64>) -> Result<i64, DecodeError> { no() }
-///     fn improper(&mut self, _: Vec<i64>, _: i64) -> Result<i64, DecodeError> { no() }
-///     fn map(&mut self, _: Vec<(i64, i64)>) -> Result<i64, DecodeError> { no() }
-///     fn set(&mut self, _: Vec<i64>) -> Result<i64, DecodeError> { no() }
-///     fn pid(&mut self, _: Node<'_>) -> Result<i64, DecodeError> { no() }
-///     fn port(&mut self, _: Node<'_>) -> Result<i64, DecodeError> { no() }
-///     fn reference(&mut self, _: Node<'_>) -> Result<i64, DecodeError> { no() }
-///     fn fun(&mut self, _: &str, _: &str, _: u8) -> Result<i64, DecodeError> { no() }
-///     fn opaque(&mut self, _: &str, _: u64, _: Option<&str>) -> Result<i64, DecodeError> { no() }
-///     fn cut(&mut self, _: &str) -> Result<i64, DecodeError> { no() }
+///     inviso_term::alike! { no(); big float atom str bytes bits tuple improper map set pid port reference fun opaque cut }
 /// }
 ///
 /// let bytes = etf::encode(&Term::List(vec![Term::from(1), Term::List(vec![Term::from(2)])]));
@@ -124,4 +109,34 @@ pub trait Visit {
         let text = format!("#Fun<{}.{}.{}>", of.module, of.index, of.unique);
         self.opaque("fun", u64::from(of.index) << 32 | u64::from(of.unique), Some(&text))
     }
+}
+
+/// Methods of [`Visit`](crate::etf::Visit) that all answer the same, whatever they are given; it has an example.
+#[macro_export]
+macro_rules! alike {
+    (@ int, $answer:expr) => { $crate::alike!(@ $answer, int(i64)); };
+    (@ big, $answer:expr) => { $crate::alike!(@ $answer, big(bool, &[u8])); };
+    (@ float, $answer:expr) => { $crate::alike!(@ $answer, float(f64)); };
+    (@ atom, $answer:expr) => { $crate::alike!(@ $answer, atom(&str)); };
+    (@ str, $answer:expr) => { $crate::alike!(@ $answer, str(&str)); };
+    (@ bytes, $answer:expr) => { $crate::alike!(@ $answer, bytes(&[u8])); };
+    (@ bits, $answer:expr) => { $crate::alike!(@ $answer, bits(&[u8], u8)); };
+    (@ tuple, $answer:expr) => { $crate::alike!(@ $answer, tuple(Vec<Self::Value>)); };
+    (@ list, $answer:expr) => { $crate::alike!(@ $answer, list(Vec<Self::Value>)); };
+    (@ improper, $answer:expr) => { $crate::alike!(@ $answer, improper(Vec<Self::Value>, Self::Value)); };
+    (@ map, $answer:expr) => { $crate::alike!(@ $answer, map(Vec<(Self::Value, Self::Value)>)); };
+    (@ set, $answer:expr) => { $crate::alike!(@ $answer, set(Vec<Self::Value>)); };
+    (@ pid, $answer:expr) => { $crate::alike!(@ $answer, pid($crate::etf::Node<'_>)); };
+    (@ port, $answer:expr) => { $crate::alike!(@ $answer, port($crate::etf::Node<'_>)); };
+    (@ reference, $answer:expr) => { $crate::alike!(@ $answer, reference($crate::etf::Node<'_>)); };
+    (@ fun, $answer:expr) => { $crate::alike!(@ $answer, fun(&str, &str, u8)); };
+    (@ opaque, $answer:expr) => { $crate::alike!(@ $answer, opaque(&str, u64, Option<&str>)); };
+    (@ cut, $answer:expr) => { $crate::alike!(@ $answer, cut(&str)); };
+    (@ closure, $answer:expr) => { $crate::alike!(@ $answer, closure($crate::etf::ClosureRef<'_>)); };
+    (@ $answer:expr, $method:ident($($argument:ty),*)) => {
+        fn $method(&mut self, $(_: $argument),*) -> Result<Self::Value, Self::Error> {
+            $answer
+        }
+    };
+    ($answer:expr; $($method:ident)*) => { $($crate::alike!(@ $method, $answer);)* };
 }

@@ -1,0 +1,51 @@
+"""What is done every now and then beside the program, in a thread of which it sees nothing in ``threading``."""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable
+
+from . import _fork
+
+__all__ = ["Beside"]
+
+
+class Beside:
+    """Calls a function again and again; that answers after how many seconds it is to be called next, or None to end."""
+
+    __slots__ = ("_locks", "_native_id", "_step")
+
+    def __init__(self, step: Callable[[], float | None]) -> None:
+        self._step = step
+        self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
+        """Held while the thread runs: we release the first to end it, it the second."""
+        self._native_id = 0
+
+    def start(self, wait: float) -> None:
+        """Begin, or go on after a stop; the function is called after so many seconds."""
+        if self._locks is None:
+            self._locks = stopping, ended = _thread.allocate_lock(), _thread.allocate_lock()
+            stopping.acquire()
+            ended.acquire()
+            _thread.start_new_thread(self._run, (stopping, ended, wait))
+
+    def stop(self) -> None:
+        """End the thread and wait for its end."""
+        locks, self._locks = self._locks, None
+        if locks is not None:
+            stopping, ended = locks
+            stopping.release()
+            ended.acquire()
+            _fork.wait_until_gone(self._native_id)
+
+    def forget(self) -> None:
+        """In a forked child, which has no such thread."""
+        self._locks = None
+
+    def _run(self, stopping: _thread.LockType, ended: _thread.LockType, wait: float | None) -> None:
+        self._native_id = _thread.get_native_id()
+        try:
+            while wait is not None and not stopping.acquire(timeout=wait):
+                wait = self._step()
+        finally:
+            ended.release()

@@ -1,0 +1,62 @@
+"""What the commands that run a program have in common: the way from the words to the program's end, and color."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+from ._options import Given, Options, Usage, refuse, say
+from ._run import Program, run
+from .errors import BadArg
+
+__all__ = ["CannotBegin", "Watch", "carry_out", "wants_color"]
+
+
+class CannotBegin(Exception):
+    """There is no session to be had, or a file that can't be written; the text says why. Nothing has been run."""
+
+
+class Watch(Protocol):
+    """What a command does with the program; it ends by itself when the program has."""
+
+    def prepare(self) -> None:
+        """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
+
+    def begin(self) -> None:
+        """The program's code comes next."""
+
+    def cancel(self) -> None:
+        """There is no program after all."""
+
+
+def carry_out(
+    command: str, known: Options, text: str, words: list[str], watch: Callable[[Given, Program], Watch]
+) -> int:
+    """Run the program that the words name, watched; the exit status. ``text`` is the command's help."""
+    try:
+        given = known.split(words)
+        if given.program is None:
+            return say(text)
+        watched = watch(given, given.program)
+    except Usage as wrong:
+        return refuse(f" {command}", wrong)
+    except BadArg as wrong:
+        return refuse(f" {command}", f"{wrong.argument}: {wrong.why}")
+    try:
+        watched.prepare()
+        return run(given.program, begin=watched.begin, cancel=watched.cancel)
+    except CannotBegin as wrong:
+        return refuse(f" {command}", wrong)
+
+
+def wants_color(descriptor: int | None) -> bool:
+    """NO_COLOR forbids; CLICOLOR_FORCE wants it always; else a terminal that can, unless CLICOLOR is 0."""
+    env = os.environ
+    if env.get("NO_COLOR"):
+        return False
+    if env.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    if env.get("CLICOLOR") == "0" or env.get("TERM") == "dumb" or descriptor is None:
+        return False
+    return os.isatty(descriptor)
