@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -42,12 +43,14 @@ class _Restart:
         self._caller = caller
         self._place = caller.f_lasti if caller else -1
 
-    def __call__(self) -> None:
-        if self._inside(sys._getframe().f_back) and _native.call_soon(self):
-            return
+    def __call__(self, may_wait: bool) -> bool:
+        """Whether it's too early still."""
+        if may_wait and self._inside(sys._getframe().f_back):
+            return True
         self._caller = None
         for _, resume, _ in _resting:
             resume()
+        return False
 
     def _inside(self, frame: FrameType | None) -> bool:
         # Hooks run Python code before fork has returned: over its caller, which still stands where it called fork.
@@ -68,8 +71,12 @@ def _before() -> None:
 
 
 def _after() -> None:
-    if any(needed() for _, _, needed in _resting) and not _native.call_soon(_restart):
-        _restart()
+    if not any(needed() for _, _, needed in _resting):
+        return
+    # Elsewhere the fork warns in any case, and the main thread may wait for long.
+    in_main = threading.get_ident() == threading.main_thread().ident
+    if not (in_main and _native.call_soon(_restart)):
+        _restart(may_wait=False)
 
 
 def _after_in_child() -> None:

@@ -156,19 +156,21 @@ def test_a_signal_asks_for_a_dump_and_its_handler_is_called_still(tmp_path: Path
         signal.signal(signal.SIGUSR2, before)
 
 
-def test_a_signal_is_heard_while_the_interpreter_is_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["pass", "os.fork() or os._exit(0)"])
+def test_a_signal_is_heard_while_the_interpreter_is_not(tmp_path: Path, first: str) -> None:
     code = """
-import signal, sys, inviso
+import os, signal, sys, inviso
 from inviso import trace
 def f(n): pass
 s = trace.session_create("x", None, {"dump_to": sys.argv[1], "dump_signal": signal.SIGUSR2})
 s.function(("__main__", "f", 1), True, ["local"])
 s.process(inviso.self(), True, ["call"])
 f(7)
+exec(sys.argv[2])
 print("stuck", flush=True)
 pow(7, 10 ** 9, 1 << 200_000)
 """
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "box")], stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "box"), first], stdout=subprocess.PIPE)
     assert process.stdout
     process.stdout.readline()
     process.send_signal(signal.SIGUSR2)
@@ -236,6 +238,127 @@ while not s.info("session", "dumps")[1][1]: time.sleep(0.01)
     done = python(code, str(tmp_path / "box"))
     assert (done.returncode, done.stderr) == (0, "")
     assert calls(tmp_path / "box.1") == [1, 2]
+
+
+FORKS = """
+import os, signal, sys, threading, time
+asks = lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR2)
+if "before" in sys.argv: os.register_at_fork(before=asks)  # our threads rest already
+import inviso
+from inviso import trace
+def f(n): pass
+def record(to):
+    s = trace.session_create("x", None, {"dump_to": to, "dump_signal": signal.SIGUSR2, "dump_every": 0})
+    s.function(("__main__", "f", 1), True, ["local"])
+    s.process("all", True, ["call"])
+    return s
+def dumped(s, count):
+    deadline = time.monotonic() + 10
+    while (state := s.info("session", "dumps")[1])[0] < count:
+        assert time.monotonic() < deadline, state
+        time.sleep(0.001)
+    assert state[0] == count and state[2] is None, state
+def fork(child=lambda: None):
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        code = child() or 0
+    finally:
+        os._exit(code)
+def end(pid): return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+s = record(sys.argv[1])
+"""
+
+
+def forking(code: str, *arguments: str, warns: bool = False) -> None:
+    """Runs a program that forks; a warning fails, unless it has threads of its own."""
+    warnings = "ignore" if warns else "error"
+    command = [sys.executable, "-X", "faulthandler", "-W", f"{warnings}::DeprecationWarning", "-c", FORKS + code]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_signal_is_heard_after_each_of_many_forks(tmp_path: Path) -> None:
+    code = """
+for n in range(1, 21):
+    pid = fork()
+    f(n)
+    asks()
+    dumped(s, n)
+    assert end(pid) == 0
+"""
+    forking(code, str(tmp_path / "box"))
+    assert [calls(tmp_path / f"box.{n}") for n in range(1, 21)] == [[n] for n in range(1, 21)]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_signal_that_comes_during_a_fork_is_heard_after_it(tmp_path: Path, when: str) -> None:
+    code = """
+def work():
+    asks()
+    for _ in range(1000): time.monotonic()
+if "after" in sys.argv: os.register_at_fork(after_in_parent=work)
+f(1)
+pid = fork()
+dumped(s, 1)
+assert end(pid) == 0
+"""
+    forking(code, str(tmp_path / "box"), when)
+    assert calls(tmp_path / "box.1") == [1]
+
+
+def test_a_signal_is_heard_after_a_thread_has_forked_for_which_the_program_waits(tmp_path: Path) -> None:
+    code = """
+def thread():
+    pid = fork()
+    f(1)
+    asks()
+    dumped(s, 1)
+    assert end(pid) == 0
+thread = threading.Thread(target=thread)
+thread.start()
+thread.join()
+"""
+    forking(code, str(tmp_path / "box"), warns=True)
+    assert calls(tmp_path / "box.1") == [1]
+
+
+def test_the_child_of_a_fork_has_its_signals_for_itself(tmp_path: Path) -> None:
+    code = """
+f(1)
+assert end(fork(asks)) == -signal.SIGUSR2
+s.destroy()
+seen = []
+signal.signal(signal.SIGUSR2, lambda *_: seen.append(1))
+s = record(sys.argv[1])
+def child():
+    asks()
+    s = record(sys.argv[2])
+    f(2)
+    asks()
+    dumped(s, 1)
+    return len(seen)
+assert end(fork(child)) == 2
+assert not seen and s.info("session", "dumps")[1][0] == 0
+f(3)
+asks()
+dumped(s, 1)
+assert len(seen) == 1
+"""
+    forking(code, str(tmp_path / "box"), str(tmp_path / "child"))
+    assert calls(tmp_path / "child.1") == [2]
+    assert calls(tmp_path / "box.1") == [3]
+
+
+def test_what_a_signal_asked_for_is_written_before_the_session_ends(tmp_path: Path) -> None:
+    code = """
+f(1)
+asks()
+s.destroy()
+"""
+    forking(code, str(tmp_path / "box"))
+    assert calls(tmp_path / "box.1") == [1]
 
 
 @pytest.mark.parametrize(

@@ -189,27 +189,52 @@ pub fn after_fork_in_child(py: Python<'_>) -> PyResult<()> {
     host::forking::after_in_child(py)
 }
 
-/// Has the interpreter's main thread call `function` soon, between two instructions; False if its queue is full.
+/// Has the interpreter's main thread call `function(True)` soon, between two instructions, and again as long as it returns True;
+/// where the queue is full then, `function(False)`, once. False if the queue is full now.
 #[pyfunction]
 pub fn call_soon(function: Py<PyAny>) -> bool {
-    extern "C" fn run(function: *mut std::ffi::c_void) -> std::ffi::c_int {
-        Python::attach(|py| {
-            // SAFETY: the reference that `call_soon` gave away.
-            let function = unsafe { Bound::from_owned_ptr(py, function.cast()) };
-            if let Err(error) = call(&function, ()) {
-                error.write_unraisable(py, None);
-            }
-        });
-        0
-    }
     let raw = function.into_ptr();
-    // SAFETY: may be called from any thread; `run` takes the reference over.
-    let queued = unsafe { pyo3::ffi::Py_AddPendingCall(Some(run), raw.cast()) } == 0;
+    let queued = queue(raw.cast());
     if !queued {
         // SAFETY: it was not taken over.
         Python::attach(|py| drop(unsafe { Bound::from_owned_ptr(py, raw) }));
     }
     queued
+}
+
+/// Takes the reference over if it returns true.
+fn queue(function: *mut std::ffi::c_void) -> bool {
+    // SAFETY: may be called from any thread; `run_queued` takes the reference over.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(run_queued), function) == 0 }
+}
+
+extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
+    let again = Python::attach(|py| {
+        // SAFETY: the reference that `queue` took over stands until `queue` or `drop` below.
+        let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
+        called(&function, true)
+    });
+    // With no Python code behind it: since 3.13 an instruction that is run in a pending call, and finds others pending, forgets
+    // that there are any.
+    if again && queue(raw) {
+        return 0;
+    }
+    Python::attach(|py| {
+        // SAFETY: as above.
+        let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
+        if again {
+            called(&function, false);
+        }
+    });
+    0
+}
+
+/// Whether it wants to be called again.
+fn called(function: &Bound<'_, PyAny>, may_wait: bool) -> bool {
+    call(function, (may_wait,)).and_then(|again| again.is_truthy()).unwrap_or_else(|error| {
+        error.write_unraisable(function.py(), None);
+        false
+    })
 }
 
 /// The trace control word.

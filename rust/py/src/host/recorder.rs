@@ -8,8 +8,8 @@
 //!
 //! # Forks
 //!
-//! As in [`super::log_ports`]: the thread rests meanwhile. The child has no session, another pipe, and the handlers that were there
-//! before.
+//! As in [`super::log_ports`]: the thread rests meanwhile; what is asked for then is written when it goes on. The child has no
+//! session, another pipe, and the handlers that were there before.
 
 use super::log_ports::messages;
 use inviso_core::{
@@ -260,12 +260,14 @@ pub fn end(session: &Session) {
     if gone.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != gone.signal) {
         unhandle(gone.signal);
     }
+    // for others that wait for the signal, too, it stays
+    let raised = RAISED.get(gone.signal as usize).is_some_and(|raised| raised.load(Ordering::Acquire) != 0);
     let last = recorder.recordings.is_empty();
     drop(recorder);
     if last {
         stop();
     }
-    gone.look(false);
+    gone.look(raised);
 }
 
 /// At the interpreter's end: what was asked for is written.
@@ -322,7 +324,8 @@ fn stop() {
 }
 
 fn run(bell: i32) {
-    let mut next: Option<Duration> = None;
+    // what was asked for while no thread was there, or when the last one ended, may have no byte in the pipe any more
+    let mut next = Some(Duration::ZERO);
     loop {
         let wait = next.map_or(-1, |next| i32::try_from(next.as_millis() + 1).unwrap_or(i32::MAX));
         let mut poll = libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 };
@@ -335,13 +338,19 @@ fn run(bell: i32) {
         if STOP.load(Ordering::Acquire) {
             return;
         }
-        let recordings = lock(&RECORDER).recordings.clone();
-        let mut raised = [false; SIGNALS];
-        for (at, raised) in raised.iter_mut().enumerate() {
-            *raised = RAISED[at].swap(0, Ordering::AcqRel) != 0;
-        }
+        let (recordings, raised) = taken();
         next = recordings.iter().filter_map(|recording| recording.look(raised[recording.signal as usize])).min();
     }
+}
+
+/// Who may want a dump, and which signals have come; at one time, so that a session that ends misses none.
+fn taken() -> (Vec<Arc<Recording>>, [bool; SIGNALS]) {
+    let recorder = lock(&RECORDER);
+    let mut raised = [false; SIGNALS];
+    for (at, raised) in raised.iter_mut().enumerate() {
+        *raised = RAISED[at].swap(0, Ordering::AcqRel) != 0;
+    }
+    (recorder.recordings.clone(), raised)
 }
 
 impl Recording {
@@ -400,6 +409,9 @@ pub fn resume() {
 pub fn abandon() {
     let ring = RING.swap(-1, Ordering::AcqRel);
     let Ok(mut recorder) = RECORDER.try_lock() else { return };
+    // it doesn't exist here
+    std::mem::forget(recorder.thread.take());
+    RAISED.iter().for_each(|raised| raised.store(0, Ordering::Relaxed));
     for recording in recorder.recordings.drain(..).filter(|recording| recording.signal != 0) {
         unhandle(recording.signal);
     }
