@@ -81,7 +81,7 @@ fn is_reached(py: Python<'_>) -> PyResult<bool> {
         return Ok(false); // it was never in
     }
     REACHED.store(false, Ordering::Relaxed);
-    super::calling::run(py, c"None", &PyDict::new(py))?;
+    super::calling::run(py, c"None", &pyo3::types::PyDict::new(py))?;
     Ok(REACHED.load(Ordering::Relaxed))
 }
 
