@@ -12,8 +12,8 @@
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | a turn is taken, `AcqRel` | [`Order::take`] | [`Order::moment`], `Relaxed` | a record that the program orders behind another thread's sees that thread's turn, by the same edge as the program |
-//! | a turn is taken, `AcqRel` | [`Order::take`] | the next [`Order::take`] | the counter is read after the turn was taken, and so after the one before had read it |
+//! | a turn is taken, `AcqRel` | `Order::take` | `Order::moment`, `Relaxed` | a record that the program orders behind another thread's sees that thread's turn, by the same edge as the program |
+//! | a turn is taken, `AcqRel` | `Order::take` | the next `Order::take` | the counter is read after the turn was taken, and so after the one before had read it |
 //!
 //! # Checked by
 //! `models::order` (loom).

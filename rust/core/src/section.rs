@@ -14,7 +14,7 @@
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | enter, then load the snapshot | the thread, [`Barrier::light`] between | the waiter, after its swap and [`Barrier::heavy`] | either the waiter sees the odd word, or the thread sees the new snapshot |
+//! | enter, then load the snapshot | the thread, `barrier::light` between | the waiter, after its swap and `barrier::heavy` | either the waiter sees the odd word, or the thread sees the new snapshot |
 //! | leave | the thread, `Release` | the waiter, `Acquire` | what was read inside was read before it is freed |
 //!
 //! # Checked by

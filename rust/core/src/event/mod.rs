@@ -43,7 +43,7 @@ pub trait Activation: Subject {
     /// # Errors
     /// [`Full`] when they don't fit; what was written is then ignored.
     fn arguments(&self, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full>;
-    /// Writes the arguments for a session that does not take [`Takes::Values`]. Outside the section: any code may run.
+    /// Writes the arguments for a session that does not take [`Takes::Values`](crate::session::Takes::Values). Outside the section: any code may run.
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16);
     /// Writes the value that the call returns, or the class and value of the exception that leaves it. At its end only.
     ///
