@@ -118,6 +118,15 @@ pub fn fields(values: Values) -> Vec<(&'static str, Type)> {
     ]
 }
 
+/// As many as that, those that are not there yet 0: memory that nobody has written to where there are none.
+fn padded<T: Copy + Default>(mut values: Vec<T>, length: usize) -> Vec<T> {
+    if values.is_empty() {
+        return vec![T::default(); length];
+    }
+    values.resize(length, T::default());
+    values
+}
+
 /// Which rows have a value. Room is made when the first has one.
 #[derive(Default)]
 struct Valid(Vec<u8>);
@@ -134,13 +143,12 @@ impl Valid {
 
     #[cold]
     fn grow(&mut self, row: usize) {
-        self.0.resize((row + 1).max(ROWS).div_ceil(8), 0);
+        self.0 = padded(std::mem::take(&mut self.0), (row + 1).max(ROWS).div_ceil(8));
         self.set(row);
     }
 
     fn column(&mut self, data: Data, rows: usize) -> Column {
-        let mut valid = std::mem::take(&mut self.0);
-        valid.resize(rows.div_ceil(8), 0);
+        let valid = padded(std::mem::take(&mut self.0), rows.div_ceil(8));
         let set: usize = valid.iter().map(|byte| byte.count_ones() as usize).sum();
         Column { data, valid, nulls: rows - set }
     }
@@ -164,13 +172,12 @@ impl Ints {
 
     #[cold]
     fn grow(&mut self, row: usize, value: i64) {
-        self.values.resize((row + 1).max(ROWS), 0);
+        self.values = padded(std::mem::take(&mut self.values), (row + 1).max(ROWS));
         self.put(row, value);
     }
 
     fn column(&mut self, rows: usize) -> Column {
-        let mut values = std::mem::take(&mut self.values);
-        values.resize(rows, 0);
+        let values = padded(std::mem::take(&mut self.values), rows);
         self.valid.column(Data::Int64(values), rows)
     }
 
@@ -240,7 +247,11 @@ impl Terms {
             data = std::mem::replace(&mut self.bytes, Vec::with_capacity(room.1));
         }
         let mut ends = std::mem::replace(&mut self.ends, Vec::with_capacity(room.2));
-        ends.resize(rows + 1, data.len() as i32);
+        if data.is_empty() {
+            ends = padded(ends, rows + 1);
+        } else {
+            ends.resize(rows + 1, data.len() as i32);
+        }
         self.valid.column(Data::Bytes(ends, data), rows)
     }
 
@@ -285,7 +296,7 @@ impl Coded {
 
     #[cold]
     fn grow(&mut self, row: usize, code: i32) {
-        self.codes.resize((row + 1).max(ROWS), 0);
+        self.codes = padded(std::mem::take(&mut self.codes), (row + 1).max(ROWS));
         self.put_code(row, code);
     }
 
@@ -346,8 +357,7 @@ impl Coded {
     }
 
     fn column(&mut self, rows: usize) -> Column {
-        let mut codes = std::mem::take(&mut self.codes);
-        codes.resize(rows, 0);
+        let codes = padded(std::mem::take(&mut self.codes), rows);
         let strings = &mut self.strings;
         let shared = self.shared.get_or_insert_with(|| {
             if strings.ends.is_empty() {
