@@ -139,6 +139,7 @@ impl Node {
         table[index] = Some(session.clone());
         let retired = self.publish(|old| old.with_sessions(table));
         self.width.fetch_max(index as u32 + 1, Relaxed);
+        self.population.lock().unwrap().join(&session);
         control.retired.push(retired);
         Ok(session)
     }
@@ -176,7 +177,7 @@ impl Node {
         session.set_on_load(None);
         self.settle(&mut control, changes, left, host, |next| next.with_sessions(table));
         if !mutant!("destroy_keeps_flags") {
-            self.each_process(|tracee| tracee.set(session.index, crate::flags::Flags::NONE));
+            self.population.lock().unwrap().leave(session);
         }
         self.ask_cpu_stamps(session, false);
         session.finish_end();

@@ -43,6 +43,7 @@ pub mod order;
 pub mod plan;
 #[cfg(not(loom))]
 pub mod point;
+mod population;
 pub mod relations;
 pub mod seq;
 pub mod session;

@@ -14,6 +14,7 @@ use crate::{
     names::Names,
     order::{Order, Turn},
     plan::Mfa,
+    population::Population,
     relations::Relations,
     ring::Waits,
     section::{self, Section},
@@ -28,13 +29,9 @@ use crate::{
     tracee::{Class, Kind, Tracee},
 };
 use crossbeam_epoch::{Collector, LocalHandle};
-use rustc_hash::FxHashMap;
 #[cfg(not(loom))]
 use std::cell::Cell;
 use std::sync::Arc;
-
-/// The first pid that is given out; smaller ones are reserved (see [`crate::cells::FOLDED`]).
-const FIRST_PID: u64 = 1;
 
 pub(crate) struct Threads {
     pub live: Vec<Arc<Shared>>,
@@ -63,8 +60,7 @@ pub struct Node {
     pub(crate) kept: Kept,
     collector: Collector,
     waits: Waits,
-    pub(crate) tracees: Mutex<FxHashMap<u64, Arc<Tracee>>>,
-    next_pid: AtomicU64,
+    pub(crate) population: Mutex<Population>,
     next_unique: AtomicU64,
     /// Sessions that ask for stamps in CPU time.
     cpu_stamps: AtomicU32,
@@ -102,8 +98,7 @@ impl Node {
             }),
             kept: Kept::default(),
             collector: Collector::new(),
-            tracees: Mutex::new(FxHashMap::default()),
-            next_pid: AtomicU64::new(FIRST_PID),
+            population: Mutex::new(Population::default()),
             next_unique: AtomicU64::new(1),
             cpu_stamps: AtomicU32::new(0),
             control_word: AtomicU32::new(0),
@@ -170,53 +165,42 @@ impl Node {
     }
 
     fn adopt(&self, kind: Kind, object: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
-        let pid = self.next_pid.fetch_add(1, Relaxed) << 2 | kind as u64;
-        let tracee = Arc::new(Tracee::new(pid, kind, object));
-        let mut tracees = self.tracees.lock().unwrap();
-        self.read(|snapshot| {
-            for session in snapshot.sessions().filter(|session| session.is_alive()) {
-                if session.tracer.load(Relaxed) != tracee.pid {
-                    let inherited = parent.and_then(|p| p.inherit(session.index));
-                    tracee.set(session.index, inherited.unwrap_or_else(|| session.new_flags(kind)));
-                }
-            }
-        });
-        tracees.insert(tracee.pid, tracee.clone());
-        tracee
+        self.population.lock().unwrap().adopt(kind, object, parent)
     }
 
     /// A number that no process or port of this node has or will have, for something that is neither.
     pub fn unused_number(&self) -> u64 {
-        self.next_pid.fetch_add(1, Relaxed)
+        self.population.lock().unwrap().number()
     }
 
     /// The process has ended: its counters are kept apart or summed up. `true` for the caller who ended it.
     pub fn end_process(&self, tracee: &Tracee) -> bool {
+        let mut population = self.population.lock().unwrap();
         if !tracee.begin_end() {
             return false;
         }
-        self.leave_sessions(tracee);
+        if tracee.matters() {
+            drop(population);
+            self.leave_sessions(tracee);
+            population = self.population.lock().unwrap();
+        }
         tracee.end();
-        let named = {
-            let mut tracees = self.tracees.lock().unwrap();
-            tracees.remove(&tracee.pid);
-            self.relations.are_used() && tracee.kind.is_process() // a port's host unrelates it, and tells of that
-        };
+        let ended = population.living.remove(&tracee.pid);
+        let named = self.relations.are_used() && tracee.kind.is_process(); // a port's host unrelates it, and tells of that
+        drop(population);
         if named {
             self.forget_name(tracee.pid);
         }
         if tracee.is_tracer() {
             self.leave_sessions(tracee); // one that was made after the first look, and before its tracer was dead
         }
+        drop(ended);
         true
     }
 
     /// Undoes what hangs on a process that ends, while it still counts as alive: one who finds a tracer dead must not find
     /// its flags.
     fn leave_sessions(&self, tracee: &Tracee) {
-        if !tracee.matters() {
-            return;
-        }
         for session in self.sessions() {
             if session.tracer.load(Relaxed) == tracee.pid {
                 self.lose_tracer(&session);
@@ -227,10 +211,10 @@ impl Node {
 
     /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).
     pub fn lose_tracer(&self, session: &Session) {
-        let tracees = self.tracees.lock().unwrap();
+        let population = self.population.lock().unwrap();
         session.lose_tracer();
-        tracees.values().for_each(|tracee| tracee.set(session.index, Flags::NONE));
-        drop(tracees);
+        population.living.values().for_each(|tracee| tracee.set(session.index, Flags::NONE));
+        drop(population);
         self.ask_cpu_stamps(session, false);
     }
 
@@ -253,7 +237,7 @@ impl Node {
     /// The living process of a pid.
     #[must_use]
     pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
-        self.tracees.lock().unwrap().get(&pid).cloned()
+        self.population.lock().unwrap().living.get(&pid).cloned()
     }
 
     /// Whether any function has a plan; a host may leave out calls of those that have none.
@@ -287,14 +271,11 @@ impl Node {
     }
 
     fn all(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Arc<Tracee>> {
-        let mut all: Vec<_> = self.tracees.lock().unwrap().values().filter(|t| wanted(t.kind)).cloned().collect();
+        let population = self.population.lock().unwrap();
+        let mut all: Vec<_> = population.living.values().filter(|t| wanted(t.kind)).cloned().collect();
+        drop(population);
         all.sort_by_key(|t| t.pid);
         all
-    }
-
-    /// Runs `with` on every living process and holds back new ones meanwhile.
-    pub(crate) fn each_process(&self, mut with: impl FnMut(&Arc<Tracee>)) {
-        self.tracees.lock().unwrap().values().for_each(&mut with);
     }
 
     /// All living sessions, oldest first.
@@ -362,7 +343,7 @@ impl Node {
         &self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags,
     ) -> Result<usize, crate::error::Error> {
         let lived = session.is_alive();
-        let tracees = self.tracees.lock().unwrap();
+        let population = self.population.lock().unwrap();
         // Asked while no process can be cleared: one who ends the session, or takes its tracer, passes through this lock
         // later and clears what is set here. Else flags could be left for the next session of this index.
         if !(session.is_alive() || lived && mutant!("flags_unlocked")) {
@@ -383,7 +364,7 @@ impl Node {
                 return Err(crate::error::Error::ProcessDead);
             }
             tracee.change(session.index, how, flags);
-            drop(tracees);
+            drop(population);
             if how {
                 self.trace_status(session, Some(tracee));
             }
@@ -401,7 +382,7 @@ impl Node {
         let mut asked = Vec::new();
         let asks = how && session.options.tracer.is_some();
         if which.0 {
-            for tracee in tracees.values().filter(|tracee| class.has(tracee.kind)) {
+            for tracee in population.living.values().filter(|tracee| class.has(tracee.kind)) {
                 count += 1;
                 if tracee.pid != tracer {
                     tracee.change(session.index, how, flags);
@@ -411,7 +392,7 @@ impl Node {
                 }
             }
         }
-        drop(tracees);
+        drop(population);
         for tracee in asked {
             self.trace_status(session, Some(&tracee));
         }

@@ -171,8 +171,8 @@ impl Node {
     pub fn register(&self, thread: &mut Thread, name: &str, tracee: &Tracee) -> Result<(), Unnamed> {
         {
             // held until the name is given: a process that ends meanwhile finds it
-            let tracees = self.tracees.lock().unwrap();
-            if !tracees.contains_key(&tracee.pid) {
+            let population = self.population.lock().unwrap();
+            if !population.living.contains_key(&tracee.pid) {
                 return Err(Unnamed::Dead);
             }
             self.relations.used.store(true, Relaxed);

@@ -373,9 +373,9 @@ impl Node {
     /// The tracer of a process or port is gone, and its flags with it.
     pub(crate) fn remove_tracer(&self, session: &Session, pid: u64) {
         // as in `flags`: asked under the lock, so that the flags of the next session of this index stay as they are
-        let tracees = self.tracees.lock().unwrap();
+        let population = self.population.lock().unwrap();
         if session.is_alive() {
-            if let Some(tracee) = tracees.get(&pid) {
+            if let Some(tracee) = population.living.get(&pid) {
                 tracee.set(session.index, Flags::NONE);
             }
         }

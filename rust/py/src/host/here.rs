@@ -39,6 +39,7 @@ pub struct Here {
 }
 
 /// Which task runs on this thread, remembered from one event to the next.
+#[derive(Default)]
 pub struct Running {
     /// What the interpreter's own mark of the running task was.
     pub cache: RefCell<tasks::Cache>,
@@ -46,6 +47,8 @@ pub struct Running {
     pub task: Cell<usize>,
     /// Tasks that ran here lately.
     known: RefCell<Vec<Option<Known>>>,
+    /// Tasks in whose steps this thread is, the innermost last: they are not among those known meanwhile.
+    steps: RefCell<Vec<Known>>,
 }
 
 /// A task's address and its process.
@@ -108,8 +111,7 @@ fn create() -> Option<&'static mut Here> {
     let own = host.directory.own_process(host, frame);
     super::spawning::keep_name(&own, frame);
     let thread = host.node.thread(own);
-    let running =
-        Running { cache: RefCell::new(tasks::Cache::new()), task: Cell::new(0), known: RefCell::new(Vec::new()) };
+    let running = Running::default();
     let here = Here {
         host,
         thread,
@@ -200,20 +202,60 @@ impl Running {
     /// The process of the task at this address, which is alive.
     #[inline]
     pub fn process(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
-        let at = (task >> 4 ^ task >> 16) & (KNOWN - 1);
-        let mut known = self.known.borrow_mut();
-        if let Some(Some((address, tracee))) = known.get(at) {
+        if let Some((address, tracee)) = self.steps.borrow().last() {
             if *address == task && tracee.object.load(Ordering::Acquire) == task {
                 return tracee.clone();
+            }
+        }
+        let tracee = self.take(host, thread, task);
+        self.keep(task, tracee.clone());
+        tracee
+    }
+
+    /// The same, to be given to [`Running::begin_step`] or back to [`Running::keep`]: each further reference to a process that is
+    /// made and dropped costs as much as all else that is done here.
+    #[inline]
+    pub fn take(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
+        if let Some(slot) = self.known.borrow_mut().get_mut(place(task)) {
+            if let Some((_, tracee)) =
+                slot.take_if(|(address, tracee)| *address == task && tracee.object.load(Ordering::Acquire) == task)
+            {
+                return tracee;
             }
         }
         let was = std::mem::replace(&mut thread.busy, true);
         let tracee = host.directory.task(host, task, None);
         thread.busy = was;
+        tracee
+    }
+
+    /// Remembers the process of the task at this address.
+    #[inline]
+    pub fn keep(&self, task: usize, tracee: Arc<Tracee>) {
+        let mut known = self.known.borrow_mut();
         if known.is_empty() {
             known.resize(KNOWN, None);
         }
-        known[at] = Some((task, tracee.clone()));
-        tracee
+        known[place(task)] = Some((task, tracee));
     }
+
+    /// A step of this task begins.
+    #[inline]
+    pub fn begin_step(&self, task: usize, tracee: Arc<Tracee>) {
+        self.steps.borrow_mut().push((task, tracee));
+    }
+
+    /// It has ended: its process, to be given back to [`Running::keep`]. `None` in a forked child, where no step has begun. Nearly
+    /// always the innermost one; who switches stacks may end another first.
+    #[inline]
+    pub fn end_step(&self, task: usize) -> Option<Arc<Tracee>> {
+        let mut steps = self.steps.borrow_mut();
+        let at = steps.iter().rposition(|(address, _)| *address == task)?;
+        Some(steps.remove(at).1)
+    }
+}
+
+/// Where a task's process is remembered.
+fn place(task: usize) -> usize {
+    (task >> 4 ^ task >> 16) & (KNOWN - 1)
 }

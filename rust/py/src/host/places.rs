@@ -21,8 +21,13 @@ pub const NOWHERE: &[u8] = &[97, 0];
 /// Bytes of a name: two atoms of 255 characters, and a number.
 const LONGEST: usize = 2 * 4 * 255 + 64;
 
-/// How many names a thread keeps.
+/// How many names a thread keeps (a power of two).
 const KEPT: usize = 64;
+
+/// Where a name belongs.
+fn home(address: usize) -> usize {
+    (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) as usize >> (usize::BITS - KEPT.trailing_zeros())
+}
 
 /// A name that is kept, and what it was made of, held so that nothing else has its address.
 struct Known {
@@ -49,13 +54,15 @@ impl Places {
         unsafe {
             let (module, function) = call::module_and_function(frame);
             let arity = frame::arity(frame.code());
-            let at = ((function.as_ptr() as usize / 16) ^ (module.as_ptr() as usize / 64)) % KEPT;
-            if let Some(Some(known)) = self.known.get(at) {
-                if known.function.as_ptr() == function.as_ptr()
-                    && known.module.as_ptr() == module.as_ptr()
-                    && known.arity == arity
-                {
-                    return known.place.clone();
+            let at = home(function.as_ptr() as usize ^ module.as_ptr() as usize);
+            for at in [at, at ^ 1] {
+                if let Some(Some(known)) = self.known.get(at) {
+                    if known.function.as_ptr() == function.as_ptr()
+                        && known.module.as_ptr() == module.as_ptr()
+                        && known.arity == arity
+                    {
+                        return known.place.clone();
+                    }
                 }
             }
             self.learn(at, &module, &function, arity)
@@ -88,7 +95,9 @@ impl Places {
                     self.known.resize_with(KEPT, || None);
                 }
                 let known = Known { module: hold(module), function: hold(function), arity, place: place.clone() };
-                if let Some(old) = self.known[at].replace(known) {
+                // two that belong in one place are both kept
+                let before = self.known[at].replace(known);
+                if let Some(old) = before.and_then(|before| self.known[at ^ 1].replace(before)) {
                     drop((old.module.into_bound(py), old.function.into_bound(py)));
                 }
             }

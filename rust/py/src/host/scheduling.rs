@@ -158,9 +158,10 @@ unsafe extern "C" fn step(
 ) -> *mut ffi::PyObject {
     // SAFETY: called as the slot of steps, attached; the step holds its task.
     unsafe {
-        let run = Run::begin(steps::task_of(this));
+        let mut run = Run::default();
+        let seen = run.begin(steps::task_of(this));
         let result = steps::original_step()(this, args, keywords);
-        if let Some(run) = run {
+        if seen {
             run.end(result.is_null());
         }
         result
@@ -177,19 +178,21 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
         if let Some(here) = here().filter(|here| !here.thread.busy && here.host.node.seq_in_use()) {
             futures::woken(here, task, future);
         }
-        let run = Run::begin(task);
+        let mut run = Run::default();
+        let seen = run.begin(task);
         let result = steps::original_wakeup()(task, future);
-        if let Some(run) = run {
+        if seen {
             run.end(result.is_null());
         }
         result
     }
 }
 
-/// A step that has begun.
+/// A step. Filled in where it stands: to move one costs as much as a message.
+#[derive(Default)]
 struct Run {
-    task: *mut ffi::PyObject,
-    tracee: Arc<Tracee>,
+    /// The task's address.
+    task: usize,
     exiting: bool,
     /// The outermost coroutine; None where nobody has asked.
     place: Option<Place>,
@@ -198,26 +201,26 @@ struct Run {
 }
 
 impl Run {
-    /// `None` if it is not to be seen.
+    /// Whether it is to be seen; then [`Run::end`] follows.
     ///
     /// # Safety
-    /// Attached, without an exception; the task stands until [`Run::end`].
+    /// Attached, without an exception; the task stands until the end.
     #[inline]
-    unsafe fn begin(task: *mut ffi::PyObject) -> Option<Run> {
+    unsafe fn begin(&mut self, task: *mut ffi::PyObject) -> bool {
         if !ON.load(Ordering::Relaxed) {
-            return None;
+            return false;
         }
         // SAFETY: attached; not used beyond this function, and what is called here does not ask for it again.
         unsafe {
-            let here = here().filter(|here| !here.thread.busy)?;
+            let Some(here) = here().filter(|here| !here.thread.busy) else { return false };
             if here.turn.watching && here.turn.unseen == 0 {
                 unwatch(here);
             }
-            let tracee = here.running.process(here.host, &mut here.thread, task as usize);
+            let tracee = here.running.take(here.host, &mut here.thread, task as usize);
             let coroutine = steps::coroutine_of(task);
-            let run = Run::of(here, task, tracee, coroutine);
+            let seen = self.begin_of(here, task, tracee, coroutine);
             ffi::Py_XDECREF(coroutine);
-            run
+            seen
         }
     }
 
@@ -225,36 +228,54 @@ impl Run {
     ///
     /// # Safety
     /// As [`Run::begin`]; the coroutine is null or stands.
-    unsafe fn of(
-        here: &mut here::Here, task: *mut ffi::PyObject, tracee: Arc<Tracee>, coroutine: *mut ffi::PyObject,
-    ) -> Option<Run> {
+    unsafe fn begin_of(
+        &mut self, here: &mut here::Here, task: *mut ffi::PyObject, tracee: Arc<Tracee>, coroutine: *mut ffi::PyObject,
+    ) -> bool {
+        self.task = task as usize;
+        // SAFETY: the caller's promise.
+        let seen = unsafe { self.tell_begin(here, &tracee, coroutine) };
+        if seen {
+            here.running.begin_step(self.task, tracee);
+        } else {
+            here.running.keep(self.task, tracee);
+        }
+        seen
+    }
+
+    /// Tells of the beginning.
+    ///
+    /// # Safety
+    /// As [`Run::begin_of`].
+    #[inline]
+    unsafe fn tell_begin(&mut self, here: &mut here::Here, tracee: &Tracee, coroutine: *mut ffi::PyObject) -> bool {
         let timed = instruments::monitored(Event::LongSchedule);
-        let asked = here.host.node.is_asked(&here.thread, About::Other(&tracee), ASKED);
+        let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
         if tracee.set_in(true) {
             // the end of the step in which all this began may stay unseen (3.11)
             if here.turn.unseen != tracee.pid {
-                return None;
+                return false;
             }
             here.turn.unseen = 0;
         }
         if !asked && !timed {
-            return Some(Run { task, tracee, exiting: false, place: None, timed: None });
+            return true;
         }
-        // SAFETY: the caller's promise.
-        let (exiting, own, inner) = unsafe {
-            let exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(task);
-            (exiting, outermost(here, coroutine), whereabouts(here, coroutine))
+        // SAFETY: the caller's promise; the task stands.
+        let (own, inner) = unsafe {
+            self.exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
+            (outermost(here, coroutine), whereabouts(here, coroutine))
         };
         let at = inner.as_ref().unwrap_or(&own);
         if asked {
-            let turn = if exiting { Turn::InExiting } else { Turn::In };
-            here.host.node.on_turn(&mut here.thread, About::Other(&tracee), turn, RUNNING, at);
+            let turn = if self.exiting { Turn::InExiting } else { Turn::In };
+            here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
         }
-        let timed = timed.then(|| {
+        if timed {
             let now = here.host.node.clock.ticks();
-            (at.clone(), std::mem::replace(&mut here.turn.since, now))
-        });
-        Some(Run { task, tracee, exiting, place: Some(own), timed })
+            self.timed = Some((at.clone(), std::mem::replace(&mut here.turn.since, now)));
+        }
+        self.place = Some(own);
+        true
     }
 
     /// The step has ended, `failed` says whether by an exception, which is set.
@@ -262,22 +283,37 @@ impl Run {
     /// # Safety
     /// As [`Run::begin`].
     #[inline]
-    unsafe fn end(self, failed: bool) {
+    unsafe fn end(&self, failed: bool) {
         // SAFETY: attached; the exception is put aside and back.
         let _aside = failed.then(|| unsafe { Aside::new() });
-        let was_in = self.tracee.set_in(false);
         // SAFETY: attached; not used beyond this function.
-        let Some(here) = (unsafe { here() }).filter(|here| !here.thread.busy) else { return };
-        let asked = here.host.node.is_asked(&here.thread, About::Other(&self.tracee), ASKED);
+        let Some(here) = (unsafe { here() }) else { return };
+        let Some(tracee) = here.running.end_step(self.task) else { return };
+        let was_in = tracee.set_in(false);
+        if !here.thread.busy {
+            // SAFETY: the caller's promise.
+            unsafe { self.tell_end(here, &tracee, was_in) };
+        }
+        here.running.keep(self.task, tracee);
+    }
+
+    /// Tells of the end.
+    ///
+    /// # Safety
+    /// As [`Run::begin`].
+    #[inline]
+    unsafe fn tell_end(&self, here: &mut here::Here, tracee: &Tracee, was_in: bool) {
+        let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
         if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
             // SAFETY: the task stands.
             let (done, at) = unsafe {
-                let coroutine = steps::coroutine_of(self.task);
-                let at = whereabouts(here, coroutine).or(self.place);
+                let task = self.task as *mut ffi::PyObject;
+                let coroutine = steps::coroutine_of(task);
+                let at = whereabouts(here, coroutine).or_else(|| self.place.clone());
                 // or somebody has begun to ask in the midst of the step
                 let at = at.unwrap_or_else(|| outermost(here, coroutine));
                 ffi::Py_XDECREF(coroutine);
-                (steps::is_done(self.task), at)
+                (steps::is_done(task), at)
             };
             if asked {
                 let turn = match (done, self.exiting) {
@@ -285,10 +321,10 @@ impl Run {
                     (_, true) => Turn::OutExiting,
                     _ => Turn::Out,
                 };
-                here.host.node.on_turn(&mut here.thread, About::Other(&self.tracee), turn, RUNNING, &at);
+                here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, &at);
             }
             if let Some((began, _)) = &self.timed {
-                alarm(here, self.tracee.pid, began, &at);
+                alarm(here, tracee.pid, began, &at);
             }
         }
         if let Some((_, outer)) = &self.timed {
@@ -386,15 +422,14 @@ pub unsafe fn begin_eager(
         if let Some(parent) = &parent {
             turn_of_running(here, parent, Turn::Out);
         }
-        match Run::of(here, task, tracee, coroutine) {
-            Some(run) => Some(Eager { run, parent }),
-            None => {
-                if let Some(parent) = &parent {
-                    turn_of_running(here, parent, Turn::In);
-                }
-                None
-            }
+        let mut run = Run::default();
+        if run.begin_of(here, task, tracee, coroutine) {
+            return Some(Eager { run, parent });
         }
+        if let Some(parent) = &parent {
+            turn_of_running(here, parent, Turn::In);
+        }
+        None
     }
 }
 

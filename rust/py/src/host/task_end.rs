@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 type Finalise = unsafe extern "C" fn(*mut ffi::PyObject);
 
-/// The class's own finaliser, and how many tasks are waited for. Written while attached.
+/// The class's own finaliser, and how many tasks are waited for. Written while attached, and only where that is one thread at a
+/// time: a load and a store are enough.
 static ORIGINAL: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static AWAITED: AtomicUsize = AtomicUsize::new(0);
 
@@ -44,7 +45,8 @@ pub unsafe fn wait_for(task: *mut ffi::PyObject) -> bool {
         if ffi::Py_TYPE(task) != class || ffi::PyObject_GC_IsFinalized(task) != 0 {
             return false;
         }
-        if AWAITED.load(Ordering::Relaxed) == 0 {
+        let awaited = AWAITED.load(Ordering::Relaxed);
+        if awaited == 0 {
             let original = slot(class).load(Ordering::Acquire);
             if original.is_null() {
                 return false;
@@ -54,14 +56,16 @@ pub unsafe fn wait_for(task: *mut ffi::PyObject) -> bool {
                 slot(class).store(finalise as *mut (), Ordering::Release);
             }
         }
+        AWAITED.store(awaited + 1, Ordering::Relaxed);
     }
-    AWAITED.fetch_add(1, Ordering::Relaxed);
     true
 }
 
 /// One that was waited for has ended, or is not waited for any more.
 pub fn done(py: Python<'_>) {
-    if AWAITED.fetch_sub(1, Ordering::Relaxed) == 1 {
+    let awaited = AWAITED.load(Ordering::Relaxed);
+    AWAITED.store(awaited.saturating_sub(1), Ordering::Relaxed);
+    if awaited == 1 {
         give_back(py);
     }
 }
