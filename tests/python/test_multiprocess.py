@@ -124,7 +124,6 @@ with context.Pool(2) as pool:
         pool.apply_async(fails, ("x", 1)).get()
     except LookupError:
         pass
-    assert pool.map(work, [1, 2, 3]) == [2, 4, 6]
     try:
         pool.apply_async(__import__("time").sleep, (0.3,)).get(0.001)
     except multiprocessing.TimeoutError:
@@ -137,6 +136,52 @@ assert messages == [
     (me, "send", ("test_multiprocess", "fails", ["x", 1]), pid), (me, "receive", ("LookupError", ("x", 1))),
     (me, "send", ("time", "sleep", [0.3]), pid), (me, "receive", "timeout"),
 ], messages
+""",
+        method,
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_pool_that_maps(method: str) -> None:
+    program(
+        """
+s = traced()
+WORK = ("test_multiprocess", "work")
+def asked(name, items):  # each call is one message, and each piece that comes back is one
+    request, *replies = told(s)
+    assert request[:3] == (me, "send", ("multiprocessing.pool", "Pool." + name, [WORK, items])), request
+    assert all(m[:2] == (me, "receive") for m in replies), replies
+    return [m[2] for m in replies]
+with context.Pool(2) as pool:
+    assert pool.map(work, [1, 2, 3], chunksize=2) == [2, 4, 6]
+    assert sorted(asked("map", [1, 2, 3])) == [[2, 4], [6]]
+    assert pool.map_async(work, [1, 2], chunksize=2).get() == [2, 4]
+    assert asked("map", [1, 2]) == [[2, 4]]
+    assert pool.starmap(work, [(1, 2), (3, 4)], chunksize=1) == [2, 12]
+    assert sorted(asked("starmap", [(1, 2), (3, 4)])) == [[2], [12]]
+    assert list(pool.imap(work, [1, 2, 3])) == [2, 4, 6]
+    assert sorted(asked("imap", [1, 2, 3])) == [2, 4, 6]
+    assert list(pool.imap(work, [1, 2, 3], chunksize=2)) == [2, 4, 6]
+    assert sorted(asked("imap", [1, 2, 3])) == [[2, 4], [6]]
+    assert sorted(pool.imap_unordered(work, [1, 2, 3])) == [2, 4, 6]
+    assert sorted(asked("imap_unordered", [1, 2, 3])) == [2, 4, 6]
+    assert pool.map(work, []) == [] and asked("map", []) == []
+    for items in pool.map, pool.imap:
+        try:
+            list(items(fails, [1]))
+            raise AssertionError
+        except LookupError:
+            pass
+        request, reply = told(s)
+        assert request[1] == "send" and reply == (me, "receive", ("LookupError", (1,)))
+    late = pool.imap(__import__("time").sleep, [0.3])
+    try:
+        late.next(timeout=0.001)
+        raise AssertionError
+    except multiprocessing.TimeoutError:
+        pass
+    assert told(s)[1:] == [(me, "receive", "timeout")]
+    assert next(late) is None and told(s) == [(me, "receive", None)]
 """,
         method,
     )
@@ -294,10 +339,13 @@ def test_a_pool_of_threads(session: trace.Session) -> None:
     session.process("new", True, ["send", "receive"])
     with multiprocessing.pool.ThreadPool(2) as pool:
         assert pool.apply(work, (4,)) == 8
-        assert pool.map(work, range(10)) == [2 * n for n in range(10)]
-    request, reply = told(session)
+        items = list(range(10))
+        assert pool.map(work, items) == [2 * n for n in items]
+    request, reply, many, *pieces = told(session)
     assert request[:3] == (me, "send", (__name__, "work", [4]))
     assert reply == (me, "receive", 8)
+    assert many[:3] == (me, "send", ("multiprocessing.pool", "Pool.map", [(__name__, "work"), items]))
+    assert sorted(n for _, _, piece in pieces for n in piece) == [2 * n for n in items]
 
 
 def test_what_a_manager_does_inside_is_silent() -> None:

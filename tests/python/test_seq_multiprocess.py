@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import inviso
@@ -126,6 +127,97 @@ def test_pool(tracer: inviso.Pid, method: str) -> None:
         assert pool.apply(label) is None
         with pytest.raises(ZeroDivisionError):
             pool.apply(divmod, (1, 0))
+
+
+def labelled(n: Any, *_: Any) -> Any:
+    if n == "bad":
+        raise LookupError(n, label())
+    return n, label()
+
+
+@pytest.mark.parametrize("kind", [*METHODS, "threads"])
+def test_a_pool_that_maps(tracer: inviso.Pid, kind: str) -> None:
+    begin("before")
+    threads = kind == "threads"
+    with ThreadPool(2) if threads else multiprocessing.get_context(kind).Pool(2) as pool:
+        seq_trace.set_token(None)
+        items = range(5)
+
+        def each(label: Any) -> list[Any]:
+            return [(n, label) for n in items]
+
+        for name, ask in {
+            "map": lambda: pool.map(labelled, items, chunksize=2),
+            "map_async": lambda: pool.map_async(labelled, items).get(PATIENCE),
+            "starmap": lambda: pool.starmap(labelled, [(n, n) for n in items]),
+            "imap": lambda: list(pool.imap(labelled, iter(items))),
+            "imap in chunks": lambda: list(pool.imap(labelled, items, chunksize=2)),
+            "imap_unordered": lambda: sorted(pool.imap_unordered(labelled, items)),
+        }.items():
+            begin(name)
+            before = serial()[1][1]
+            assert ask() == each(name) and label() == name, name
+            assert serial()[1][1] >= before + 2, "a call and its results"
+            seq_trace.set_token(None)
+            assert ask() == each(None) and label() is None, name
+            begin("taken later")
+            late = pool.imap(labelled, items)
+            seq_trace.set_token(None)
+            assert next(late) == (0, "taken later") and label() == "taken later"
+            seq_trace.set_token(None)
+            assert list(late) == each("taken later")[1:]
+            seq_trace.set_token(None)
+        begin("fails")
+        with pytest.raises(LookupError, match="fails"):
+            pool.map(labelled, ["bad", 1], chunksize=1)
+        seq_trace.set_token(None)
+        begin("one fails")
+        late = pool.imap(labelled, ["bad", 1])
+        with pytest.raises(LookupError):
+            next(late)
+        assert next(late) == (1, "one fails")
+        with pytest.raises(StopIteration):
+            next(late)
+    sends = [m for m in inviso.peek(tracer) if m[0] == "seq_trace" and m[1] == "map" and m[2][0] == "send"]
+    assert sends[0][2][4] == ("multiprocessing.pool", "Pool.map", [(__name__, "labelled"), sends[0][2][4][2][1]])
+
+
+def test_a_pool_of_threads(tracer: inviso.Pid) -> None:
+    begin("before")
+    with ThreadPool(1) as pool:
+        begin("first")
+        assert pool.apply(labelled, (1,)) == (1, "first")
+        seq_trace.set_token(None)
+        assert pool.apply(labelled, (2,)) == (2, None), "nothing is left in the thread"
+        assert pool.apply_async(label).get(PATIENCE) is None
+    # the request, the task to the thread, its result: a chain
+    found = shape(tracer, "first")
+    assert [tag for tag, _ in found] == ["send", "receive", "send", "receive"]
+    assert found[0][1] == found[1][1] and found[2][1] == found[3][1] == (found[0][1][1], found[0][1][1] + 1)
+
+
+def into(shared: Any, answers: Any) -> None:
+    shared["there"] = label()
+    answers.put(("there", label()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_managers(tracer: inviso.Pid, method: str) -> None:
+    context = multiprocessing.get_context(method)
+    begin("before")
+    with context.Manager() as manager:
+        seq_trace.set_token(None)
+        shared, answers = manager.dict(), manager.Queue()
+        assert label() is None
+        begin("managed")
+        process = context.Process(target=into, args=(shared, answers))
+        process.start()
+        shared["here"] = label()
+        assert answers.get(timeout=PATIENCE) == ("there", "managed") and label() == "managed"
+        process.join(PATIENCE)
+        assert shared.copy() == {"here": "managed", "there": "managed"} and label() == "managed"
+        seq_trace.set_token(None)
+        assert len(shared) == 2 and label() is None, "an answer to a request without a token has none"
 
 
 def test_serials_go_through_a_child() -> None:

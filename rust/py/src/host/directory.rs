@@ -66,6 +66,8 @@ pub struct Process {
     pub carried: Mutex<Option<Carried>>,
     /// Of a future: on its way to whom its result is.
     pub result: Mutex<super::futures::Outcome>,
+    /// Of what a program waits by for many results of a pool.
+    pub pieces: Mutex<Option<Box<super::pools::Pieces>>>,
 }
 
 /// What this package keeps with `tracee`; made at first use.

@@ -3,7 +3,7 @@
 
 use super::{
     collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, pickles,
-    ports, queues, scheduling, senders, simple_queue, spawning, task_end, watch::Handler, Host,
+    pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end, watch::Handler, Host,
 };
 use crate::ffi::calling;
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
@@ -50,6 +50,10 @@ pub static HANDLERS: &[&Handler] = &[
     &multiprocess::APPLY,
     &multiprocess::APPLIED,
     &multiprocess::AWAIT,
+    &pools::ASK,
+    &pools::CHUNK,
+    &pools::ITEM,
+    &pools::NEXT,
     &pickles::PUT,
     &pickles::GOT,
     &scheduling::THREAD,

@@ -73,6 +73,7 @@ pub mod pickles;
 pub mod places;
 #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 pub mod plain_queues;
+pub mod pools;
 pub mod ports;
 pub mod queues;
 pub mod recorder;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{capture, ffi::frame::Frame};
 use pyo3::{prelude::*, types::PyDict};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A module, and what an instrument does when it is there.
 pub struct Module {
@@ -125,6 +125,13 @@ pub fn code<'py>(module: &Bound<'py, PyAny>, path: &str, parameters: &[&str]) ->
         return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
     }
     Ok(code)
+}
+
+/// Keeps an object for ever, so that nothing else gets its address.
+pub fn keep(word: &AtomicUsize, object: Bound<'_, PyAny>) {
+    if word.load(Ordering::Acquire) != object.as_ptr() as usize {
+        word.store(object.into_ptr() as usize, Ordering::Release);
+    }
 }
 
 /// A function to watch: its path, its first parameters, and who looks at it.

@@ -10,6 +10,7 @@ use super::{
     modules::{self, Module},
     parcels::{self, quietly},
     passing::{self, Sender},
+    pools,
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -30,8 +31,9 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.messages(),
     |py, host| modules::want(py, host, &MODULES[..3]),
     |py, host| {
-        let all = [&PUT, &PUT_SIMPLE, &GET, &SEND, &RECEIVE, &RECEIVE_INTO, &APPLY, &APPLIED, &AWAIT];
-        watch::remove(py, host, &all)?;
+        let pools = [&APPLY, &APPLIED, &AWAIT, &pools::ASK, &pools::CHUNK, &pools::ITEM, &pools::NEXT];
+        watch::remove(py, host, &[&PUT, &PUT_SIMPLE, &GET, &SEND, &RECEIVE, &RECEIVE_INTO])?;
+        watch::remove(py, host, &pools)?;
         modules::leave(py, host, &MODULES[..3])
     },
     |_| modules::forget(&MODULES[..3]),
@@ -98,15 +100,8 @@ static EMPTY: AtomicUsize = AtomicUsize::new(0);
 /// The length of a queue that has no limit.
 static NO_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
 
-/// Keeps an object for ever, so that nothing else gets its address.
-fn keep(word: &AtomicUsize, object: Bound<'_, PyAny>) {
-    if word.load(Ordering::Acquire) != object.as_ptr() as usize {
-        word.store(object.into_ptr() as usize, Ordering::Release);
-    }
-}
-
 fn adopt_queues(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
-    keep(&EMPTY, module.getattr("Empty")?);
+    modules::keep(&EMPTY, module.getattr("Empty")?);
     // small, written in C, and needed by every queue
     let limit = py.import("_multiprocessing")?.getattr("SemLock")?.getattr("SEM_VALUE_MAX")?;
     NO_LIMIT.store(limit.extract()?, Ordering::Release);
@@ -126,8 +121,8 @@ fn adopt_queues(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
 }
 
 fn adopt_connections(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
-    keep(&SEND_CODE, modules::code(module, "_ConnectionBase.send", &["self", "obj"])?);
-    keep(&SEND_BYTES_CODE, modules::code(module, "_ConnectionBase.send_bytes", &["self", "buf"])?);
+    modules::keep(&SEND_CODE, modules::code(module, "_ConnectionBase.send", &["self", "obj"])?);
+    modules::keep(&SEND_BYTES_CODE, modules::code(module, "_ConnectionBase.send_bytes", &["self", "buf"])?);
     modules::watch_all(
         py,
         host,
@@ -142,7 +137,7 @@ fn adopt_connections(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyA
 }
 
 fn adopt_pools(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
-    keep(&APPLY_CODE, modules::code(module, "Pool.apply_async", &["self", "func", "args", "kwds"])?);
+    modules::keep(&APPLY_CODE, modules::code(module, "Pool.apply_async", &["self", "func", "args", "kwds"])?);
     modules::watch_all(
         py,
         host,
@@ -152,7 +147,8 @@ fn adopt_pools(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -
             ("ApplyResult._set", &["self", "i", "obj"], &APPLIED),
             ("ApplyResult.get", &["self", "timeout"], &AWAIT),
         ],
-    )
+    )?;
+    pools::adopt(py, host, module)
 }
 
 fn adopt_writes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -358,6 +354,7 @@ fn on_apply(here: &mut Here, frame: Frame) {
         if asked {
             parcels::send(here, to, &message);
         }
+        pools::asked(here, pool);
         tokens::send_by(here, About::Current, &result, to, message.as_ptr());
     }
 }

@@ -162,6 +162,19 @@ pub unsafe fn of_call<'py>(
     }
 }
 
+/// What a callable is called: `(module, function)`.
+///
+/// # Safety
+/// It stands; the calling thread is attached and has no exception set.
+///
+/// # Errors
+/// No memory.
+pub unsafe fn name_of<'py>(py: Python<'py>, callable: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise.
+    let [module, function] = names(py, |out| unsafe { capture::name_of_callable(callable, out) })?;
+    Ok((module, function).into_pyobject(py)?.into_any())
+}
+
 /// What a partial function calls: the function, and a copy of what it adds.
 fn partial<'py>(callable: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
     let mut name = [0; 256];

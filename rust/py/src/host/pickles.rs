@@ -13,7 +13,7 @@ use super::{
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
-    parcels, passing,
+    parcels, passing, pools,
     senders::{self, Put},
     spawning::attribute,
     tokens,
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
-use pyo3::{ffi, prelude::*, types::*};
+use pyo3::{ffi, prelude::*};
 use std::{cell::RefCell, sync::Arc};
 
 /// What pickles, and what starts processes; and queues whose feeders pickle.
@@ -109,9 +109,11 @@ unsafe fn caller() -> Option<Frame> {
     unsafe { Frame::current_python(crate::ffi::tstate())?.caller() }
 }
 
+/// Whether a function of this name runs in a frame.
+///
 /// # Safety
 /// The frame runs; attached.
-unsafe fn is(frame: Frame, name: &str) -> bool {
+pub unsafe fn is(frame: Frame, name: &str) -> bool {
     // SAFETY: the callers': the frame runs, attached.
     unsafe { capture::is_text(code_qualname(frame.code()), name) }
 }
@@ -140,24 +142,12 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
         }
         match frame.caller().filter(|frame| is(*frame, "Pool._handle_tasks")) {
             None => Way::Now(frame.local(0)),
-            Some(tasks) => match call_of_pool(here, object, tasks.local(4)) {
-                Some(record) => tokens::kept_by(&record).map_or(Way::None, |carried| Way::Kept(carried, record.pid)),
+            Some(tasks) => match pools::task(here, object, tasks) {
+                Some((carried, to)) => Way::Kept(carried, to),
                 None => Way::None,
             },
         }
     }
-}
-
-/// The result that a pool's task is to have, by the task's number.
-///
-/// # Safety
-/// The variable is null or stands; attached, with no exception set.
-unsafe fn call_of_pool(here: &mut Here, task: &Bound<'_, PyAny>, cache: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let number = task.cast_exact::<PyTuple>().ok()?.get_item(0).ok()?;
-    // SAFETY: the caller's: attached, and the variable stands.
-    let cache = unsafe { Bound::from_borrowed_ptr_or_opt(task.py(), cache) }?;
-    let result = cache.cast::<PyDict>().ok()?.get_item(number).ok()??;
-    here.host.directory.known(result.as_ptr() as usize)
 }
 
 /// Whether what is being unpickled is a result that the running thread, one of the library's, hands on.
@@ -272,7 +262,7 @@ fn on_got(here: &mut Here, frame: Frame, how: Ended) {
     unsafe {
         let Some(record) = here.host.directory.known(frame.local(0) as usize) else { return };
         // also where the library does it for the program, as in `Pool.apply`
-        if !super::futures::outcome(&record).is_set {
+        if !super::futures::outcome(&record).is_set || pools::take_all(here, &record, frame, how) {
             return;
         }
         here.running.identify(here.host, &mut here.thread);

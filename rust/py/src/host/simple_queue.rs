@@ -5,7 +5,7 @@ use super::{
     instruments::Instrument,
     parcels,
     passing::{self, Sender},
-    senders, tokens, Host,
+    pools, senders, tokens, Host,
 };
 use crate::{
     capture,
@@ -103,6 +103,9 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
         let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
+        if !item.is_null() && pools::of_threads() && pools::put_among_threads(here, queue, item) {
+            return;
+        }
         if item.is_null() || !is_wanted(here, queue, Flags::SEND) || passing::is_inner(Frame::current_python(tstate()))
         {
             return;
@@ -146,6 +149,9 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
     unsafe {
         let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
         let nothing = item.is_null();
+        if !nothing && pools::of_threads() && pools::taken_among_threads(here, queue, item) {
+            return;
+        }
         if nothing {
             let error = ffi::PyErr_Occurred(); // its class
             let mut buffer = [0; 256];
