@@ -352,7 +352,9 @@ pub unsafe fn is_library(frame: Frame) -> bool {
     }
 }
 
+/// Modules that pass messages, with what is in them.
+const PASSING: [&str; 5] = ["asyncio", "queue", "multiprocessing", "inviso", "concurrent.futures"];
+
 fn passes_messages(module: &str) -> bool {
-    let first = module.split('.').next().unwrap_or_default();
-    matches!(first, "asyncio" | "queue" | "multiprocessing" | "inviso") || module.starts_with("concurrent.futures")
+    PASSING.iter().any(|known| module.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
