@@ -37,6 +37,7 @@ import contextlib
 import gzip
 import importlib
 import io
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -465,6 +466,10 @@ def _import(where: str, name: str) -> Any:
         raise ModuleNotFoundError(f"{where} needs {error.name}; pip install {error.name}", name=error.name) from None
 
 
+# batches of a row group: each has what it needs to be read by itself
+_ROW_GROUP = 4
+
+
 def _parquet_writer(where: str) -> Callable[[Rows, BinaryIO], None]:
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
@@ -477,8 +482,8 @@ def _parquet_writer(where: str) -> Callable[[Rows, BinaryIO], None]:
                 arrow.RecordBatchReader.from_stream(rows) as reader,
                 parquet.ParquetWriter(file, reader.schema, compression="zstd") as writer,
             ):
-                for batch in reader:
-                    writer.write_batch(batch)
+                while batches := list(itertools.islice(reader, _ROW_GROUP)):
+                    writer.write_table(arrow.Table.from_batches(batches).unify_dictionaries())
 
         return stream
     try:

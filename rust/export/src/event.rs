@@ -245,8 +245,7 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     match tag {
         Tag::Call | Tag::ReturnFrom | Tag::ExceptionFrom => {
             left = left.checked_sub(1)?;
-            (trace.name, trace.arguments) = function(&mut scan)?;
-            trace.name?;
+            function(&mut scan, &mut trace)?;
             if tag != Tag::Call {
                 left = left.checked_sub(1)?;
                 trace.value = Some(scan.term()?);
@@ -255,13 +254,11 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
         Tag::ReturnTo | Tag::In | Tag::Out | Tag::InExiting | Tag::OutExiting | Tag::OutExited => {
             left = left.checked_sub(1)?;
             let at = scan;
-            match function(&mut scan) {
-                Some((Some(name), _)) => trace.name = Some(name),
-                _ => {
-                    scan = at;
-                    trace.value = Some(scan.term()?);
-                }
+            if function(&mut scan, &mut trace).is_none() {
+                scan = at;
+                trace.value = Some(scan.term()?);
             }
+            trace.arguments = None;
         }
         Tag::Send | Tag::SendToNonExisting => {
             left = left.checked_sub(1)?;
@@ -274,12 +271,9 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
             trace.other = Some(scan.term()?);
             left = left.checked_sub(1)?;
             let at = scan;
-            match function(&mut scan) {
-                Some((Some(name), arguments)) => (trace.name, trace.arguments) = (Some(name), arguments),
-                _ => {
-                    scan = at;
-                    trace.value = Some(scan.term()?);
-                }
+            if function(&mut scan, &mut trace).is_none() {
+                scan = at;
+                trace.value = Some(scan.term()?);
             }
         }
         Tag::Link => {
@@ -314,27 +308,30 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     Some(Event { what: What::Trace(trace), stamp: if stamped { Some(stamp(&mut scan)?) } else { None } })
 }
 
-type Function<'a> = (Option<Name<'a>>, Option<Bytes<'a>>);
-
-/// `{M, F, Args}` or `{M, F, Arity}`; nothing where something else stands, which is left out.
-#[inline]
-fn function<'a>(scan: &mut Scan<'a>) -> Option<Function<'a>> {
+/// `{M, F, Args}` or `{M, F, Arity}`; nothing where something else stands. Filled in where it stands, and not answered: to copy
+/// what was just written costs more than to read it.
+#[inline(always)]
+fn function<'a>(scan: &mut Scan<'a>, trace: &mut Trace<'a>) -> Option<()> {
     if scan.tuple()? != 3 {
         return None;
     }
     let begin = scan.0;
     let (module, function) = (scan.name()?, scan.name()?);
     let written = begin.get(..begin.len() - scan.0.len())?;
-    if let Some(arity) = scan.int() {
-        return Some((Some(Name { module, function, arity: u32::try_from(arity).ok()?, written }), None));
-    }
-    let arguments = scan.term()?;
-    let arity = match arguments {
-        // a list of small integers
-        [107, a, b, ..] => u32::from(u16::from_be_bytes([*a, *b])),
-        _ => u32::try_from(Scan(arguments).list()?).ok()?,
+    let arity = if let Some(arity) = scan.int() {
+        u32::try_from(arity).ok()?
+    } else {
+        let arguments = scan.term()?;
+        let arity = match arguments {
+            // a list of small integers
+            [107, a, b, ..] => u32::from(u16::from_be_bytes([*a, *b])),
+            _ => u32::try_from(Scan(arguments).list()?).ok()?,
+        };
+        trace.arguments = Some(arguments);
+        arity
     };
-    Some((Some(Name { module, function, arity, written }), Some(arguments)))
+    trace.name = Some(Name { module, function, arity, written });
+    Some(())
 }
 
 fn seq(mut scan: Scan<'_>, n: usize) -> Option<Event<'_>> {
@@ -360,7 +357,7 @@ fn seq(mut scan: Scan<'_>, n: usize) -> Option<Event<'_>> {
 }
 
 /// `{Megaseconds, Seconds, Microseconds}`, nanoseconds, or `{Nanoseconds, Unique}`.
-#[inline]
+#[inline(always)]
 fn stamp(scan: &mut Scan<'_>) -> Option<Stamp> {
     if let Some(at) = scan.int() {
         return Some(Stamp { clock: Clock::Monotonic, at, unique: None });

@@ -10,10 +10,11 @@ use crate::{
     text,
 };
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-/// Rows of a batch at most.
-pub const ROWS: usize = 1 << 16;
+/// Rows of a batch at most: so few that the columns of one take up the memory that those of the last have left, which is in the
+/// processor's cache.
+pub const ROWS: usize = 16_000;
 
 /// Bytes of one column at which a batch is full.
 const FULL: usize = 32 << 20;
@@ -50,17 +51,23 @@ pub enum Type {
     Binary,
 }
 
+/// Integers of 64 bits; those of a column without any value are shared.
+pub type Values64 = Cow<'static, [i64]>;
+
+/// Integers of 32 bits, in the same way.
+pub type Values32 = Cow<'static, [i32]>;
+
 /// The values of a column.
 #[derive(Clone, Debug)]
 pub enum Data {
     /// Integers of 64 bits.
-    Int64(Vec<i64>),
+    Int64(Values64),
     /// Integers of 32 bits.
-    Int32(Vec<i32>),
+    Int32(Values32),
     /// Numbers, and what they are numbers of.
-    Names(Vec<i32>, Arc<Strings>),
+    Names(Values32, Arc<Strings>),
     /// Text or bytes: where each value ends, beginning with 0, and all of them.
-    Bytes(Vec<i32>, Vec<u8>),
+    Bytes(Values32, Vec<u8>),
 }
 
 /// A column of a batch.
@@ -69,7 +76,7 @@ pub struct Column {
     /// The values, zero where there is none.
     pub data: Data,
     /// A bit for each row that has a value, the low bit first.
-    pub valid: Vec<u8>,
+    pub valid: Cow<'static, [u8]>,
     /// How many have none.
     pub nulls: usize,
 }
@@ -118,7 +125,19 @@ pub fn fields(values: Values) -> Vec<(&'static str, Type)> {
     ]
 }
 
-/// As many as that, those that are not there yet 0: memory that nobody has written to where there are none.
+/// What columns without any value have.
+static NONE_64: [i64; ROWS] = [0; ROWS];
+static NONE_32: [i32; ROWS + 1] = [0; ROWS + 1];
+static NONE_VALID: [u8; ROWS.div_ceil(8)] = [0; ROWS.div_ceil(8)];
+
+/// As many as that, those that are not there yet 0: `none`, where there are none.
+fn filled<T: Copy + Default>(values: Vec<T>, length: usize, none: &'static [T]) -> Cow<'static, [T]> {
+    match none.get(..length) {
+        Some(none) if values.is_empty() => Cow::Borrowed(none),
+        _ => Cow::Owned(padded(values, length)),
+    }
+}
+
 fn padded<T: Copy + Default>(mut values: Vec<T>, length: usize) -> Vec<T> {
     if values.is_empty() {
         return vec![T::default(); length];
@@ -148,7 +167,7 @@ impl Valid {
     }
 
     fn column(&mut self, data: Data, rows: usize) -> Column {
-        let valid = padded(std::mem::take(&mut self.0), rows.div_ceil(8));
+        let valid = filled(std::mem::take(&mut self.0), rows.div_ceil(8), &NONE_VALID);
         let set: usize = valid.iter().map(|byte| byte.count_ones() as usize).sum();
         Column { data, valid, nulls: rows - set }
     }
@@ -177,14 +196,14 @@ impl Ints {
     }
 
     fn column(&mut self, rows: usize) -> Column {
-        let values = padded(std::mem::take(&mut self.values), rows);
+        let values = filled(std::mem::take(&mut self.values), rows, &NONE_64);
         self.valid.column(Data::Int64(values), rows)
     }
 
     fn column_of_32(&mut self, rows: usize) -> Column {
         let Column { data, valid, nulls } = self.column(rows);
         let data = match data {
-            Data::Int64(values) => Data::Int32(values.into_iter().map(|value| value as i32).collect()),
+            Data::Int64(values) => Data::Int32(values.iter().map(|value| *value as i32).collect()),
             other => other,
         };
         Column { data, valid, nulls }
@@ -247,12 +266,10 @@ impl Terms {
             data = std::mem::replace(&mut self.bytes, Vec::with_capacity(room.1));
         }
         let mut ends = std::mem::replace(&mut self.ends, Vec::with_capacity(room.2));
-        if data.is_empty() {
-            ends = padded(ends, rows + 1);
-        } else {
+        if !data.is_empty() {
             ends.resize(rows + 1, data.len() as i32);
         }
-        self.valid.column(Data::Bytes(ends, data), rows)
+        self.valid.column(Data::Bytes(filled(ends, rows + 1, &NONE_32), data), rows)
     }
 
     fn len(&self) -> usize {
@@ -357,7 +374,7 @@ impl Coded {
     }
 
     fn column(&mut self, rows: usize) -> Column {
-        let codes = padded(std::mem::take(&mut self.codes), rows);
+        let codes = filled(std::mem::take(&mut self.codes), rows, &NONE_32);
         let strings = &mut self.strings;
         let shared = self.shared.get_or_insert_with(|| {
             if strings.ends.is_empty() {

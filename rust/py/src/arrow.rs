@@ -7,6 +7,7 @@
 use inviso_export::table::{Batch, Column, Data, Strings, Type};
 use pyo3::{prelude::*, types::PyCapsule};
 use std::{
+    borrow::Cow,
     ffi::{c_char, c_int, c_void, CStr, CString},
     ptr,
     sync::Arc,
@@ -66,7 +67,7 @@ const NULLABLE: i64 = 2;
 struct Owned {
     /// Kept for the buffers that point into it.
     _data: Option<Data>,
-    _valid: Vec<u8>,
+    _valid: Cow<'static, [u8]>,
     _strings: Option<Arc<Strings>>,
     buffers: Vec<*const c_void>,
     children: Vec<*mut ArrowArray>,
@@ -176,7 +177,7 @@ fn column(column: Column, rows: usize) -> ArrowArray {
         Data::Names(codes, names) => (vec![valid, codes.as_ptr().cast()], Some(strings(names))),
         Data::Bytes(ends, data) => (vec![valid, ends.as_ptr().cast(), data.as_ptr().cast()], None),
     };
-    // moving a Vec leaves what it points to where it is
+    // what they point to stays where it is when they move
     let owned = Owned { _data: Some(column.data), _valid: column.valid, buffers, ..Owned::default() };
     array(rows, column.nulls, Box::new(owned), dictionary)
 }
