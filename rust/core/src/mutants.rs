@@ -25,6 +25,7 @@
 //! | `closes_unlocked` | DEAD is stored after the list of rings was let go of | `life::no_ring_is_left_open` |
 //! | `destroy_keeps_flags` | the flags of a session that ends stay with the processes | `node::an_index_used_again_brings_no_flags` |
 //! | `flags_unlocked` | a change of flags looks whether the session lives before it holds the processes | `node::an_index_used_again_brings_no_flags` |
+//! | `process_ends_unlocked` | who ends a process is found out before the processes are held | `node::a_process_ends_once` |
 //! | `first_spawn_split` | `set_on_first_spawn` is taken by a load and a store | `life::the_first_child_is_one` |
 //! | `drains_mix` | a second drain goes on while the first hands its records over | `delivery::two_drains_keep_the_order` |
 //! | `delivered_early` | records count as delivered before the taker has them | `delivery::delivered_means_taken` |

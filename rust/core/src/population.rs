@@ -5,7 +5,7 @@
 //! changes the flags of many, or ends a session, passes through the same lock, and so misses none and leaves nothing behind.
 //!
 //! # Checked by
-//! `models::node` (loom), mutants `flags_unlocked` and `destroy_keeps_flags`.
+//! `models::node` (loom), mutants `flags_unlocked`, `destroy_keeps_flags`, `process_ends_unlocked`.
 #![forbid(unsafe_code)]
 
 use crate::{

@@ -320,8 +320,27 @@ fn a_thread_that_ends_is_counted_once() {
 }
 
 #[test]
+fn a_process_ends_once() {
+    explore(3, 5, &["mine", "theirs"], |seen| {
+        let (node, session) = node();
+        let process = node.process(Kind::Task, 16);
+        let other = thread::spawn({
+            let (node, process) = (node.clone(), process.clone());
+            move || node.end_process(&process)
+        });
+        let mine = node.end_process(&process);
+        let theirs = other.join().unwrap();
+        assert!(mine != theirs, "ended {} times", u8::from(mine) + u8::from(theirs));
+        assert!(!process.is_alive() && node.processes().is_empty());
+        assert!(matches!(node.flags(&session, Who::One(&process), true, Flags::PROCS), Err(Error::ProcessDead)));
+        seen.note("mine", mine);
+        seen.note("theirs", theirs);
+    });
+}
+
+#[test]
 fn a_child_begins_with_flags_of_living_sessions_only() {
-    explore(1, 100, &["born before", "born after"], |seen| {
+    explore(3, 20, &["born before", "born after"], |seen| {
         let (node, old) = node();
         node.flags(&old, Who::New(Class::Process), true, Flags::PROCS).unwrap();
         let births = thread::spawn({
