@@ -17,12 +17,15 @@ use super::{
     Host,
 };
 use crate::{capture, ffi::frame::Frame};
-use inviso_core::{flags::Flags, messages::About, monitor::Event};
+use inviso_core::{flags::Flags, messages::About, monitor::Event, tracee::Tracee};
 use inviso_term::term::{Identifier, Term};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     cell::Cell,
-    sync::atomic::{AtomicI64, AtomicUsize, Ordering},
+    sync::{
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+        Arc,
+    },
     time::{Duration, Instant},
 };
 
@@ -332,30 +335,45 @@ fn on_apply(here: &mut Here, frame: Frame) {
     unsafe {
         let caller = passing::caller(frame);
         let Some(caller) = caller.filter(|c| c.code() as usize == APPLY_CODE.load(Ordering::Acquire)) else { return };
+        let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
+        if ![pool, function, args, keywords].contains(&std::ptr::null_mut()) {
+            ask(here, pool, frame.local(0), |py| call(py, function, args, keywords));
+        }
+    }
+}
+
+/// The running process asks a pool for what `result` stands for; `make` makes the message where somebody is told of it. Answers
+/// what is known of the result; `None` if there is none.
+///
+/// # Safety
+/// The pool stands, and the result unless it is null; callbacks run attached on this thread.
+pub unsafe fn ask(
+    here: &mut Here, pool: *mut ffi::PyObject, result: *mut ffi::PyObject,
+    make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
+) -> Option<Arc<Tracee>> {
+    if result.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
         here.running.identify(here.host, &mut here.thread);
         let own = here.thread.current().pid;
-        let result = frame.local(0);
-        if result.is_null() {
-            return;
-        }
         let result = record(here, result);
         {
             let mut outcome = outcome(&result);
-            outcome.reply_to = own;
-            outcome.comes_from_afar = true;
+            (outcome.reply_to, outcome.comes_from_afar) = (own, true);
         }
-        let [pool, function, args, keywords] = [0, 1, 2, 3].map(|n| caller.local(n));
         let asked = parcels::is_asked(here, Flags::SEND);
-        if [pool, function, args, keywords].contains(&std::ptr::null_mut()) || !asked && !tokens::has(here) {
-            return;
+        if asked || tokens::has(here) {
+            let to = passing::queue(here, pool);
+            let message = parcels::made(here, make);
+            if asked {
+                parcels::send(here, to, &message);
+            }
+            pools::asked(here, pool);
+            tokens::send_by(here, About::Current, &result, to, message.as_ptr());
         }
-        let to = passing::queue(here, pool);
-        let message = parcels::made(here, |py| call(py, function, args, keywords));
-        if asked {
-            parcels::send(here, to, &message);
-        }
-        pools::asked(here, pool);
-        tokens::send_by(here, About::Current, &result, to, message.as_ptr());
+        Some(result)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     directory,
     futures::{outcome, record, tell},
     here::Here,
-    modules, parcels,
+    modules, multiprocess, parcels,
     passing::{self, Sender},
     pickles,
     senders::{self, Put},
@@ -24,7 +24,7 @@ use crate::{
     capture,
     ffi::{frame::Frame, held::Held},
 };
-use inviso_core::{flags::Flags, messages::About, seq::Carried, tracee::Tracee};
+use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     collections::BTreeMap,
@@ -258,29 +258,13 @@ fn on_ask(here: &mut Here, frame: Frame) {
         if [method, result, pool, function, items].contains(&std::ptr::null_mut()) {
             return;
         }
-        here.running.identify(here.host, &mut here.thread);
-        let own = here.thread.current().pid;
-        let result = record(here, result);
-        {
-            let mut outcome = outcome(&result);
-            (outcome.reply_to, outcome.comes_from_afar) = (own, true);
-        }
-        let asked = parcels::is_asked(here, Flags::SEND);
-        let mut call = Carried::Nothing;
-        if asked || tokens::has(here) {
-            let to = passing::queue(here, pool);
-            let message = parcels::made(here, |py| {
-                let function = parcels::name_of(py, function).ok()?;
-                let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
-                parcels::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
-            });
-            if asked {
-                parcels::send(here, to, &message);
-            }
-            self::asked(here, pool);
-            tokens::send_by(here, About::Current, &result, to, message.as_ptr());
-            call = tokens::kept_by(&result).unwrap_or_default();
-        }
+        let result = multiprocess::ask(here, pool, result, |py| {
+            let function = parcels::name_of(py, function).ok()?;
+            let arguments = PyTuple::new(py, [function, Bound::from_borrowed_ptr(py, items)]).ok()?;
+            parcels::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
+        });
+        let Some(result) = result else { return };
+        let call = tokens::kept_by(&result).unwrap_or_default();
         let unordered = method as usize == IMAP_UNORDERED.load(Ordering::Acquire);
         *pieces(&result) = Some(Box::new(Pieces { call, unordered, ..Pieces::default() }));
     }
