@@ -121,7 +121,7 @@ def test_many_batches_go_on_with_their_dictionaries(tmp_path: Path) -> None:
     for _ in range(2):  # a log can be read again
         reader = pyarrow.RecordBatchReader.from_stream(rows)
         batches = list(reader)
-        assert len(batches) > 3
+        assert len(batches) == 13  # of 16,000 rows at most
         table = pyarrow.Table.from_batches(batches)
         table.validate(full=True)
         assert table["ts"].to_pylist() == [m[-1] for m in messages]

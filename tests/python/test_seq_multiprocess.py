@@ -141,7 +141,7 @@ def test_a_pool_that_maps(tracer: inviso.Pid, kind: str) -> None:
     threads = kind == "threads"
     with ThreadPool(2) if threads else multiprocessing.get_context(kind).Pool(2) as pool:
         seq_trace.set_token(None)
-        items = range(5)
+        items = list(range(5))
 
         def each(label: Any) -> list[Any]:
             return [(n, label) for n in items]
@@ -179,7 +179,9 @@ def test_a_pool_that_maps(tracer: inviso.Pid, kind: str) -> None:
         with pytest.raises(StopIteration):
             next(late)
     sends = [m for m in inviso.peek(tracer) if m[0] == "seq_trace" and m[1] == "map" and m[2][0] == "send"]
-    assert sends[0][2][4] == ("multiprocessing.pool", "Pool.map", [(__name__, "labelled"), sends[0][2][4][2][1]])
+    assert sends[0][2][4] == ("multiprocessing.pool", "Pool.map", [(__name__, "labelled"), items])
+    if not threads:  # one call, and the results of its three chunks
+        assert [tag for tag, _ in shape(tracer, "map")] == ["send", "receive", "receive", "receive"]
 
 
 def test_a_pool_of_threads(tracer: inviso.Pid) -> None:
