@@ -156,16 +156,12 @@ impl Node {
 
     /// A new process, with the flags that new processes get in each session.
     pub fn process(&self, kind: Kind, object: usize) -> Arc<Tracee> {
-        self.adopt(kind, object, None)
+        self.population.lock().unwrap().adopt(kind, object, None)
     }
 
     /// A new process started by `parent`: it inherits as `set_on_spawn` and `set_on_first_spawn` say.
     pub fn child(&self, kind: Kind, object: usize, parent: &Tracee) -> Arc<Tracee> {
-        self.adopt(kind, object, Some(parent))
-    }
-
-    fn adopt(&self, kind: Kind, object: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
-        self.population.lock().unwrap().adopt(kind, object, parent)
+        self.population.lock().unwrap().adopt(kind, object, Some(parent))
     }
 
     /// A number that no process or port of this node has or will have, for something that is neither.
@@ -186,7 +182,7 @@ impl Node {
             population = self.population.lock().unwrap();
         }
         tracee.end();
-        let ended = population.living.remove(&tracee.pid);
+        let _let_go_of_outside_the_lock = population.living.remove(&tracee.pid);
         let named = self.relations.are_used() && tracee.kind.is_process(); // a port's host unrelates it, and tells of that
         drop(population);
         if named {
@@ -195,7 +191,6 @@ impl Node {
         if tracee.is_tracer() {
             self.leave_sessions(tracee); // one that was made after the first look, and before its tracer was dead
         }
-        drop(ended);
         true
     }
 
@@ -214,7 +209,7 @@ impl Node {
     pub fn lose_tracer(&self, session: &Session) {
         let population = self.population.lock().unwrap();
         session.lose_tracer();
-        population.living.values().for_each(|tracee| tracee.set(session.index, Flags::NONE));
+        population.clear(session);
         drop(population);
         self.ask_cpu_stamps(session, false);
     }

@@ -54,9 +54,14 @@ impl Population {
         self.sessions.push(session.clone());
     }
 
-    /// The session has ended: nobody has flags of it.
+    /// The session has ended: nobody has flags of it, nor will.
     pub fn leave(&mut self, session: &Session) {
         self.sessions.retain(|known| known.id != session.id);
+        self.clear(session);
+    }
+
+    /// Nobody has flags of this session.
+    pub fn clear(&self, session: &Session) {
         self.living.values().for_each(|tracee| tracee.set(session.index, Flags::NONE));
     }
 }

@@ -89,18 +89,8 @@ struct Membership {
     end: AtomicU32,
 }
 
-/// What stands in each session.
-type Memberships = Segments<
-    Membership,
-    4,
-    {
-        if cfg!(loom) {
-            1
-        } else {
-            8
-        }
-    },
->;
+/// Segments of a process's memberships.
+const PARTS: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// Number of sessions that can exist at once.
 pub const MAX_SESSIONS: usize = Segments::<Membership, 4, 8>::capacity();
@@ -124,8 +114,7 @@ pub struct Tracee {
     /// Flags in the sessions with the lowest indices, which are nearly always all there are.
     first_flags: [AtomicU32; FIRST_FLAGS],
     index: Index,
-    /// Made at the first cell, or at the first flag of a further session: most processes live too short a time for either.
-    memberships: OnceLock<Box<Memberships>>,
+    memberships: Segments<Membership, 4, PARTS>,
     ended: AtomicU32,
     /// Whether it is some session's tracer, or was: 0 or 1.
     tracer: AtomicU32,
@@ -151,7 +140,7 @@ impl Tracee {
             tracer: AtomicU32::new(0),
             is_in: AtomicU32::new(0),
             first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
-            memberships: OnceLock::new(),
+            memberships: Segments::new(),
             index: Index::default(),
             seq: crate::seq::Place::default(),
             host: OnceLock::new(),
@@ -208,18 +197,12 @@ impl Tracee {
     pub fn flags(&self, session: u16) -> Flags {
         match self.first_flags.get(session as usize) {
             Some(word) => Flags(word.load(Relaxed)),
-            None => Flags(
-                self.memberships.get().and_then(|all| all.get(session as usize)).map_or(0, |m| m.flags.load(Relaxed)),
-            ),
+            None => Flags(self.memberships.get(session as usize).map_or(0, |m| m.flags.load(Relaxed))),
         }
     }
 
-    fn membership(&self, session: u16) -> &Membership {
-        self.memberships.get_or_init(Box::default).at(session as usize)
-    }
-
     fn word(&self, session: u16) -> &AtomicU32 {
-        self.first_flags.get(session as usize).unwrap_or_else(|| &self.membership(session).flags)
+        self.first_flags.get(session as usize).unwrap_or_else(|| &self.memberships.at(session as usize).flags)
     }
 
     /// Switches flags on or off; answers what they were.
@@ -283,7 +266,7 @@ impl Tracee {
     #[cold]
     #[inline(never)]
     fn new_cell(&self, session: u16, id: u32, full: u64, arena: &Arena, live: &dyn Fn(u32) -> bool) -> u32 {
-        let m = self.membership(session);
+        let m = self.memberships.at(session as usize);
         if m.session.load(Relaxed) != id || m.next.load(Relaxed) == m.end.load(Relaxed) {
             let block = arena.block(self.pid);
             m.session.store(id, Relaxed);

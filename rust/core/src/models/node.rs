@@ -340,18 +340,23 @@ fn a_process_ends_once() {
 
 #[test]
 fn a_child_begins_with_flags_of_living_sessions_only() {
-    explore(3, 20, &["born before", "born after"], |seen| {
+    explore(3, 100, &["born before", "born after"], |seen| {
         let (node, old) = node();
         node.flags(&old, Who::New(Class::Process), true, Flags::PROCS).unwrap();
         let births = thread::spawn({
             let node = node.clone();
-            move || node.process(Kind::Thread, 0)
+            move || {
+                let parent = node.process(Kind::Thread, 0);
+                (node.child(Kind::Thread, 0, &parent), parent)
+            }
         });
         assert!(node.session_destroy(&old, &Armed));
         let early = !node.processes().is_empty();
         let new = node.session_create("", 0, Options::default()).unwrap();
-        let process = births.join().unwrap();
-        assert_eq!(process.flags(new.index), Flags::NONE, "a flag of the old session");
+        let (child, parent) = births.join().unwrap();
+        for process in [child, parent] {
+            assert_eq!(process.flags(new.index), Flags::NONE, "a flag of the old session");
+        }
         seen.note("born before", early);
         seen.note("born after", !early);
     });
