@@ -113,6 +113,16 @@ def test_parquet_without_pyarrow(more: str) -> None:
         assert done.stdout.strip() == "b'PAR1'", done.stderr
 
 
+def test_row_groups_of_parquet_have_several_batches(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    messages = call_and_return(40_000, 300)
+    export.parquet(log(tmp_path / "log", messages), tmp_path / "trace.parquet")
+    file = parquet.ParquetFile(tmp_path / "trace.parquet")
+    groups = [file.metadata.row_group(n).num_rows for n in range(file.metadata.num_row_groups)]
+    assert groups == [64_000, 16_000]
+    assert file.read(["function"])["function"].to_pylist() == [m[3][1] for m in messages]
+
+
 def test_many_batches_go_on_with_their_dictionaries(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     messages = call_and_return(100_000, 300)

@@ -202,12 +202,15 @@ impl Running {
     /// The process of the task at this address, which is alive.
     #[inline]
     pub fn process(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
-        if let Some((address, tracee)) = self.steps.borrow().last() {
-            if *address == task && tracee.object.load(Ordering::Acquire) == task {
-                return tracee.clone();
+        if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
+            return known.1.clone();
+        }
+        if let Some(Some(known)) = self.known.borrow().get(place(task)) {
+            if is(known, task) {
+                return known.1.clone();
             }
         }
-        let tracee = self.take(host, thread, task);
+        let tracee = look_up(host, thread, task);
         self.keep(task, tracee.clone());
         tracee
     }
@@ -216,17 +219,11 @@ impl Running {
     /// made and dropped costs as much as all else that is done here.
     #[inline]
     pub fn take(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
-        if let Some(slot) = self.known.borrow_mut().get_mut(place(task)) {
-            if let Some((_, tracee)) =
-                slot.take_if(|(address, tracee)| *address == task && tracee.object.load(Ordering::Acquire) == task)
-            {
-                return tracee;
-            }
+        let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
+        match known {
+            Some((_, tracee)) => tracee,
+            None => look_up(host, thread, task),
         }
-        let was = std::mem::replace(&mut thread.busy, true);
-        let tracee = host.directory.task(host, task, None);
-        thread.busy = was;
-        tracee
     }
 
     /// Remembers the process of the task at this address.
@@ -253,6 +250,19 @@ impl Running {
         let at = steps.iter().rposition(|(address, _)| *address == task)?;
         Some(steps.remove(at).1)
     }
+}
+
+/// Whether what is remembered is the process of the task at this address still.
+fn is((address, tracee): &Known, task: usize) -> bool {
+    *address == task && tracee.object.load(Ordering::Acquire) == task
+}
+
+/// The process of a task that this thread does not remember.
+fn look_up(host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
+    let was = std::mem::replace(&mut thread.busy, true);
+    let tracee = host.directory.task(host, task, None);
+    thread.busy = was;
+    tracee
 }
 
 /// Where a task's process is remembered.

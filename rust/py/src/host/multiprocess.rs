@@ -37,9 +37,13 @@ pub static INSTRUMENT: Instrument = Instrument::new(
         let pools = [&APPLY, &APPLIED, &AWAIT, &pools::ASK, &pools::CHUNK, &pools::ITEM, &pools::NEXT];
         watch::remove(py, host, &[&PUT, &PUT_SIMPLE, &GET, &SEND, &RECEIVE, &RECEIVE_INTO])?;
         watch::remove(py, host, &pools)?;
+        pools::forget();
         modules::leave(py, host, &MODULES[..3])
     },
-    |_| modules::forget(&MODULES[..3]),
+    |_| {
+        pools::forget();
+        modules::forget(&MODULES[..3]);
+    },
 );
 
 /// Connections that are slow to take what is sent.

@@ -125,11 +125,11 @@ fn names<'py>(
 /// Partial functions and `contextvars.Context.run` are looked through. Keyword arguments are a dict after the others, if there
 /// are any.
 ///
-/// # Safety
-/// All of them stand; `args` is a tuple, `keywords` a dict or null. The calling thread is attached and has no exception set.
-///
 /// # Errors
 /// No memory.
+///
+/// # Safety
+/// All of them stand; `args` is a tuple, `keywords` a dict or null. The calling thread is attached and has no exception set.
 pub unsafe fn of_call<'py>(
     py: Python<'py>, callable: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> PyResult<Bound<'py, PyAny>> {
@@ -164,11 +164,11 @@ pub unsafe fn of_call<'py>(
 
 /// What a callable is called: `(module, function)`.
 ///
-/// # Safety
-/// It stands; the calling thread is attached and has no exception set.
-///
 /// # Errors
 /// No memory.
+///
+/// # Safety
+/// It stands; the calling thread is attached and has no exception set.
 pub unsafe fn name_of<'py>(py: Python<'py>, callable: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: the caller's promise.
     let [module, function] = names(py, |out| unsafe { capture::name_of_callable(callable, out) })?;
@@ -210,11 +210,11 @@ fn runs_in_context(callable: &Bound<'_, PyAny>) -> bool {
 
 /// The call that a coroutine stands for, which has not begun; `None` if it is no coroutine of Python's own.
 ///
-/// # Safety
-/// It stands; the calling thread is attached and has no exception set.
-///
 /// # Errors
 /// No memory.
+///
+/// # Safety
+/// It stands; the calling thread is attached and has no exception set.
 pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) -> PyResult<Option<Bound<'py, PyAny>>> {
     // SAFETY: the caller's promise; the type is checked before the frame is read.
     unsafe {
@@ -238,11 +238,11 @@ pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) 
 
 /// An exception: the name of its type, and its arguments. What is none stands for itself.
 ///
-/// # Safety
-/// It stands; the calling thread is attached and has no exception set.
-///
 /// # Errors
 /// No memory.
+///
+/// # Safety
+/// It stands; the calling thread is attached and has no exception set.
 pub unsafe fn of_exception<'py>(py: Python<'py>, error: *mut ffi::PyObject) -> PyResult<Bound<'py, PyAny>> {
     let mut buffer = [0; 256];
     // SAFETY: the types are checked before what only they have is read.

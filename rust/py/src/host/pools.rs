@@ -93,7 +93,12 @@ pub fn of_threads() -> bool {
     OF_THREADS.load(Ordering::Relaxed)
 }
 
-/// A pool is asked for something that goes with this.
+/// Nobody looks at queues for the sake of pools any more.
+pub fn forget() {
+    OF_THREADS.store(false, Ordering::Release);
+}
+
+/// A pool is asked for something.
 ///
 /// # Safety
 /// The pool stands; attached, no exception is set.
