@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from inviso import _native
+
 __all__ = ["Own", "duplicate", "stderr"]
 
 HIGH_FD = 100
@@ -14,27 +16,20 @@ HIGH_FD = 100
 class Own:
     """A descriptor of ours, told from whatever may have its number later."""
 
-    __slots__ = ("_identity", "number")
+    __slots__ = ("_file", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._identity = self._look()
+        self._file = _native.descriptor_file(number)
 
     def is_there(self) -> bool:
         """Whether it has not been closed."""
-        return self._look() == self._identity
+        return _native.descriptor_file(self.number) == self._file
 
     def close(self) -> None:
         """Give it back, if it is still there."""
         if self.is_there():
             os.close(self.number)
-
-    def _look(self) -> tuple[int, int] | None:
-        try:
-            status = os.fstat(self.number)
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
 
 
 def duplicate(number: int) -> int:

@@ -7,7 +7,6 @@ fork that thread is away.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # the module signal is Python code, which may itself be traced
 import _thread
 import contextlib
 import io
@@ -19,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from inviso import _fork
+from inviso import _fork, _native
 from inviso._descriptor import Own, duplicate
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
@@ -95,17 +94,21 @@ class Descriptor:
     __slots__ = (
         "__weakref__",
         "_buffer",
-        "_lines",
+        "_is_quick",
         "_lock",
         "_lost",
         "_native_id",
         "_own",
         "_state",
         "_thread",
+        "_write",
     )
 
     def __init__(self, number: int) -> None:
         self._own = Own(_unblocked(number))
+        self._is_quick = not stat.S_ISREG(os.fstat(self._own.number).st_mode)
+        """Whether it takes what it can at once; a file's disk may keep its writer waiting."""
+        self._write = _native.descriptor_write if self._is_quick else os.write
         self._buffer = bytearray()
         self._lost = 0
         """Lines that no line tells of yet."""
@@ -128,7 +131,8 @@ class Descriptor:
                 self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
                 self._lost = 0
             self._buffer += line.encode("utf-8", "backslashreplace") + b"\n"
-            self._flush()
+            if self._is_quick and self._thread is None:
+                self._flush()
             if self._state == "gone":
                 raise Gone
             if self._buffer and self._thread is None and self._state == "open":
@@ -225,9 +229,7 @@ class Descriptor:
                 self._buffer.clear()
                 return
             try:
-                count = _write(self._own.number, memoryview(self._buffer)[:4096].tobytes())
-            except BlockingIOError:
-                return
+                count = self._write(self._own.number, bytes(self._buffer[: 4096 if self._is_quick else BUFFER]))
             except OSError:
                 self._state = "gone"
                 continue
@@ -251,27 +253,6 @@ def _unblocked(number: int) -> int:
     own = duplicate(again)
     os.close(again)
     return own
-
-
-def _write(number: int, data: bytes) -> int:
-    """What can be written now; a reader that has gone is an error of ours, and no signal for the program."""
-    if not stat.S_ISREG(os.fstat(number).st_mode) and os.get_blocking(number):
-        # It can't be opened again (a socket, another user's terminal): a little at a time, where there is room for it.
-        poll = select.poll()
-        poll.register(number, select.POLLOUT)
-        if not poll.poll(0):
-            return 0
-        data = data[:256]
-    if _signal.getsignal(_signal.SIGPIPE) is not _signal.SIG_DFL:
-        return os.write(number, data)
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGPIPE,))
-    try:
-        return os.write(number, data)
-    except BrokenPipeError:
-        _signal.sigtimedwait((_signal.SIGPIPE,), 0)
-        raise
-    finally:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
 
 
 _open: weakref.WeakSet[Descriptor] = weakref.WeakSet()

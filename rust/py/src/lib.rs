@@ -3,6 +3,7 @@
 mod arrow;
 mod capture;
 mod decode;
+mod descriptor;
 mod errors;
 mod etf;
 mod export;
@@ -28,6 +29,8 @@ mod wire;
 /// The native half of inviso. Its names are private to the package.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    #[pymodule_export]
+    use super::descriptor::{descriptor_file, descriptor_write};
     #[pymodule_export]
     use super::errors::{LimitReached, ProcessDead, SessionDead};
     #[pymodule_export]

@@ -139,6 +139,10 @@ impl Mailbox {
         let mut from = 0;
         loop {
             let was_open = open()?;
+            // what is here came first, and a pump gives the GIL away
+            if let Some(message) = self.take(py, matches, &mut from)? {
+                return Ok(Some(message));
+            }
             let fed = self.pump(py)?;
             if let Some(message) = self.take(py, matches, &mut from)? {
                 return Ok(Some(message));

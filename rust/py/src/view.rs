@@ -398,7 +398,7 @@ impl PyView<'_> {
         const TAKEN: usize = 1 << 63;
         if *at == 0 {
             let first = self.kept.len();
-            let mut take = |key: *mut PyObject, value: *mut PyObject| {
+            let take = |key: *mut PyObject, value: *mut PyObject| {
                 for object in [key, value].into_iter().take(step) {
                     // SAFETY: alive while the container is locked; the reference is ours then.
                     unsafe { ffi::Py_XINCREF(object) };
