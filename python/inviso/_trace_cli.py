@@ -20,7 +20,7 @@ from ._descriptor import stderr
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, parse
-from .dbg._guard import LOST, Guard, Rate
+from ._limits import LOST, Guard, Rate
 from .dbg._lines import Paint, line, plain
 from .dbg._output import Descriptor, of_file
 from .dbg._saved import BUILT_IN, reason
@@ -118,8 +118,6 @@ def _request(given: Given) -> Request:
     limited = request.limit is not None or request.rate is not None
     if ("_", "_", "_") in parsed and not limited:
         raise Usage("--pattern: '_' traces everything; say how much of it with --limit or --rate")
-    if request.is_log and limited:
-        raise Usage(f"--output: a log (*{LOG}) counts nothing, so it has no --limit and no --rate; write text")
     return request
 
 
@@ -190,6 +188,7 @@ class Tracing:
         try:
             if self._request.is_log:
                 self._port = _open_log(path)
+                self._port.limit(self._request.limit, rate=self._request.rate, lost=LOST)
             elif path is not None:
                 self._output = of_file(path)
             else:
@@ -249,6 +248,10 @@ class Tracing:
             session.destroy()
         if port is not None:
             port.close()
+            if port.ended is not None:
+                output = _stderr()
+                if output is not None:
+                    output.write(f"*** {NAME} stopped: {port.ended}.", last=True)
         if output is not None:
             output.finish(PATIENCE)
 

@@ -122,11 +122,13 @@ class Session:
     (True, False)
     """
 
-    __slots__ = ("__weakref__", "_native", "_worker")
+    __slots__ = ("__weakref__", "_kept", "_native", "_worker")
 
-    def __init__(self, native: _native.Session, worker: _Worker | None = None) -> None:
+    def __init__(self, native: _native.Session, worker: _Worker | None = None, kept: object = None) -> None:
         self._native = native
         self._worker = worker
+        self._kept = kept
+        """What its native half knows by address."""
 
     @property
     def name(self) -> Atom:
@@ -318,8 +320,9 @@ def session_create(
             ``dump_signal``
                 when this signal comes; who handled it before still does.
             ``dump_on``
-                when an exception_from of the session tells of this exception: its class's name, as the message has
-                it, or a match specification that looks at ``[class, value]``.
+                when an exception_from of the session tells of this exception: a class or a tuple of classes, and those
+                derived from them; a class's name, as the message has it; or a match specification that looks at
+                ``[class, value]``.
             ``dump_slower``
                 ``(mfa, seconds)``: when a call of the function takes so long. It sets call_latency on it;
                 ``"module:name:arity"`` is an MFA, too.
@@ -380,7 +383,7 @@ def session_create(
         if worker:
             worker.stop()
         raise SystemLimit(f"{where}: {error}") from None
-    session = Session(native, worker)
+    session = Session(native, worker, recorded)
     _strong.add(session)
     if recorded is not None:
         _record(session, options)
@@ -397,7 +400,7 @@ def _module(where: str, tracer: tuple[Any, ...], options: Mapping[str, Any]) -> 
     return given(where, tracer)
 def _recorded(
     where: str, tracer: Any, options: dict[str, Any]
-) -> tuple[_native.MatchProgram | None, float | None] | None:
+) -> tuple[_native.MatchProgram | list[type[BaseException]] | None, float | None] | None:
     """Checks the options of a flight recorder; what asks for its dumps, None for any other session."""
     asks = [name for name in ("dump_signal", "dump_on", "dump_slower") if options[name] is not None]
     every = options["dump_every"]
@@ -418,14 +421,7 @@ def _recorded(
         known = isinstance(number, int) and not isinstance(number, bool) and number in signals.valid_signals()
         if not known or number in _NO_DUMP:
             raise BadArg(where, "opts", f"dump_signal {number!r} can't be handled; pass one such as signal.SIGUSR2")
-    program = None
-    if isinstance(options["dump_on"], str):
-        program = compiled(where, [(["_", (Atom(options["dump_on"]), "_")], [], [])], "receive")
-    elif options["dump_on"] is not None:
-        if not derives(options["dump_on"], list) or not list.__len__(options["dump_on"]):
-            why = f"dump_on {shown(options['dump_on'])} is no exception; pass a class's name or a match specification"
-            raise BadArg(where, "opts", why)
-        program = compiled(where, options["dump_on"], "receive")
+    exceptions = None if options["dump_on"] is None else _exceptions(where, options["dump_on"])
     seconds = None
     if options["dump_slower"] is not None:
         pair = options["dump_slower"]
@@ -442,7 +438,19 @@ def _recorded(
         options["dump_slower"] = mfa
     if "overflow" not in options["given"]:
         options["overflow"] = "overwrite"
-    return program, seconds
+    return exceptions, seconds
+
+
+def _exceptions(where: str, asked: Any) -> _native.MatchProgram | list[type[BaseException]]:
+    if isinstance(asked, str):
+        return compiled(where, [(["_", (Atom(asked), "_")], [], [])], "receive")
+    classes = asked if isinstance(asked, tuple) else (asked,)
+    if classes and all(isinstance(one, type) and issubclass(one, BaseException) for one in classes):
+        return list(classes)
+    if derives(asked, list) and list.__len__(asked):
+        return compiled(where, asked, "receive")
+    why = f"dump_on {shown(asked)} is no exception; pass a class, a class's name, or a match specification"
+    raise BadArg(where, "opts", why)
 
 
 def _record(session: Session, options: dict[str, Any]) -> None:

@@ -29,12 +29,14 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import _fork, _native
+from . import _fork, _limits, _native
 from .errors import BadArg
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeAlias
+
+    from ._limits import Rate
 
     Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -111,6 +113,44 @@ class TracePort:
     def error(self) -> str | None:
         """What it said the last time; None if it never did."""
         return self._native.error
+
+    def limit(self, limit: int | None = None, *, rate: Rate | None = None, lost: int | None = None) -> None:
+        """Says when it closes by itself; what is None stays as it was, at first without end.
+
+        Args:
+            limit: after so many messages, counted from here on; those after it are not written.
+            rate: when there are more than so many messages in a second; ``(messages, milliseconds)`` for another span.
+                They are counted where they are written, some milliseconds after they were told.
+            lost: when more than so many were lost in full rings.
+
+        Raises:
+            BadArg: no such number.
+
+        >>> import json, tempfile
+        >>> from inviso import trace
+        >>> with tempfile.TemporaryDirectory() as folder, trace_port("file", folder + "/t")() as port:
+        ...     port.limit(2, rate=(1000, 100))
+        ...     with trace.session_create("few", port) as session:
+        ...         _ = session.function(("json", "loads", "_"), True, ["local"])
+        ...         _ = session.process(inviso.self(), True, ["call"])
+        ...         _ = [json.loads("1") for _ in range(10)]
+        ...         _ = session.delivered().wait(5)
+        ...     port.written, port.ended
+        (2, 'the limit of 2 messages was reached')
+        """
+        _limits.checked("TracePort.limit", limit, rate, lost)
+        self._native.limit(limit, _limits.window(rate), lost)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it has a limit or a rate."""
+        return self._native.is_limited()
+
+    @property
+    def ended(self) -> str | None:
+        """Why it closes, or closed, by itself; None if it does not."""
+        ended = self._native.ended()
+        return None if ended is None else _limits.why(*ended)
 
     def is_open(self) -> bool:
         """Whether it takes messages."""

@@ -480,7 +480,7 @@ def test_a_session_that_is_let_go_ends() -> None:
         (lambda: dbg.tracer(rate=(1,)), "tracer/0, rate: .* is no rate; pass messages a second"),
         (lambda: dbg.tracer(rate=True), "tracer/0, rate: True is no rate; pass"),
         (lambda: dbg.tracer(lost=-1), "tracer/0, lost: -1 is no number of messages; pass an int from 0"),
-        (lambda: dbg.tracer("port", print, limit=1), "tracer/2, limit: a port counts nothing; leave it out"),
+        (lambda: dbg.tracer("module", print, limit=1), "tracer/2, limit: a tracer module counts nothing; leave it out"),
         (lambda: dbg.tp(7, []), "tp/2, module: 7 names no functions; pass a module's name"),
         (lambda: dbg.tp("m", "f", 1, 2, 3), "tp/5, module: there are 5 arguments; pass"),
         (lambda: dbg.tp(), "tp/0, module: there are 0 arguments; pass"),

@@ -84,9 +84,6 @@ def test_what_is_no_port(tmp_path: Path) -> None:
         with pytest.raises(BadArg, match=r"is no trace port; pass what dbg\.trace_port"):
             dbg.tracer("port", wrong)
     assert dbg.get_tracer()[0] == "error"
-    with pytest.raises(BadArg, match="a trace port or tracer module counts nothing"):
-        begin(dbg.trace_port("file", str(tmp_path / "log")))
-        dbg.p("all", "c", limit=3)
 
 
 @pytest.mark.parametrize("how", ["pair", "function"])
@@ -106,6 +103,36 @@ def test_a_tracer_module(how: str) -> None:
     dbg.tpl(HERE, "leaf", [])
     leaf(1)
     assert seen == [("call", inviso.self(), (HERE, "leaf", [1]))]
+    with pytest.raises(BadArg, match="a tracer module counts nothing"):
+        dbg.p("all", "c", limit=3)
     dbg.stop()
     with pytest.raises(BadArg, match="is no tracer module; pass"):
         dbg.tracer("module", lambda: 7)
+
+
+def test_a_port_with_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "log")
+    assert dbg.tracer("port", dbg.trace_port("file", path), limit=3)[0] == "ok"
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    for n in range(10):
+        leaf(n)
+    until(lambda: dbg.flush_trace_port() is None or not dbg.get_tracer()[1].is_open())
+    until(lambda: not dbg.get_tracer()[1].is_open())
+    dbg.stop()
+    assert capsys.readouterr().out == "*** dbg stopped: the limit of 3 messages was reached.\n"
+    client = dbg.trace_client("file", path)
+    until(lambda: not client.is_alive())
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_a_file_of_everything_needs_a_limit(tmp_path: Path) -> None:
+    dbg.tracer("port", dbg.trace_port("file", str(tmp_path / "log")))
+    dbg.p("all", "c")
+    with pytest.raises(BadArg, match=r"say how much of it with limit= or rate="):
+        dbg.tp("_", [])
+    assert dbg.tp("_", [], limit=3)[0] == "ok"
+    dbg.stop()
+    dbg.tracer("port", dbg.trace_port("file", (str(tmp_path / "log"), "wrap", ".log")))
+    dbg.p("all", "c")
+    assert dbg.tp("_", [("_", [("==", 1, 2)], [])])[0] == "ok"

@@ -131,6 +131,32 @@ def test_an_exception_asks_for_a_dump(tmp_path: Path, spec: Any) -> None:
     assert read(path)[-1][2] == "exception_from"
 
 
+class Base(Exception):
+    pass
+
+
+class Derived(Base, KeyError):
+    pass
+
+
+@pytest.mark.parametrize("asked", [Base, LookupError, KeyError, (OSError, KeyError), BaseException])
+def test_classes_ask_for_dumps_of_what_is_derived_from_them(tmp_path: Path, asked: Any) -> None:
+    def fail(error: BaseException) -> None:
+        raise error
+
+    with recorder(dump_to=tmp_path / "box", dump_on=asked, dump_every=0) as session:
+        session.function((__name__, fail.__qualname__, 1), [("_", [], [("exception_trace",)])], ["local"])
+        if asked is not BaseException:
+            for other in (ValueError("x"), Odd(), GeneratorExit()):
+                with pytest.raises(type(other)):
+                    fail(other)
+        time.sleep(0.05)
+        assert session.info("session", "dumps") == ("dumps", (0, None, None))
+        with pytest.raises(KeyError):
+            fail(Derived())
+        assert read(dumps(session, 1))[-1][2] == "exception_from"
+
+
 @pytest.mark.parametrize("mfa", [f"{__name__}:work:_", f"{__name__}:work:1", (__name__, "work", 1)])
 def test_a_slow_call_asks_for_a_dump(tmp_path: Path, mfa: Any) -> None:
     with recorder(dump_to=tmp_path / "box", dump_slower=(mfa, 0.03), dump_every=0) as session:
@@ -373,6 +399,8 @@ s.destroy()
         ({"dump_to": "x", "dump_signal": 0}, "can't be handled"),
         ({"dump_to": "x", "dump_on": []}, "is no exception"),
         ({"dump_to": "x", "dump_on": 7}, "is no exception"),
+        ({"dump_to": "x", "dump_on": ()}, "is no exception"),
+        ({"dump_to": "x", "dump_on": (KeyError, int)}, "is no exception"),
         ({"dump_to": "x", "dump_on": [("x",)]}, "a clause is a tuple"),
         ({"dump_to": "x", "dump_slower": 7}, "is no limit"),
         ({"dump_to": "x", "dump_slower": ("a:b:_", -1)}, "is no time"),

@@ -17,7 +17,7 @@ from typing import Any
 
 import inviso
 import pytest
-from inviso import BadArg, seq_trace, trace
+from inviso import BadArg, log, seq_trace, trace
 from inviso.trace_ports import TracePort, trace_port
 from port_tools import Cut, frames, python, read
 
@@ -502,3 +502,95 @@ def test_a_process_that_is_killed_leaves_whole_records(tmp_path: Path, request: 
 def test_the_module_is_at_hand() -> None:
     assert inviso.trace_ports.trace_port is trace_port
     assert repr(json) and repr(trace_port("file", "x")) == "<trace port generator: file x>"
+
+
+# -- limits
+
+
+def settled(port: TracePort) -> None:
+    """Its thread has closed it."""
+    end = time.monotonic() + 10
+    while port.is_open():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("kind", ["file", "wrap", "compressed"])
+def test_a_limit(kind: str, tmp_path: Path) -> None:
+    name = str(tmp_path / "t")
+    port = trace_port("file", (name, "wrap", ".log") if kind == "wrap" else name, compress=kind == "compressed")()
+    assert not port.is_limited
+    port.limit(3)
+    assert port.is_limited and port.ended is None
+    with trace.session_create("few", port) as session, trace.session_create("as few", port) as other:
+        for one in (session, other):
+            one.function((__name__, "work", "_"), True, ["local"])
+            one.process(inviso.self(), True, ["call"])
+        for n in range(10):
+            work(n)
+        settled(port)
+        for one in (session, other):
+            assert one.is_alive() and one.info(inviso.self(), "flags") == ("flags", [])
+        work(10)
+    assert (port.written, port.ended) == (3, "the limit of 3 messages was reached")
+    found = list(log.read((name, "wrap", ".log") if kind == "wrap" else name))
+    assert [message[3][2][0] for message in found] == [0, 0, 1]
+
+
+def test_a_limit_counts_anew(tmp_path: Path) -> None:
+    with trace_port("file", str(tmp_path / "t"))() as port, trace.session_create("few", port) as session:
+        session.function((__name__, "work", "_"), True, ["local"])
+        session.process(inviso.self(), True, ["call"])
+        for n in range(10):
+            work(n)
+        port.flush()
+        port.limit(2, lost=1 << 40)
+        for n in range(10):
+            work(n)
+        settled(port)
+        assert (port.written, port.ended) == (12, "the limit of 2 messages was reached")
+
+
+def test_a_rate(tmp_path: Path) -> None:
+    with trace_port("file", str(tmp_path / "t"))() as port, trace.session_create("slow", port) as session:
+        session.function((__name__, "work", "_"), True, ["local"])
+        session.process(inviso.self(), True, ["call"])
+        port.limit(rate=(5, 100))
+        for n in range(10):
+            work(n)
+            time.sleep(0.05)
+        port.flush()
+        assert (port.ended, port.written) == (None, 10)
+        for n in range(10):
+            work(n)
+        settled(port)
+        assert port.ended == "there were more than 5 messages in 0.1 s" and port.written <= 16
+
+
+def test_what_is_lost_may_be_too_much(tmp_path: Path) -> None:
+    with trace_port("file", str(tmp_path / "t"))() as port:
+        port.limit(lost=10)
+        with trace.session_create("full", port, {"ring_bytes": 4096}) as session:
+            session.function((__name__, "work", "_"), True, ["local"])
+            session.process(inviso.self(), True, ["call"])
+            end = time.monotonic() + 10
+            while port.ended is None and time.monotonic() < end:
+                for n in range(1000):
+                    work(n)
+            settled(port)
+        assert port.ended is not None and port.ended.startswith("it fell behind, and ")
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"limit": 0}, r"TracePort\.limit, limit: 0 is no number of messages; pass an int from 1"),
+        ({"rate": (1, 0)}, r"TracePort\.limit, rate: \(1, 0\) is no rate; pass messages a second"),
+        ({"lost": -1}, r"TracePort\.limit, lost: -1 is no number of messages; pass an int from 0"),
+    ],
+)
+def test_what_is_no_limit(more: dict[str, Any], text: str, tmp_path: Path) -> None:
+    with trace_port("file", str(tmp_path / "t"))() as port:
+        with pytest.raises(BadArg, match=text):
+            port.limit(**more)
+        assert not port.is_limited

@@ -35,12 +35,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import inviso
 from inviso import Pid, Port, trace
+from inviso._limits import LOST, Rate, checked
 from inviso._pattern import parse
 from inviso.errors import BadArg
 from inviso.match_spec import match_spec_test
 from inviso.match_spec import ms as fun2ms
 
-from ._guard import LOST, Rate, checked
 from ._help import HELP, ITEMS
 from ._items import BadFlags, BadPid, flags_of, short
 from ._lines import LINE, line
@@ -127,7 +127,7 @@ def _server(where: str) -> Server:
 # the tracer
 
 
-def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, lost: int = LOST) -> Any:
+def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, lost: int | None = None) -> Any:
     """Starts a tracer: where the messages go (dbg.md, ``tracer/0``, ``tracer/2``, ``tracer/3``).
 
     Args:
@@ -146,14 +146,14 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
             Before the kind a node may be named: this one.
         limit: ends the tracing after so many messages.
         rate: ends it when there are more messages than that: in a second, or as ``(messages, milliseconds)``.
-        lost: ends it when more than so many messages were lost.
+        lost: ends it when more than so many messages were lost; :data:`LOST`, and of a port any number, if not given.
 
     Returns:
         ``("ok", where the messages go)``: the tracer's Pid, the port, or the pair (a node's name, if one was named);
         ``("error", "already_started")``; or ``("error", reason)`` for a file that can't be opened.
 
     Raises:
-        BadArg: a wrong argument; or a limit for a port or module, which counts nothing.
+        BadArg: a wrong argument; or a limit for a module, which counts nothing.
 
     >>> seen = []
     >>> _ = tracer("process", (lambda message, number: seen.append(message[2:]) or number + 1, 0), limit=1)
@@ -189,9 +189,9 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
     elif kind not in ("port", "module"):
         kinds = "'process', 'file', 'port' or 'module'"
         raise BadArg(where, "type", f"{kind!r} is no kind of tracer; pass {kinds}")
-    elif limit is not None or rate is not None:
-        why = f"a {kind} counts nothing; leave it out, or start a tracer of kind 'process' or 'file'"
-        raise BadArg(where, "rate" if limit is None else "limit", why)
+    elif kind == "module" and (limit, rate, lost) != (None, None, None):
+        why = "a tracer module counts nothing; leave it out, or start a tracer of another kind"
+        raise BadArg(where, "limit" if limit is not None else "lost" if rate is None else "rate", why)
     elif kind == "port" and not callable(data) and not hasattr(data, "flush"):
         raise BadArg(where, "data", f"{data!r} is no trace port; pass what dbg.trace_port() returned")
     elif kind == "module" and not callable(data) and not (isinstance(data, tuple) and len(data) == 2):

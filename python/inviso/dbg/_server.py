@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import threading
@@ -11,12 +12,12 @@ from contextvars import Context
 from typing import Any
 
 from inviso import Pid, node, trace
+from inviso._limits import LOST, Guard, Rate
 from inviso.errors import BadArg
 
 from ._cells import Cells
-from ._guard import Guard, Rate
 from ._items import CALLS, GROUPS, item_of
-from ._output import Output, Stream, of_file, of_stream
+from ._output import Gone, Output, Stream, of_file, of_stream
 from ._saved import Saved, reason
 from ._tracer import Printer, Tracer
 
@@ -56,7 +57,7 @@ class Server:
         """Where the messages go, or None: a Pid, a trace port, ``(module, state)``."""
         return None if self.session is None else self._what
 
-    def start(self, kind: str, data: Any, limit: int | None, rate: Rate | None, lost: int) -> tuple[str, Any]:
+    def start(self, kind: str, data: Any, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
         """Starts a tracer, checked before."""
         with self._lock:
             if self.session is not None:
@@ -65,18 +66,18 @@ class Server:
             match kind:
                 case "process":
                     handler, state = data
-                    return self._start_process(handler, state, Guard(limit, rate, lost))
+                    return self._start_process(handler, state, _guard(limit, rate, lost))
                 case "file":
                     try:
                         output = of_file(data)
                     except OSError as error:
                         return ("error", reason(error))
-                    return self._start_printing(output, Guard(limit, rate, lost))
+                    return self._start_printing(output, _guard(limit, rate, lost))
                 case "port":
-                    return self._start_port(data)
+                    return self._start_port(data, limit, rate, lost)
             return self._start_module(data() if callable(data) and not isinstance(data, tuple) else data)
 
-    def start_default(self, limit: int | None, rate: Rate | None, lost: int) -> tuple[str, Any]:
+    def start_default(self, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
         """Starts the tracer that prints to standard output, as it is now."""
         with self._lock:
             if self.session is not None:
@@ -87,7 +88,7 @@ class Server:
                 self._cells = Cells.here(_weakly(self.settle))
                 if self._cells is not None:
                     output = Stream(sys.stdout, self._cells.through)
-            return self._start_printing(output, Guard(limit, rate, lost))
+            return self._start_printing(output, _guard(limit, rate, lost))
 
     def _start_printing(self, output: Output, guard: Guard) -> tuple[str, Any]:
         self._output = output
@@ -110,13 +111,14 @@ class Server:
         self._session = session
         self._what = session._native.tracer
 
-    def _start_port(self, data: Any) -> tuple[str, Any]:
+    def _start_port(self, data: Any, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
         try:
             port = data() if callable(data) else data
         except OSError as error:
             return ("error", reason(error))
         if not isinstance(port, optional("trace_ports").TracePort):
             raise BadArg("tracer/2", "data", f"{port!r} is no trace port; pass what dbg.trace_port() returned")
+        port.limit(limit, rate=rate, lost=lost)
         self._session = trace.session_create(self.name, port)
         self._what = port
         return ("ok", port)
@@ -135,10 +137,13 @@ class Server:
             return
         if self.session is None:
             raise BadArg(where, "limit" if rate is None else "rate", "there is no tracer; call dbg.tracer() before")
-        if self._tracer is None:
-            why = "a trace port or tracer module counts nothing; start a tracer of kind 'process' or 'file'"
+        if isinstance(self._what, tuple):
+            why = "a tracer module counts nothing; start a tracer of another kind"
             raise BadArg(where, "limit" if rate is None else "rate", why)
-        self._tracer.guard.change(limit, rate)
+        if self._tracer is not None:
+            self._tracer.guard.change(limit, rate)
+        else:
+            self._what.limit(limit, rate=rate)
 
     # who and which functions
 
@@ -210,9 +215,15 @@ class Server:
             return [("matched", node(), number)]
 
     def _refuse_everything(self, where: str, argument: str, what: str) -> None:
-        if self._tracer is not None and not self._tracer.guard.is_limited:
+        if not self._is_limited():
             why = f"{what} traces everything; say how much of it with limit= or rate=, as in dbg.tracer(limit=1000)"
             raise BadArg(where, argument, why)
+
+    def _is_limited(self) -> bool:
+        """Whether it ends by itself, or has another bound; a tracer module's is its own."""
+        if self._tracer is not None:
+            return self._tracer.guard.is_limited
+        return isinstance(self._what, tuple) or self._what.kind != "file" or self._what.is_limited
 
     # the end
 
@@ -243,13 +254,23 @@ class Server:
             if hasattr(port, "close"):
                 port.close()
         _end(*left)
+        self._tell_of(port)
         for client in clients:
             if client.is_alive():
                 optional("log").stop_trace_client(client)
 
     def _leave(self) -> None:
         """What an ended session has left."""
+        port = self._what
         _end(*self._take())
+        self._tell_of(port)
+
+    def _tell_of(self, port: Any) -> None:
+        """Says why a trace port ended by itself; its thread knows no Python and could not."""
+        ended = getattr(port, "ended", None)
+        if ended is not None:
+            with contextlib.suppress(Gone):
+                _teller(self.name, Stream(sys.stdout))(ended)
 
     def _take(self) -> tuple[Output | None, Cells | None]:
         self._session = self._what = self._tracer = None
@@ -265,6 +286,10 @@ def _end(output: Output | None, cells: Cells | None) -> None:
         cells.close()
     if output is not None:
         output.finish(_PATIENCE)
+
+
+def _guard(limit: int | None, rate: Rate | None, lost: int | None) -> Guard:
+    return Guard(limit, rate, LOST if lost is None else lost)
 
 
 def optional(name: str) -> Any:

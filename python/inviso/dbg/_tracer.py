@@ -10,7 +10,7 @@ from typing import Any
 
 from inviso import trace
 
-from ._guard import Guard
+from inviso._limits import Guard
 from ._lines import Paint, line, plain
 from ._output import Gone, Output
 

@@ -52,8 +52,8 @@ pub struct Options {
     /// Told once that somebody wants what the rings hold to be written, until [`Session::take_dump`]: on a traced thread, which it
     /// must not keep.
     pub on_dump: Option<fn()>,
-    /// The exceptions, by class and value, whose exception_from asks for that.
-    pub dump_on: Option<std::sync::Arc<Program>>,
+    /// The exceptions whose exception_from asks for that.
+    pub dump_on: Option<Exceptions>,
     /// Nanoseconds from which on a call of a function that has call_latency asks for that.
     pub dump_slower: Option<u64>,
 }
@@ -91,6 +91,15 @@ pub enum Stamps {
     Ticks,
     /// The operating system, asked at each event.
     System,
+}
+
+/// Some of the exceptions that leave calls.
+#[derive(Clone, Debug)]
+pub enum Exceptions {
+    /// Those whose class and value a match specification takes.
+    Matching(std::sync::Arc<Program>),
+    /// Instances of these classes and of those derived from them, by the host's numbers.
+    Of(Vec<usize>),
 }
 
 impl Default for Capture {

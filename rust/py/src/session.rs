@@ -27,12 +27,13 @@ use inviso_core::{
     node::Who,
     plan::{self, kinds, Entry},
     ring::Overflow,
-    session::{Capture, Options, Session as Core, Stamps, Takes, MODULE},
+    session::{Capture, Exceptions, Options, Session as Core, Stamps, Takes, MODULE},
     tracee::{Class, Kind},
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
+    types::PyType,
 };
 use rustc_hash::FxHashMap;
 use std::{sync::Arc, time::Duration};
@@ -83,7 +84,7 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
     ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
-    port: Option<&LogPort>, dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>,
+    port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     if calling::is_ending(py) {
@@ -129,12 +130,24 @@ pub fn session_create(
     Ok(Session { core, outlet, strong: true })
 }
 
+/// The exceptions that ask for a dump.
+#[derive(FromPyObject)]
+pub enum Asks<'py> {
+    /// Those that it takes.
+    Spec(Bound<'py, MatchProgram>),
+    /// Instances of these, which are kept by whoever has the session.
+    Classes(Vec<Bound<'py, PyType>>),
+}
+
 /// What asks for a dump, of a session whose dumps are written when they are asked for: exceptions, and a call's seconds.
-fn dumping(dumps: Option<(Option<Bound<'_, MatchProgram>>, Option<f64>)>) -> Options {
+fn dumping(dumps: Option<(Option<Asks<'_>>, Option<f64>)>) -> Options {
     let Some((exceptions, slower)) = dumps else { return Options::default() };
     Options {
         on_dump: Some(host::recorder::ring),
-        dump_on: exceptions.map(|program| program.get().program.clone()),
+        dump_on: exceptions.map(|asks| match asks {
+            Asks::Spec(program) => Exceptions::Matching(program.get().program.clone()),
+            Asks::Classes(classes) => Exceptions::Of(classes.iter().map(|class| class.as_ptr() as usize).collect()),
+        }),
         dump_slower: slower.map(|seconds| (seconds * 1e9) as u64),
         ..Options::default()
     }

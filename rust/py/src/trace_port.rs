@@ -2,6 +2,7 @@
 
 use crate::host::{
     self,
+    limits::Why,
     log_ports::{self, Kind},
     recorder,
 };
@@ -126,6 +127,27 @@ impl LogPort {
     /// Whether it takes messages.
     fn is_open(&self) -> bool {
         self.0.is_open()
+    }
+
+    /// It closes by itself after so many messages, when there are more than so many in so many milliseconds, or when more
+    /// than so many were lost; what is None stays as it is.
+    #[pyo3(signature = (limit, rate, lost))]
+    fn limit(&self, py: Python<'_>, limit: Option<u64>, rate: Option<(u64, u64)>, lost: Option<u64>) {
+        py.detach(|| self.0.limit(limit, rate, lost));
+    }
+
+    /// Whether it has a limit or a rate.
+    fn is_limited(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.0.is_limited())
+    }
+
+    /// Why it closed by itself: what was passed, and its numbers.
+    fn ended(&self, py: Python<'_>) -> Option<(&'static str, u64, u64)> {
+        py.detach(|| self.0.ended()).map(|why| match why {
+            Why::Limit(limit) => ("limit", limit, 0),
+            Why::Rate(most, milliseconds) => ("rate", most, milliseconds),
+            Why::Lost(number) => ("lost", number, 0),
+        })
     }
 
     /// Messages written and lost, bytes, failed calls of the system.

@@ -13,7 +13,7 @@ use crate::{
     memory::Action,
     node::Node,
     plan::kinds,
-    session::{Capture, Session, Takes},
+    session::{Capture, Exceptions, Session, Takes},
     slots::Snapshot,
     thread::{wants, Frame, Thread},
 };
@@ -203,14 +203,22 @@ pub(super) fn result<A: Activation>(
             let write = |out: &mut Encoder<'_>, capture: &Capture| call.result(out, capture);
             with_values(node, thread, session, flags, head, &[], now, write);
         }
-        if let Some(program) = session.options.dump_on.as_deref().filter(|_| kind == Kind::ExceptionFrom) {
+        if kind == Kind::ExceptionFrom && asks_for_dump(node, thread, session, call) {
+            session.ask_dump();
+        }
+    }
+}
+
+/// Whether the exception that leaves the call is one of those of which the session has a dump.
+fn asks_for_dump<A: Activation>(node: &Node, thread: &Thread, session: &Session, call: &A) -> bool {
+    match &session.options.dump_on {
+        None => false,
+        Some(Exceptions::Of(classes)) => classes.iter().any(|class| call.is_left_by(*class)),
+        Some(Exceptions::Matching(program)) => {
             let mut pair = vec![0; session.options.capture.total];
             let mut out = Encoder::new(&mut pair);
-            let taken = call.result(&mut out, &session.options.capture).is_ok()
-                && matching::takes_exception(node, &thread.current, session, program, out.written());
-            if taken {
-                session.ask_dump();
-            }
+            call.result(&mut out, &session.options.capture).is_ok()
+                && matching::takes_exception(node, &thread.current, session, program, out.written())
         }
     }
 }

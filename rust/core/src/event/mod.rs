@@ -54,6 +54,10 @@ pub trait Activation: Subject {
     }
     /// As [`Activation::arguments_late`], for the value that the call returns.
     fn result_late(&self, _out: &mut Vec<u8>, _session: &Session, _scheduler: u16) {}
+    /// Whether an exception of this class leaves the call, or of one derived from it. At its end only.
+    fn is_left_by(&self, _class: usize) -> bool {
+        false
+    }
     /// Whether the call is a suspended one that is being closed, and not left by an exception of its own.
     fn is_closing(&self) -> bool {
         false

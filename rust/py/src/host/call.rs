@@ -260,6 +260,11 @@ impl Activation for PyCall<'_> {
         });
     }
 
+    fn is_left_by(&self, class: usize) -> bool {
+        // SAFETY: a class that the session's handle keeps; attached.
+        self.end.raised().is_some_and(|error| unsafe { error.is_a(class as *mut pyo3::ffi::PyObject) })
+    }
+
     fn is_closing(&self) -> bool {
         // SAFETY: the classes live for ever; attached.
         self.is_generator() && self.end.raised().is_some_and(|e| unsafe { e.is_a(pyo3::ffi::PyExc_GeneratorExit) })

@@ -6,6 +6,10 @@
 //! what is there, writes it, and flushes. Whoever asks for `flush`, `delivered` or the end does the same on its own thread. One at
 //! a time: whoever holds `inner`.
 //!
+//! # Limits
+//!
+//! A port that has had enough writes nothing more, and the pump closes it: its sessions then have a dead tracer.
+//!
 //! # Forks
 //!
 //! Before a fork the pump is joined, what waits is written, and the sink has no thread; in the parent both start again. The child
@@ -30,6 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::limits::{Limits, Why};
 use crate::{origin::Origin, pid};
 
 /// The name of the threads; that of a sink's own begins so, too.
@@ -94,6 +99,7 @@ pub struct Counts {
 struct Inner {
     sink: Option<Box<dyn Sink + Send>>,
     messages: Messages,
+    limits: Limits,
     /// The message that is being made.
     out: Vec<u8>,
     /// What the system said last.
@@ -144,6 +150,7 @@ impl LogPort {
         let inner = Inner {
             sink: Some(sink),
             messages: messages(),
+            limits: Limits::default(),
             out: Vec::new(),
             error: None,
             flushed: Instant::now(),
@@ -196,6 +203,21 @@ impl LogPort {
     /// What the system said last that could not be written.
     pub fn error(&self) -> Option<String> {
         self.inner.try_lock().ok()?.error.clone()
+    }
+
+    /// It closes by itself when it has had enough; what is `None` stays as it is.
+    pub fn limit(&self, limit: Option<u64>, rate: Option<(u64, u64)>, lost: Option<u64>) {
+        self.locked(|inner| inner.limits.change(limit, rate, lost));
+    }
+
+    /// Whether it has a limit or a rate.
+    pub fn is_limited(&self) -> bool {
+        self.locked(|inner| inner.limits.is_set())
+    }
+
+    /// Why it closes, or closed, by itself.
+    pub fn ended(&self) -> Option<Why> {
+        self.locked(|inner| inner.limits.why())
     }
 
     /// It is the tracer of one more session; false if it is closed.
@@ -266,7 +288,16 @@ impl LogPort {
     }
 
     /// Writes what there is and takes nothing more; the sessions that it is the tracer of have none.
-    pub fn close(self: &Arc<Self>) {
+    pub fn close(&self) {
+        let was_open = self.shut();
+        self.stop();
+        if was_open {
+            self.close_sink();
+        }
+    }
+
+    /// Takes nothing more; whether it did until now, and its sink is the caller's to close.
+    fn shut(&self) -> bool {
         let orphan = |sessions: &[Arc<Session>]| {
             sessions.iter().filter(|session| session.is_alive()).for_each(|session| self.node.lose_tracer(session));
         };
@@ -279,14 +310,15 @@ impl LogPort {
         };
         // one may have come meanwhile
         orphan(&all);
-        self.stop();
-        if was_open {
-            let mut inner = lock(&self.inner);
-            if let Some(mut sink) = inner.sink.take() {
-                let closed = sink.close();
-                inner.ended = (sink.bytes(), sink.lost());
-                inner.noted(closed, &self.errors);
-            }
+        was_open
+    }
+
+    fn close_sink(&self) {
+        let mut inner = lock(&self.inner);
+        if let Some(mut sink) = inner.sink.take() {
+            let closed = sink.close();
+            inner.ended = (sink.bytes(), sink.lost());
+            inner.noted(closed, &self.errors);
         }
     }
 
@@ -326,6 +358,9 @@ impl LogPort {
 
     /// Writes one record; how many bytes it took in its ring.
     fn write(&self, inner: &mut Inner, record: &Record<&[u8]>) -> u64 {
+        if inner.limits.why().is_some() {
+            return size(record);
+        }
         inner.out.clear();
         let count = |counter: &AtomicU64, n: u64| counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         let lost = match &record.what {
@@ -338,9 +373,11 @@ impl LogPort {
         let Some(sink) = inner.sink.as_mut() else { return 0 };
         let done = if lost > 0 {
             count(&self.dropped, lost);
+            inner.limits.lost(lost);
             sink.dropped(lost)
         } else {
             count(&self.written, 1);
+            inner.limits.saw();
             sink.term(&inner.out)
         };
         inner.noted(done, &self.errors);
@@ -393,7 +430,7 @@ impl LogPort {
                 return;
             }
             drop(pump);
-            let full = self.locked(|inner| {
+            let (full, is_enough) = self.locked(|inner| {
                 let full = self.take(inner);
                 let now = Instant::now();
                 if let Some(sink) = inner.sink.as_mut() {
@@ -403,8 +440,14 @@ impl LogPort {
                 if now.saturating_duration_since(inner.flushed) >= self.patience {
                     self.hand_over(inner);
                 }
-                full
+                (full, inner.limits.why().is_some())
             });
+            if is_enough {
+                if self.shut() {
+                    self.close_sink();
+                }
+                return;
+            }
             period = match full {
                 4.. => (period / 2).max(SHORTEST),
                 0 => (period * 2).min(LONGEST),
@@ -506,5 +549,5 @@ pub fn abandon() {
 /// At the interpreter's end: what there is is written, and every port closed.
 pub fn end() {
     super::recorder::finish();
-    every().iter().for_each(LogPort::close);
+    every().iter().for_each(|port| port.close());
 }

@@ -58,6 +58,7 @@ pub mod here;
 pub mod instruments;
 pub mod late;
 pub mod lengths;
+pub mod limits;
 pub mod loading;
 pub mod log_ports;
 pub mod loop_callbacks;

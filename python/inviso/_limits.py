@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from inviso.errors import BadArg
 
-__all__ = ["LOST", "Guard", "Rate"]
+__all__ = ["LOST", "Guard", "Rate", "checked", "why", "window"]
 
 LOST: Final = 10_000
 """Messages that may be lost before tracing stops: then nobody keeps up with it."""
@@ -28,7 +28,7 @@ class Guard:
 
     def __init__(self, limit: int | None = None, rate: Rate | None = None, lost: int = LOST) -> None:
         self._limit = limit
-        self._rate = _window(rate)
+        self._rate = window(rate)
         self._most_lost = lost
         self._seen = 0
         self._lost = 0
@@ -45,29 +45,48 @@ class Guard:
         if limit is not None:
             self._limit, self._seen = limit, 0
         if rate is not None:
-            self._rate, self._in_window = _window(rate), 0
+            self._rate, self._in_window = window(rate), 0
 
     def saw(self) -> str | None:
         """One message more; why it is the last one, or None."""
         self._seen += 1
         if self._limit is not None and self._seen >= self._limit:
-            return f"the limit of {self._limit} message{'s' * (self._limit > 1)} was reached"
+            return why("limit", self._limit)
         if self._rate is not None:
-            most, seconds = self._rate
+            most, milliseconds = self._rate
             now = time.monotonic()
-            if now - self._begun >= seconds:
+            if now - self._begun >= milliseconds / 1000:
                 self._begun, self._in_window = now, 0
             self._in_window += 1
             if self._in_window > most:
-                return f"there were more than {most} messages in {seconds:g} s"
+                return why("rate", most, milliseconds)
         return None
 
     def lost(self, number: int) -> str | None:
         """So many messages were lost; why that is too much, or None."""
         self._lost += number
         if self._lost > self._most_lost:
-            return f"it fell behind, and {self._lost} messages were lost"
+            return why("lost", self._lost)
         return None
+
+
+def why(what: str, number: int, milliseconds: int = 0) -> str:
+    """Why tracing stopped by itself, in words.
+
+    >>> why("rate", 10, 1500)
+    'there were more than 10 messages in 1.5 s'
+    """
+    match what:
+        case "limit":
+            return f"the limit of {number} message{'s' * (number > 1)} was reached"
+        case "rate":
+            return f"there were more than {number} messages in {milliseconds / 1000:g} s"
+    return f"it fell behind, and {number} messages were lost"
+
+
+def window(rate: Rate | None) -> tuple[int, int] | None:
+    """A rate as messages in so many milliseconds."""
+    return rate if rate is None or isinstance(rate, tuple) else (rate, 1000)
 
 
 def checked(where: str, limit: Any, rate: Any, lost: Any = None) -> None:
@@ -84,9 +103,3 @@ def checked(where: str, limit: Any, rate: Any, lost: Any = None) -> None:
 
 def _number(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 63
-
-
-def _window(rate: Rate | None) -> tuple[int, float] | None:
-    if rate is None:
-        return None
-    return (rate[0], rate[1] / 1000) if isinstance(rate, tuple) else (rate, 1.0)
