@@ -13,15 +13,16 @@
 //! | closed | destroyer, `AcqRel` | caller's add, `Acquire` | one word: either the add is seen, or the caller sees it closed |
 //!
 //! # Checked by
-//! `tests/tracer.rs`.
+//! `models::asking` (loom); `tests/tracer.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{
     drain,
+    mutants::{mutant, unless},
     node::Node,
     session::Session,
     sync::{
-        AtomicU32, AtomicU64,
+        AtomicU32, AtomicU64, Ordering,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     thread::Thread,
@@ -33,13 +34,18 @@ use std::{
     panic::{catch_unwind, AssertUnwindSafe},
 };
 
+#[cfg(not(loom))]
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static INSIDE: Cell<bool> = Cell::new(false);
 }
 
 /// Whether this thread is inside a call of a tracer module.
 pub(crate) fn is_inside() -> bool {
-    INSIDE.get()
+    INSIDE.with(Cell::get)
 }
 
 /// The calls of one session's tracer module.
@@ -47,27 +53,30 @@ pub(crate) fn is_inside() -> bool {
 pub(crate) struct Calls(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
+const LEAVE: Ordering = unless(mutant!("call_leaves_relaxed"), Release);
 
 /// One call; leaves when it is dropped.
 struct Call<'a>(&'a Calls);
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        INSIDE.set(false);
-        self.0 .0.fetch_sub(1, Release);
+        INSIDE.with(|inside| inside.set(false));
+        self.0 .0.fetch_sub(1, LEAVE);
     }
 }
 
 impl Calls {
     fn enter(&self) -> Option<Call<'_>> {
-        if INSIDE.get() {
+        if is_inside() {
             return None;
         }
-        if self.0.fetch_add(1, Acquire) & CLOSED != 0 {
+        let early = mutant!("call_looks_first").then(|| self.0.load(Acquire));
+        let before = self.0.fetch_add(1, Acquire);
+        if early.unwrap_or(before) & CLOSED != 0 {
             self.0.fetch_sub(1, Release);
             return None;
         }
-        INSIDE.set(true);
+        INSIDE.with(|inside| inside.set(true));
         Some(Call(self))
     }
 
@@ -96,7 +105,7 @@ impl Calls {
     /// waits for it.
     pub fn close(&self) {
         self.0.fetch_or(CLOSED, AcqRel);
-        while !is_inside() && self.0.load(Acquire) != CLOSED {
+        while !mutant!("close_unwaited") && !is_inside() && self.0.load(Acquire) != CLOSED {
             #[cfg(not(loom))]
             crate::sync::thread::sleep(std::time::Duration::from_micros(200));
             #[cfg(loom)]
