@@ -26,6 +26,12 @@ class Own:
         """Whether it has not been closed."""
         return _native.descriptor_file(self.number) == self._file
 
+    def write(self, data: bytes) -> int:
+        """Write what it takes at once, and with the GIL kept; how many bytes that were. A reader that has gone raises an
+        OSError, and never a signal.
+        """
+        return _native.descriptor_write(self.number, data)
+
     def close(self) -> None:
         """Give it back, if it is still there."""
         if self.is_there():

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from inviso import _fork, _native
+from inviso import _fork
 from inviso._descriptor import Own, duplicate
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
@@ -101,14 +101,12 @@ class Descriptor:
         "_own",
         "_state",
         "_thread",
-        "_write",
     )
 
     def __init__(self, number: int) -> None:
         self._own = Own(_unblocked(number))
         self._is_quick = not stat.S_ISREG(os.fstat(self._own.number).st_mode)
         """Whether it takes what it can at once; a file's disk may keep its writer waiting."""
-        self._write = _native.descriptor_write if self._is_quick else os.write
         self._buffer = bytearray()
         self._lost = 0
         """Lines that no line tells of yet."""
@@ -229,7 +227,10 @@ class Descriptor:
                 self._buffer.clear()
                 return
             try:
-                count = self._write(self._own.number, bytes(self._buffer[: 4096 if self._is_quick else BUFFER]))
+                if self._is_quick:
+                    count = self._own.write(bytes(self._buffer[:4096]))
+                else:
+                    count = os.write(self._own.number, self._buffer[:BUFFER])
             except OSError:
                 self._state = "gone"
                 continue

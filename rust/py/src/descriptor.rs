@@ -26,11 +26,11 @@ pub fn descriptor_file(number: i32) -> Option<(u64, u64)> {
 /// Writes what a terminal, pipe or socket takes at once; answers how many bytes that were. A reader that has gone is an
 /// `OSError` of ours, and no signal for the program.
 #[pyfunction]
-pub fn descriptor_write(number: i32, bytes: &[u8]) -> io::Result<usize> {
+pub fn descriptor_write(number: i32, data: &[u8]) -> io::Result<usize> {
     let bytes = match may_wait(number)? {
-        false => bytes,
+        false => data,
         true if !has_room(number)? => return Ok(0),
-        true => &bytes[..bytes.len().min(LITTLE)],
+        true => &data[..data.len().min(LITTLE)],
     };
     match without_signal(|| write(number, bytes)) {
         Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
