@@ -26,7 +26,7 @@ class Own:
         """Whether it has not been closed."""
         return _native.descriptor_file(self.number) == self._file
 
-    def write(self, data: bytes) -> int:
+    def write_now(self, data: bytes) -> int:
         """Write what it takes at once, and with the GIL kept; how many bytes that were. A reader that has gone raises an
         OSError, and never a signal.
         """

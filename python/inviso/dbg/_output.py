@@ -228,7 +228,7 @@ class Descriptor:
                 return
             try:
                 if self._is_quick:
-                    count = self._own.write(bytes(self._buffer[:4096]))
+                    count = self._own.write_now(bytes(self._buffer[:4096]))
                 else:
                     count = os.write(self._own.number, self._buffer[:BUFFER])
             except OSError:
