@@ -65,6 +65,7 @@ pub mod tracer_abi;
 pub mod vectorcall;
 #[cfg(Py_3_12)]
 pub mod watch;
+pub mod word;
 
 #[cfg(not(Py_3_12))]
 use std::ptr;

@@ -6,15 +6,14 @@
 //! | step | what `call_soon` gets for a task's first step, and after a bare yield | `tp_call` of its type |
 //! | wake-up | what a future calls when it is done | `ml_meth` of its definition |
 //!
-//! Both words are read by the interpreter at each call, and are written as one word. The functions that stand there meanwhile
-//! are never unloaded. The first step of an eager task is none of these: its initialiser takes it.
+//! Both are [words](super::word) that the interpreter reads at each call. The first step of an eager task is none of these: its initialiser takes it.
 
-use super::{frame::Frame, layout};
+use super::{frame::Frame, layout, word::Word};
 use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};
 use std::{
     ffi::{c_void, CStr},
     ptr::null_mut,
-    sync::atomic::{AtomicI8, AtomicPtr, Ordering::AcqRel, Ordering::Acquire, Ordering::Release},
+    sync::atomic::{AtomicI8, AtomicPtr, Ordering::Acquire, Ordering::Release},
 };
 
 /// The function of a step: its object, arguments, keywords.
@@ -23,45 +22,12 @@ pub type Step = unsafe extern "C" fn(*mut PyObject, *mut PyObject, *mut PyObject
 /// The function of a wake-up: the task, and the future that is done.
 pub type Wakeup = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
-/// A word that holds a function, and the function that belongs there.
-struct Place {
-    word: AtomicPtr<AtomicPtr<()>>,
-    original: AtomicPtr<()>,
-}
-
-static STEP: Place = Place::new();
-static WAKEUP: Place = Place::new();
+static STEP: Word = Word::new();
+static WAKEUP: Word = Word::new();
 /// The type of steps.
 static STEP_TYPE: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(null_mut());
 /// The definition of wake-ups.
 static WAKEUP_DEFINITION: AtomicPtr<ffi::PyMethodDef> = AtomicPtr::new(null_mut());
-
-impl Place {
-    const fn new() -> Place {
-        Place { word: AtomicPtr::new(null_mut()), original: AtomicPtr::new(null_mut()) }
-    }
-
-    fn word(&self) -> Option<&AtomicPtr<()>> {
-        // SAFETY: null, or a word in a type that is held for ever or in a static of asyncio's, which is never unloaded.
-        unsafe { self.word.load(Acquire).as_ref() }
-    }
-
-    fn put(&self, function: *mut ()) {
-        let Some(word) = self.word() else { return };
-        let there = word.load(Acquire);
-        if there != function {
-            self.original.store(there, Release);
-            word.store(function, Release);
-        }
-    }
-
-    /// What someone else has put there since stays, and ours under it.
-    fn give_back(&self, function: *mut ()) {
-        if let Some(word) = self.word() {
-            let _ = word.compare_exchange(function, self.original.load(Acquire), AcqRel, Acquire);
-        }
-    }
-}
 
 /// Takes the steps of all tasks from now on.
 ///
@@ -82,7 +48,7 @@ pub unsafe fn take(py: Python<'_>, step: Step, wakeup: Wakeup) -> PyResult<()> {
 /// # Errors
 /// As [`take`].
 pub fn learn(py: Python<'_>) -> PyResult<()> {
-    if STEP.word().is_none() {
+    if !STEP.is_found() {
         find(py)?;
     }
     Ok(())
@@ -101,7 +67,7 @@ pub fn give_back(step: Step, wakeup: Wakeup) {
 #[inline(always)]
 pub unsafe fn original_step() -> Step {
     // SAFETY: the word was read from a slot of this kind before ours was put there.
-    unsafe { std::mem::transmute(STEP.original.load(Acquire)) }
+    unsafe { std::mem::transmute(STEP.original()) }
 }
 
 /// asyncio's own wake-up.
@@ -111,7 +77,7 @@ pub unsafe fn original_step() -> Step {
 #[inline(always)]
 pub unsafe fn original_wakeup() -> Wakeup {
     // SAFETY: as there.
-    unsafe { std::mem::transmute(WAKEUP.original.load(Acquire)) }
+    unsafe { std::mem::transmute(WAKEUP.original()) }
 }
 
 /// The task of a step, borrowed from it.
@@ -178,8 +144,8 @@ fn find(py: Python<'_>) -> PyResult<()> {
         ffi::Py_INCREF(class.cast());
         STEP_TYPE.store(class, Release);
         WAKEUP_DEFINITION.store(definition, Release);
-        WAKEUP.word.store((&raw mut (*definition).ml_meth).cast(), Release);
-        STEP.word.store((&raw mut (*class).tp_call).cast(), Release);
+        WAKEUP.found((&raw mut (*definition).ml_meth).cast());
+        STEP.found((&raw mut (*class).tp_call).cast());
     }
     Ok(())
 }

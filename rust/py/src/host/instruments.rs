@@ -3,7 +3,7 @@
 
 use super::{
     collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, pickles,
-    pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end, watch::Handler, Host,
+    pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end, uv_loops, watch::Handler, Host,
 };
 use crate::ffi::calling;
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
@@ -163,6 +163,7 @@ static INSTRUMENTS: &[&Instrument] = &[
     &multiprocess::BUSY_SENDS,
     &scheduling::INSTRUMENT,
     &loop_callbacks::INSTRUMENT,
+    &uv_loops::INSTRUMENT,
     &collector::INSTRUMENT,
     &ports::INSTRUMENT,
 ];

@@ -1,7 +1,8 @@
 //! What an event loop runs besides the steps of tasks: callbacks, of timers, sockets and whoever called `call_soon`.
 //!
 //! They belong to the loop's thread. With the flag `running_procs` it is told to be `in` and `out` around each of them; while
-//! somebody watches for `long_schedule` they are timed. Seen on asyncio's own event loops, whose handles are written in Python.
+//! somebody watches for `long_schedule` they are timed. Seen on asyncio's own event loops, whose handles are written in Python; on uvloop see
+//! [`uv_loops`](super::uv_loops).
 
 use super::{
     here::Here,
@@ -17,7 +18,7 @@ use crate::{
     ffi::{frame::Frame, steps},
 };
 use inviso_core::{flags::Flags, happening::Turn, messages::About, monitor::Event};
-use pyo3::{prelude::*, types::PyTuple};
+use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 
 /// What an event loop runs besides tasks.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -32,8 +33,8 @@ pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Ha
 
 /// A callback that runs on a thread.
 pub struct Running {
-    /// The frame of its handle's method.
-    frame: usize,
+    /// What tells it from others that run: see [`enter`].
+    key: usize,
     /// What it is, as `(module, function, arity)`, a term.
     place: Box<[u8]>,
     /// When what it interrupts began: a loop may be run inside another's callback.
@@ -59,21 +60,32 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 /// A handle is about to call.
 fn on_run(here: &mut Here, frame: Frame) {
     // SAFETY: the first argument of a method whose frame is about to run.
-    let Some(place) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) else { return };
-    here.thread.switch_to_own();
-    let own = here.thread.own().clone();
-    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
-    // a frame that ended unseen has left its own
-    here.turn.callbacks.retain(|running| running.frame != frame.address());
-    if here.turn.callbacks.len() < DEPTH {
-        let since = std::mem::replace(&mut here.turn.since, here.host.node.clock.ticks());
-        here.turn.callbacks.push(Running { frame: frame.address(), place, since });
+    if let Some(place) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) {
+        enter(here, frame.address(), place);
     }
 }
 
 /// It has.
 fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
-    let found = here.turn.callbacks.iter().rposition(|running| running.frame == frame.address());
+    leave(here, frame.address());
+}
+
+/// A callback begins, which is of this place. `key` is that of no other which runs on this thread: of a handle's frame, say.
+pub fn enter(here: &mut Here, key: usize, place: Box<[u8]>) {
+    here.thread.switch_to_own();
+    let own = here.thread.own().clone();
+    here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
+    // a frame that ended unseen has left its own
+    here.turn.callbacks.retain(|running| running.key != key);
+    if here.turn.callbacks.len() < DEPTH {
+        let since = std::mem::replace(&mut here.turn.since, here.host.node.clock.ticks());
+        here.turn.callbacks.push(Running { key, place, since });
+    }
+}
+
+/// The callback of this key has run.
+pub fn leave(here: &mut Here, key: usize) {
+    let found = here.turn.callbacks.iter().rposition(|running| running.key == key);
     let Some(running) = found.and_then(|at| here.turn.callbacks.drain(at..).next()) else { return };
     let own = here.thread.own().clone();
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
@@ -97,7 +109,15 @@ unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<Box<
         }
         let arguments = attribute(py, handle, "_args");
         let number = arguments.and_then(|args| args.cast::<PyTuple>().ok().map(|args| args.len()));
-        let number = number.unwrap_or(0);
-        Some(here.turn.places.written(|out| capture::place_of_callable(callback.as_ptr(), number, out)).into())
+        Some(place_of(here, callback.as_ptr(), number.unwrap_or(0)))
     }
+}
+
+/// What is called with so many arguments, as a term.
+///
+/// # Safety
+/// It stands; attached, and nobody listens.
+pub unsafe fn place_of(here: &mut Here, callback: *mut PyObject, number: usize) -> Box<[u8]> {
+    // SAFETY: the caller's promise.
+    here.turn.places.written(|out| unsafe { capture::place_of_callable(callback, number, out) }).into()
 }

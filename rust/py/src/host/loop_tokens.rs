@@ -43,27 +43,28 @@ pub enum Way {
 
 /// A callback that runs.
 pub struct Lent {
-    /// The frame of its handle's method.
-    frame: usize,
+    /// What tells it from others that run: see [`begin`].
+    key: usize,
     /// What the thread had before.
     had: Carried,
     /// Whether the program scheduled it.
     by_program: bool,
 }
 
-/// A callback is about to run, in this frame of `Handle._run`. `message` makes the message that it came by.
+/// A callback is about to run. `key` is that of no other which runs on this thread: of the frame of `Handle._run`, say. `message` makes
+/// the message that it came by.
 ///
 /// # Safety
-/// Attached, in an event of that frame.
-pub unsafe fn begin(here: &mut Here, frame: Frame, way: Way, message: impl FnOnce(&mut Here) -> Held) {
+/// Attached.
+pub unsafe fn begin(here: &mut Here, key: usize, way: Way, message: impl FnOnce(&mut Here) -> Held) {
     if !here.host.node.seq_in_use() {
         return;
     }
     let own = here.thread.own().clone();
     let had = here.host.node.seq_copy(&own);
     // a frame that ended unseen has left its own
-    here.lent.retain(|lent| lent.frame != frame.address());
-    here.lent.push(Lent { frame: frame.address(), had, by_program: !matches!(way, Way::None) });
+    here.lent.retain(|lent| lent.key != key);
+    here.lent.push(Lent { key, had, by_program: !matches!(way, Way::None) });
     match way {
         Way::None => {}
         Way::Unseen(carried) => here.host.node.seq_lend(&own, carried),
@@ -85,7 +86,12 @@ pub fn relays(here: &Here) -> bool {
 }
 
 fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
-    let Some(at) = here.lent.iter().rposition(|lent| lent.frame == frame.address()) else { return };
+    end(here, frame.address());
+}
+
+/// The callback of this key has run.
+pub fn end(here: &mut Here, key: usize) {
+    let Some(at) = here.lent.iter().rposition(|lent| lent.key == key) else { return };
     if let Some(Lent { had, .. }) = here.lent.drain(at..).next() {
         let own = here.thread.own().clone();
         here.host.node.seq_exchange(&own, had);

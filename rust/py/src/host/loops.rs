@@ -227,18 +227,35 @@ fn on_handle(here: &mut Here, frame: Frame) {
         here.running.identify(here.host, &mut here.thread);
         let by = here.thread.current().pid;
         let (callback, args) = (frame.local(1), frame.local(2));
-        let mut carried = Carried::Empty;
-        let asked = parcels::is_asked(here, Flags::SEND);
-        if (asked || tokens::has(here)) && !callback.is_null() && !args.is_null() {
-            let to = process_of(here, threadsafe.local(0));
-            let message = parcels::made(here, |py| call(py, callback, args));
-            if asked {
-                parcels::send(here, to, &message);
-            }
-            let write = tokens::writing(message.as_ptr());
-            carried = here.host.node.seq_send(&mut here.thread, About::Current, to, write);
-        }
+        let carried = if callback.is_null() || args.is_null() {
+            Carried::Empty
+        } else {
+            send(here, threadsafe.local(0), |py| call(py, callback, args))
+        };
         senders(&HANDLES).insert(handle, Sent { by, carried });
+    }
+}
+
+/// The running process hands something to an event loop; with which token.
+///
+/// # Safety
+/// The event loop stands; callbacks run attached on this thread.
+pub unsafe fn send(
+    here: &mut Here, event_loop: *mut ffi::PyObject, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
+) -> Carried {
+    let asked = parcels::is_asked(here, Flags::SEND);
+    if !asked && !tokens::has(here) {
+        return Carried::Empty;
+    }
+    // SAFETY: the caller's promise; the message is held.
+    unsafe {
+        let to = process_of(here, event_loop);
+        let message = parcels::made(here, make);
+        if asked {
+            parcels::send(here, to, &message);
+        }
+        let write = tokens::writing(message.as_ptr());
+        here.host.node.seq_send(&mut here.thread, About::Current, to, write)
     }
 }
 
@@ -264,7 +281,7 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
 
 /// # Safety
 /// Both stand; the calling thread is attached and has no exception set.
-unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+pub unsafe fn call(py: Python<'_>, callback: *mut ffi::PyObject, args: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
     // SAFETY: the callers': both stand, the thread is attached, and nothing is set.
     unsafe { (ffi::PyTuple_Check(args) != 0).then(|| parcels::of_call(py, callback, args, std::ptr::null_mut()).ok())? }
 }
@@ -289,7 +306,7 @@ fn on_run(here: &mut Here, frame: Frame) {
                 Way::Message(carried)
             }
         };
-        loop_tokens::begin(here, frame, way, |here| message_of(here, handle));
+        loop_tokens::begin(here, frame.address(), way, |here| message_of(here, handle));
     }
 }
 
@@ -337,17 +354,8 @@ fn on_submit(here: &mut Here, frame: Frame) {
         }
         here.running.identify(here.host, &mut here.thread);
         let by = here.thread.current().pid;
-        let mut carried = Carried::Empty;
-        let asked = parcels::is_asked(here, Flags::SEND);
-        if asked || tokens::has(here) {
-            let to = process_of(here, event_loop.as_ptr());
-            let message = parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
-            if asked {
-                parcels::send(here, to, &message);
-            }
-            let write = tokens::writing(message.as_ptr());
-            carried = here.host.node.seq_send(&mut here.thread, About::Current, to, write);
-        }
+        let carried =
+            send(here, event_loop.as_ptr(), |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok().flatten());
         senders(&COROUTINES).insert(coroutine.as_ptr() as usize, Sent { by, carried });
     }
 }

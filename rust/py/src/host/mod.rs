@@ -32,6 +32,7 @@
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
 //! | `loop_callbacks` | what an event loop runs besides tasks |
+//! | `uv_loops` | the same of uvloop's |
 //! | `collector` | collections of garbage |
 //! | `tokens` | tokens of sequential tracing on their way |
 //! | `late` | arguments whose taking runs the program's code |
@@ -85,6 +86,7 @@ pub mod simple_queue;
 pub mod spawning;
 mod task_end;
 pub mod tokens;
+pub mod uv_loops;
 pub mod waiting;
 pub mod watch;
 

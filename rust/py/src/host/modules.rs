@@ -8,6 +8,7 @@ use super::{
     parcels::quietly,
     pickles, queues,
     spawning::attribute,
+    uv_loops,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -34,7 +35,7 @@ impl Module {
 }
 
 /// All that instruments ask for.
-static ALL: [&[Module]; 7] = [
+static ALL: [&[Module]; 8] = [
     &queues::MODULES,
     &executors::MODULES,
     &futures::MODULES,
@@ -42,6 +43,7 @@ static ALL: [&[Module]; 7] = [
     &loop_tokens::MODULES,
     &multiprocess::MODULES,
     &pickles::MODULES,
+    &uv_loops::MODULES,
 ];
 
 /// The import system's `_load_unlocked`: a module has been loaded.

@@ -1,0 +1,292 @@
+"""Callbacks on uvloop, whose loops and handles are written in Cython."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import functools
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import inviso
+import pytest
+from inviso import seq_trace, trace
+
+uvloop = pytest.importorskip("uvloop")
+HERE = __name__
+PATIENCE = 10.0
+NAMES = ["call_soon", "call_soon_threadsafe", "call_later", "call_at"]
+
+
+@pytest.fixture
+def session() -> Iterator[trace.Session]:
+    with trace.session_create("uvloop") as session:
+        yield session
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main())
+
+
+def note(seen: list[Any], *args: Any) -> None:
+    seen.append(args)
+
+
+def told(session: trace.Session, *tags: str) -> list[Any]:
+    return [m for m in session.drain() if m[2] in tags and isinstance(m[3], tuple) and m[3][1] == "note"]
+
+
+def words() -> list[int]:
+    """Where the methods are called by: tp_vectorcall_offset is the seventh word behind a type's head."""
+    found = []
+    for name in NAMES:
+        function = uvloop.loop.Loop.__dict__[name]
+        offset = ctypes.c_ssize_t.from_address(id(type(function)) + 56).value
+        found.append(ctypes.c_size_t.from_address(id(function) + offset).value)
+    return found
+
+
+def test_methods_are_taken_while_somebody_asks_and_given_back() -> None:
+    before, functions = words(), [uvloop.loop.Loop.__dict__[name] for name in NAMES]
+    for flags in (["send"], ["receive"], ["running_procs"]):
+        with trace.session_create("asks") as session:
+            session.process("new", True, flags)
+            assert all(now != was for now, was in zip(words(), before, strict=True))
+        assert words() == before
+    with trace.session_create("asks nothing") as session:
+        session.process("all", True, ["call", "procs"])
+        assert words() == before
+    assert functions == [uvloop.loop.Loop.__dict__[name] for name in NAMES]
+
+
+def test_what_other_threads_hand_over(session: trace.Session) -> None:
+    seen: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def other() -> None:
+            loop.call_soon_threadsafe(note, seen, 1)
+            loop.call_soon_threadsafe(functools.partial(note, seen), 2)
+            hand = loop.call_soon_threadsafe
+            hand(*(note, seen, 3), context=None)
+
+        session.process("new", True, ["send"])
+        await loop.run_in_executor(None, other)
+        loop.call_soon(note, seen, "no message")
+        await asyncio.sleep(0.01)
+
+    session.process("all", True, ["receive"])
+    run(main)
+    assert seen == [(1,), (2,), (3,), ("no message",)]
+    messages = told(session, "send", "receive")
+    # the list was empty at the first, and grew by the time that each arrived
+    assert [(m[2], m[3][2][1]) for m in messages if m[2] == "send"] == [("send", n) for n in (1, 2, 3)]
+    assert [m[3][2][1] for m in messages if m[2] == "receive"] == [1, 2, 3]
+    assert len({m[1] for m in messages if m[2] == "send"}) == 1
+    assert {m[1] for m in messages if m[2] == "receive"} == {inviso.self()}
+
+
+def test_who_handed_it_over_is_the_sender(session: trace.Session) -> None:
+    seen: list[Any] = []
+    session.process("all", True, ["send", "receive"])
+    session.recv([(["_", "$1", ("_", inviso.Atom("note"), "_")], [], [("message", "$1")])])
+
+    async def main() -> None:
+        await asyncio.get_running_loop().run_in_executor(
+            None, functools.partial(asyncio.get_running_loop().call_soon_threadsafe, note, seen)
+        )
+        await asyncio.sleep(0.01)
+
+    run(main)
+    (sent, received) = told(session, "send", "receive")
+    assert received[-1] == sent[1]
+
+
+def test_callbacks_run_in_and_out(session: trace.Session) -> None:
+    seen: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(note, seen, 1)
+        loop.call_later(0.001, note, seen, 2)
+        loop.call_at(loop.time() + 0.002, note, seen, 3)
+        loop.call_later(0, note, seen, 4)
+        loop.call_soon_threadsafe(note, seen, 5)
+        await asyncio.sleep(0.05)
+
+    session.process("all", True, ["running_procs"])
+    run(main)
+    assert sorted(seen) == [(n,) for n in range(1, 6)]
+    messages = told(session, "in", "out")
+    assert [m[2] for m in messages] == ["in", "out"] * 5
+    assert {m[1] for m in messages} == {inviso.self()} and {m[3][0] for m in messages} == {HERE}
+
+
+def test_a_callback_that_holds_its_loop_is_told(session: trace.Session) -> None:
+    def hold() -> None:
+        time.sleep(0.06)
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(hold)
+        await asyncio.sleep(0.01)
+
+    session.system("long_schedule", 50)
+    run(main)
+    found = [m for m in session.drain() if m[0] == "monitor" and m[2] == "long_schedule"]
+    assert any("hold" in str(m[3]) for m in found), found
+
+
+def label() -> Any:
+    token = seq_trace.get_token("label")
+    return None if not token else token[1]
+
+
+@pytest.fixture
+def tracer() -> Iterator[inviso.Pid]:
+    stop = threading.Event()
+    pid = inviso.spawn(stop.wait)
+    seq_trace.set_system_tracer(pid)
+    yield pid
+    seq_trace.set_token(None)
+    seq_trace.set_system_tracer(False)
+    seq_trace.reset_trace()
+    stop.set()
+
+
+@pytest.mark.usefixtures("tracer")
+def test_callbacks_have_the_token_of_who_scheduled_them_for_once() -> None:
+    seen: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def look() -> None:
+            seen.append(label())
+
+        def later() -> None:
+            look()
+            loop.call_soon(look)
+            seq_trace.set_token("label", "its own")
+
+        seq_trace.set_token("label", "soon")
+        loop.call_soon(later)
+        loop.call_later(0.2, look)
+        seq_trace.set_token(None)
+        loop.call_soon(look)
+        loop.call_at(loop.time() + 0.4, look)
+        await asyncio.sleep(0.6)
+
+    run(main)
+    assert seen == ["soon", None, "soon", "soon", None]
+    assert label() is None
+
+
+@pytest.mark.usefixtures("tracer")
+def test_tokens_of_what_other_threads_hand_over() -> None:
+    seen: list[Any] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def other() -> None:
+            seq_trace.set_token("label", "handed")
+            loop.call_soon_threadsafe(lambda: seen.append(label()))
+            seq_trace.set_token(None)
+            loop.call_soon_threadsafe(lambda: seen.append(label()))
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        await asyncio.sleep(0.05)
+        thread.join()
+        seen.append(label())
+
+    run(main)
+    assert seen == ["handed", None, None]
+
+
+class Odd(Exception):
+    pass
+
+
+def test_what_is_scheduled_is_as_the_programs_own(session: trace.Session) -> None:
+    session.process("all", True, ["send", "receive", "running_procs"])
+    contexts: list[dict[str, Any]] = []
+    seen: list[Any] = []
+
+    def fails() -> None:
+        raise Odd
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: contexts.append(context))
+        handle = loop.call_soon(fails)
+        assert "fails" in repr(handle)
+        late = loop.call_later(0.001, note, seen, 1)
+        late.cancel()
+        assert late.cancelled()
+        for wrong in (lambda: loop.call_soon(), lambda: loop.call_later(1), lambda: loop.call_soon(note, bad=1)):
+            with pytest.raises(TypeError):
+                wrong()
+        loop.call_soon(callback := functools.partial(note, seen, 2))
+        await asyncio.sleep(0.01)
+        del callback
+
+    run(main)
+    assert seen == [(2,)]
+    (context,) = contexts
+    assert isinstance(context["exception"], Odd) and "fails" in context["message"]
+    frames, step = [], context["exception"].__traceback__
+    while step:
+        frames.append(step.tb_frame.f_code.co_name)
+        step = step.tb_next
+    assert [name for name in frames if not name.startswith("uvloop")] == ["fails"]
+
+
+def test_a_closed_loop_and_cycles_leave_nothing(session: trace.Session) -> None:
+    session.process("all", True, ["running_procs"])
+
+    class Holder:
+        pass
+
+    loop = uvloop.new_event_loop()
+    holder = Holder()
+    holder.handle = loop.call_later(60, lambda kept: None, holder)  # type: ignore[attr-defined]
+    gone = weakref.ref(holder)
+    loop.close()
+    del holder, loop
+    gc.collect()
+    assert gone() is None
+    loop = uvloop.new_event_loop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_soon(print)
+
+
+def test_uvloop_that_is_imported_later() -> None:
+    program = """
+import asyncio, inviso, threading
+from inviso import trace
+def note(): pass
+with trace.session_create("early") as session:
+    session.process("all", True, ["send", "receive"])
+    import uvloop
+    async def main():
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(target=loop.call_soon_threadsafe, args=(note,))
+        thread.start()
+        await asyncio.sleep(0.05)
+        thread.join()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    print([m[2] for m in session.drain() if m[3] == ("__main__", "note", [])])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "['send', 'receive']\n", done.stderr
