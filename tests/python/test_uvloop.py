@@ -266,8 +266,27 @@ def test_a_closed_loop_and_cycles_leave_nothing(session: trace.Session) -> None:
     assert gone() is None
     loop = uvloop.new_event_loop()
     loop.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        loop.call_soon(print)
+    session.process("all", True, ["send"])
+    for schedule in (loop.call_soon, loop.call_soon_threadsafe):
+        with pytest.raises(RuntimeError, match="closed"):
+            schedule(print, callback_that_is_never_made)
+    assert [m for m in session.drain() if m[2] == "send"] == []
+
+
+def callback_that_is_never_made() -> None:
+    raise AssertionError
+
+
+def test_a_callback_by_its_name(session: trace.Session) -> None:
+    seen: list[Any] = []
+    session.process("all", True, ["send", "receive", "running_procs"])
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(callback=functools.partial(note, seen))
+        await asyncio.sleep(0)
+
+    run(main)
+    assert seen == [()]
 
 
 def test_uvloop_that_is_imported_later() -> None:

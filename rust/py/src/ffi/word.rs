@@ -38,7 +38,7 @@ impl Word {
         unsafe {
             let class = ffi::Py_TYPE(function.as_ptr());
             let at = (*class).tp_vectorcall_offset;
-            let has = (*class).tp_flags & ffi::Py_TPFLAGS_HAVE_VECTORCALL != 0 && at > 0;
+            let has = ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HAVE_VECTORCALL) != 0 && at > 0;
             let word = function.as_ptr().cast::<u8>().offset(at).cast::<*mut ()>();
             if !has || (*word).is_null() {
                 let text = format!("{function:?} is not called through a word of its own; its calls can't be seen");

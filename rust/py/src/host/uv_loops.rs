@@ -114,8 +114,12 @@ unsafe fn schedule(
     unsafe {
         let original = method.word.original_call();
         let count = nargs(nargsf);
-        let arguments = std::slice::from_raw_parts(args, count);
-        let Some(ours) = stand_in(method, arguments) else { return original(function, args, nargsf, names) };
+        if count <= method.callback {
+            return original(function, args, nargsf, names); // it is named, or missing
+        }
+        let Some(ours) = stand_in(method, std::slice::from_raw_parts(args, count)) else {
+            return original(function, args, nargsf, names);
+        };
         let named = if names.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(names) as usize };
         let mut all = std::slice::from_raw_parts(args, count + named).to_vec();
         all[method.callback] = ours.as_ptr();
@@ -126,9 +130,9 @@ unsafe fn schedule(
 /// What is scheduled in the callback's place, if anybody wants to know of it.
 ///
 /// # Safety
-/// The arguments of the method stand; attached.
+/// The arguments of the method stand, the callback among them; attached.
 unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
-    let (&event_loop, &callback) = (arguments.first()?, arguments.get(method.callback)?);
+    let (event_loop, callback) = (arguments[0], arguments[method.callback]);
     // SAFETY: methods are called attached; the state is not used beyond this function; the caller's frame runs.
     unsafe {
         let here = here::here().filter(|here| !here.thread.busy)?;
@@ -144,7 +148,7 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
             || futures::is_method(callback)
                 && caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run"));
         let mut by = 0;
-        let came = if by_library {
+        let came = if by_library || method.threadsafe && is_closed(here, event_loop) {
             Came::Inner
         } else if method.threadsafe {
             here.running.identify(here.host, &mut here.thread);
@@ -166,6 +170,18 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
         });
         Some(Held::owned(made.ok()?.into_ptr()))
     }
+}
+
+/// Whether the call is going to raise for that.
+///
+/// # Safety
+/// It stands; attached.
+unsafe fn is_closed(here: &mut Here, event_loop: *mut PyObject) -> bool {
+    quietly(here, |py, _| {
+        // SAFETY: the caller's promise.
+        let answer = unsafe { Bound::from_borrowed_ptr(py, event_loop) }.call_method0("is_closed");
+        answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
+    })
 }
 
 /// # Safety
