@@ -163,29 +163,37 @@ def tracer() -> Iterator[inviso.Pid]:
 
 @pytest.mark.usefixtures("tracer")
 def test_callbacks_have_the_token_of_who_scheduled_them_for_once() -> None:
-    seen: list[Any] = []
+    seen: dict[str, Any] = {}
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
+        over = loop.create_future()
 
-        def look() -> None:
-            seen.append(label())
+        def look(name: str) -> None:
+            assert seen.setdefault(name, label()) == label()
 
-        def later() -> None:
-            look()
-            loop.call_soon(look)
+        def soon() -> None:
+            look("soon")
+            loop.call_soon(look, "soon of soon")
             seq_trace.set_token("label", "its own")
 
+        def late() -> None:
+            look("late")
+            over.set_result(None)
+
         seq_trace.set_token("label", "soon")
-        loop.call_soon(later)
-        loop.call_later(0.2, look)
+        loop.call_soon(soon)
+        loop.call_later(0.01, look, "later")
+        loop.call_later(0, look, "at once")
         seq_trace.set_token(None)
-        loop.call_soon(look)
-        loop.call_at(loop.time() + 0.4, look)
-        await asyncio.sleep(0.6)
+        loop.call_soon(look, "without")
+        loop.call_at(loop.time() + 0.02, late)
+        await over
 
     run(main)
-    assert seen == ["soon", None, "soon", "soon", None]
+    assert seen == {
+        "soon": "soon", "soon of soon": "soon", "later": "soon", "at once": "soon", "without": None, "late": None,
+    }  # fmt: skip
     assert label() is None
 
 
