@@ -3,6 +3,9 @@
 //! When the interpreter ends, a thread that is not its main one and asks for the lock again is ended on the spot before 3.14: by an
 //! unwinding that Rust's frames can't pass, so the process would abort. Python code asks for the lock at any time. So a
 //! call of it from Rust stands on a guard that holds such a thread for ever, which is what 3.14 does with all of them.
+//!
+//! The functions are called by pointers of a type that may unwind, which the compiler can't see through: pyo3 declares the same
+//! functions as ones that don't, and where the declarations are merged the guard would be left out.
 
 use super::held::Held;
 use pyo3::{
@@ -10,7 +13,10 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
 };
-use std::ffi::{c_int, CStr};
+use std::{
+    ffi::{c_int, CStr},
+    hint::black_box,
+};
 
 extern "C-unwind" {
     #[link_name = "PyObject_Call"]
@@ -21,6 +27,10 @@ extern "C-unwind" {
     #[link_name = "PyObject_Repr"]
     fn repr_unwinding(object: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }
+
+type Calling =
+    unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+type Showing = unsafe extern "C-unwind" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;
 
 /// Holds the thread that would be unwound.
 struct Hold;
@@ -55,7 +65,8 @@ pub fn call<'py>(
     let hold = Hold;
     // SAFETY: attached; both objects stand during the call, whose result is a new reference or null with an exception.
     let result = unsafe {
-        Bound::from_owned_ptr_or_err(py, call_unwinding(callable.as_ptr(), args.as_ptr(), std::ptr::null_mut()))
+        let call = black_box(call_unwinding as Calling);
+        Bound::from_owned_ptr_or_err(py, call(callable.as_ptr(), args.as_ptr(), std::ptr::null_mut()))
     };
     std::mem::forget(hold);
     result
@@ -68,7 +79,7 @@ pub fn call<'py>(
 pub unsafe fn repr(object: *mut ffi::PyObject) -> Held {
     let hold = Hold;
     // SAFETY: the caller's promise; a new reference or null.
-    let text = Held::owned(unsafe { repr_unwinding(object) });
+    let text = Held::owned(unsafe { black_box(repr_unwinding as Showing)(object) });
     std::mem::forget(hold);
     text
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     capture,
     ffi::{
-        calling::attached,
+        calling::{self, attached},
         frame::{code_qualname, Frame},
         held::Held,
         steps, tstate,
@@ -33,7 +33,7 @@ use pyo3::{
     ffi::{self, PyObject},
     gc::{PyTraverseError, PyVisit},
     prelude::*,
-    types::{PyDict, PyTuple},
+    types::{PyString, PyTuple},
 };
 use std::sync::Mutex;
 
@@ -179,7 +179,7 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
 unsafe fn is_closed(here: &mut Here, event_loop: *mut PyObject) -> bool {
     quietly(here, |py, _| {
         // SAFETY: the caller's promise.
-        let answer = unsafe { Bound::from_borrowed_ptr(py, event_loop) }.call_method0("is_closed");
+        let answer = calling::method(&unsafe { Bound::from_borrowed_ptr(py, event_loop) }, "is_closed", ());
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
     })
 }
@@ -217,10 +217,9 @@ pub struct Scheduled {
 
 #[pymethods]
 impl Scheduled {
-    #[pyo3(signature = (*args, **keywords))]
-    fn __call__<'py>(
-        slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>, keywords: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    /// As loops call: with positional arguments.
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let (this, key) = (slf.get(), slf.as_ptr() as usize);
         let callback = this.callback.bind(slf.py());
         let came = this.came.lock().unwrap_or_else(|e| e.into_inner()).take();
@@ -229,7 +228,7 @@ impl Scheduled {
             // SAFETY: as above; all of them are held.
             unsafe { this.begins(here, key, came, callback, args) };
         }
-        let done = callback.call(args, keywords);
+        let done = calling::call(callback, args.clone());
         // SAFETY: as above.
         if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
             loop_callbacks::leave(here, key);
@@ -239,11 +238,12 @@ impl Scheduled {
     }
 
     fn __getattr__<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        self.callback.bind(py).getattr(name.cast()?)
+        calling::attribute(self.callback.bind(py), name.cast::<PyString>()?.to_str()?)
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.callback.bind(py).repr()?.to_string())
+        let builtins = py.import("builtins")?;
+        calling::call(&builtins.getattr("repr")?, (&self.callback,))?.extract()
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
