@@ -18,7 +18,7 @@ from dbg_tools import HERE, leaf
 from inviso import BadArg, dbg, trace
 from inviso.dbg._output import Descriptor
 from trace_tools import HERE as TESTS
-from trace_tools import LIMIT, ROOT, WATCHDOG, good, until
+from trace_tools import LIMIT, ROOT, WATCHDOG, Computing, good, until
 
 pytestmark = pytest.mark.usefixtures("dbg_over")
 PATIENCE = 10.0
@@ -151,34 +151,17 @@ def test_how_many_may_be_lost_is_for_the_user_to_say() -> None:
 @pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="threads run side by side here")
 def test_lines_are_written_without_giving_the_gil_away() -> None:
     """Giving it away costs a switch interval for each line, however short the call was."""
-    steps = 0
-    stop = threading.Event()
-    begun = threading.Event()
-
-    def compute() -> None:
-        nonlocal steps
-        begun.set()
-        while not stop.is_set():
-            steps += 1
-
     reading, writing = os.pipe()
     output = Descriptor(writing)
-    before = sys.getswitchinterval()
-    thread = threading.Thread(target=compute)
     try:
-        sys.setswitchinterval(0.5)
-        thread.start()
-        assert begun.wait(PATIENCE)
-        time.sleep(0)  # has the GIL anew
-        seen = steps
-        for n in range(100):
-            assert output.write(f"line {n}") == 0
-        assert steps == seen
+        with Computing() as beside:
+            time.sleep(0)  # has the GIL anew
+            seen = beside.steps
+            for n in range(100):
+                assert output.write(f"line {n}") == 0
+            assert beside.steps == seen
         assert os.read(reading, 1 << 16).count(b"\n") == 100
     finally:
-        stop.set()
-        sys.setswitchinterval(before)
-        thread.join()
         assert output.finish(PATIENCE) == 0
         os.close(reading)
         os.close(writing)

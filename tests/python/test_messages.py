@@ -16,7 +16,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import Atom, trace
-from trace_tools import good, in_threads, own
+from trace_tools import Computing, good, in_threads, own
 
 PATIENCE = 10.0
 
@@ -504,32 +504,12 @@ def test_queues_that_the_library_uses_inside_are_silent(session: trace.Session) 
 @pytest.mark.skipif(not getattr(sys, "_is_gil_enabled", lambda: True)(), reason="threads run side by side here")
 def test_what_waits_is_taken_without_giving_the_gil_away() -> None:
     """Giving it away costs a switch interval for each message, however short the call was."""
-    steps = 0
-    stop = threading.Event()
-    begun = threading.Event()
-
-    def compute() -> None:
-        nonlocal steps
-        begun.set()
-        while not stop.is_set():
-            steps += 1
-
-    session = trace.session_create("beside", inviso.self())
-    before = sys.getswitchinterval()
-    thread = threading.Thread(target=compute)
-    try:
+    with trace.session_create("beside", inviso.self()):
         for n in range(100):
             inviso.send(inviso.self(), n)
-        sys.setswitchinterval(0.5)
-        thread.start()
-        assert begun.wait(PATIENCE)
-        inviso.receive(timeout=PATIENCE)  # has the GIL now
-        seen = steps
-        for _ in range(99):
-            inviso.receive(timeout=PATIENCE)
-        assert steps == seen
-    finally:
-        stop.set()
-        sys.setswitchinterval(before)
-        thread.join()
-        session.destroy()
+        with Computing() as beside:
+            inviso.receive(timeout=PATIENCE)  # has the GIL now
+            seen = beside.steps
+            for _ in range(99):
+                inviso.receive(timeout=PATIENCE)
+            assert beside.steps == seen

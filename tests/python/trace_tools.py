@@ -129,6 +129,33 @@ def child(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
+class Computing:
+    """A thread that computes and never waits: it takes a step only where somebody else gives the GIL away."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._stop = threading.Event()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=self._compute)
+
+    def _compute(self) -> None:
+        self._begun.set()
+        while not self._stop.is_set():
+            self.steps += 1
+
+    def __enter__(self) -> Computing:
+        self._interval = sys.getswitchinterval()
+        sys.setswitchinterval(0.5)
+        self._thread.start()
+        assert self._begun.wait(LIMIT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        sys.setswitchinterval(self._interval)
+        self._thread.join()
+
+
 def good(text: str, *arguments: str, **options: Any) -> str:
     """What such a program prints; it must end with status 0 and nothing on standard error."""
     done = child(text, *arguments, **options)
