@@ -1,6 +1,6 @@
 //! How fast a log becomes a table and a Perfetto trace: calls with their returns, time stamps and two arguments, from a file.
 //!
-//! The bar is 10 million messages a second into columns, with values as they are in the log (`table/binary`) or left out.
+//! The bar is 10 million messages a second into columns, with values as text (`table/text`), as they are in the log or left out.
 
 use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use inviso_export::{
@@ -21,7 +21,8 @@ use std::{path::Path, time::Duration};
 
 const PAIRS: u64 = 50_000;
 
-fn write(path: &Path, form: Form) {
+/// `kinds`: how many different values the first argument has.
+fn write(path: &Path, form: Form, kinds: u64) {
     let mut log = FileLog::create(path, Options { form, ..Options::default() }).unwrap();
     let mut clock = 1_763_748_000_000_000_000_i64;
     for n in 0..PAIRS {
@@ -34,7 +35,7 @@ fn write(path: &Path, form: Form) {
             let message = head.into_iter().chain(parts).chain([Term::from(clock)]).collect();
             log.term(&etf::encode_versioned(&Term::Tuple(message))).unwrap();
         };
-        let arguments = Term::List(vec![Term::from((n % 12 * 7919) as i64), Term::str("customers")]);
+        let arguments = Term::List(vec![Term::from((n % kinds * 7919) as i64), Term::str("customers")]);
         message("call", vec![Term::Tuple(vec![module.clone(), function.clone(), arguments])]);
         message("return_from", vec![Term::Tuple(vec![module, function, Term::from(2)]), Term::atom("ok")]);
     }
@@ -44,14 +45,17 @@ fn write(path: &Path, form: Form) {
 fn tables(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let (erlang, blocks) = (folder.path().join("erlang"), folder.path().join("blocks"));
-    write(&erlang, Form::Erlang);
-    write(&blocks, Form::Blocks);
+    let different = folder.path().join("different");
+    write(&erlang, Form::Erlang, 12);
+    write(&blocks, Form::Blocks, 12);
+    write(&different, Form::Erlang, PAIRS);
     let mut group = c.benchmark_group("table");
     group.throughput(Throughput::Elements(2 * PAIRS));
     for (name, path, values) in [
         ("none", &erlang, Values::None),
         ("binary", &erlang, Values::Binary),
         ("text", &erlang, Values::Text),
+        ("text, arguments that never come again", &different, Values::Text),
         ("binary, blocks", &blocks, Values::Binary),
     ] {
         group.bench_function(name, |b| {
@@ -74,7 +78,7 @@ fn tables(c: &mut Criterion) {
 fn formats(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("erlang");
-    write(&path, Form::Erlang);
+    write(&path, Form::Erlang, 12);
     let mut group = c.benchmark_group("format");
     group.throughput(Throughput::Elements(2 * PAIRS));
     let writer = |name: &str| -> Box<dyn Write> {

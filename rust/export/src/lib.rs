@@ -11,6 +11,7 @@
 //! | [`perfetto`], [`chrome`], [`speedscope`], [`collapsed`], [`pstats`] | the formats |
 //! | [`table`] | rows and columns, as Arrow has them |
 //! | [`text`], [`json`], [`proto`] | what they are written with |
+//! | [`recent`] | what was made of terms that come again |
 //!
 //! ```
 //! use inviso_export::{collapsed::Collapsed, export::{Export, Take}};
@@ -34,6 +35,7 @@
 
 pub mod chrome;
 pub mod collapsed;
+mod columns;
 pub mod costs;
 pub mod event;
 pub mod export;
@@ -42,6 +44,7 @@ pub mod json;
 pub mod perfetto;
 pub mod proto;
 pub mod pstats;
+pub mod recent;
 pub mod scan;
 pub mod speedscope;
 pub mod table;

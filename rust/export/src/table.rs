@@ -4,12 +4,11 @@
 //! later batches continue: only when it has got too large does a batch begin a new one.
 
 use crate::{
-    event::{Clock, Event, Name, Tag, What},
+    columns::{Coded, Form, Functions, Ints, Terms},
+    event::{Clock, Event, Tag, What},
     export::{with_plain, Summary, Take},
-    scan::Bytes,
     text,
 };
-use rustc_hash::FxHashMap;
 use std::{borrow::Cow, sync::Arc};
 
 /// Rows of a batch at most: so few that the columns of one take up the memory that those of the last have left, which is in the
@@ -17,13 +16,7 @@ use std::{borrow::Cow, sync::Arc};
 pub const ROWS: usize = 16_000;
 
 /// Bytes of one column at which a batch is full.
-const FULL: usize = 32 << 20;
-
-/// Entries of a dictionary beyond which the next batch begins a new one.
-const ENTRIES: usize = 1 << 16;
-
-/// Bytes of a name at most.
-const LONGEST: usize = 4096;
+pub(crate) const FULL: usize = 32 << 20;
 
 /// How values are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,267 +118,6 @@ pub fn fields(values: Values) -> Vec<(&'static str, Type)> {
     ]
 }
 
-/// What columns without any value have.
-static NONE_64: [i64; ROWS] = [0; ROWS];
-static NONE_32: [i32; ROWS + 1] = [0; ROWS + 1];
-static NONE_VALID: [u8; ROWS.div_ceil(8)] = [0; ROWS.div_ceil(8)];
-
-/// As many as that, those that are not there yet 0: `none`, where there are none.
-fn filled<T: Copy + Default>(values: Vec<T>, length: usize, none: &'static [T]) -> Cow<'static, [T]> {
-    match none.get(..length) {
-        Some(none) if values.is_empty() => Cow::Borrowed(none),
-        _ => Cow::Owned(padded(values, length)),
-    }
-}
-
-fn padded<T: Copy + Default>(mut values: Vec<T>, length: usize) -> Vec<T> {
-    if values.is_empty() {
-        return vec![T::default(); length];
-    }
-    values.resize(length, T::default());
-    values
-}
-
-/// Which rows have a value. Room is made when the first has one.
-#[derive(Default)]
-struct Valid(Vec<u8>);
-
-impl Valid {
-    #[inline]
-    fn set(&mut self, row: usize) {
-        if let Some(byte) = self.0.get_mut(row / 8) {
-            *byte |= 1 << (row % 8);
-        } else {
-            self.grow(row);
-        }
-    }
-
-    #[cold]
-    fn grow(&mut self, row: usize) {
-        self.0 = padded(std::mem::take(&mut self.0), (row + 1).max(ROWS).div_ceil(8));
-        self.set(row);
-    }
-
-    fn column(&mut self, data: Data, rows: usize) -> Column {
-        let valid = filled(std::mem::take(&mut self.0), rows.div_ceil(8), &NONE_VALID);
-        let set: usize = valid.iter().map(|byte| byte.count_ones() as usize).sum();
-        Column { data, valid, nulls: rows - set }
-    }
-}
-
-#[derive(Default)]
-struct Ints {
-    values: Vec<i64>,
-    valid: Valid,
-}
-
-impl Ints {
-    #[inline]
-    fn put(&mut self, row: usize, value: i64) {
-        match self.values.get_mut(row) {
-            Some(place) => *place = value,
-            None => return self.grow(row, value),
-        }
-        self.valid.set(row);
-    }
-
-    #[cold]
-    fn grow(&mut self, row: usize, value: i64) {
-        self.values = padded(std::mem::take(&mut self.values), (row + 1).max(ROWS));
-        self.put(row, value);
-    }
-
-    fn column(&mut self, rows: usize) -> Column {
-        let values = filled(std::mem::take(&mut self.values), rows, &NONE_64);
-        self.valid.column(Data::Int64(values), rows)
-    }
-
-    fn column_of_32(&mut self, rows: usize) -> Column {
-        let Column { data, valid, nulls } = self.column(rows);
-        let data = match data {
-            Data::Int64(values) => Data::Int32(values.iter().map(|value| *value as i32).collect()),
-            other => other,
-        };
-        Column { data, valid, nulls }
-    }
-}
-
-#[derive(Default)]
-struct Terms {
-    ends: Vec<i32>,
-    data: String,
-    bytes: Vec<u8>,
-    valid: Valid,
-}
-
-impl Terms {
-    #[inline]
-    fn put(&mut self, row: usize, term: Bytes<'_>, values: Values) {
-        let end = match values {
-            Values::None => return,
-            Values::Text => {
-                self.fill(row, self.data.len());
-                text::show(term, usize::MAX / 2, &mut self.data);
-                self.data.len()
-            }
-            Values::Binary => {
-                self.fill(row, self.bytes.len());
-                self.bytes.push(inviso_term::etf::VERSION);
-                self.bytes.extend_from_slice(term);
-                self.bytes.len()
-            }
-        };
-        self.ends.push(end as i32);
-        self.valid.set(row);
-    }
-
-    /// Text that is no term.
-    fn put_text(&mut self, row: usize, told: &str, values: Values) {
-        if values == Values::Text {
-            self.fill(row, self.data.len());
-            self.data.push_str(told);
-            self.ends.push(self.data.len() as i32);
-            self.valid.set(row);
-        } else {
-            let term = inviso_term::etf::encode(&inviso_term::term::Term::str(told));
-            self.put(row, &term, values);
-        }
-    }
-
-    #[inline]
-    fn fill(&mut self, row: usize, end: usize) {
-        if self.ends.len() < row + 1 {
-            self.ends.resize(row + 1, end as i32);
-        }
-    }
-
-    fn column(&mut self, rows: usize) -> Column {
-        let room = (self.data.len(), self.bytes.len(), self.ends.len());
-        let mut data = std::mem::replace(&mut self.data, String::with_capacity(room.0)).into_bytes();
-        if data.is_empty() {
-            data = std::mem::replace(&mut self.bytes, Vec::with_capacity(room.1));
-        }
-        let mut ends = std::mem::replace(&mut self.ends, Vec::with_capacity(room.2));
-        if !data.is_empty() {
-            ends.resize(rows + 1, data.len() as i32);
-        }
-        self.valid.column(Data::Bytes(filled(ends, rows + 1, &NONE_32), data), rows)
-    }
-
-    fn len(&self) -> usize {
-        self.data.len() + self.bytes.len()
-    }
-}
-
-/// A column of names.
-#[derive(Default)]
-struct Coded {
-    codes: Vec<i32>,
-    valid: Valid,
-    /// By the bytes that were in the message, and by their text: the first may be written in several ways.
-    by_bytes: FxHashMap<Box<[u8]>, i32>,
-    by_text: FxHashMap<Box<str>, i32>,
-    strings: Strings,
-    shared: Option<Arc<Strings>>,
-    last: (Vec<u8>, i32),
-}
-
-impl Coded {
-    #[inline]
-    fn put(&mut self, row: usize, bytes: &[u8], text: impl FnOnce() -> String) {
-        // most messages are of the process that the one before was of
-        if self.last.0 != bytes || bytes.is_empty() {
-            self.last.1 = self.code(bytes, text);
-            self.last.0.clear();
-            self.last.0.extend_from_slice(bytes);
-        }
-        self.put_code(row, self.last.1);
-    }
-
-    #[inline]
-    fn put_code(&mut self, row: usize, code: i32) {
-        match self.codes.get_mut(row) {
-            Some(place) => *place = code,
-            None => return self.grow(row, code),
-        }
-        self.valid.set(row);
-    }
-
-    #[cold]
-    fn grow(&mut self, row: usize, code: i32) {
-        self.codes = padded(std::mem::take(&mut self.codes), (row + 1).max(ROWS));
-        self.put_code(row, code);
-    }
-
-    fn name(&mut self, name: &[u8]) -> i32 {
-        self.code(name, || text::name(name).into_owned())
-    }
-
-    fn put_name(&mut self, row: usize, name: &[u8]) {
-        let code = self.name(name);
-        self.put_code(row, code);
-    }
-
-    /// A dictionary that begins with these.
-    fn with(names: &[&str]) -> Coded {
-        let mut coded = Coded::default();
-        for name in names {
-            coded.name(name.as_bytes());
-        }
-        coded
-    }
-
-    #[inline]
-    fn code(&mut self, bytes: &[u8], text: impl FnOnce() -> String) -> i32 {
-        match self.by_bytes.get(bytes) {
-            Some(code) => *code,
-            None => self.new_code(bytes, text()),
-        }
-    }
-
-    #[cold]
-    fn new_code(&mut self, bytes: &[u8], mut text: String) -> i32 {
-        // atoms are shorter; what is not, must not bring the dictionary to its end
-        if text.len() > LONGEST {
-            let at = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-            text.truncate(at);
-        }
-        let next = self.by_text.len() as i32;
-        let code = match self.by_text.get(&*text) {
-            Some(code) => *code,
-            None => {
-                if self.strings.ends.is_empty() {
-                    self.strings.ends.push(0);
-                }
-                self.strings.data.extend_from_slice(text.as_bytes());
-                self.strings.ends.push(self.strings.data.len() as i32);
-                self.shared = None;
-                self.by_text.insert(text.into(), next);
-                next
-            }
-        };
-        self.by_bytes.insert(bytes.into(), code);
-        code
-    }
-
-    /// Whether the next batch should begin a new dictionary.
-    fn is_large(&self) -> bool {
-        self.by_bytes.len() > ENTRIES || self.strings.data.len() > FULL
-    }
-
-    fn column(&mut self, rows: usize) -> Column {
-        let codes = filled(std::mem::take(&mut self.codes), rows, &NONE_32);
-        let strings = &mut self.strings;
-        let shared = self.shared.get_or_insert_with(|| {
-            if strings.ends.is_empty() {
-                strings.ends.push(0);
-            }
-            Arc::new(strings.clone())
-        });
-        self.valid.column(Data::Names(codes, shared.clone()), rows)
-    }
-}
-
 const KINDS: [&str; 6] = ["trace", "seq_trace", "monitor", "term", "drop", "damage"];
 const TRACE: i32 = 0;
 const SEQ: i32 = 1;
@@ -398,7 +130,7 @@ const CLOCKS: [&str; 2] = ["timestamp", "monotonic_timestamp"];
 
 /// Rows in the making.
 pub struct Table {
-    values: Values,
+    form: Form,
     rows: usize,
     ts: Ints,
     unique: Ints,
@@ -406,8 +138,7 @@ pub struct Table {
     kind: Coded,
     tag: Coded,
     pid: Coded,
-    module: Coded,
-    function: Coded,
+    functions: Functions,
     arity: Ints,
     other: Coded,
     args: Terms,
@@ -418,8 +149,6 @@ pub struct Table {
     previous: Ints,
     current: Ints,
     dropped: Ints,
-    /// The codes of module and function by both as they were written.
-    functions: FxHashMap<Box<[u8]>, (i32, i32)>,
     /// The codes of the commonest tags.
     call: i32,
     return_from: i32,
@@ -434,7 +163,7 @@ impl Table {
         let mut tag = Coded::default();
         let (call, return_from) = (tag.name(b"call"), tag.name(b"return_from"));
         Table {
-            values,
+            form: Form::new(values),
             rows: 0,
             ts: Ints::default(),
             unique: Ints::default(),
@@ -442,8 +171,7 @@ impl Table {
             kind: Coded::with(&KINDS),
             tag,
             pid: Coded::default(),
-            module: Coded::default(),
-            function: Coded::default(),
+            functions: Functions::default(),
             arity: Ints::default(),
             other: Coded::default(),
             args: Terms::default(),
@@ -454,7 +182,6 @@ impl Table {
             previous: Ints::default(),
             current: Ints::default(),
             dropped: Ints::default(),
-            functions: FxHashMap::default(),
             call,
             return_from,
             summary: Summary::default(),
@@ -481,8 +208,8 @@ impl Table {
             self.kind.column(rows),
             self.tag.column(rows),
             self.pid.column(rows),
-            self.module.column(rows),
-            self.function.column(rows),
+            self.functions.module.column(rows),
+            self.functions.function.column(rows),
             self.arity.column_of_32(rows),
             self.other.column(rows),
             self.args.column(rows),
@@ -499,9 +226,8 @@ impl Table {
                 *coded = Coded::default();
             }
         }
-        if self.module.is_large() || self.function.is_large() || self.functions.len() > ENTRIES {
-            (self.module, self.function) = Default::default();
-            self.functions.clear();
+        if self.functions.is_large() {
+            self.functions = Functions::default();
         }
         if self.tag.is_large() {
             self.tag = Coded::with(&["call", "return_from"]);
@@ -509,16 +235,9 @@ impl Table {
         Some(Batch { rows, columns })
     }
 
-    #[cold]
-    fn new_function(&mut self, name: Name<'_>) -> (i32, i32) {
-        let codes = (self.module.name(name.module), self.function.name(name.function));
-        self.functions.insert(name.written.into(), codes);
-        codes
-    }
-
     #[inline]
     fn row(&mut self, event: &Event<'_>) {
-        let (row, values) = (self.rows, self.values);
+        let (row, form) = (self.rows, &mut self.form);
         let who = |bytes| move || text::who(bytes);
         match event.what {
             What::Dropped(count) => return self.dropped(count),
@@ -532,25 +251,20 @@ impl Table {
                 self.tag.put_code(row, tag);
                 self.pid.put(row, trace.tracee, who(trace.tracee));
                 if let Some(name) = trace.name {
-                    let (module, function) = match self.functions.get(name.written) {
-                        Some(codes) => *codes,
-                        None => self.new_function(name),
-                    };
-                    self.module.put_code(row, module);
-                    self.function.put_code(row, function);
+                    self.functions.put(row, name);
                     self.arity.put(row, i64::from(name.arity));
                 }
                 if let Some(other) = trace.other {
                     self.other.put(row, other, who(other));
                 }
                 if let Some(arguments) = trace.arguments {
-                    self.args.put(row, arguments, values);
+                    self.args.put(row, arguments, form);
                 }
                 if let Some(value) = trace.value {
-                    self.value.put(row, value, values);
+                    self.value.put(row, value, form);
                 }
                 if let Some(extra) = trace.extra {
-                    self.extra.put(row, extra, values);
+                    self.extra.put(row, extra, form);
                 }
                 if let Some(scheduler) = trace.scheduler {
                     self.scheduler.put(row, scheduler);
@@ -559,7 +273,7 @@ impl Table {
             What::Seq(seq) => {
                 self.kind.put_code(row, SEQ);
                 self.tag.put_name(row, seq.word);
-                self.label.put(row, seq.label, values);
+                self.label.put(row, seq.label, form);
                 let (own, other) = if seq.word == b"receive" { (seq.to, seq.from) } else { (seq.from, seq.to) };
                 if let Some(own) = own {
                     self.pid.put(row, own, who(own));
@@ -572,19 +286,19 @@ impl Table {
                     self.current.put(row, current);
                 }
                 if let Some(value) = seq.value {
-                    self.value.put(row, value, values);
+                    self.value.put(row, value, form);
                 }
             }
             What::Monitor { who: of, word, value } => {
                 self.kind.put_code(row, MONITOR);
                 self.tag.put_name(row, word);
                 self.pid.put(row, of, who(of));
-                self.value.put(row, value, values);
+                self.value.put(row, value, form);
             }
             What::Term(term) => {
                 self.summary.unknown += 1;
                 self.kind.put_code(row, TERM);
-                self.value.put(row, term, values);
+                self.value.put(row, term, form);
             }
         }
         self.summary.messages += 1;
@@ -622,7 +336,7 @@ impl Take for Table {
     fn damage(&mut self, text: &str) {
         self.summary.note(text);
         self.kind.put_code(self.rows, DAMAGE);
-        self.value.put_text(self.rows, text, self.values);
+        self.value.put_text(self.rows, text, &mut self.form);
         self.rows += 1;
     }
 }

@@ -250,23 +250,7 @@ impl Show<'_> {
     }
 
     fn int(&mut self, n: i64) {
-        let mut digits = [0; 20];
-        let mut at = digits.len();
-        let mut left = n.unsigned_abs();
-        loop {
-            at -= 1;
-            if let Some(digit) = digits.get_mut(at) {
-                *digit = b'0' + (left % 10) as u8;
-            }
-            left /= 10;
-            if left == 0 {
-                break;
-            }
-        }
-        if n < 0 {
-            self.out.push('-');
-        }
-        self.out.push_str(std::str::from_utf8(digits.get(at..).unwrap_or_default()).unwrap_or_default());
+        self.out.push_str(itoa::Buffer::new().format(n));
     }
 
     fn big(&mut self, term: Bytes<'_>) -> Option<()> {
@@ -294,7 +278,8 @@ impl Show<'_> {
 
     fn text(&mut self, text: &str) {
         let is_plain = |byte: &u8| (b' '..0x7f).contains(byte) && *byte != b'\'' && *byte != b'\\';
-        if text.len() < self.most && text.as_bytes().iter().all(is_plain) {
+        if text.len() < self.most && text.as_bytes().iter().fold(true, |all, byte| all & is_plain(byte)) {
+            self.out.reserve(text.len() + 2);
             self.out.push('\'');
             self.out.push_str(text);
             self.out.push('\'');

@@ -9,7 +9,7 @@ use inviso_export::{
     pstats::Pstats,
     scan::Scan,
     speedscope::Speedscope,
-    table::{Data, Table, Values},
+    table::{Batch, Data, Table, Values},
     text,
 };
 use inviso_log::{
@@ -53,17 +53,20 @@ fn function(name: &str) -> Term {
     Term::Tuple(vec![Term::atom("shop"), Term::atom(name), Term::from(1)])
 }
 
-/// The texts of a column of names, and of bytes.
-fn texts(table: &mut Table, column: usize) -> Vec<String> {
-    let Some(batch) = table.batch() else { return Vec::new() };
-    let part = |ends: &[i32], data: &[u8], at: usize| {
-        String::from_utf8(data[ends[at] as usize..ends[at + 1] as usize].to_vec()).unwrap()
-    };
-    match &batch.columns[column].data {
-        Data::Names(codes, names) => codes.iter().map(|code| part(&names.ends, &names.data, *code as usize)).collect(),
-        Data::Bytes(ends, data) => (0..batch.rows).map(|row| part(ends, data, row)).collect(),
+/// What a row has in a column of names, or of bytes.
+fn text_of(batch: &Batch, column: usize, row: usize) -> String {
+    let (ends, data, at) = match &batch.columns[column].data {
+        Data::Names(codes, names) => (&names.ends[..], &names.data, codes[row] as usize),
+        Data::Bytes(ends, data) => (&ends[..], data, row),
         _ => panic!("no text"),
-    }
+    };
+    String::from_utf8(data[ends[at] as usize..ends[at + 1] as usize].to_vec()).unwrap()
+}
+
+/// The texts of a column of names, or of bytes.
+fn texts(table: &mut Table, column: usize) -> Vec<String> {
+    let batch = table.batch();
+    batch.iter().flat_map(|batch| (0..batch.rows).map(|row| text_of(batch, column, row))).collect()
 }
 
 #[test]
@@ -283,6 +286,38 @@ proptest! {
         let mut table = Table::new(Values::Text);
         table.term(&bytes);
         prop_assert_eq!(table.batch().map(|batch| batch.columns.len()), Some(18));
+    }
+
+    #[test]
+    fn each_row_has_its_own_names_and_values(
+        rows in prop::collection::vec((0..40u64, "[a-c]{1,3}", any_term()), 0..60),
+        turns in 1..20usize,
+        every in 1..5usize,
+    ) {
+        // 4 modules, whose names are long or not, pids of several nodes, values that come again and ones that don't
+        let pid = |n: u64| match n % 3 {
+            0 => Term::Pid(Identifier::own(n)),
+            _ => Term::Pid(Identifier { node: format!("node{}@{}", n % 3, "host".repeat(n as usize % 5)).into(), ..Identifier::own(n) }),
+        };
+        let module = |n: u64| "shop.backend.".repeat(n as usize % 4 + 1);
+        let mut table = Table::new(Values::Text);
+        for turn in 0..turns {
+            for (n, name, value) in &rows {
+                let value = if n % 2 == 0 { value.clone() } else { Term::from((turn as u64 * n) as i64) };
+                let of = Term::Tuple(vec![Term::atom(&module(*n)), Term::atom(name), Term::from(1)]);
+                table.term(&etf::encode(&Term::Tuple(vec![Term::atom("trace"), pid(*n), Term::atom("return_from"), of, value])));
+            }
+            let Some(batch) = (turn % every == 0).then(|| table.batch()).flatten() else { continue };
+            for row in 0..batch.rows {
+                let (n, name, value) = &rows[row % rows.len()];
+                let turn = turn + 1 - batch.rows / rows.len() + row / rows.len();
+                let value = if n % 2 == 0 { value.clone() } else { Term::from((turn as u64 * n) as i64) };
+                let mut shown = String::new();
+                text::show(&etf::encode(&value), usize::MAX / 2, &mut shown);
+                let told: Vec<_> = [5, 6, 7, 11].map(|column| text_of(&batch, column, row)).into();
+                prop_assert_eq!(told, [text::who(&etf::encode(&pid(*n))), module(*n), name.clone(), shown]);
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,87 @@
+//! What was made of short terms that came before: most come again soon.
+
+use crate::scan::Bytes;
+
+/// Slots, as a power of two.
+const BITS: u32 = 9;
+
+/// What was made of the terms of at most `MOST` bytes that came last, one for each slot.
+pub struct Recent<const MOST: usize, V>(Vec<Slot<MOST, V>>);
+
+struct Slot<const MOST: usize, V> {
+    term: [u8; MOST],
+    length: usize,
+    made: V,
+}
+
+impl<const MOST: usize, V> Default for Recent<MOST, V> {
+    fn default() -> Recent<MOST, V> {
+        Recent(Vec::new())
+    }
+}
+
+impl<const MOST: usize, V: Default> Recent<MOST, V> {
+    /// What was made of this term, which `make` does if it is not known any more; None for one that is too long.
+    ///
+    /// ```
+    /// use inviso_export::recent::Recent;
+    /// let mut recent = Recent::<32, usize>::default();
+    /// assert_eq!(recent.get_or(b"a term", || 5), Some(&5));
+    /// assert_eq!(recent.get_or(b"a term", || 6), Some(&5));
+    /// assert_eq!(recent.get_or(&[7; 33], || 6), None);
+    /// ```
+    #[inline]
+    pub fn get_or(&mut self, term: Bytes<'_>, make: impl FnOnce() -> V) -> Option<&V> {
+        let at = slot(term);
+        if self.0.get(at).is_none_or(|slot| slot.term.get(..slot.length) != Some(term)) {
+            self.put(at, term, make)?;
+        }
+        self.0.get(at).map(|slot| &slot.made)
+    }
+
+    #[cold]
+    fn put(&mut self, at: usize, term: Bytes<'_>, make: impl FnOnce() -> V) -> Option<()> {
+        let mut kept = [0; MOST];
+        kept.get_mut(..term.len())?.copy_from_slice(term);
+        if self.0.is_empty() {
+            // no term has no bytes
+            self.0.resize_with(1 << BITS, || Slot { term: [0; MOST], length: 0, made: V::default() });
+        }
+        *self.0.get_mut(at)? = Slot { term: kept, length: term.len(), made: make() };
+        Some(())
+    }
+}
+
+#[inline]
+fn slot(term: Bytes<'_>) -> usize {
+    let mix = |mixed: u64, word: u64| mixed.rotate_left(11) ^ word;
+    let (words, rest) = term.as_chunks();
+    let mixed = words.iter().fold(term.len() as u64, |mixed, word| mix(mixed, u64::from_le_bytes(*word)));
+    let last = match term.last_chunk() {
+        Some(last) => u64::from_le_bytes(*last),
+        None => rest.iter().fold(0, |last, byte| last << 8 | u64::from(*byte)),
+    };
+    (mix(mixed, last).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_made_is_of_that_term(terms in proptest::collection::vec(bytes(), 0..2000)) {
+            let mut recent = Recent::<32, Vec<u8>>::default();
+            for term in &terms {
+                let made = recent.get_or(term, || term.clone());
+                prop_assert_eq!(made, (term.len() <= 32).then_some(term));
+            }
+        }
+    }
+
+    /// Of few values, so that many are nearly equal.
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(0_u8..2, 0..36)
+    }
+}
