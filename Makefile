@@ -1,7 +1,7 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo test rust loom python notebook stress bench format help
+.PHONY: demo test rust loom fuzz python notebook stress bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -15,6 +15,9 @@ rust:            ## format, lints and tests of the Rust crates
 
 loom:            ## models, and the bugs that they must find
 	@scripts/test.sh loom
+
+fuzz:            ## what reads bytes of strangers, a minute each: make fuzz INVISO_FUZZ_SECONDS=3600
+	@PYTHON=$(PYTHON) scripts/test.sh fuzz
 
 python:          ## tests under one interpreter: make python PYTHON=python3.13
 	@scripts/test.sh python $(PYTHON)

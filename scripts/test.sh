@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # All tests: Rust, loom models with their mutants, then each Python that is here.
 #   scripts/test.sh                    everything
-#   scripts/test.sh rust|loom|notebook
+#   scripts/test.sh rust|loom|fuzz|notebook
 #   scripts/test.sh python PYTHON      under one interpreter
-# INVISO_STRESS_SECONDS is how long each of the two stress tests takes under each interpreter.
+# INVISO_STRESS_SECONDS is how long each of the two stress tests takes under each interpreter, INVISO_FUZZ_SECONDS how long each
+# body is fuzzed that reads bytes of strangers: three at a time, so that on two cores it is a minute's work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}"
+export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-90}"
 PYTHON=${PYTHON:-python3}
 
 rust() {
@@ -15,7 +16,20 @@ rust() {
     cargo clippy --quiet -p inviso-term -p inviso-match -p inviso-core -p inviso-log -p inviso-export --all-targets -- -D warnings
     cargo test --quiet --workspace --exclude inviso-py
     cargo fmt --manifest-path fuzz/Cargo.toml --check
-    CARGO_TARGET_DIR="$PWD/target" cargo test --quiet --manifest-path fuzz/Cargo.toml
+}
+
+fuzz() {
+    local body running=()
+    echo "== fuzzing: the external term format, logs, what comes over connections"
+    CARGO_TARGET_DIR="$PWD/target" cargo test --quiet --manifest-path fuzz/Cargo.toml -- --nocapture
+    for body in etf log client; do
+        PYTHONPATH=tests/python .venv/bin/python "fuzz/python/fuzz_$body.py" "$INVISO_FUZZ_SECONDS" >"target/fuzz-$body.log" 2>&1 &
+        running+=("$body:$!")
+    done
+    for body in "${running[@]}"; do
+        wait "${body#*:}" || { cat "target/fuzz-${body%:*}.log"; return 1; }
+        echo "${body%:*}, through Python: $(grep -E '^(Done )?[0-9]+ runs' "target/fuzz-${body%:*}.log")"
+    done
 }
 
 loom() {
@@ -84,18 +98,23 @@ others() {
 
 case "${1:-all}" in
 rust | loom | notebook) "$1" ;;
+fuzz)
+    scripts/ready.sh "$PYTHON" .venv
+    fuzz
+    ;;
 python) python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" ;;
 all)
     scripts/ready.sh "$PYTHON" --check
     rust
     loom
     python "$PYTHON" .venv
+    fuzz
     notebook
     others 3.12 3.13 3.14t
     echo "== all passed"
     ;;
 *)
-    echo "usage: scripts/test.sh [rust | loom | python PYTHON | notebook]" >&2
+    echo "usage: scripts/test.sh [rust | loom | fuzz | python PYTHON | notebook]" >&2
     exit 2
     ;;
 esac

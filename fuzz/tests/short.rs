@@ -1,7 +1,13 @@
-//! The short form: every body over random bytes, half of them of the kind that it is likely to make something of.
+//! The short form: every body over random bytes, half of them of the kind that it is likely to make something of. What reads
+//! bytes of strangers does so for INVISO_FUZZ_SECONDS, if that is set.
 
 use inviso_term::{etf, term::Term};
-use proptest::{collection::vec, prelude::*};
+use proptest::{
+    collection::vec,
+    prelude::*,
+    test_runner::{TestError, TestRunner},
+};
+use std::time::{Duration, Instant};
 
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let term = prop_oneof![
@@ -78,13 +84,54 @@ fn log_like() -> impl Strategy<Value = Vec<u8>> {
        ]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() }
+}
 
-    #[test]
-    fn etf_takes_any_bytes(depth in 0u8..20, room: u8, bytes in term_like()) {
-        inviso_fuzz::etf(&[&[depth, room], &bytes[..]].concat());
+/// Once at least, and again until the time is over; each time with other bytes.
+fn for_a_while<S: Strategy>(name: &str, strategy: S, body: impl Fn(S::Value)) {
+    let seconds = std::env::var("INVISO_FUZZ_SECONDS")
+        .map_or(0, |seconds| seconds.parse().expect("INVISO_FUZZ_SECONDS is a number"));
+    let (end, mut runs) = (Instant::now() + Duration::from_secs(seconds), 0);
+    loop {
+        let found = TestRunner::new(config()).run(&strategy, |value| {
+            body(value);
+            Ok(())
+        });
+        match found {
+            Ok(()) => runs += config().cases,
+            Err(TestError::Fail(why, value)) => panic!("{name}: {why}\n{value:?}"),
+            Err(TestError::Abort(why)) => panic!("{name}: {why}"),
+        }
+        if Instant::now() >= end {
+            break;
+        }
     }
+    println!("{name}: {runs} runs");
+}
+
+#[test]
+fn etf_takes_any_bytes() {
+    let bytes =
+        (0u8..20, any::<u8>(), term_like()).prop_map(|(depth, room, bytes)| [&[depth, room], &bytes[..]].concat());
+    for_a_while("etf", bytes, |bytes| inviso_fuzz::etf(&bytes));
+}
+
+#[test]
+fn logs_are_read() {
+    let log = (any::<u8>(), log_like()).prop_map(|(form, bytes)| [&[form], &bytes[..]].concat());
+    for_a_while("log", prop_oneof![3 => log, 1 => any::<Vec<u8>>()], |bytes| inviso_fuzz::log(&bytes));
+}
+
+#[test]
+fn clients_read_the_same_in_pieces() {
+    let pieces = (vec(any::<u8>(), 0..8), log_like())
+        .prop_map(|(sizes, bytes)| [&[sizes.len() as u8], &sizes[..], &bytes[..]].concat());
+    for_a_while("client", pieces, |bytes| inviso_fuzz::client(&bytes));
+}
+
+proptest! {
+    #![proptest_config(config())]
 
     #[test]
     fn order_is_one(bytes in term_like()) {
@@ -106,17 +153,6 @@ proptest! {
     fn programs_agree_with_the_interpreter(spec in specification(), subjects in vec(argument(), 1..4)) {
         let subjects = subjects.iter().flat_map(|subject| etf::encode(&Term::List(vec![subject.clone()])));
         inviso_fuzz::match_run(&[spec, subjects.collect()].concat());
-    }
-
-    #[test]
-    fn logs_are_read(form: u8, bytes in log_like(), any: Vec<u8>) {
-        inviso_fuzz::log(&[&[form], &bytes[..]].concat());
-        inviso_fuzz::log(&any);
-    }
-
-    #[test]
-    fn clients_read_the_same_in_pieces(sizes in vec(any::<u8>(), 0..8), bytes in log_like()) {
-        inviso_fuzz::client(&[&[sizes.len() as u8], &sizes[..], &bytes[..]].concat());
     }
 
     #[test]

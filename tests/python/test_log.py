@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import dataclasses
 import json
 import os
 import pickle
@@ -10,6 +12,7 @@ import random
 import socket
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -483,20 +486,43 @@ def check_log(data: bytes, folder: Path) -> None:
     log.stats(path)
 
 
+def check_client(data: bytes) -> None:
+    """What comes over a connection is what a log of the same bytes gives."""
+
+    def serve(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer, contextlib.suppress(OSError):  # who has read enough goes
+            peer.sendall(data)
+
+    with tempfile.NamedTemporaryFile() as file, socket.create_server(("127.0.0.1", 0)) as server:
+        file.write(data)
+        file.flush()
+        expected = list(log.read(file.name))
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        found = list(log.trace_client("ip", server.getsockname()))
+        thread.join()
+    plain = [dataclasses.replace(m, path=None) if isinstance(m, log.Damage) else m for m in expected]
+    assert list(map(repr, found)) == list(map(repr, plain))
+
+
 PROGRAM = """
 import random, sys
 from pathlib import Path
-from test_log import PORTS, check_log, mutated
+from test_log import PORTS, check_client, check_log, mutated
 
 chance = random.Random(int(sys.argv[2]))
 seeds = [path.read_bytes()[:3000] for path in PORTS.glob("*/*") if path.suffix != ".json"]
-for _ in range(int(sys.argv[3])):
-    check_log(mutated(chance, seeds), Path(sys.argv[1]))
+for n in range(int(sys.argv[3])):
+    data = mutated(chance, seeds)
+    check_log(data, Path(sys.argv[1]))
+    if n % 5 == 0:
+        check_client(data)
 """
 
 
 def test_changed_logs_are_read_or_told_as_damage(tmp_path: Path) -> None:
-    """The short form of fuzz/python/fuzz_log.py; in a process of its own, as names that are met stay."""
+    """The short form of fuzz/python/fuzz_log.py and fuzz_client.py; in a process of its own, as names that are met stay."""
     import subprocess
 
     words = [sys.executable, "-c", PROGRAM, str(tmp_path), "6", "1500"]
