@@ -15,7 +15,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import own
+from trace_tools import good, own
 
 METHODS = [(queue.Queue, "_put"), (queue.Queue, "_get"), (asyncio.Queue, "_put"), (asyncio.Queue, "_get")]
 
@@ -208,3 +208,28 @@ def test_sessions_come_and_go_while_threads_pass_messages(make: Any) -> None:
         thread.join()
     assert not wrong
     assert inviso.self().is_alive()
+
+
+def test_a_queue_is_made_while_functions_are_taken() -> None:
+    """What is run to find out how functions are called runs while nothing is locked that others need."""
+    text = """
+import builtins, queue, threading
+from inviso import trace
+
+evaluate, made = builtins.eval, []
+def slowly(*arguments):
+    if threading.current_thread() is not threading.main_thread():
+        return evaluate(*arguments)
+    maker = threading.Thread(target=lambda: made.append(queue.Queue()))
+    maker.start()
+    maker.join(10)
+    assert not maker.is_alive()
+    return evaluate(*arguments)
+
+queue.Queue()
+builtins.eval = slowly
+with trace.session_create("taking") as session:
+    session.process("all", True, ["send"])
+    print(bool(made))
+"""
+    assert good(text, limit=60) in ("True\n", "False\n" if not is_plain else "True\n")

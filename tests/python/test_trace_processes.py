@@ -599,6 +599,40 @@ print("ok")
     assert good(text) == "ok\n"
 
 
+def test_a_session_begins_while_a_task_is_made() -> None:
+    """asyncio asks the loop something in the midst of making one: it has no coroutine yet."""
+    text = """
+import asyncio
+import inviso.process
+from inviso import trace
+
+sessions = []
+class Loop(asyncio.SelectorEventLoop):
+    def get_debug(self):
+        if self.is_running() and len(sessions) < 20:
+            sessions.append(trace.session_create("midst"))
+            sessions[-1].process("all", True, ["all"])
+            assert len(inviso.process.processes()) > 1
+        return super().get_debug()
+
+async def nothing():
+    pass
+
+async def main():
+    for _ in range(20):
+        await asyncio.create_task(nothing())
+
+never_set_up = asyncio.Task.__new__(asyncio.Task)
+loop = Loop()
+loop.run_until_complete(main())
+loop.close()
+print(len(sessions), {message[2] for session in sessions for message in session.drain()} >= {"in", "out", "exit"})
+for session in sessions:
+    session.destroy()
+"""
+    assert good(text) == "20 True\n"
+
+
 def test_many_short_tasks_leave_nothing_behind() -> None:
     text = """
 import asyncio, inviso

@@ -48,18 +48,19 @@ impl Function {
     /// # Safety
     /// The wrapper keeps to the contract of [`Vectorcall`], and calls the original on or does what it would.
     pub unsafe fn take(&self, function: &Bound<'_, PyAny>, wrapper: Vectorcall) -> PyResult<()> {
+        let refused = || PyRuntimeError::new_err("the calls of a function can't be taken");
+        let plain = function.py().get_type::<pyo3::types::PyFunction>();
+        // it runs Python, and so gives the GIL away: whoever gets it may want the lock
+        let probe = super::calling::eval(function.py(), c"lambda: None")?;
         let mut taken = self.lock();
         if taken.as_ref().is_some_and(|taken| taken.function.is(function)) {
             return Ok(());
         }
-        let refused = || PyRuntimeError::new_err("the calls of a function can't be taken");
-        let plain = function.py().get_type::<pyo3::types::PyFunction>();
         // SAFETY: an exact function, whose fields lie where its type says that they do; attached.
         unsafe {
             if taken.is_some() || !function.get_type().is(&plain) {
                 return Err(refused());
             }
-            let probe = function.py().eval(c"lambda: None", None, None)?;
             let there = word(function).read();
             if there != word(&probe).read() || there.is_null() {
                 return Err(refused());

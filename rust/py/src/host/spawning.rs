@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     capture::{self, Limits, Raised},
-    ffi::{calling, frame::Frame, held::dict_get, interned::Interned, steps},
+    ffi::{frame::Frame, held::dict_get, interned::Interned, steps},
 };
 use inviso_core::{
     flags::Flags,
@@ -146,9 +146,12 @@ impl Spawning {
     /// Tasks that exist already: their end is to be seen, too.
     fn watch_existing(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         for (tracee, task) in host.directory.tasks(py, host)? {
-            let Ok(coroutine) = calling::method(&task, "get_coro", ()) else { continue };
-            // SAFETY: checked to be a coroutine, which stands.
+            // SAFETY: attached, no exception is set. Another thread may be in the midst of making it: it has no coroutine yet, of
+            // which `get_coro` knows nothing (3.12). Checked to be one, which stands.
             unsafe {
+                let Some(coroutine) = Bound::from_owned_ptr_or_opt(py, steps::coroutine_of(task.as_ptr())) else {
+                    continue;
+                };
                 if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
                     continue;
                 }
