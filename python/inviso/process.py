@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -520,23 +521,31 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
     loop = asyncio.get_running_loop()
     matcher = _matcher(pattern)
     deadline = None if timeout is None else loop.time() + timeout
-    while True:
-        seen = len(_native.mailbox_peek())
-        found = _native.mailbox_receive(matcher, 0)
-        if found is not None:
-            return found[0]
-        arrived = asyncio.Event()
-        _native.mailbox_wait(partial(_wake, loop, arrived), seen)
-        left = None if deadline is None else deadline - loop.time()
-        if left is not None and left <= 0:
-            _native.timed_out()
-            raise TimeoutError(f"no matching message came in {timeout} s")
-        # a mailbox that trace sessions feed is filled when it is looked at: look now and then
-        slice_ = 0.02 if left is None else min(left, 0.02)
-        try:
-            await asyncio.wait_for(arrived.wait(), slice_)
-        except TimeoutError:
-            continue
+    arrived = asyncio.Event()
+    waiter, waiting = partial(_wake, loop, arrived), False
+    try:
+        while True:
+            if arrived.is_set():  # it was called, once
+                arrived.clear()
+                waiting = False
+            seen = len(_native.mailbox_peek())
+            found = _native.mailbox_receive(matcher, 0)
+            if found is not None:
+                return found[0]
+            if not waiting:
+                _native.mailbox_wait(waiter, seen)
+                waiting = True
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                _native.timed_out()
+                raise TimeoutError(f"no matching message came in {timeout} s")
+            # a mailbox that trace sessions feed is filled when it is looked at: look now and then
+            slice_ = 0.02 if left is None else min(left, 0.02)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(arrived.wait(), slice_)
+    finally:
+        if waiting:
+            _native.mailbox_leave(waiter)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:

@@ -498,6 +498,144 @@ def test_queues_that_the_library_uses_inside_are_silent(session: trace.Session) 
     asyncio.run(main())
 
 
+def test_a_task_that_waits_in_vain_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    wake = inviso.process._wake
+    monkeypatch.setattr(inviso.process, "_wake", lambda *arguments: calls.append(wake(*arguments)))
+
+    async def main() -> None:
+        for _ in range(5):
+            with pytest.raises(TimeoutError):
+                await inviso.areceive(timeout=0.03)
+        me = inviso.self()
+        asyncio.get_running_loop().call_later(0.2, inviso.send, me, "here")
+        assert await inviso.areceive() == "here"
+        inviso.send(me, "odd")
+        asyncio.get_running_loop().call_later(0.05, inviso.send, me, "wanted")
+        assert await inviso.areceive("wanted") == "wanted"
+        assert inviso.peek() == ["odd"]
+
+    asyncio.run(main())
+    assert 0 < len(calls) <= 3
+
+
+def test_whoever_waits_for_a_mailbox_is_told_while_others_send() -> None:
+    """Each runs Python, and nobody waits for another meanwhile."""
+    text = """
+import threading, inviso
+from inviso import _native
+
+def told():
+    other = threading.Thread(target=inviso.send, args=(me, "second"))
+    other.start()
+    other.join(20)
+    print(other.is_alive())
+
+me = inviso.self()
+_native.mailbox_wait(told, 0)
+_native.mailbox_wait(lambda: print("too"), 0)
+inviso.send(me, "first")
+print(inviso.receive(), inviso.receive())
+"""
+    assert good(text) == "False\ntoo\nfirst second\n"
+
+
+def test_messages_are_looked_for_while_messages_are_made() -> None:
+    """As a signal's handler may do in the midst of it; and one that raises there loses none."""
+    text = """
+import inviso
+from inviso import trace
+from inviso.terms import Atom
+
+class Nosy(dict):
+    def get(self, name):
+        inviso.peek()
+        if name == "f0" and not raised:
+            raised.append(name)
+            raise KeyboardInterrupt
+        return super().get(name)
+
+raised = []
+def f0(): pass
+def f1(): pass
+def f2(): pass
+def work():
+    f0(), f1(), f2()
+
+Atom._all = Nosy(Atom._all)
+with trace.session_create("made", inviso.self()) as session:
+    session.process("new", True, ["call"])
+    for name in ("f0", "f1", "f2"):
+        session.function(("__main__", name, 0), True, ["local"])
+    inviso.spawn(work)
+    got = []
+    while len(got) < 3:
+        try:
+            got.append(str(inviso.receive(timeout=20)[3][1]))
+        except KeyboardInterrupt:
+            pass
+print(got, raised)
+"""
+    assert good(text) == "['f0', 'f1', 'f2'] ['f0']\n"
+
+
+def test_an_exception_is_the_first_that_is_seen_of_a_thread() -> None:
+    text = """
+import queue, threading
+from inviso import trace
+
+def work():
+    ready.set()
+    go.acquire()
+    threading.Thread.marker = 1  # what the interpreter knew of the class's attributes it has forgotten
+    try:
+        box.get_nowait()
+    except queue.Empty:
+        print("empty")
+
+box, ready, go = queue.SimpleQueue(), threading.Event(), threading.Lock()
+go.acquire()
+thread = threading.Thread(target=work)
+thread.start()
+ready.wait()
+with trace.session_create("first") as session:
+    session.process("all", True, ["receive"])
+    go.release()
+    thread.join()
+    print([message[2:] for message in session.drain()])
+"""
+    assert good(text) == "empty\n[('receive', 'timeout')]\n"
+
+
+@pytest.mark.parametrize("overflow", ["block", "overwrite"])
+def test_alarms_of_long_mailboxes_wait_for_room_and_hold_nobody_up(overflow: str) -> None:
+    text = """
+import sys, threading, time, inviso
+from inviso import trace
+
+sys.setswitchinterval(1e-5)
+me, send, receive = inviso.self(), inviso.send, inviso.receive
+def work():
+    for n in range(1000):
+        send(me, n)
+with trace.session_create("long", None, {"overflow": sys.argv[1], "ring_bytes": 1 << 14, "block_ms": 2}) as session:
+    session.system("long_message_queue", (0, 1))
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3000):
+        receive(timeout=20)
+        if sys.argv[1] == "block":
+            session.drain()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    send(me, "last")
+    print({message[0] for message in session.drain()} >= {"monitor"})
+"""
+    assert good(text, overflow) == "True\n"
+
+
 # -- beside a thread that computes
 
 

@@ -107,10 +107,10 @@ impl Exporter {
 
     /// Messages, or their bytes.
     fn push(&self, messages: &Bound<'_, PyList>) -> PyResult<()> {
+        // before the lock: code of the program's may run
+        let messages = messages.iter().map(|message| bytes_of(&message)).collect::<PyResult<Vec<_>>>()?;
         let making = &mut *self.lock();
-        for message in messages {
-            making.export.term(&bytes_of(&message)?);
-        }
+        messages.iter().for_each(|bytes| making.export.term(bytes));
         Ok(making.export.check()?)
     }
 

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{ffi::calling::call, host::outlet::Outlet};
+use crate::{
+    ffi::calling::call,
+    host::{alone::Alone, outlet::Outlet},
+};
 use inviso_core::seq::Carried;
 
 /// How long a wait lasts before signals are looked at.
@@ -32,11 +35,11 @@ pub struct Mailbox {
     waiters: Mutex<Vec<Py<PyAny>>>,
     /// Sessions whose messages come here.
     feeders: Mutex<Vec<Weak<Outlet>>>,
-    /// Held by the one thread that empties their rings; waited for detached, as Python objects are made under it.
-    pub pumping: Mutex<()>,
+    /// Held by the one thread that empties their rings.
+    pub pumping: Alone,
 }
 
-/// None of these locks is held while Python code can run.
+/// None of these mutexes is held while Python code can run.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
@@ -58,7 +61,8 @@ impl Mailbox {
         };
         if before > 0 {
             self.arrived.notify_all();
-            for waiter in std::mem::take(&mut *lock(&self.waiters)) {
+            let waiters = std::mem::take(&mut *lock(&self.waiters));
+            for waiter in waiters {
                 if let Err(error) = call(waiter.bind(py), ()) {
                     error.write_unraisable(py, None);
                 }
@@ -160,6 +164,14 @@ impl Mailbox {
             });
             py.check_signals()?;
         }
+    }
+
+    /// `waiter` waits no more.
+    pub fn leave(&self, waiter: &Bound<'_, PyAny>) {
+        let mut waiters = lock(&self.waiters);
+        let gone = waiters.iter().position(|other| other.is(waiter)).map(|at| waiters.swap_remove(at));
+        drop(waiters);
+        drop(gone);
     }
 
     /// Calls `waiter` once, soon after something has arrived; at once if something is there beyond the first `seen`.

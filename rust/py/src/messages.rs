@@ -73,7 +73,7 @@ impl Words {
         let atom = self.atom.bind(py);
         let made = (call(atom, (&*name.module,))?.unbind(), call(atom, (&*name.function,))?.unbind(), name.arity);
         let answer = copy(&made);
-        self.names.lock().unwrap_or_else(|e| e.into_inner()).insert(number, made);
+        let _of_another_thread = self.names.lock().unwrap_or_else(|e| e.into_inner()).insert(number, made);
         Ok(answer)
     }
 }

@@ -155,6 +155,13 @@ pub fn mailbox_wait(py: Python<'_>, waiter: Bound<'_, PyAny>, seen: usize) -> Py
     directory::process(&*current(py)?).mailbox.clone().when_arrived(waiter, seen)
 }
 
+/// `waiter` isn't called any more.
+#[pyfunction]
+pub fn mailbox_leave(py: Python<'_>, waiter: Bound<'_, PyAny>) -> PyResult<()> {
+    directory::process(&*current(py)?).mailbox.clone().leave(&waiter);
+    Ok(())
+}
+
 /// The messages in a process's mailbox (the caller's without `pid`), left there.
 #[pyfunction]
 #[pyo3(signature = (pid=None))]

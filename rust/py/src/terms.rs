@@ -15,6 +15,7 @@ use inviso_term::{
     term::{Identifier, Term},
 };
 use pyo3::{exceptions::PyTypeError, ffi, prelude::*, sync::PyOnceLock, types::*, PyTypeInfo};
+use std::ptr;
 
 /// The classes of `inviso.terms`.
 pub struct Classes {
@@ -105,6 +106,39 @@ pub fn identity(py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
         return Ok(calling::method(classes(py)?.port.bind(py), "_of", (id >> 2,))?.unbind());
     }
     Ok(Py::new(py, Pid::new(id))?.into_any())
+}
+
+/// An atom as [`atom`] makes it, but not the one that is known by that name: made without running any of Python.
+///
+/// # Errors
+/// What making it raises.
+pub fn plain_atom<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    let args = PyTuple::new(py, [text])?;
+    let class = classes(py)?.atom.as_ptr().cast::<ffi::PyTypeObject>();
+    // SAFETY: the class is a subclass of str, which makes an instance of it out of a str; a new reference or null.
+    unsafe {
+        let make =
+            ffi::PyUnicode_Type.tp_new.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("str can't be made"))?;
+        Bound::from_owned_ptr_or_err(py, make(class, args.as_ptr(), std::ptr::null_mut()))
+    }
+}
+
+/// What [`identity`] makes, without running any of Python.
+///
+/// # Errors
+/// What making it raises.
+pub fn plain_identity(py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
+    if Kind::of(id) != Kind::Port {
+        return identity(py, id);
+    }
+    let class = classes(py)?.port.as_ptr().cast::<ffi::PyTypeObject>();
+    // SAFETY: a class whose instances have nothing but two slots, which the plain way of making objects leaves empty; a new
+    // reference or null.
+    let port =
+        unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericNew(class, ptr::null_mut(), ptr::null_mut())) }?;
+    port.setattr("_number", id >> 2)?;
+    port.setattr("_origin", crate::pid::origin())?;
+    Ok(port.unbind())
 }
 
 /// The number of a pid or port of this node, by which the core knows it.

@@ -12,6 +12,7 @@ use crate::ffi::frame;
 use crate::ffi::{
     held::{dict_get, Held},
     interned::Interned,
+    Uncollected,
 };
 
 extern "C" {
@@ -151,6 +152,8 @@ pub unsafe fn exception_class(error: Raised) -> &'static str {
 pub unsafe fn instance_dict(object: *mut PyObject) -> Held {
     // SAFETY: the caller's promise. The object keeps its dict, which nobody can replace while there is a GIL.
     unsafe {
+        // it may be made only now
+        let _uncollected = Uncollected::new();
         let dict = ffi::PyObject_GenericGetDict(object, ptr::null_mut());
         if dict.is_null() {
             ffi::PyErr_Clear();

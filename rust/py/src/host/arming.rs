@@ -150,8 +150,9 @@ pub struct Armer;
 
 impl Arm for Armer {
     fn arm(&self, functions: &[(usize, u8)], all: u8) {
+        // before anything of Python's may run
+        let _changing = Changing::new();
         Python::attach(|py| {
-            let _changing = Changing::new();
             let Ok(host) = host(py) else { return };
             let mut armed = host.lock_arming(py);
             let mut keys = Vec::with_capacity(functions.len());

@@ -13,7 +13,7 @@ use crate::ffi::{
     code,
     frame::{self, Frame},
     held::Held,
-    layout,
+    layout, Uncollected,
 };
 
 extern "C" {
@@ -91,8 +91,7 @@ fn file(frame: Frame) -> Term {
 struct Walk {
     object: Held,
     first: Option<Frame>,
-    #[cfg(not(Py_3_12))]
-    collects: bool,
+    _uncollected: Uncollected,
 }
 
 impl Walk {
@@ -100,8 +99,7 @@ impl Walk {
         // SAFETY: attached, as every event is. On 3.11 making a frame object may start a collection, which runs code.
         unsafe {
             Walk {
-                #[cfg(not(Py_3_12))]
-                collects: ffi::PyGC_Disable() != 0,
+                _uncollected: Uncollected::new(),
                 object: Held::owned(PyThreadState_GetFrame(crate::ffi::tstate())),
                 first: Some(first),
             }
@@ -131,16 +129,6 @@ impl Iterator for Walk {
                 self.first = None;
                 return Some((frame, i64::from(line)));
             }
-        }
-    }
-}
-
-#[cfg(not(Py_3_12))]
-impl Drop for Walk {
-    fn drop(&mut self) {
-        if self.collects {
-            // SAFETY: attached.
-            unsafe { ffi::PyGC_Enable() };
         }
     }
 }

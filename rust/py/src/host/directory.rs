@@ -10,7 +10,7 @@ use crate::{
         frame::Frame,
         guarded::Guarded,
         task_name::{self, Name},
-        vectorcall, Aside,
+        vectorcall, Aside, Uncollected,
     },
     mailbox::Mailbox,
 };
@@ -537,8 +537,7 @@ unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
     unsafe {
         let py = Python::assume_attached();
         let _aside = Aside::new();
-        #[cfg(not(Py_3_12))]
-        let was = ffi::PyGC_Disable();
+        let _uncollected = Uncollected::new();
         let made = || vectorcall::callable(py, task_died, std::ptr::null_mut());
         let reference = match CALLBACK.get_or_try_init(py, made) {
             Ok(callback) => ffi::PyWeakref_NewRef(task, callback.as_ptr()),
@@ -546,10 +545,6 @@ unsafe fn weak_reference(task: *mut ffi::PyObject) -> Option<Py<PyAny>> {
         };
         if reference.is_null() {
             ffi::PyErr_Clear();
-        }
-        #[cfg(not(Py_3_12))]
-        if was != 0 {
-            ffi::PyGC_Enable();
         }
         Bound::from_owned_ptr_or_opt(py, reference).map(Bound::unbind)
     }

@@ -1,7 +1,7 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
 use super::{directory::Places, try_host, Host};
-use crate::ffi::{frame::Frame, tasks, tls};
+use crate::ffi::{frame::Frame, tasks, tls, Aside};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
     cell::{Cell, RefCell},
@@ -42,7 +42,7 @@ pub struct Here {
 #[derive(Default)]
 pub struct Running {
     /// What the interpreter's own mark of the running task was.
-    pub cache: RefCell<tasks::Cache>,
+    cache: Cell<tasks::Cache>,
     /// The running task's address, 0 outside tasks.
     pub task: Cell<usize>,
     /// Tasks that ran here lately.
@@ -107,6 +107,8 @@ pub unsafe fn here() -> Option<&'static mut Here> {
 fn create() -> Option<&'static mut Here> {
     let host = try_host()?;
     AT_END.try_with(|end| end.0.set(true)).ok()?;
+    // SAFETY: attached, as who asks is; a first event may be an exception, and what is asked here may raise and drop its own
+    let _aside = unsafe { Aside::new() };
     let frame = first_frame();
     let own = host.directory.own_process(host, frame);
     super::spawning::keep_name(&own, frame);
@@ -177,8 +179,11 @@ impl Running {
     /// Attached, in the thread that `thread` belongs to.
     #[inline(always)]
     pub unsafe fn identify(&self, host: &'static Host, thread: &mut Thread) {
+        let mut cache = self.cache.get();
         // SAFETY: the caller is attached.
-        let task = match unsafe { tasks::current_task(crate::ffi::tstate(), &mut self.cache.borrow_mut()) } {
+        let running = unsafe { tasks::current_task(crate::ffi::tstate(), &mut cache) };
+        self.cache.set(cache);
+        let task = match running {
             tasks::Running::Same => self.task.get(),
             tasks::Running::Changed(task) => task as usize,
         };
@@ -233,7 +238,10 @@ impl Running {
         if known.is_empty() {
             known.resize(KNOWN, None);
         }
-        known[place(task)] = Some((task, tracee));
+        let before = known[place(task)].replace((task, tracee));
+        // it may be the last that knows of that process, whose mailbox has objects of the program's
+        drop(known);
+        drop(before);
     }
 
     /// A step of this task begins.

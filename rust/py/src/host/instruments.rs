@@ -2,15 +2,16 @@
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
 use super::{
-    collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules, multiprocess, pickles,
-    pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end, uv_loops, watch::Handler, Host,
+    alone::Alone, collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules,
+    multiprocess, pickles, pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end, uv_loops,
+    watch::Handler, Host,
 };
 use crate::ffi::calling;
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
-use pyo3::{prelude::*, sync::MutexExt};
+use pyo3::prelude::*;
 use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering},
-    Arc, Mutex,
+    Arc,
 };
 
 /// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
@@ -174,6 +175,10 @@ static WANTED: AtomicU32 = AtomicU32::new(0);
 /// Which system events are watched for by somebody now: see [`monitored`].
 static MONITORED: AtomicU8 = AtomicU8::new(0);
 
+/// Instruments are put in place and taken away by one thread at a time, and not by that one in the midst of it: it does so again.
+static ONE: Alone = Alone::new();
+static AGAIN: AtomicBool = AtomicBool::new(false);
+
 /// Whether some session watches for a system event; a first look.
 #[inline(always)]
 pub fn monitored(event: Event) -> bool {
@@ -195,8 +200,11 @@ impl Host {
         if calling::is_ending(py) {
             return Ok(());
         }
-        static ONE: Mutex<()> = Mutex::new(());
-        let one = ONE.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
+        let Some(one) = ONE.enter(py) else {
+            AGAIN.store(true, Ordering::Release);
+            return Ok(());
+        };
+        AGAIN.store(false, Ordering::Release);
         let sessions = self.node.sessions();
         let mut wants = Wants::of(&sessions, self);
         wants.processes = wants.processes | soon.processes;
@@ -229,8 +237,8 @@ impl Host {
             }
         }
         drop(one);
-        // what has ended may have been all that was related
-        if ended && wants.related {
+        // what has ended may have been all that was related; and in the midst of it this thread may have asked for something else
+        if ended && wants.related || AGAIN.load(Ordering::Acquire) {
             return self.adjust(py, soon);
         }
         Ok(())
@@ -239,6 +247,7 @@ impl Host {
 
 /// In a forked child: nothing is in place.
 pub fn forget(py: Python<'_>) {
+    ONE.forget();
     WANTED.store(0, Ordering::Relaxed);
     MONITORED.store(0, Ordering::Relaxed);
     for instrument in INSTRUMENTS {

@@ -84,8 +84,9 @@ pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more:
 #[cold]
 #[inline(never)]
 pub fn changed(host: &Host, thread: &mut Thread, tracee: &Tracee, length: u64) {
-    let mut long = directory::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
     host.node.alarm(thread, tracee.pid, Event::LongMessageQueue, |session, enable| {
+        // not longer: what is told may wait for room, and others come here meanwhile
+        let mut long = directory::process(tracee).long_for.lock().unwrap_or_else(|e| e.into_inner());
         let known = long.iter().position(|id| *id == session.id);
         match known {
             None if length >= enable => {

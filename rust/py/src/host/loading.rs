@@ -137,11 +137,11 @@ impl Loading {
         ON.store(true, Ordering::Release);
         let all = codes::find(py, &codes::Pattern { module: None, function: None, arity: None })?;
         let mut known = self.known();
-        for found in all {
-            known.codes.insert(found.code.as_ptr() as usize);
-            #[cfg(not(Py_3_12))]
-            known.held.push(found.code);
-        }
+        known.codes.extend(all.iter().map(|found| found.code.as_ptr() as usize));
+        #[cfg(not(Py_3_12))]
+        known.held.extend(all.into_iter().map(|found| found.code));
+        // code that goes with `all` comes here again
+        drop(known);
         Ok(())
     }
 

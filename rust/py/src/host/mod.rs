@@ -43,6 +43,7 @@
 //! | `waiting` | waiting for room in a ring |
 //! | `forking` | what survives a fork |
 
+pub mod alone;
 pub mod arming;
 pub mod backtrace;
 pub mod call;

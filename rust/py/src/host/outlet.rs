@@ -4,7 +4,6 @@
 
 use super::{log_ports::LogPort, objects::Objects, Host};
 use crate::{
-    ffi::calling,
     mailbox::Mailbox,
     messages,
     tracer::{Installed, Made},
@@ -14,7 +13,7 @@ use inviso_core::{
     node::Node,
     session::Session,
 };
-use pyo3::{prelude::*, sync::MutexExt};
+use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};
 
@@ -88,12 +87,7 @@ const BATCH: usize = 1 << 16;
 pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
     let Some(first) = outlets.first() else { return Ok(()) };
     let mailbox = first.mailbox.clone();
-    let one = if calling::is_ending(py) {
-        let Ok(one) = mailbox.pumping.try_lock() else { return Ok(()) }; // of a thread that will never go on
-        one
-    } else {
-        mailbox.pumping.lock_py_attached(py).unwrap_or_else(|e| e.into_inner())
-    };
+    let Some(one) = mailbox.pumping.enter(py) else { return Ok(()) };
     let mut all: Vec<(u64, Record)> = Vec::new();
     py.detach(|| {
         for outlet in outlets {
@@ -108,14 +102,24 @@ pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
     node.clock.follow();
     let mut made = Vec::with_capacity(all.len());
     let mut stale = Vec::new();
+    let mut failed = None;
     for (id, record) in &all {
         let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).unwrap_or(first);
-        made.push(messages::message(py, &node, record, outlet, &mut stale)?);
+        let mut make = || messages::message(py, &node, record, outlet, &mut stale);
+        // a signal's handler may raise in the midst of it: the message is no less there
+        let message = make().or_else(|error| {
+            failed = Some(error);
+            make()
+        });
+        match message {
+            Ok(message) => made.push(message),
+            Err(error) => failed = Some(error),
+        }
     }
     mailbox.put(py, made);
     drop(one);
     drop(stale);
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 impl Outlet {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{calling::attached, code::CodeLayout, frame::Frame, held::Held, tls, Aside},
+    ffi::{calling::attached, code::CodeLayout, frame::Frame, held::Held, tls, Aside, Uncollected},
     terms,
 };
 use inviso_core::{
@@ -29,19 +29,8 @@ pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R
     let allocated = tls::bytes();
     let done = attached(|py| {
         // SAFETY: attached until the end of this closure.
-        let aside = unsafe { Aside::new() };
-        // from 3.12 on collections wait for the next instruction of Python code
-        #[cfg(not(Py_3_12))]
-        // SAFETY: attached.
-        let collects = unsafe { ffi::PyGC_Disable() };
-        let done = with(py, here);
-        #[cfg(not(Py_3_12))]
-        if collects != 0 {
-            // SAFETY: attached.
-            unsafe { ffi::PyGC_Enable() };
-        }
-        drop(aside);
-        done
+        let _kept = unsafe { (Uncollected::new(), Aside::new()) };
+        with(py, here)
     });
     tls::set_bytes(allocated);
     here.thread.busy = was;
@@ -88,18 +77,6 @@ pub fn is_asked_of(here: &mut Here, tracee: &Tracee) -> bool {
     here.host.node.is_asked(&here.thread, About::Other(tracee), Flags::RECEIVE)
 }
 
-/// An atom, made without the code of its class.
-fn atom<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
-    let args = PyTuple::new(py, [text])?;
-    let class = terms::classes(py)?.atom.as_ptr().cast::<ffi::PyTypeObject>();
-    // SAFETY: the class is a subclass of str, which makes an instance of it out of a str; a new reference or null.
-    unsafe {
-        let make =
-            ffi::PyUnicode_Type.tp_new.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("str can't be made"))?;
-        Bound::from_owned_ptr_or_err(py, make(class, args.as_ptr(), std::ptr::null_mut()))
-    }
-}
-
 /// The two names that `write` writes as atoms.
 fn names<'py>(
     py: Python<'py>, write: impl FnOnce(&mut Encoder<'_>) -> Result<(), etf::Full>,
@@ -114,8 +91,8 @@ fn names<'py>(
         }
     }
     let text = |name: &Term| match name {
-        Term::Atom(name) => atom(py, name),
-        _ => atom(py, "undefined"),
+        Term::Atom(name) => terms::plain_atom(py, name),
+        _ => terms::plain_atom(py, "undefined"),
     };
     Ok([text(&module)?, text(&function)?])
 }
@@ -248,13 +225,13 @@ pub unsafe fn of_exception<'py>(py: Python<'py>, error: *mut ffi::PyObject) -> P
     // SAFETY: the types are checked before what only they have is read.
     unsafe {
         if ffi::PyExceptionClass_Check(error) != 0 {
-            let name = atom(py, capture::type_name(error.cast(), &mut buffer))?;
+            let name = terms::plain_atom(py, capture::type_name(error.cast(), &mut buffer))?;
             return Ok((name, PyTuple::empty(py)).into_pyobject(py)?.into_any());
         }
         if ffi::PyExceptionInstance_Check(error) == 0 {
             return Ok(Bound::from_borrowed_ptr(py, error));
         }
-        let name = atom(py, capture::type_name(ffi::Py_TYPE(error), &mut buffer))?;
+        let name = terms::plain_atom(py, capture::type_name(ffi::Py_TYPE(error), &mut buffer))?;
         let args: Held = capture::exception_arguments(error);
         let args = Bound::from_borrowed_ptr_or_opt(py, args.as_ptr()).unwrap_or_else(|| PyTuple::empty(py).into_any());
         Ok((name, args).into_pyobject(py)?.into_any())

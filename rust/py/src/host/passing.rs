@@ -4,9 +4,10 @@ use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, H
 use crate::{
     capture,
     ffi::{
+        calling,
         frame::{code_qualname, module_of, Frame},
         held::Held,
-        tls,
+        tls, Uncollected,
     },
     terms,
     view::{Kept, PyView},
@@ -82,9 +83,13 @@ impl<'a> Message<'a> {
     /// One of the objects besides the message.
     fn made(&self, n: usize) -> Option<PyView<'_>> {
         let made = self.made.get_or_init(|| {
-            // what this allocates is not the program's
+            // what this allocates is not the program's, of whose code none may run here: the core is looking
             let allocated = tls::bytes();
-            let made = Python::attach(|py| [0, 1].map(|n| self.make(py, n).ok()));
+            let made = calling::attached(|py| {
+                // SAFETY: attached until the end of this.
+                let _uncollected = unsafe { Uncollected::new() };
+                [0, 1].map(|n| self.make(py, n).ok())
+            });
             tls::set_bytes(allocated);
             Box::new(made)
         });
@@ -94,8 +99,8 @@ impl<'a> Message<'a> {
     }
 
     fn make(&self, py: Python<'_>, n: usize) -> PyResult<Py<PyAny>> {
-        let atom = |text: &str| terms::atom(py, text);
-        let identity = |id: u64| terms::identity(py, id);
+        let atom = |text: &str| terms::plain_atom(py, text).map(Bound::unbind);
+        let identity = |id: u64| terms::plain_identity(py, id);
         match (&self.way, n) {
             (Way::Named(name), _) => match name.extract::<String>() {
                 Ok(name) => atom(&name),

@@ -170,6 +170,14 @@ fn orphan(orphan: Orphan) {
         Python::attach(|py| {
             // SAFETY: attached, not used beyond this function; the interpreter calls between two instructions.
             let Some(here) = (unsafe { super::here::here() }) else { return };
+            if here.thread.busy {
+                // in the midst of something of ours that runs Python: again, when that is done
+                let mut waiting = lock(&ORPHANS);
+                waiting.splice(0..0, orphans);
+                // SAFETY: as below.
+                unsafe { pyo3::ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) };
+                return;
+            }
             for Orphan { tracee, reason, links, monitors } in orphans {
                 pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
             }

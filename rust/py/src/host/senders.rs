@@ -131,9 +131,10 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, leng
     let sender = here.thread.current().pid;
     // SAFETY: the caller's promise.
     let carried = unsafe { tokens::sent_to_queue(here, &tracee, object, item) };
+    // SAFETY: the caller's promise. Not while others wait: a program's own class may be asked.
+    let is_empty = length.is_some_and(|length| unsafe { length(object) } == Some(0));
     let mut senders = directory::process(&tracee).senders.lock();
-    // SAFETY: the caller's promise.
-    if length.is_some_and(|length| unsafe { length(object) } == Some(0)) {
+    if is_empty {
         senders.0.clear();
     }
     senders.0.entry(item as usize).or_default().push_back(Put { sender, carried });

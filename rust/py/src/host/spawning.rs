@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     capture::{self, Limits, Raised},
-    ffi::{frame::Frame, held::dict_get, interned::Interned, steps},
+    ffi::{frame::Frame, held::dict_get, interned::Interned, steps, Aside},
 };
 use inviso_core::{
     flags::Flags,
@@ -370,12 +370,13 @@ fn has_started(thread: *mut ffi::PyObject) -> bool {
 /// An attribute by the generic rules.
 ///
 /// # Safety
-/// The object stands, and the calling thread is attached and has no exception set. No class of the object may have a descriptor
-/// of the program's own under the name.
+/// The object stands, and the calling thread is attached. No class of the object may have a descriptor of the program's own under
+/// the name.
 pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: &str) -> Option<Bound<'py, PyAny>> {
-    let name = pyo3::types::PyString::intern(py, name);
-    // SAFETY: the caller's object is alive.
+    // SAFETY: the caller's object is alive. An exception that is set would be taken for one of the look-up.
     unsafe {
+        let _aside = Aside::new();
+        let name = pyo3::types::PyString::intern(py, name);
         let value = ffi::PyObject_GenericGetAttr(object, name.as_ptr());
         if value.is_null() {
             ffi::PyErr_Clear();

@@ -228,7 +228,8 @@ unsafe fn meet(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
 /// The object stands, and weak references can be made to it; attached, and nobody listens on this thread.
 unsafe fn silence(host: &Host, object: *mut ffi::PyObject) {
     let port = host.directory.object_process(host, Kind::Port, object as usize, None);
-    host.node.end_process(&port);
+    // it may have been one, to whoever saw it opened before it was known whose it is
+    leave(host, &port);
 }
 
 /// The running process has opened a port, and is linked to it.
