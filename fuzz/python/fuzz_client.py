@@ -1,4 +1,4 @@
-"""Any bytes from an IP port to `inviso.log.trace_client`, for some seconds; an hour by hand, a minute in `scripts/test.sh`:
+"""Any bytes from an IP port to `inviso.log.trace_client`; an hour by hand, a minute in `scripts/test.sh`:
 
     PYTHONPATH=tests/python python fuzz/python/fuzz_client.py 3600
 

@@ -25,7 +25,9 @@ def instrumented() -> Any:
     return atheris.instrument_imports(include=["inviso"]) if atheris else nullcontext()
 
 
-def fuzz(check: Callable[[bytes], None], change: Callable[[random.Random, list[bytes]], bytes], seeds: list[bytes]) -> None:
+def fuzz(
+    check: Callable[[bytes], None], change: Callable[[random.Random, list[bytes]], bytes], seeds: list[bytes]
+) -> None:
     """`check` gets what `change` makes of `seeds`, for as many seconds as the command line says.
 
     An exception is told with the bytes, and ends the program with 1.
