@@ -312,6 +312,17 @@ def test_an_exception_thrown_through_delegating_generators_goes_to_the_handler()
         assert session.drain()[1][3][1] != "generator_a"
 
 
+def test_nothing_is_told_of_generators_that_are_closed() -> None:
+    run = trees.Run()
+    inner = ("delegate", "generator_c", (("delegate", "generator_c", (("yield",),)),))
+    steps = (("make", "generator_a", (inner,)), ("call", "plain_c", (("catch", "plain_d", (("next", 0), ("close", 0))),)))
+    with trace.session_create("tree") as session:
+        want = {"patterns": {"plain_a": {"call_time"}, "generator_c": {"local"}}, "flags": {"call", "return_to"}}
+        begin(session, want, inviso.self())
+        trees.root(run, "plain_a", steps)
+        assert [(m[2], m[3][1]) for m in session.drain()] == [("call", "generator_c")] * 2
+
+
 @examples(15)
 @given(programs(), wanted)
 def test_programs_in_threads_are_counted_for_each(program: Any, want: Any) -> None:

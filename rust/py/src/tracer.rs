@@ -116,12 +116,13 @@ impl Installed {
     }
 }
 
-struct Words(FxHashMap<&'static str, Py<PyAny>>);
+/// Atoms by their names.
+pub struct Words(FxHashMap<&'static str, Py<PyAny>>);
 
 static WORDS: PyOnceLock<Words> = PyOnceLock::new();
 
 /// The atoms that callbacks are called with.
-fn words(py: Python<'_>) -> PyResult<&Words> {
+pub fn words(py: Python<'_>) -> PyResult<&Words> {
     use inviso_core::tracer;
     WORDS.get_or_try_init(py, || {
         let tags =

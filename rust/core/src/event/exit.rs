@@ -129,7 +129,12 @@ pub(super) fn finish<A: Activation>(
             }
         }
     }
-    if frame.wants & wants::RESULTS != 0 && !(exit == Exit::Unwind && call.is_closing()) {
+    let told = frame.wants & (wants::RESULTS | wants::RETURN_TO) != 0;
+    // who closes a generator goes on as if nothing had been raised
+    if !told || exit == Exit::Unwind && call.is_closing() {
+        return;
+    }
+    if frame.wants & wants::RESULTS != 0 {
         result(node, thread, snapshot, code, session, frame, exit, call, now);
     }
     if frame.wants & wants::RETURN_TO == 0 {

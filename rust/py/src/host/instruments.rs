@@ -200,6 +200,9 @@ impl Host {
         if calling::is_ending(py) {
             return Ok(());
         }
+        // made here, and not at the first message, in the midst of which a signal's handler may want them, too
+        crate::messages::Words::get(py)?;
+        crate::tracer::words(py)?;
         let Some(one) = ONE.enter(py) else {
             AGAIN.store(true, Ordering::Release);
             return Ok(());

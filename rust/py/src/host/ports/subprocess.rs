@@ -44,7 +44,9 @@ fn code<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny
 /// # Errors
 /// What importing subprocess and asyncio, or `sys.monitoring`, raises.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
-    let class = CLASS.get_or_try_init(py, || py.import("subprocess")?.getattr("Popen").map(Bound::unbind))?.bind(py);
+    // not while others wait for the class: they may be importing it
+    let found = py.import("subprocess")?.getattr("Popen")?.unbind();
+    let class = CLASS.get_or_init(py, || found).bind(py);
     watch::add(py, host, &INIT, &[code(class, "__init__")?])?;
     watch::add(py, host, &STATUS, &[code(class, "_internal_poll")?, code(class, "_wait")?])?;
     watch::add(py, host, &COMMUNICATE, &[code(class, "communicate")?])?;
@@ -59,7 +61,8 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
         Some(class) => class,
         None => {
             let module = py.import("sys").ok()?.getattr("modules").ok()?.get_item("subprocess").ok()?;
-            CLASS.get_or_try_init(py, || module.getattr("Popen").map(Bound::unbind)).ok()?
+            let found = module.getattr("Popen").ok()?.unbind();
+            CLASS.get_or_init(py, || found)
         }
     };
     // SAFETY: two types of objects that are held; then plain attributes of an instance.
