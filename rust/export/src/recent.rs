@@ -33,7 +33,7 @@ impl<const MOST: usize, V: Default> Recent<MOST, V> {
     #[inline]
     pub fn get_or(&mut self, term: Bytes<'_>, make: impl FnOnce() -> V) -> Option<&V> {
         let at = slot(term);
-        if self.0.get(at).is_none_or(|slot| slot.term.get(..slot.length) != Some(term)) {
+        if !self.0.get(at).is_some_and(|slot| slot.length == term.len() && are_same(&slot.term, term)) {
             self.put(at, term, make)?;
         }
         self.0.get(at).map(|slot| &slot.made)
@@ -50,6 +50,22 @@ impl<const MOST: usize, V: Default> Recent<MOST, V> {
         *self.0.get_mut(at)? = Slot { term: kept, length: term.len(), made: make() };
         Some(())
     }
+}
+
+/// Whether the first bytes of what was kept are these: a call of the library's comparison takes longer than that of a few words.
+#[inline]
+fn are_same(kept: &[u8], term: Bytes<'_>) -> bool {
+    let Some(kept) = kept.get(..term.len()) else { return false };
+    let (words, rest) = term.as_chunks();
+    let mut differ = 0;
+    for (a, b) in words.iter().zip(kept.as_chunks().0) {
+        differ |= u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+    }
+    match (term.last_chunk(), kept.last_chunk()) {
+        (Some(a), Some(b)) => differ |= u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b),
+        _ => return rest.iter().eq(kept),
+    }
+    differ == 0
 }
 
 #[inline]
