@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import ipaddress
 import json
 import os
 import pickle
@@ -494,7 +495,9 @@ def check_client(data: bytes) -> None:
         with peer, contextlib.suppress(OSError):  # who has read enough goes
             peer.sendall(data)
 
-    with tempfile.NamedTemporaryFile() as file, socket.create_server(("127.0.0.1", 0)) as server:
+    # Of all loopback addresses: those of one alone would be used up by a minute of this, each is kept for another minute.
+    address = str(ipaddress.IPv4Address("127.0.0.0") + random.randrange(1, 2**24 - 1))
+    with tempfile.NamedTemporaryFile() as file, socket.create_server((address, 0)) as server:
         file.write(data)
         file.flush()
         expected = list(log.read(file.name))
