@@ -106,6 +106,47 @@ def test_items_of_another_kind_go_their_own_way(session: trace.Session) -> None:
     assert [kind for kind, _ in events(session)] == ["send", "receive"] * 3
 
 
+def test_items_are_taken_from_where_they_are_now(session: trace.Session) -> None:
+    """However the program changes a queue, or its class, that has been met before."""
+
+    class Kind(queue.Queue):  # type: ignore[type-arg]
+        pass
+
+    def fresh() -> Any:
+        box = Kind()
+        assert pass_through(box, 0) == [0]
+        return box
+
+    own(session, ["send", "receive"])
+    replaced, told, detached, crowded, emptied = (fresh() for _ in range(5))
+    replaced.queue = deque([7])
+    assert [replaced._get(), *pass_through(replaced, 1)] == [7, 1]
+    vars(told)["queue"] = deque([8])
+    assert [told._get(), *pass_through(told, 1)] == [8, 1]
+    detached.__dict__ = {**vars(detached), "queue": deque([9])}
+    assert [detached._get(), *pass_through(detached, 1)] == [9, 1]
+    for n in range(100):
+        setattr(crowded, f"more_{n}", n)
+    crowded.queue = deque([10])
+    assert [crowded._get(), *pass_through(crowded, 1)] == [10, 1]
+    del emptied.queue
+    for call in (lambda: emptied._put(1), emptied._get):
+        with pytest.raises(AttributeError, match="queue"):
+            call()
+    changed, same = fresh(), fresh()
+    items = deque([11])
+    Kind.queue = property(lambda box: items)  # type: ignore[assignment]
+    assert [changed._get(), *pass_through(changed, 1)] == [11, 1]
+    assert [*items] == []
+    del Kind.queue
+    assert pass_through(same, 1) == [1]
+    for n in range(30):
+        several = [type(f"Kind{n}", (queue.Queue,), {})() for n in range(n % 10 + 1)]
+        assert [pass_through(box, box) == [box] for box in several] == [True] * len(several)
+    with_slots = type("WithSlots", (queue.Queue,), {"__slots__": ("queue",)})
+    assert pass_through(with_slots(), 1, 2) == [1, 2]
+
+
 def test_other_tools_see_the_calls(session: trace.Session) -> None:
     own(session, ["send", "receive"])
     box: queue.Queue[int] = queue.Queue()

@@ -10,6 +10,7 @@
 //! | `guarded` | what only attached threads look at |
 //! | `held` | an object borrowed or owned |
 //! | `interned` | names that are looked up often |
+//! | `attribute` | plain attributes of instances, without asking by name |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
 //! | `tasks` | the asyncio task that runs now |
@@ -32,6 +33,7 @@
 #![allow(dead_code)]
 
 pub mod alloc;
+pub mod attribute;
 mod calibrate;
 pub mod calling;
 pub mod code;

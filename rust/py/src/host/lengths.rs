@@ -1,7 +1,7 @@
 //! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
 
 use super::{directory, here::Here, Host};
-use crate::ffi::interned::Interned;
+use crate::ffi::attribute::Attribute;
 use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
 use inviso_term::term::Term;
 use pyo3::ffi::{self, PyObject};
@@ -27,11 +27,10 @@ pub fn are_wanted() -> bool {
 pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
     // SAFETY: the caller's promise; plain attributes of the standard library's classes, and containers of exact built-in types.
     unsafe {
-        static NAMES: [Interned; 2] = [Interned::new(c"queue"), Interned::new(c"_queue")];
-        for name in &NAMES {
-            let items = ffi::PyObject_GenericGetAttr(queue, name.get());
+        static ITEMS: [Attribute; 2] = [Attribute::new(c"queue"), Attribute::new(c"_queue")];
+        for named in &ITEMS {
+            let items = named.of(queue);
             if items.is_null() {
-                ffi::PyErr_Clear();
                 continue;
             }
             let sized = (*ffi::Py_TYPE(items)).tp_as_sequence;

@@ -10,10 +10,10 @@ use super::{
     Host,
 };
 use crate::ffi::{
+    attribute::Attribute,
     calling,
     frame::Frame,
     function::{self, Function, Vectorcall},
-    interned::Interned,
     tstate,
     vectorcall::nargs,
 };
@@ -45,7 +45,7 @@ static ALL: [Plain; 4] = [
 ];
 
 /// What the queues call their items.
-static ITEMS: [Interned; 2] = [Interned::new(c"queue"), Interned::new(c"_queue")];
+static ITEMS: [Attribute; 2] = [Attribute::new(c"queue"), Attribute::new(c"_queue")];
 
 /// The class of those, and the functions behind two of its methods.
 static DEQUE: AtomicUsize = AtomicUsize::new(0);
@@ -122,17 +122,15 @@ fn learn_deque(py: Python<'_>) -> PyResult<bool> {
 /// # Safety
 /// The queue stands; attached, without an exception.
 #[inline(always)]
-unsafe fn items(queue: *mut PyObject, name: &Interned) -> *mut PyObject {
+unsafe fn items(queue: *mut PyObject, named: &Attribute) -> *mut PyObject {
     // SAFETY: the caller's promise.
     unsafe {
         let plain = ffi::PyBaseObject_Type.tp_getattro.map(|get| get as usize);
         if (*ffi::Py_TYPE(queue)).tp_getattro.map(|get| get as usize) != plain {
             return std::ptr::null_mut();
         }
-        let items = ffi::PyObject_GenericGetAttr(queue, name.get());
-        if items.is_null() {
-            ffi::PyErr_Clear();
-        } else if ffi::Py_TYPE(items) as usize != DEQUE.load(Ordering::Acquire) {
+        let items = named.of(queue);
+        if !items.is_null() && ffi::Py_TYPE(items) as usize != DEQUE.load(Ordering::Acquire) {
             ffi::Py_DECREF(items);
             return std::ptr::null_mut();
         }
