@@ -4,23 +4,13 @@ use crate::{
     event::{Clock, Event, What},
     tracks::Tracks,
 };
-use inviso_log::{
-    ahead::Ahead,
-    damage::Damage,
-    frame::Record,
-    names::Names,
-    reader::{self, Reader},
-    set::SetReader,
-};
+use inviso_log::{damage::Damage, frame::Record, names::Names, reader, set::SetReader};
 use inviso_term::etf;
 use rustc_hash::FxHashMap;
 use std::{fs::File, io, path::Path};
 
 /// Bytes of messages that are looked at before the first is exported.
 const LEARN: usize = 4 << 20;
-
-/// Bytes of a file for which a thread that reads them is worth its making.
-const LONG: u64 = 4 << 20;
 
 /// Something that takes the records of a log.
 pub trait Take {
@@ -36,9 +26,7 @@ pub trait Take {
 #[derive(Debug)]
 pub enum Input {
     /// One file.
-    File(Reader<File>),
-    /// One that is so long that it is read ahead.
-    Long(Reader<Ahead>),
+    File(reader::Reader<File>),
     /// A wrap set.
     Set(SetReader),
 }
@@ -49,12 +37,7 @@ impl Input {
     /// # Errors
     /// What the system says.
     pub fn file(path: &Path) -> io::Result<Input> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if metadata.is_file() && metadata.len() >= LONG {
-            return Ahead::new(file).map(|ahead| Input::Long(Reader::new(ahead)));
-        }
-        Ok(Input::File(Reader::new(file)))
+        reader::Reader::open(path).map(Input::File)
     }
 
     /// A wrap set.
@@ -72,12 +55,11 @@ impl Input {
     pub fn read<T: Take>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
         while !enough(take) {
             let number = match self {
-                Input::File(_) | Input::Long(_) => None,
+                Input::File(_) => None,
                 Input::Set(set) => set.number(),
             };
             let event = match self {
                 Input::File(reader) => reader.read()?,
-                Input::Long(reader) => reader.read()?,
                 Input::Set(set) => set.read()?,
             };
             match event {

@@ -10,7 +10,6 @@
 //! | [`frame`] | the records that all of them are made of |
 //! | [`records`] | the records of bytes in memory |
 //! | [`reader`] | the records of a file or a stream, also while it is being written |
-//! | [`ahead`] | bytes that are read before they are asked for |
 //! | [`set`] | the records of a wrap set, also while it is being written |
 //! | [`names`] | which files are a wrap set, and in what order they are read |
 //! | [`source`] | any of these readers, as one |
@@ -47,7 +46,6 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub mod ahead;
 pub mod blocks;
 mod buffer;
 pub mod damage;
