@@ -56,6 +56,7 @@ __all__ = [
     "get_token",
     "inject",
     "merge",
+    "overflows",
     "print",
     "printer",
     "rejected",
@@ -199,6 +200,20 @@ def reset_trace() -> bool:
     """
     _native.seq_reset()
     return True
+
+
+def overflows() -> int:
+    """How many events had a serial that could not be counted on, since the program began: a counter that has come to the largest
+    number of 64 bits stays there, and those events have the serial of the one before them. :func:`reset_trace` begins anew.
+
+    >>> _ = set_token("serial", (0, (1 << 63) - 1)), set_token("print", True)
+    >>> before = overflows()
+    >>> print("beyond the end")
+    >>> get_token("serial"), overflows() - before
+    (('serial', (0, 9223372036854775807)), 1)
+    >>> _ = set_token(None), reset_trace()
+    """
+    return _native.seq_overflows()
 
 
 def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid | TracePort | tuple[Any, Any] | bool:

@@ -412,17 +412,16 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
 
 
 def test_a_serial_at_its_end_is_counted() -> None:
-    from inviso import _native
-
     def body() -> None:
         begin(9)
-        seq_trace.set_token("serial", (0, (1 << 63) - 1))
-        seq_trace.print("beyond")
-        assert seq_trace.get_token("serial") == ("serial", (0, (1 << 63) - 1))
+        seq_trace.set_token("serial", (5, (1 << 63) - 2))
+        for _ in range(4):
+            seq_trace.print("to the end, and beyond")
+        assert seq_trace.get_token("serial")[1][1] == (1 << 63) - 1
 
-    before = _native.seq_overflows()
+    before = seq_trace.overflows()
     in_process(body)
-    assert _native.seq_overflows() == before + 1
+    assert seq_trace.overflows() == before + 3
 
 
 def test_the_library_is_itself_again() -> None:
