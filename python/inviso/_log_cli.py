@@ -12,6 +12,7 @@ from ._log_read import FORMS, Damage, Reader, Written, convert, merge, read
 from ._log_stats import Stats, stats
 from ._log_text import format, function, moment
 from ._options import Options, Usage, number, refuse, say
+from ._stream import put
 from .errors import BadArg
 
 HELP = """\
@@ -193,7 +194,8 @@ def _stats(source: Any, options: dict[str, str]) -> int:
 
         sys.stdout.write(json.dumps(_as_json(found), indent=2) + "\n")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _table(found, 10 if limit is None else limit))
+        for line in _table(found, 10 if limit is None else limit):
+            put(sys.stdout, f"{line}\n")
     sys.stdout.flush()
     for damage in found.damage[:10]:
         print(f"inviso log stats: {damage}", file=sys.stderr)
@@ -211,24 +213,17 @@ COMMANDS: dict[str, tuple[Callable[[Any, dict[str, str]], int], str, Options]] =
 
 def _lines(reader: Reader, limit: int | None, colour: bool, at_once: bool) -> int:
     status = 0
-    write = sys.stdout.write
     with reader:
         for count, message in enumerate(reader, 1):
             if type(message) is Damage:
                 status = 1
-            write(_safe(format(message, colour=colour)) + "\n")
+            put(sys.stdout, format(message, colour=colour) + "\n")
             if at_once:
                 sys.stdout.flush()
             if count == limit:
                 break
     sys.stdout.flush()
     return status
-
-
-def _safe(line: str) -> str:
-    """The line as the terminal's encoding can show it."""
-    encoding = sys.stdout.encoding or "utf-8"
-    return line.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _report(done: Written, out: str) -> int:
@@ -262,7 +257,7 @@ def _table(found: Stats, limit: int) -> Iterable[str]:
         if rows:
             yield ""
             yield f"{'messages' if title != 'function' else 'calls':>10}  {title}"
-            yield from (f"{count:10}  {_safe(show(what))}" for what, count in rows)
+            yield from (f"{count:10}  {show(what)}" for what, count in rows)
             all_of = len(found.functions if title == "function" else found.processes)
             if title != "tag" and all_of > limit:
                 yield f"{'':10}  and {all_of - limit} more"

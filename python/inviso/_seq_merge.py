@@ -28,7 +28,7 @@ from typing import Any, Literal, NamedTuple
 from . import _native
 from ._native import Pid
 from ._seq_nodes import apart
-from ._seq_text import checked, clipped, format
+from ._seq_text import checked, clipped, dropped, format
 from .errors import BadArg
 from .process import node as own_node
 from .process import receive, send, spawn
@@ -79,7 +79,7 @@ class Output:
         node: the node's name.
         anchor: its clocks at one moment.
         events: what the tracer got, in that order: ``("seq_trace", label, info)``, or with a time stamp fourth.
-        dropped: how many more there were.
+        dropped: how many more there were: beyond the collector's limit, or lost before it got them.
 
     Raises:
         BadArg: an attribute is none of that.
@@ -184,7 +184,7 @@ class Collector:
     afterwards. What calls it is not traced by it, and keeps its token.
 
     Args:
-        limit: events that are kept; what comes later is counted.
+        limit: events that are kept; what comes later is counted, as are events that come too fast for it.
 
     Raises:
         BadArg: ``limit`` is no number.
@@ -247,6 +247,8 @@ class Collector:
                     self._events.append(message)
                 else:
                     self._dropped += 1
+            elif message[0] == "drop":
+                self._dropped += dropped(message)
             elif message[0] in ("report", "stop"):
                 message[1].set()
                 if message[0] == "stop":

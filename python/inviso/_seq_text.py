@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import unicodedata
+from contextlib import suppress
 from typing import Any, TextIO
 
 from ._native import Pid
 from ._seq_nodes import apart
+from ._stream import put
 from .errors import BadArg
 from .process import receive, spawn
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque
 
-__all__ = ["checked", "clipped", "format", "printer", "term", "wide"]
+__all__ = ["checked", "clipped", "dropped", "format", "printer", "term", "wide"]
 
 _DEPTH = 100
 _VERBS = {"send": "Sent", "receive": "Received", "print": "Info"}
@@ -20,10 +23,11 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
 
 
 def format(event: Any) -> str:
-    """An event as the tracer of seq_trace.md's example prints it: two lines, whatever is in it.
+    """An event as the tracer of seq_trace.md's example prints it: two lines, whatever is in it. A drop record is one line.
 
     Args:
-        event: what the system tracer got, ``("seq_trace", label, info)`` or with a time stamp fourth; or an entry of a merge.
+        event: what the system tracer got, ``("seq_trace", label, info)`` or with a time stamp fourth, or ``("drop", number)`` where so
+            many were lost; or an entry of a merge.
 
     Raises:
         BadArg: it is neither.
@@ -36,7 +40,12 @@ def format(event: Any) -> str:
     >>> print(seq_trace.format(("seq_trace", 17, ("receive", (0, 2), me, me, ("port", "message")), (1, 2, 3))))
     17 {1,2,3}:<0...> Received {0,2} FROM <0...> WITH
     {"port","message"}
+    >>> seq_trace.format(("drop", 3))
+    '*** Dropped 3 messages.'
     """
+    lost = dropped(event)
+    if lost:
+        return f"*** Dropped {lost} messages."
     message = checked("format/1", "event", getattr(event, "event", event))
     label, (tag, serial, sender, receiver, content) = message[1], message[2]
     stamp = f" {term(message[3])}" if len(message) == 4 else ""
@@ -51,7 +60,8 @@ def format(event: Any) -> str:
 
 def printer(file: TextIO | None = None) -> Pid:
     """Starts a process that prints each event which it gets, as :func:`format` has it, and ends with the message ``"stop"``: to be the
-    system tracer (seq_trace.md, the example's ``tracer/0``).
+    system tracer (seq_trace.md, the example's ``tracer/0``). What the file's encoding has no character for is printed escaped. Where
+    it fails, the standard error output tells so, once; what comes then is counted, and told as dropped once the file takes it again.
 
     Args:
         file: where it prints to; None for the standard output.
@@ -82,13 +92,36 @@ def printer(file: TextIO | None = None) -> Pid:
 
 
 def _print_all(file: TextIO) -> None:
+    lost, told = 0, False
+    flush = getattr(file, "flush", lambda: None)
     while True:
         message = receive()
         if message == "stop":
             return
-        if isinstance(message, tuple) and message[:1] == ("seq_trace",):
-            file.write(format(message) + "\n")
-            file.flush()
+        try:
+            text = format(message)
+        except BadArg:  # whoever sent it, it is no event
+            continue
+        try:
+            if lost:
+                put(file, f"{format(('drop', lost))}\n")
+                lost = 0
+            put(file, f"{text}\n")
+            flush()
+        except Exception as error:
+            lost += dropped(message) or 1
+            if not told:
+                told = True
+                with suppress(Exception):
+                    print("inviso: the seq_trace printer's file fails (reported once):", file=sys.stderr)
+                    traceback.print_exception(error)
+
+
+def dropped(message: Any) -> int:
+    """How many messages were lost where this one stands; 0 of one that is no drop record."""
+    if type(message) is tuple and len(message) == 2 and message[0] == "drop" and type(message[1]) is int:
+        return max(message[1], 0)
+    return 0
 
 
 def checked(where: str, argument: str, message: Any) -> tuple[Any, ...]:

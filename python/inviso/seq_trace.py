@@ -56,6 +56,7 @@ __all__ = [
     "get_token",
     "inject",
     "merge",
+    "overflows",
     "print",
     "printer",
     "rejected",
@@ -87,9 +88,10 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
     """Sets the caller's token, or one component of it (seq_trace.md, ``set_token/1``, ``set_token/2``).
 
     Args:
-        component: None empties the token; what :func:`get_token` returned sets it; or ``"label"`` (any value), ``"serial"`` (a
-            pair of ints, which is better left alone), ``"send"``, ``"receive"``, ``"print"``, ``"timestamp"``,
-            ``"monotonic_timestamp"``, ``"strict_monotonic_timestamp"`` (True or False).
+        component: None empties the token; what :func:`get_token` returned sets it; or ``"label"`` (any value of up to
+            32,768 bytes in the external term format, which is kept whole), ``"serial"`` (a pair of ints, which is better left
+            alone), ``"send"``, ``"receive"``, ``"print"``, ``"timestamp"``, ``"monotonic_timestamp"``,
+            ``"strict_monotonic_timestamp"`` (True or False).
         value: the component's value.
 
     Returns:
@@ -108,7 +110,7 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
     where = "set_token/2"
     name = _component(where, component)
     if name == "label":
-        return _native.seq_set_label(value)
+        return _set_label(where, "value", value)
     if name == "serial":
         pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_serial, value)) else None
         if pair is None:
@@ -119,6 +121,15 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
     return _native.seq_set_flags(_FLAGS[name], value)
 
 
+def _set_label(where: str, argument: str, label: Any) -> Any:
+    try:
+        return _native.seq_set_label(label)
+    except _native.LimitReached:
+        size, depth = _native.seq_label_limits()
+        why = f"a label of type {type(label).__name__} is too long or too deep; pass one of at most {size:,} bytes in the"
+        raise BadArg(where, argument, f"{why} external term format, and {depth} containers inside each other") from None
+
+
 def _set_whole(token: Any) -> Any:
     where = "set_token/1"
     if token is None or (isinstance(token, list) and not token):
@@ -126,7 +137,7 @@ def _set_whole(token: Any) -> Any:
     if not (isinstance(token, tuple) and len(token) == 5 and _is_serial(token[0])):
         raise BadArg(where, "token", f"{token!r} is no token; pass what get_token() returned, or None")
     flags, label, serial, _, previous = token
-    _native.seq_set_label(label)
+    _set_label(where, "token", label)
     if not (_is_serial(serial) and _is_serial(previous)):
         raise BadArg(where, "token", f"{token!r} has no serial of two ints; pass what get_token() returned")
     _native.seq_set_serial(previous, serial)
@@ -161,7 +172,8 @@ def get_token(component: Any = _MISSING) -> Any:
 
 def print(*arguments: Any) -> None:
     """``print(info)`` puts a value into the sequential trace, if the caller has a token with the flag print; ``print(label, info)``
-    only where that is the token's label (seq_trace.md, ``print/1``, ``print/2``). The serial advances, flag or not.
+    only where that is the token's label (seq_trace.md, ``print/1``, ``print/2``). The serial advances, flag or not. Labels are compared
+    as terms: dicts and sets whatever the order of their items, 1 is not 1.0.
 
     Raises:
         BadArg: not one or two arguments; a label that is an atom.
@@ -188,6 +200,20 @@ def reset_trace() -> bool:
     """
     _native.seq_reset()
     return True
+
+
+def overflows() -> int:
+    """How many events had a serial that could not be counted on, since the program began: a counter that has come to the largest
+    number of 64 bits stays there, and those events have the serial of the one before them. :func:`reset_trace` begins anew.
+
+    >>> _ = set_token("serial", (0, (1 << 63) - 1)), set_token("print", True)
+    >>> before = overflows()
+    >>> print("beyond the end")
+    >>> get_token("serial"), overflows() - before
+    (('serial', (0, 9223372036854775807)), 1)
+    >>> _ = set_token(None), reset_trace()
+    """
+    return _native.seq_overflows()
 
 
 def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid | TracePort | tuple[Any, Any] | bool:

@@ -322,6 +322,24 @@ def test_a_stream_that_is_closed_ends_it(monkeypatch: pytest.MonkeyPatch) -> Non
     until(ended)
 
 
+def test_a_stream_of_another_encoding_has_the_rest_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    out = io.BytesIO()
+    stream = io.TextIOWrapper(out, encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    dbg.tracer()
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    leaf("\u20ac")
+    dbg.stop()
+    dbg.dhandler(("trace", inviso.self(), "call", ("m", "f", ["\u20ac"])), stream)
+    monkeypatch.undo()
+    stream.flush()
+    text = out.getvalue().decode("ascii")
+    assert text.count("('\\u20ac')") == 2 and "stopped" not in text
+
+
 def test_lines_stand_in_the_cell_that_was_traced() -> None:
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")

@@ -111,6 +111,45 @@ def test_a_printer_is_a_system_tracer() -> None:
     assert out.getvalue() == f'17:{A!r} Info {{0,1}} WITH\n"We are here now"\n'
 
 
+def printed(file: Any, *messages: Any) -> None:
+    """Has a printer print, and end."""
+    tracer = seq_trace.printer(file)
+    for message in (*messages, "stop"):
+        inviso.send(tracer, message)
+    until(lambda: not tracer.is_alive())
+
+
+def test_a_printer_escapes_what_the_encoding_lacks() -> None:
+    out = io.BytesIO()
+    event = ("seq_trace", "é", ("print", (0, 1), A, [], "ü"))
+    file = io.TextIOWrapper(out, encoding="ascii")
+    printed(file, event, ("drop", 3), event)
+    line = f'"\\xe9":{A!r} Info {{0,1}} WITH\n"\\xfc"\n'
+    assert out.getvalue().decode("ascii") == f"{line}*** Dropped 3 messages.\n{line}"
+
+
+class Failing(io.StringIO):
+    """A disk that is full for two lines."""
+
+    left = 2
+
+    def write(self, text: str) -> int:
+        if self.left > 0:
+            self.left -= 1
+            raise OSError("full")
+        return super().write(text)
+
+
+def test_a_printer_outlives_its_file_s_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Failing()
+    event = ("seq_trace", 1, ("print", (0, 1), A, [], "x"))
+    printed(out, event, ("drop", 3), event, ("seq_trace", "no event"), event)
+    line = seq_trace.format(event)
+    assert out.getvalue() == f"*** Dropped 4 messages.\n{line}\n{line}\n"
+    err = capsys.readouterr().err
+    assert err.count("reported once") == 1 and err.count("OSError: full") == 1
+
+
 # -- charts
 
 

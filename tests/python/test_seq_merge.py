@@ -7,7 +7,9 @@ import pickle
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import inviso
@@ -296,6 +298,21 @@ def test_a_collector_has_what_was_told_before(over: None) -> None:
     seq_trace.set_system_tracer(False)
     inviso.send(first, "over")
     assert collector.output().events == output.events
+
+
+def test_a_collector_counts_what_its_ring_lost(over: None) -> None:
+    """Its process does something else until the ring is full."""
+    prints, go_on = 300_000, threading.Event()
+    busy = SimpleNamespace(set=lambda: go_on.wait(60))
+    with seq_trace.Collector() as collector:
+        inviso.send(collector.pid, ("report", busy))
+        seq_trace.set_token("print", True)
+        for n in range(prints):
+            seq_trace.print(n)
+        seq_trace.set_token(None)
+        threading.Timer(0.05, go_on.set).start()
+        output = collector.output()
+    assert output.dropped > 0 and len(output.events) + output.dropped == prints
 
 
 ONE = event("print", (0, 1), A, [])

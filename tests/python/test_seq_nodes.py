@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import os
 import pickle
 import re
@@ -624,6 +625,39 @@ def test_a_server_that_knows_nothing_of_tokens(client: Callable[[Plan], None]) -
         in_process(client, plan(f"http://127.0.0.1:{strange.server_address[1]}/"))
         serving.join(PATIENCE)
     assert len(headers) == 1 and headers[0].startswith("01-")
+
+
+def test_an_adapter_passes_for_the_one_within(server: str) -> None:
+    import requests
+    from inviso.propagate.requests import Adapter, attach
+    from requests.adapters import HTTPAdapter
+
+    class Own(HTTPAdapter):
+        asked = 0
+
+        def greet(self) -> str:
+            return f"{type(self).__name__} {self.asked}"
+
+    session = attach(requests.Session())
+    session.mount("http://own", Adapter(Own(max_retries=2)))
+    own: Any = session.get_adapter("http://own/x")
+    own.asked = 5
+    assert isinstance(own, Own) and (own.max_retries.total, own.greet(), own.adapter.asked) == (2, "Own 5", 5)
+    del own.asked
+    assert own.greet() == "Own 0"
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = own.nothing
+    session.adapters.pop("http://own")
+    for copied in (pickle.loads(pickle.dumps(session)), copy.deepcopy(session)):
+        adapter: Any = copied.get_adapter("https://x")
+        within = adapter.adapter
+        assert type(adapter) is Adapter and isinstance(adapter, HTTPAdapter) and type(within) is HTTPAdapter
+        assert adapter.max_retries.total == 0 and adapter.poolmanager is within.poolmanager and adapter.config == {}
+        assert adapter.proxy_manager_for("http://proxy:1") is within.proxy_manager["http://proxy:1"]
+        begin(7, "print")
+        assert copied.get(server + "/x", timeout=PATIENCE).json()[0] == 7
+        copied.close()
+    session.close()
 
 
 def test_many_requests_at_once_keep_apart(server: str) -> None:

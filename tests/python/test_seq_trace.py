@@ -294,6 +294,94 @@ def test_many_labels_are_each_a_tree(tracer: inviso.Pid) -> None:
         assert all(later[0] == earlier[1] for earlier, later in zip(chain, chain[1:], strict=False))
 
 
+# -- labels
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "x" * 20_000, b"x" * 20_000, list(range(5_000)), {n: str(n) for n in range(1_000)}, frozenset(range(1_000)), 1 << 100_000,
+        [[[[[[[[[["deep"]]]]]]]]]], ("x" * 1_025, 1),
+    ],
+    ids=lambda label: type(label).__name__,
+)  # fmt: skip
+def test_a_label_is_kept_whole(tracer: inviso.Pid, label: Any) -> None:
+    begin(label, "print", "send")
+    assert seq_trace.get_token("label") == ("label", label)
+    seq_trace.print(label, "here")
+    seq_trace.print([label], "not here")
+    inviso.send(inviso.spawn(inviso.receive), "hello")
+    seq_trace.set_token(seq_trace.set_token(None))
+    assert seq_trace.get_token("label") == ("label", label)
+    tags = [event[0] for event in events(tracer, label)]
+    assert tags.count("print") == 1 and tags[-1] == "send"
+
+
+def test_long_labels_that_differ_at_their_ends_are_two(tracer: inviso.Pid) -> None:
+    one, other = "x" * 1_024 + "A", "x" * 1_024 + "B"
+    begin(one, "print")
+    seq_trace.print(other, "other")
+    seq_trace.print(one, "one")
+    assert [event[4] for event in events(tracer, one)] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (frozenset([0, 8]), frozenset([8, 0])),
+        ([{1: {0, 8}, 2: 0}], [{2: 0, 1: {8, 0}}]),
+        ({"a": 1, b"a": 2}, {b"a": 2, "a": 1}),
+    ],
+)
+def test_labels_are_compared_as_terms(tracer: inviso.Pid, one: Any, same: Any) -> None:
+    begin(one, "print")
+    seq_trace.print(same, "same")
+    for other in (1, True, 1.0, "a"):
+        seq_trace.print([one, other], "other")
+    assert [event[4] for event in events(tracer, one)] == ["same"]
+
+
+def test_1_and_1_0_are_two_labels(tracer: inviso.Pid) -> None:
+    begin(1, "print")
+    seq_trace.print(1.0, "other")
+    seq_trace.print(1, "same")
+    assert [event[4] for event in events(tracer, 1)] == ["same"]
+
+
+def deep(depth: int) -> Any:
+    label: Any = 0
+    for _ in range(depth):
+        label = [label]
+    return label
+
+
+@pytest.mark.parametrize("label", ["x" * 33_000, b"x" * (1 << 20), [0] * 100_000, 1 << 300_000, deep(61)], ids=type)
+def test_a_label_that_is_too_long_is_refused(tracer: inviso.Pid, label: Any) -> None:
+    begin(1, "print")
+    for call in (lambda: seq_trace.set_token("label", label), lambda: seq_trace.set_token((7, label, 0, None, 0))):
+        with pytest.raises(inviso.BadArg, match="too long or too deep"):
+            call()
+    seq_trace.print(label, "nobody has it")
+    assert seq_trace.get_token("label") == ("label", 1) and events(tracer, 1) == []
+
+
+def test_a_long_label_goes_on_by_headers_as_far_as_they_reach() -> None:
+    begin("x" * 5_900)
+    headers = seq_trace.inject({})
+    assert len(headers) == 1 and seq_trace.extract(headers)
+    assert seq_trace.get_token("label") == ("label", "x" * 5_900)
+    begin("x" * 7_000)
+    before = seq_trace.rejected()
+    assert seq_trace.inject({}) == {} and seq_trace.rejected() == before + 1
+
+
+def test_the_deepest_label_goes_on_by_headers() -> None:
+    begin(deep(60))
+    assert seq_trace.extract(seq_trace.inject({}))
+    assert seq_trace.get_token("label") == ("label", deep(60))
+
+
 # -- bad input
 
 
@@ -324,17 +412,16 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
 
 
 def test_a_serial_at_its_end_is_counted() -> None:
-    from inviso import _native
-
     def body() -> None:
         begin(9)
-        seq_trace.set_token("serial", (0, (1 << 63) - 1))
-        seq_trace.print("beyond")
-        assert seq_trace.get_token("serial") == ("serial", (0, (1 << 63) - 1))
+        seq_trace.set_token("serial", (5, (1 << 63) - 2))
+        for _ in range(4):
+            seq_trace.print("to the end, and beyond")
+        assert seq_trace.get_token("serial")[1][1] == (1 << 63) - 1
 
-    before = _native.seq_overflows()
+    before = seq_trace.overflows()
     in_process(body)
-    assert _native.seq_overflows() == before + 1
+    assert seq_trace.overflows() == before + 3
 
 
 def test_the_library_is_itself_again() -> None:

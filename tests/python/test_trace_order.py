@@ -113,3 +113,19 @@ def test_two_sessions_of_one_tracer_have_their_messages_in_order(make: Callable[
     assert done.wait(10)
     told = [message[3][2] for message in received if message[0] in ("trace", "trace_ts") and message[2] == "call"]
     assert told == [[number] if first else 1 for number in range(50) for first in (True, False)] * 2
+
+
+def test_what_is_sent_to_a_tracer_stands_behind_all_that_was_traced(make: Callable[..., trace.Session]) -> None:
+    """More events than one step brings in; the tracer doesn't look meanwhile."""
+    calls = 70_000
+    over = threading.Event()
+    tracer = inviso.spawn(over.wait)
+    session = make("long", tracer, ring_bytes=1 << 24)
+    session.function((__name__, "step", 1), True, ["local"])
+    own(session, ["call"])
+    for number in range(calls):
+        step(number)
+    inviso.send(tracer, "marker")
+    box = inviso.peek(tracer)
+    over.set()
+    assert (len(box), box[-1], box[-2][3][2]) == (calls + 1, "marker", [calls - 1])

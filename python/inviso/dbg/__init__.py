@@ -37,6 +37,7 @@ import inviso
 from inviso import Pid, Port, trace
 from inviso._limits import LOST, Rate, checked
 from inviso._pattern import parse
+from inviso._stream import put
 from inviso.errors import BadArg
 from inviso.match_spec import match_spec_test
 from inviso.match_spec import ms as fun2ms
@@ -696,7 +697,7 @@ def trace_client(type: Literal["file", "follow_file", "ip"], parameters: Any, ha
 
     def show(message: Any, out: Any) -> Any:
         if isinstance(message, log.Damage):
-            out.write(f"*** {message}\n")
+            put(out, f"*** {message}\n")
             return out
         return dhandler(message, out)
 
@@ -723,7 +724,7 @@ def dhandler(message: Any, out: Any) -> Any:
     """
     text = line(message)
     if text is not None:
-        out.write(text + "\n")
+        put(out, text + "\n")
     return out
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from inviso import _fork
 from inviso._descriptor import Own, duplicate
+from inviso._stream import put
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
 
@@ -75,9 +76,9 @@ class Stream:
     def write(self, line: str, *, last: bool = False) -> int:
         try:
             if self._through is None:
-                self._stream.write(line + "\n")
+                put(self._stream, line + "\n")
             else:
-                self._through(self._stream.write, line + "\n")
+                self._through(put, self._stream, line + "\n")
         except (OSError, ValueError, AttributeError) as error:  # closed; or there is none, as where there is no console
             raise Gone from error
         return 0

@@ -18,15 +18,36 @@ _Session = TypeVar("_Session", bound=Session)
 
 class Adapter(BaseAdapter):
     """A transport adapter around another one, by which each request carries the caller's token, and the caller takes that of the
-    response.
+    response. For everything else it is the one within: its attributes are that one's, and so is its class to ``isinstance``.
 
     >>> from requests.adapters import HTTPAdapter
-    >>> Adapter(HTTPAdapter()).close()
+    >>> adapter = Adapter(HTTPAdapter(max_retries=3))
+    >>> isinstance(adapter, HTTPAdapter), adapter.max_retries.total
+    (True, 3)
     """
 
+    adapter: BaseAdapter
+
     def __init__(self, adapter: BaseAdapter) -> None:
-        super().__init__()
-        self.adapter = adapter
+        object.__setattr__(self, "adapter", adapter)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.adapter)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "adapter":  # not made yet
+            raise AttributeError(name)
+        return getattr(self.adapter, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.adapter, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.adapter, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Adapter, (self.adapter,)
 
     def send(self, request: PreparedRequest, *args: Any, **options: Any) -> Response:
         """Sends the request by the adapter within."""

@@ -38,10 +38,12 @@ measured, and its time is its caller's.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
 from inviso._pattern import ANY, Pattern, PatternLike, parse
+from inviso._stream import put
 
 from ._check import bad, one_of, seconds
 from ._model import CALL_TYPES, SORTS, UNITS, VIEWS, Calls, CallType, Function, Profile, Sort, View
@@ -133,7 +135,9 @@ def profile(
         timeout=limit, view=view, sort=sort,
     )  # fmt: skip
     if report != "return":
-        print(format(measured, report), end="", file=file)
+        stream = sys.stdout if file is None else file
+        if stream is not None:
+            put(stream, format(measured, report))
     return measured
 
 

@@ -39,6 +39,7 @@ use crate::{
 };
 use inviso_term::{
     etf::{self, Encoder, Full},
+    order,
     record::Kind,
     term::{Identifier, Term},
 };
@@ -71,12 +72,45 @@ pub mod flags {
     ];
 }
 
+/// Bytes of a label, at most: a record of the system tracer's ring has room for it, and for a message.
+pub const LABEL: usize = 32 << 10;
+
+/// A label as tokens have it: the same bytes for the same term, in whatever order the pairs of its maps and the members of its sets
+/// came. `None` of one that is too long.
+#[must_use]
+pub fn label(term: Term) -> Option<Arc<[u8]>> {
+    let bytes = etf::encode(&sorted(term));
+    (bytes.len() <= LABEL).then(|| bytes.into())
+}
+
+/// The same term, its maps and sets in one order. Terms that are equal to Erlang, as text and bytes are, keep one too.
+fn sorted(term: Term) -> Term {
+    let all = |terms: Vec<Term>| terms.into_iter().map(sorted).collect::<Vec<_>>();
+    let by = |a: &Term, b: &Term| order::exact(a, b).then_with(|| etf::encode(a).cmp(&etf::encode(b)));
+    match term {
+        Term::Tuple(elements) => Term::Tuple(all(elements)),
+        Term::List(elements) => Term::List(all(elements)),
+        Term::ImproperList(elements, tail) => Term::ImproperList(all(elements), Box::new(sorted(*tail))),
+        Term::Map(pairs) => {
+            let mut pairs: Vec<_> = pairs.into_iter().map(|(key, value)| (sorted(key), sorted(value))).collect();
+            pairs.sort_by(|a, b| by(&a.0, &b.0));
+            Term::Map(pairs)
+        }
+        Term::Set(members) => {
+            let mut members = all(members);
+            members.sort_by(by);
+            Term::Set(members)
+        }
+        leaf => leaf,
+    }
+}
+
 /// A trace token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// See [`flags`].
     pub flags: u32,
-    /// A term.
+    /// A term, see [`label`].
     pub label: Arc<[u8]>,
     /// The serial before, and its own.
     pub serial: (i64, i64),
@@ -267,7 +301,7 @@ impl Node {
         };
         match name {
             "label" => {
-                let label = etf::encode(value).into();
+                let label = label(value.clone())?;
                 self.seq_change(tracee, |token| token.label = label);
             }
             "serial" => {
@@ -513,6 +547,22 @@ fn stamps(flags: u32) -> Flags {
 mod tests {
     use super::*;
     use crate::{clock::Clock, tracee};
+
+    #[test]
+    fn a_label_is_the_same_in_whatever_order_it_came() {
+        let int = Term::from;
+        let pairs =
+            |keys: [i64; 3]| Term::Map(keys.into_iter().map(|k| (int(k), Term::Set(vec![int(k), int(0)]))).collect());
+        let odd = |a: Term, b: Term| Term::List(vec![Term::Set(vec![a, b])]);
+        let one = |term: Term| label(term).unwrap();
+        assert_eq!(one(pairs([1, 2, 3])), one(pairs([3, 1, 2])));
+        assert_eq!(one(odd(int(0), int(8))), one(odd(int(8), int(0))));
+        // equal to Erlang, but two members
+        let (text, bytes) = (Term::str("a"), Term::Bytes((*b"a").into()));
+        assert_eq!(one(odd(text.clone(), bytes.clone())), one(odd(bytes, text)));
+        assert_ne!(one(int(1)), one(Term::Float(1.0)));
+        assert!(label(Term::Bytes(vec![0; LABEL].into())).is_none());
+    }
 
     #[test]
     fn counters_and_tokens_go_with_a_reset_and_come_anew() {

@@ -64,8 +64,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::seq::{
-        seq_carrier, seq_clear, seq_overflows, seq_print, seq_reset, seq_set_flags, seq_set_label, seq_set_serial,
-        seq_set_tracer, seq_token, seq_tracer,
+        seq_carrier, seq_clear, seq_label_limits, seq_overflows, seq_print, seq_reset, seq_set_flags, seq_set_label,
+        seq_set_serial, seq_set_tracer, seq_token, seq_tracer,
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};

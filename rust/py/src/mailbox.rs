@@ -9,9 +9,12 @@ use std::{
 
 use crate::{
     ffi::calling::call,
-    host::{alone::Alone, outlet::Outlet},
+    host::{
+        alone::Alone,
+        outlet::{pump_all, Outlet},
+    },
 };
-use inviso_core::seq::Carried;
+use inviso_core::{drain::Mark, seq::Carried};
 
 /// How long a wait lasts before signals are looked at.
 const SIGNALS: Duration = Duration::from_millis(50);
@@ -82,18 +85,26 @@ impl Mailbox {
         feeders.push(outlet);
     }
 
-    /// Brings in what waits in the rings of the sessions that feed this mailbox.
+    /// Brings in what waited in the rings of the sessions that feed this mailbox when it was called; what is written meanwhile
+    /// need not be in it, so that nobody waits for a fast producer.
     ///
     /// # Errors
-    /// What making the messages raises (no memory).
-    pub fn pump(&self, py: Python<'_>) -> PyResult<bool> {
-        let feeders: Vec<_> = lock(&self.feeders).iter().filter_map(Weak::upgrade).collect();
-        if feeders.is_empty() {
-            return Ok(false);
-        }
-        crate::host::outlet::pump_all(py, &feeders)?;
-        lock(&self.feeders).retain(|f| f.strong_count() > 0);
-        Ok(true)
+    /// What making the messages raises (no memory), or a signal's handler.
+    pub fn pump(&self, py: Python<'_>) -> PyResult<()> {
+        self.bring_in(py, true).map(drop)
+    }
+
+    /// The same, or one step of it; whether any session feeds this mailbox.
+    fn bring_in(&self, py: Python<'_>, whole: bool) -> PyResult<bool> {
+        let feeders: Vec<_> = {
+            let mut feeders = lock(&self.feeders);
+            feeders.retain(|f| f.strong_count() > 0);
+            feeders.iter().filter_map(Weak::upgrade).collect()
+        };
+        let marked = if whole { &feeders[..] } else { &[] };
+        let marks: Vec<_> = marked.iter().map(|outlet| Mark::of(&outlet.session)).collect();
+        pump_all(py, &feeders, &marks)?;
+        Ok(!feeders.is_empty())
     }
 
     /// How many messages are there.
@@ -147,7 +158,8 @@ impl Mailbox {
             if let Some(message) = self.take(py, matches, &mut from)? {
                 return Ok(Some(message));
             }
-            let fed = self.pump(py)?;
+            // without a choice the first is enough, and the others take less room where they are
+            let fed = self.bring_in(py, matches.is_some())?;
             if let Some(message) = self.take(py, matches, &mut from)? {
                 return Ok(Some(message));
             }

@@ -16,11 +16,12 @@ use crate::{
     tracer::{self, Given},
 };
 use inviso_core::{
-    seq::Token,
+    error::Error,
+    seq::{self, Token, LABEL},
     session::{Options, Session, MODULE},
     tracer::Answer,
 };
-use inviso_term::etf;
+use inviso_term::{etf, term::Term};
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 use std::sync::{atomic::Ordering, Arc, Mutex};
 
@@ -50,15 +51,30 @@ pub fn begin(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-fn label(value: &Bound<'_, PyAny>) -> Arc<[u8]> {
-    let mut bytes = vec![0; 4096];
-    let mut out = etf::Encoder::new(&mut bytes);
-    // SAFETY: held; attached.
-    if unsafe { capture::encode(value.as_ptr(), &mut out, &capture::Limits::DEFAULT) }.is_err() {
-        out.truncate(0);
-        let _ = out.cut("label");
+/// Containers inside each other, in a label: some less than a token from another node may have.
+const DEPTH: u32 = 60;
+
+/// A label, whole; `None` of what is too long for one, or too deep.
+fn label(value: &Bound<'_, PyAny>) -> Option<Arc<[u8]>> {
+    let limits = capture::Limits { depth: DEPTH, items: LABEL, bytes: LABEL };
+    [256, LABEL].into_iter().find_map(|room| {
+        let mut bytes = vec![0; room];
+        let mut out = etf::Encoder::new(&mut bytes);
+        // SAFETY: held; attached.
+        unsafe { capture::encode(value.as_ptr(), &mut out, &limits) }.ok()?;
+        let term = etf::decode(out.written()).ok().filter(|term| !is_cut(term))?;
+        seq::label(term)
+    })
+}
+
+fn is_cut(term: &Term) -> bool {
+    match term {
+        Term::Cut(_) => true,
+        Term::Tuple(all) | Term::List(all) | Term::Set(all) => all.iter().any(is_cut),
+        Term::ImproperList(all, tail) => all.iter().any(is_cut) || is_cut(tail),
+        Term::Map(pairs) => pairs.iter().any(|(key, value)| is_cut(key) || is_cut(value)),
+        _ => false,
     }
-    out.written().into()
 }
 
 fn object(py: Python<'_>, token: &Token) -> PyResult<Py<PyAny>> {
@@ -77,11 +93,17 @@ pub fn seq_clear(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
     with(py, |py, here| here.host.node.seq_clear(here.thread.current()).map(|token| object(py, &token)).transpose())
 }
 
-/// Sets the label; what it was, 0 of an empty token.
+/// Bytes of a label, and containers inside each other in it, at most.
+#[pyfunction]
+pub fn seq_label_limits() -> (usize, u32) {
+    (LABEL, DEPTH)
+}
+
+/// Sets the label; what it was, 0 of an empty token. `LimitReached` of one that is too long, or too deep.
 #[pyfunction]
 pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let label = label(value).ok_or_else(|| errors::raise(Error::Limit("label")))?;
     begin(py)?;
-    let label = label(value);
     with(py, |py, here| {
         let current = here.thread.current().clone();
         let was = here.host.node.seq_change(&current, |token| std::mem::replace(&mut token.label, label));
@@ -116,7 +138,16 @@ pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(
 /// Prints into the sequential trace of the running process, whatever its label, or only under one: `(label,)`.
 #[pyfunction]
 pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'_, PyAny>,)>) -> PyResult<()> {
-    let under = under.map(|(value,)| label(&value));
+    if !host::host(py)?.node.seq_in_use() {
+        return Ok(());
+    }
+    let under = match under {
+        Some((value,)) => match label(&value) {
+            Some(label) => Some(label),
+            None => return Ok(()), // no token has it
+        },
+        None => None,
+    };
     with(py, |_, here| {
         // SAFETY: held; attached.
         let write = unsafe { tokens::writing(info.as_ptr()) };
@@ -191,11 +222,11 @@ pub fn seq_set_tracer(
         outlet = Some(host.outlets.open_to(session.clone(), made));
         if with(py, |_, _| Ok(session.tracer_status(None)))? != Some(Answer::Trace) {
             host.end_session(py, &session)?;
-            return Err(errors::raise(inviso_core::error::Error::ProcessDead));
+            return Err(errors::raise(Error::ProcessDead));
         }
     }
     if let Some(pid) = tracer {
-        let tracee = pid.tracee().ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
+        let tracee = pid.tracee().ok_or_else(|| errors::raise(Error::ProcessDead))?;
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
         outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone()));

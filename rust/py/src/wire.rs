@@ -6,7 +6,7 @@
 use crate::{match_spec, origin::Origin, pid, seq, terms};
 use inviso_core::{
     messages::About,
-    seq::{flags, Carried, Token},
+    seq::{self as tokens, flags, Carried, Token},
     tracee::Kind,
 };
 use inviso_term::{
@@ -193,9 +193,7 @@ pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> 
     if !Kind::of(from.id).is_process() || !is_carrier {
         return Ok(None);
     }
+    let Some(label) = tokens::label(label) else { return Ok(None) };
     let (from, away) = if from.is_own() { (from.id, None) } else { (0, Some(Arc::new(from))) };
-    Ok(Some((
-        Token { flags: bits, label: etf::encode(&label).into(), serial: (previous, serial), from, away },
-        carrier,
-    )))
+    Ok(Some((Token { flags: bits, label, serial: (previous, serial), from, away }, carrier)))
 }

@@ -2,7 +2,11 @@
 //!
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
-use super::{log_ports::LogPort, objects::Objects, Host};
+use super::{
+    log_ports::LogPort,
+    objects::{Arguments, Objects},
+    Host,
+};
 use crate::{
     mailbox::Mailbox,
     messages,
@@ -76,22 +80,37 @@ impl Outlets {
     }
 }
 
-/// Records of one ring that one pump takes at most, so that a fast producer can't keep it for ever.
+/// Records of one ring that one step takes at most.
 const BATCH: usize = 1 << 16;
 
 /// Brings what waits in the rings of these sessions, which share a mailbox, into it: in the order of time, and of the
-/// newer session first where the time is the same.
+/// newer session first where the time is the same. One step of it, or all that was written before the marks.
+///
+/// Who comes again in the midst of it, by a signal's handler, leaves it to the outer call.
 ///
 /// # Errors
-/// What making the messages raises (no memory).
-pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
+/// What making the messages raises (no memory), or a signal's handler between two steps.
+pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>], marks: &[Mark]) -> PyResult<()> {
     let Some(first) = outlets.first() else { return Ok(()) };
-    let mailbox = first.mailbox.clone();
-    let Some(one) = mailbox.pumping.enter(py) else { return Ok(()) };
+    let mut stale = Vec::new(); // let go of when the lock is free again
+    let Some(_one) = first.mailbox.pumping.enter(py) else { return Ok(()) };
+    loop {
+        pump_step(py, first, outlets, &mut stale)?;
+        // asked under the lock: what another thread has drained is in the mailbox by then, too
+        if marks.iter().all(Mark::passed) {
+            return Ok(());
+        }
+        py.detach(std::thread::yield_now); // a dump of the session's may be under way
+        py.check_signals()?;
+    }
+}
+
+/// One step, by who holds the mailbox's lock.
+fn pump_step(py: Python<'_>, first: &Outlet, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>) -> PyResult<()> {
     let mut all: Vec<(u64, Record)> = Vec::new();
     py.detach(|| {
         for outlet in outlets {
-            // nobody else drains these rings: all of them feed this mailbox, and we hold its lock
+            // nobody else brings these to the mailbox: all of them feed it, and we hold its lock
             let _ = drain::drain(&outlet.session, BATCH, |record| all.push((outlet.session.id, record)));
         }
         if outlets.len() > 1 {
@@ -101,11 +120,10 @@ pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
     let node = super::host(py)?.node.clone();
     node.clock.follow();
     let mut made = Vec::with_capacity(all.len());
-    let mut stale = Vec::new();
     let mut failed = None;
     for (id, record) in &all {
-        let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).unwrap_or(first);
-        let mut make = || messages::message(py, &node, record, outlet, &mut stale);
+        let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).map_or(first, |outlet| outlet);
+        let mut make = || messages::message(py, &node, record, outlet, stale);
         // a signal's handler may raise in the midst of it: the message is no less there
         let message = make().or_else(|error| {
             failed = Some(error);
@@ -116,9 +134,7 @@ pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>]) -> PyResult<()> {
             Err(error) => failed = Some(error),
         }
     }
-    mailbox.put(py, made);
-    drop(one);
-    drop(stale);
+    first.mailbox.put(py, made);
     failed.map_or(Ok(()), Err)
 }
 
@@ -128,19 +144,12 @@ impl Outlet {
     /// # Errors
     /// What making the messages raises.
     pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
-        let mark = Mark::of(&self.session);
         if let Some(port) = &self.port {
+            let mark = Mark::of(&self.session);
             py.detach(|| port.write_to(&mark));
             return Ok(());
         }
-        loop {
-            self.mailbox.pump(py)?;
-            if mark.passed() {
-                return Ok(());
-            }
-            py.detach(std::thread::yield_now);
-            py.check_signals()?;
-        }
+        self.mailbox.pump(py)
     }
 }
 

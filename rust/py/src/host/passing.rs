@@ -129,10 +129,11 @@ impl Subject for Message<'_> {
     }
 
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
-        match n + 1 - self.count() {
+        if n + 1 == self.count() {
             // SAFETY: the constructors' promise.
-            0 => unsafe { PyView::new(Held::borrowed(self.message), &self.kept) },
-            _ => self.made(n),
+            unsafe { PyView::new(Held::borrowed(self.message), &self.kept) }
+        } else {
+            self.made(n)
         }
     }
 
