@@ -143,7 +143,6 @@ def test_into_a_file(work: Path, tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("old\n" * 100)
     path.chmod(0o644)
-    path.unlink()
     done = trace("-p", "__main__:bad", "-o", "lines.txt", work, cwd=tmp_path, CLICOLOR_FORCE="1")
     assert done.stderr == ""
     assert lines(path.read_text()) == ["call __main__:bad('no')"]
