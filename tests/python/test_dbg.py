@@ -299,14 +299,16 @@ def test_specifications_in_files(tmp_path: Path) -> None:
     ]
     for spec in specs:
         dbg.tp(HERE, "leaf", spec)
+    Path(name).touch(0o644)
     assert dbg.wtp(name) is None
+    assert Path(name).stat().st_mode & 0o777 == 0o600
     assert "Prefix('$1')" in Path(name).read_text()
     dbg.dtp()
     dbg.tp(HERE, "leaf", specs[1])
     assert dbg.rtp(name) is None
     assert dbg.tp(HERE, "leaf", specs[0]) == ("ok", [("saved", 2)])
     assert dbg.tp(HERE, "leaf", specs[1]) == ("ok", [("saved", 1)])
-    assert dbg.wtp(str(tmp_path / "no" / "where")) == ("error", "enoent")
+    assert dbg.wtp(str(tmp_path / "no" / "where")) == dbg.wtp("") == ("error", "enoent")
     assert dbg.rtp(str(tmp_path / "nothing")) == ("error", ("read_error", "enoent"))
     for text in ("'hello'", "[('_', [('foo',)], [])]", "[1]", "{}"):
         Path(name).write_text(text)
@@ -374,6 +376,7 @@ def test_a_handler_that_raises_ends_it(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_file_tracer(tmp_path: Path) -> None:
     name = tmp_path / "lines.txt"
+    name.touch(0o644)
     assert dbg.tracer("file", name)[0] == "ok"
     dbg.p(inviso.self(), "c")
     dbg.tpl(HERE, "leaf", "x")
@@ -473,7 +476,12 @@ def test_a_session_that_is_let_go_ends() -> None:
         (lambda: dbg.tracer("nowhere", 1), "tracer/2, type: 'nowhere' is no kind of tracer; pass 'process', 'file'"),
         (lambda: dbg.tracer("process", print), "tracer/2, data: .* is no handler; pass"),
         (lambda: dbg.tracer("process"), "tracer/1, arguments: pass nothing, or a kind and its data"),
-        (lambda: dbg.tracer("file", 7), "tracer/2, data: 7 is no file name; pass a str or path"),
+        (lambda: dbg.tracer("file", 7), "tracer/2, data: 7 is no file's name; pass a str"),
+        (lambda: dbg.tracer("file", "a\0"), "tracer/2, data: .* can't be a file's name; pass a path"),
+        (lambda: dbg.wtp(7), "wtp/1, name: 7 is no file's name; pass a str"),
+        (lambda: dbg.wtp(None), "wtp/1, name: None is no file's name; pass a str"),
+        (lambda: dbg.rtp(7), "rtp/1, name: 7 is no file's name; pass a str"),
+        (lambda: dbg.rtp([]), "rtp/1, name: .* is no file's name; pass a str"),
         (lambda: dbg.tracer("module", 7), "tracer/2, data: 7 is no tracer module; pass"),
         (lambda: dbg.tracer(7, "process", (print, 0)), "tracer/3, node: 7 is no node; pass the name"),
         (lambda: dbg.tracer(limit=0), "tracer/0, limit: 0 is no number of messages; pass an int from 1"),

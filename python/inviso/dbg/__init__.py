@@ -34,7 +34,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import inviso
-from inviso import Pid, Port, trace
+from inviso import Pid, Port, trace, trace_ports
 from inviso._limits import LOST, Rate, checked
 from inviso._pattern import parse
 from inviso.errors import BadArg
@@ -184,8 +184,7 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
         if not (isinstance(data, tuple) and len(data) == 2 and callable(data[0])):
             raise BadArg(where, "data", f"{data!r} is no handler; pass (function of message and state, state)")
     elif kind == "file":
-        if not isinstance(data, str) and not hasattr(data, "__fspath__"):
-            raise BadArg(where, "data", f"{data!r} is no file name; pass a str or path")
+        data = _path(where, "data", data)
     elif kind not in ("port", "module"):
         kinds = "'process', 'file', 'port' or 'module'"
         raise BadArg(where, "type", f"{kind!r} is no kind of tracer; pass {kinds}")
@@ -519,15 +518,19 @@ def dtp(number: int | None = None) -> None:
 
 
 def wtp(name: str) -> Any:
-    """Writes the match specifications to a file, one a line, as Python values (dbg.md, ``wtp/1``).
+    """Writes the match specifications to a file that only its owner may read, one a line, as Python values (dbg.md,
+    ``wtp/1``).
 
     Returns:
         None, or ``("error", "enoent")`` and the like.
 
+    Raises:
+        BadArg: ``name`` is no file's name; an int is none.
+
     >>> wtp("/nowhere/patterns")
     ('error', 'enoent')
     """
-    return _server("wtp/1").saved.write(name)
+    return _server("wtp/1").saved.write(_path("wtp/1", "name", name))
 
 
 def rtp(name: str) -> Any:
@@ -537,10 +540,13 @@ def rtp(name: str) -> Any:
     Returns:
         None, ``("error", ("read_error", reason))`` or ``("error", ("file_format_error", "bad_match_spec"))``.
 
+    Raises:
+        BadArg: ``name`` is no file's name; an int is none.
+
     >>> rtp("/nowhere/patterns")
     ('error', ('read_error', 'enoent'))
     """
-    return _server("rtp/1").saved.read(name)
+    return _server("rtp/1").saved.read(_path("rtp/1", "name", name))
 
 
 # sessions
@@ -776,6 +782,11 @@ def h(item: str | None = None) -> None:
 
 
 # arguments
+
+
+def _path(where: str, argument: str, given: Any) -> str:
+    """A file's name, checked; of an empty one the system says what OTP says."""
+    return "" if isinstance(given, str) and not given else trace_ports.path_of(where, argument, given)
 
 
 def _mfa(where: str, parts: list[Any]) -> Any:
