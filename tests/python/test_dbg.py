@@ -115,10 +115,14 @@ def test_whom_p_is_about() -> None:
         assert dbg.p("somebody", ["c", "p"]) == ("ok", matched(1))
     finally:
         inviso.unregister("somebody")
-    for nobody in ("nobody", "<0.999999.0>", 999_999, (0, 999_999, 0)):
-        assert dbg.p(nobody, "c") == ("ok", [("matched", NODE, 0, ("no_proc", nobody))])
+    assert dbg.p("nobody", "c") == ("ok", [("matched", NODE, 0, ("no_proc", "nobody"))])
+    for nobody in ("<0.999999.0>", 999_999, (0, 999_999, 0)):
+        _, [(_, _, none, (tag, pid))] = dbg.p(nobody, "c")
+        assert (none, tag, repr(pid), pid.is_local()) == (0, "no_proc", "<0.999999.0>", True)
     for nothing in (1.5, None, True, b"x", "<0.1>"):
         assert dbg.p(nothing, "c") == ("error", ("badpid", nothing))
+    for nothing, text in (((7, 1, 0), "<7.1.0>"), (-1, "<0.-1.0>"), (1 << 32, "<0.4294967296.0>")):
+        assert dbg.p(nothing, "c") == ("error", ("badpid", text))
     ended = threading.Thread(target=lambda: None)
     ended.start()
     pid = inviso.spawn(lambda: None)
@@ -611,6 +615,9 @@ ANSWERS = [
     ("dbg:p(nosuch, c)", lambda: dbg.p("nosuch", "c")),
     ("dbg:p(new, c)", lambda: dbg.p("new", "c")),
     ("dbg:p(1.5, c)", lambda: dbg.p(1.5, "c")),
+    ("dbg:p({0, 9999, 0}, c)", lambda: dbg.p((0, 9999, 0), "c")),
+    ("dbg:p(9999, c)", lambda: dbg.p(9999, "c")),
+    ('dbg:p("<0.9999.1>", c)', lambda: dbg.p("<0.9999.1>", "c")),
     ("dbg:tp(lists, seq, 2, [])", lambda: dbg.tp("json", "loads", 8, [])),
     ("dbg:tp({lists, seq, 2}, cx)", lambda: dbg.tp(("json", "loads", 8), "cx")),
     ("dbg:tpl(lists, seq, 2, caller_trace)", lambda: dbg.tpl("json", "loads", 8, "caller_trace")),

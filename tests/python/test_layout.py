@@ -43,8 +43,8 @@ BELOW = {
     "_limits": {"errors"},
     "_command": {"_options", "_run", "errors"},
     "dbg": {
-        *("Pid", "Port", "_descriptor", "_fork", "_limits", "_literal", "_pattern", "errors", "log", "match_spec"),
-        *("node", "terms", "trace", "trace_ports"),
+        *("Pid", "Port", "_descriptor", "_fork", "_limits", "_literal", "_native", "_pattern", "errors", "log"),
+        *("match_spec", "node", "terms", "trace", "trace_ports"),
     },
     "_trace_cli": {
         *("_beside", "_command", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "dbg"),

@@ -237,7 +237,8 @@ def p(item: Any, flags: Any = "m", *, limit: int | None = None, rate: Rate | Non
         limit, rate: as for :func:`tracer`, of the one that runs.
 
     Returns:
-        ``("ok", [("matched", node, number)])``, with ``("no_proc", item)`` as a fourth element if there is none such;
+        ``("ok", [("matched", node, number)])``, with ``("no_proc", Pid, Port or name)`` as a fourth element if there is
+        none such;
         ``("error", "no_tracers")``, ``("error", ("no_tracer_on_node", node))``, ``("error", ("bad_flags", flags))``,
         ``("error", ("badpid", item))``.
 

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 import inviso
-from inviso import Pid, Port
+from inviso import Pid, Port, _native
 
 __all__ = ["CALLS", "GROUPS", "BadFlags", "BadPid", "flags_of", "item_of", "short"]
 
@@ -86,14 +86,14 @@ def short(flags: list[str]) -> str:
 
 
 def item_of(item: Any) -> Pid | Port | None:
-    """The tracee of an item that is no group; None if there is none such now.
+    """The tracee of an item that is no group, which may have ended, or never have been; None of a name that nobody has.
 
     A number ``n`` is ``<0.n.0>``, ``(x, y, z)`` and ``"<x.y.z>"`` are that process, any other str is a registered name;
     a thread, task, socket, subprocess or transport stands for itself.
     """
     match item:
         case Pid() | Port():
-            return item if item.is_alive() else None
+            return item
         case bool() | float() | None:
             raise BadPid(item)
         case int(number):
@@ -101,14 +101,12 @@ def item_of(item: Any) -> Pid | Port | None:
         case (int(x), int(y), int(z)):
             return _by_text(f"<{x}.{y}.{z}>")
         case str() if item.startswith("<"):
-            if not re.fullmatch(r"<\d+\.\d+\.\d+>", item):
-                raise BadPid(item)
             return _by_text(item)
         case str() if item.startswith("#Port<"):
             return next((port for port in inviso.ports() if repr(port) == item), None)
         case str():
-            found = inviso.whereis(item)
-            return found if found is not None and found.is_alive() else None
+            found: Pid | Port | None = inviso.whereis(item)
+            return found
     for stands_for in (inviso.pid, inviso.port):
         try:
             return stands_for(item)
@@ -117,5 +115,11 @@ def item_of(item: Any) -> Pid | Port | None:
     raise BadPid(item)
 
 
-def _by_text(text: str) -> Pid | None:
-    return next((pid for pid in inviso.processes() if repr(pid) == text), None)
+def _by_text(text: str) -> Pid:
+    """The pid that is shown so, whether or not there is such a process."""
+    found = re.fullmatch(r"<0\.([0-9]{1,10})\.([0-9]{1,10})>", text)
+    number, serial = map(int, found.groups()) if found else (-1, -1)
+    if not 0 <= number < 1 << 32 or not 0 <= serial < 1 << 32:
+        raise BadPid(text)
+    creation = _native.origin_is(_native.origin())[2]
+    return _native.pid_of_node(inviso.node(), creation, serial << 32 | number)

@@ -158,8 +158,8 @@ class Server:
             if group:
                 return self._group(where, session, item, flags)
             who = item_of(item)
-            if who is None:
-                return ("ok", [("matched", node(), 0, ("no_proc", item))])
+            if who is None or not who.is_alive():
+                return ("ok", [("matched", node(), 0, ("no_proc", item if who is None else who))])
             how, names = flags is not None, ["all"] if flags is None else flags
             try:
                 number = session.process(who, how, names) if isinstance(who, Pid) else session.port(who, how, names)
