@@ -400,13 +400,34 @@ def test_c_calls_with_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert dbg.c(HERE, "talk", [], "m") == "hello"
     out = capsys.readouterr().out
     assert re.fullmatch(r"\((<0\.\d+\.\d+>)\) \1 ! 'hello'\n\(\1\) << 'hello'\n", out), out
-    kind, error = dbg.c(sys.modules[HERE], "bad", ["x"], [])
-    assert kind == "error" and isinstance(error, ValueError)
+    assert dbg.c(HERE, "branch", [3]) == 3
+    assert capsys.readouterr().out == ""
     assert dbg.c(HERE, "leaf", [1], "sofa") == ("error", ("bad_flags", ["sofa"]))
     with pytest.raises(BadArg, match="has no function 'nothing'; pass its qualified name"):
         dbg.c(HERE, "nothing", [])
     with pytest.raises(BadArg, match="can't be imported"):
         dbg.c("no.such.module", "f", [])
+
+
+@pytest.mark.parametrize("raised", [ValueError("no"), SystemExit("no"), KeyboardInterrupt("no")])
+def test_c_shows_how_the_process_of_a_call_that_fails_ends(
+    raised: BaseException, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda what: told.append(what.exc_value))
+    for flags in ("all", ["p", "running_procs", "exiting"], ["c"]):
+        assert dbg.c(sys.modules[HERE], "fail", [raised], flags) == ("error", raised)
+        out = re.sub(r" \(Timestamp: \(\d+, \d+, \d+\)\)\n", "\n", capsys.readouterr().out)
+        if flags == ["c"]:
+            assert out == ""
+            continue
+        shown = rf"\((<0\.\d+\.\d+>)\) exit \('{type(raised).__name__}', \('no',\)\)\n\(\1\) out_exited 0\n$"
+        assert re.search(shown, out), out
+    assert told == [raised] * 3
+
+
+def fail(how: BaseException) -> None:
+    raise how
 
 
 def talk() -> Any:
@@ -501,6 +522,8 @@ def test_a_session_that_is_let_go_ends() -> None:
         (lambda: dbg.tp("a:b:c:d", []), "tp/2, module: .* has 4 parts; write module:function:arity"),
         (lambda: dbg.ctp(1, 2, 3, 4), "ctp/4, module: there are 4 arguments; pass"),
         (lambda: dbg.h("nothing"), "h/1, item: there is no help for 'nothing'; dbg.h.. prints what there is"),
+        (lambda: dbg.h([]), "h/1, item: there is no help for .*; dbg.h.. prints what there is"),
+        (lambda: dbg.session("new", 5), "session/2, function: 5 can't be called; pass a function without arguments"),
         (lambda: dbg.trace_port_control("jump"), "operation: 'jump' is no operation; pass 'flush'"),
     ],
 )

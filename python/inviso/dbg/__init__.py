@@ -268,7 +268,9 @@ def p(item: Any, flags: Any = "m", *, limit: int | None = None, rate: Rate | Non
 
 def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags: Any = "all") -> Any:
     """Calls a function in a thread of its own, with these flags and a tracer of its own, which prints (dbg.md, ``c/3``,
-    ``c/4``). Patterns of other sessions don't count.
+    ``c/4``). Patterns of other sessions don't count. Of a call that fails its process ends: the flag ``procs`` shows
+    how, ``exiting`` with ``running`` that it is scheduled out, and :func:`threading.excepthook` is told, as OTP's
+    logger.
 
     Args:
         module: its name, or the module.
@@ -312,6 +314,7 @@ def _call(server: Server, called: Callable[..., Any], args: Sequence[Any], flags
         made.append(called(*args))
     except BaseException as error:
         made.append(("error", error))
+        raise  # and the flags stay, so that the process's end is shown
     if session is not None and session.is_alive():
         session.process(me, False, ["all"])
 
@@ -598,7 +601,7 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
         What ``function`` returned.
 
     Raises:
-        BadArg: ``session`` is none, or has been destroyed.
+        BadArg: ``session`` is none, or has been destroyed; ``function`` can't be called.
 
     >>> with session("short") as mine:
     ...     _ = tracer("process", (print, None))
@@ -607,6 +610,8 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
     """
     if not isinstance(session, str):
         _of("session/2", session)
+    if function is not None and not callable(function):
+        raise BadArg("session/2", "function", f"{function!r} can't be called; pass a function without arguments")
     entered = _entered(session)
     if function is None:
         return entered
@@ -777,7 +782,7 @@ def h(item: str | None = None) -> None:
     if item is None:
         print(HELP, end="")
         return
-    if item not in ITEMS:
+    if not isinstance(item, str) or item not in ITEMS:
         raise BadArg("h/1", "item", f"there is no help for {item!r}; dbg.h() prints what there is")
     print(ITEMS[item], end="")
 
