@@ -707,6 +707,22 @@ def test_a_line_is_bounded_and_moves_no_cursor() -> None:
     assert _lines.line(("trace",)) is _lines.line(7) is _lines.line("end_of_trace") is None
 
 
+def test_what_dbg_does_itself_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    dbg.tracer("process", (lambda message, state: state, None))
+    for name in ("self", "node", "whereis"):
+        monkeypatch.delitem(vars(inviso), name, raising=False)  # as at their first mention
+    with trace.session_create("everything") as session:
+        session.function(("_", "_", "_"), True, ["local"])
+        me = inviso.self()
+        session.process(me, True, ["call"])
+        assert dbg.get_tracer()[0] == dbg.p(me, "c")[0] == "ok"
+        assert dbg.p("<0.999999.0>", "c")[0] == "ok"
+        assert dbg.tpe("send", [])[0] == dbg.ctp("json", "loads")[0] == "ok"
+        assert inviso.whereis("nobody") is None and inviso.node() == NODE
+        session.process(me, False, ["call"])
+        assert [message[3] for message in session.drain()] == []
+
+
 def test_stop_leaves_nothing() -> None:
     threads = threading.active_count()
     dbg.tracer()

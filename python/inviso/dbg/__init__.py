@@ -849,7 +849,7 @@ def _load(module: str) -> None:
 
 def _function(where: str, module: Any, name: str) -> Callable[..., Any]:
     try:
-        found = importlib.import_module(module) if isinstance(module, str) else module
+        found = sys.modules.get(module) or importlib.import_module(module) if isinstance(module, str) else module
     except ImportError as error:
         raise BadArg(where, "module", f"{module!r} can't be imported: {error}") from None
     for part in str(name).split("."):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import inviso
@@ -117,9 +116,10 @@ def item_of(item: Any) -> Pid | Port | None:
 
 def _by_text(text: str) -> Pid:
     """The pid that is shown so, whether or not there is such a process."""
-    found = re.fullmatch(r"<0\.([0-9]{1,10})\.([0-9]{1,10})>", text)
-    number, serial = map(int, found.groups()) if found else (-1, -1)
-    if not 0 <= number < 1 << 32 or not 0 <= serial < 1 << 32:
+    parts = text[1:-1].split(".") if text.endswith(">") else []
+    numbers = [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) <= 10]
+    if len(parts) != 3 or len(numbers) != 3 or numbers[0] or max(numbers) >= 1 << 32:
         raise BadPid(text)
+    _, number, serial = numbers
     creation = _native.origin_is(_native.origin())[2]
     return _native.pid_of_node(inviso.node(), creation, serial << 32 | number)
