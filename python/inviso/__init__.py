@@ -21,7 +21,7 @@ True
 
 from __future__ import annotations
 
-import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._native import Pid
@@ -143,10 +143,18 @@ def include_dir() -> str:
 def __getattr__(name: str) -> Any:
     # An import costs what is used: modules come in at their first mention.
     if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
+        return _module(name)
     if name in __all__:
-        return getattr(importlib.import_module("." + _OF.get(name, "process"), __name__), name)
+        found = getattr(_module(_OF.get(name, "process")), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _module(name: str) -> Any:
+    # not by importlib, which runs Python code that may be traced, even where the module is there
+    __import__(f"{__name__}.{name}")
+    return sys.modules[f"{__name__}.{name}"]
 
 
 def __dir__() -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
+from typing import Any
 
 from inviso import _native
 
-__all__ = ["Own", "duplicate", "stderr"]
+__all__ = ["Own", "duplicate", "private", "stderr"]
 
 HIGH_FD = 100
 """They get numbers from here: the program's own files keep the numbers they always get."""
@@ -45,6 +47,18 @@ def duplicate(number: int) -> int:
     except ImportError:
         return os.dup(number)
     return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+
+
+def private(path: Any, flags: int = 0) -> int:
+    """A descriptor of a file, empty, that only its owner may read, also if it was there before."""
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | flags, 0o600)
+    try:
+        if stat.S_ISREG(os.fstat(number).st_mode) and hasattr(os, "fchmod"):
+            os.fchmod(number, 0o600)
+    except BaseException:
+        os.close(number)
+        raise
+    return number
 
 
 def stderr() -> int | None:

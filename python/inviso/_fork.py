@@ -27,7 +27,7 @@ def rest(pause: Callable[[], None], resume: Callable[[], None], needed: Callable
 def wait_until_gone(native_id: int | None) -> None:
     """A thread that was joined may still be there for the operating system, and a fork looks at that."""
     for _ in range(1000):
-        if not os.path.exists(f"/proc/self/task/{native_id}"):
+        if not os.access(f"/proc/self/task/{native_id}", os.F_OK):
             return
         time.sleep(0.0002)
 

@@ -257,6 +257,8 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
         target = os.fsdecode(out)
     except TypeError:
         raise BadArg("convert/3", "out", f"{out!r} is no path; pass a str or a Path") from None
+    if "\0" in target or not target:
+        raise BadArg("convert/3", "out", f"{target!r} is no path; pass the name of a file")
     if os.path.exists(target) and any(os.path.samefile(target, path) for path in files(logs)):
         raise BadArg("convert/3", "out", f"{target!r} is the log itself; pass another file")
     try:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from ._command import CannotBegin, wants_color
-from ._descriptor import Own, duplicate, stderr
+from ._descriptor import Own, duplicate, private, stderr
 from ._pattern import Pattern
 from ._progress import Progress
 from .tprof import Profile, Profiler
@@ -195,7 +195,7 @@ def _flush_what_the_program_wrote() -> None:
 
 
 def _write_file(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
+    with open(private(path), "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
 
 

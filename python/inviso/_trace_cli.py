@@ -7,6 +7,7 @@ nothing in ``threading``, and which is away while the process forks, takes the m
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import time
@@ -19,10 +20,10 @@ from ._command import CannotBegin, carry_out, wants_color
 from ._descriptor import stderr
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
-from ._pattern import Pattern, parse
+from ._pattern import Pattern, matches, parse, show
 from ._limits import LOST, Guard, Rate
 from .dbg._lines import Paint, line, plain
-from .dbg._output import Descriptor, of_file
+from .dbg._output import Descriptor, Gone, of_file
 from .dbg._saved import BUILT_IN, reason
 from .dbg._tracer import Printer, Tracer
 from .errors import BadArg
@@ -57,8 +58,8 @@ options:
 
 Everything after SCRIPT or MODULE belongs to the program. Its exit status is
 the command's. The program never waits for who reads the lines: tracing stops
-when nobody reads them, or when too many are lost. The pattern _ needs --limit
-or --rate.
+when nobody reads them, or when too many are lost. A pattern that matches no
+function is named at the end. The pattern _ needs --limit or --rate.
 
 examples:
   inviso trace -p json:loads --return job.py --fast
@@ -228,17 +229,20 @@ class Tracing:
 
     def cancel(self) -> None:
         """There is no program after all."""
-        self._end()
+        self._end([])
 
     def _finish(self) -> None:
         if os.getpid() == self._process:
-            self._end()
+            self._end(self._request.patterns)
 
-    def _end(self) -> None:
+    def _end(self, patterns: list[Pattern]) -> None:
+        """``patterns`` are to have matched something."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.finish()
         session, self._session = self._session, None
+        called = set() if reader is None else reader.called
+        idle = [] if session is None or not session.is_alive() else _idle(session, patterns, called)
         output, self._output = self._output, None
         port, self._port = self._port, None
         if session is not None:
@@ -249,10 +253,18 @@ class Tracing:
         if port is not None:
             port.close()
             if port.ended is not None:
-                output = _stderr()
-                if output is not None:
-                    output.write(f"*** {NAME} stopped: {port.ended}.", last=True)
+                self._note(f"*** {NAME} stopped: {port.ended}.")
         if output is not None:
+            output.finish(PATIENCE)
+        for pattern in idle:
+            self._note(f"*** {NAME}: {show(pattern)} matches no function.")
+
+    def _note(self, text: str) -> None:
+        """Says something of the end on standard error."""
+        output = _stderr()
+        if output is not None:
+            with contextlib.suppress(Gone):
+                output.write(self._paint("note", text), last=True)
             output.finish(PATIENCE)
 
     def _tell(self, why: str) -> None:
@@ -279,6 +291,8 @@ class Reader:
         self._session = session
         self._tracer = tracer
         self._thread = Beside(self._step)
+        self.called: set[tuple[str, str, int]] = set()
+        """Functions whose calls were told of."""
 
     def start(self) -> None:
         """Begin, or go on after a pause."""
@@ -301,6 +315,19 @@ class Reader:
     def _read(self) -> None:
         for message in self._session.drain():
             self._tracer(message)
+            match message:
+                case (_, _, "call", (str(module), str(function), list(arguments)), *_):
+                    self.called.add((module, function, len(arguments)))
+
+
+def _idle(session: trace.Session, patterns: list[Pattern], called: set[tuple[str, str, int]]) -> list[Pattern]:
+    """Those that took nothing: of the functions that are there now, and of those that were called."""
+    found = [session.function(pattern, False, ["local"]) for pattern in patterns]
+    return [
+        pattern
+        for pattern, number in zip(patterns, found, strict=True)
+        if not number and not any(matches(pattern, *function) for function in called)
+    ]
 
 
 def _stderr() -> Descriptor | None:

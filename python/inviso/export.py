@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
-from . import _native
+from . import _native, trace_ports
 from ._native import Pid
 from .errors import BadArg
 from .terms import Atom, Port
@@ -209,11 +209,12 @@ def parquet(
     >>> _ = parquet([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
     """
     where = "parquet/2"
-    if not hasattr(out, "write") and os.fspath(out).endswith(".gz"):
+    target = _target(where, out)
+    if isinstance(target, str) and target.endswith(".gz"):
         raise BadArg(where, "out", f"{out!r}: a Parquet file is compressed in itself; drop .gz")
-    rows = Rows._of(where, source, values)
     write = _parquet_writer(where)
-    with _file(where, out) as file:
+    rows = Rows._of(where, source, values)
+    with _file(target) as file, rows._raising():
         write(rows, file)
     return rows.summary()
 
@@ -266,7 +267,8 @@ class Rows:
         if logs is not None:
             return Rows(lambda: _native.ArrowRows(values, logs), True)
         parts = _parts(where, source)
-        return Rows(lambda: _native.ArrowRows(values, [], lambda: next(parts, None)), False)
+        messages = (lambda: next(parts, None), lambda error: _no_term(where, error))
+        return Rows(lambda: _native.ArrowRows(values, [], messages), False)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """A stream of batches (Arrow's PyCapsule interface). Another schema than its own is not given.
@@ -289,7 +291,9 @@ class Rows:
 
     def to_arrow(self) -> Any:
         """A ``pyarrow.Table``."""
-        return _import("to_arrow/1", "pyarrow").RecordBatchReader.from_stream(self).read_all()
+        arrow = _import("to_arrow/1", "pyarrow")
+        with self._raising():
+            return arrow.RecordBatchReader.from_stream(self).read_all()
 
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well."""
@@ -298,7 +302,36 @@ class Rows:
 
     def to_polars(self) -> Any:
         """A ``polars.DataFrame``."""
-        return _import("to_polars/1", "polars").DataFrame(self)
+        polars = _import("to_polars/1", "polars")
+        with self._raising():
+            return polars.DataFrame(self)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What reading raised the last time: the exception of a source, a :class:`BadArg` of a message that is no term,
+        an OSError of a log; None if nothing did.
+
+        Who reads Arrow hears of an error by its text only, and raises one of its own (pyarrow: OSError).
+
+        >>> rows = arrow([object()])
+        >>> rows.to_arrow()  # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        inviso.errors.BadArg: arrow/1, source: a message that is no term: ...
+        """
+        return self._native.error()
+
+    @contextlib.contextmanager
+    def _raising(self) -> Iterator[None]:
+        """Raises what reading raised, in place of what whoever read it made of that."""
+        before = self.error
+        try:
+            yield
+        except BaseException:
+            error = self.error
+            if error is None or error is before:
+                raise
+            raise error from None
 
     def summary(self) -> Summary:
         """What was read last, as far as it was."""
@@ -327,6 +360,12 @@ def _export(
     if not isinstance(values, int) or isinstance(values, bool) or values < 0:
         raise BadArg(where, "values", f"{values!r} is not a number of bytes; pass an int, 0 for none")
     erlang = _erlang(where, pids)
+    if names is not None and not isinstance(names, Mapping):
+        raise BadArg(where, "names", f"{names!r} is no names of processes; pass a dict of Pid to str")
+    for pid, name in (names or {}).items():
+        if not isinstance(pid, (Pid, Port)) or not isinstance(name, str):
+            raise BadArg(where, "names", f"{pid!r}: {name!r} is not the name of a process; pass a dict of Pid to str")
+    target = _target(where, out)
     logs = _logs(where, source)
     parts: Iterator[list[Any]] = iter(())
     if logs is None:
@@ -334,10 +373,7 @@ def _export(
         first = next(parts, None) or []
         parts = _chain(first, parts)
         names = _names(first) if names is None else names
-    for pid, name in (names or {}).items():
-        if not isinstance(pid, (Pid, Port)) or not isinstance(name, str):
-            raise BadArg(where, "names", f"{pid!r}: {name!r} is not the name of a process; pass a dict of Pid to str")
-    with tempfile.TemporaryDirectory(prefix="inviso-") as folder, _file(where, out) as file:
+    with tempfile.TemporaryDirectory(prefix="inviso-") as folder, _file(target) as file:
         exporter = _native.Exporter(format, dict(names or {}), erlang, values, os.path.join(folder, "events"))
         for path, suffix in logs or []:
             exporter.open(path, suffix)
@@ -356,9 +392,11 @@ def _pushed(where: str, exporter: _native.Exporter, messages: list[Any]) -> None
     try:
         exporter.push(messages)
     except TypeError as error:
-        raise BadArg(
-            where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them"
-        ) from None
+        raise _no_term(where, error) from None
+
+
+def _no_term(where: str, error: TypeError) -> BadArg:
+    return BadArg(where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them")
 
 
 def _chain(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
@@ -388,11 +426,11 @@ def _logs(where: str, source: Any) -> list[tuple[str, str | None]] | None:
 
 def _log(where: str, source: Any) -> tuple[str, str | None]:
     if not isinstance(source, tuple):
-        path = os.fspath(source)
+        path = os.fsdecode(source)
         if not os.path.isfile(path):
             raise BadArg(where, "source", f"there is no file {path!r}; pass the path of a log")
         return path, None
-    name, suffix = os.fspath(source[0]), source[2]
+    name, suffix = trace_ports.path_of(where, "source", source[0]), source[2]
     if not isinstance(suffix, str) or not suffix:
         raise BadArg(where, "source", f"{suffix!r} is no suffix of a wrap set; pass (name, 'wrap', '.wrp')")
     folder, base = os.path.split(name)
@@ -429,21 +467,28 @@ def _is_own(who: object) -> bool:
     return isinstance(who, (Pid, Port)) and who.is_local()
 
 
-@contextlib.contextmanager
-def _file(where: str, out: Out) -> Iterator[BinaryIO]:
-    """Where bytes go. A file of a name is there when it is whole, or not at all."""
+def _target(where: str, out: Out) -> str | BinaryIO:
+    """Where bytes go, checked before anything is read: a session's messages are read once."""
     if hasattr(out, "write"):
         if isinstance(out, io.TextIOBase):
             raise BadArg(where, "out", f"{out!r} takes text; open it with 'wb'")
-        yield cast("BinaryIO", out)
-        return
-    try:
-        path = os.fspath(out)
-    except TypeError:
-        raise BadArg(where, "out", f"{out!r} is neither a path nor a file; pass a path") from None
+        return cast("BinaryIO", out)
+    if not isinstance(out, (str, bytes, os.PathLike)):
+        raise BadArg(where, "out", f"{out!r} is neither a path nor a file; pass a path")
+    path = trace_ports.path_of(where, "out", out)
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise BadArg(where, "out", f"there is no folder {folder!r}; make it first")
+    return path
+
+
+@contextlib.contextmanager
+def _file(path: str | BinaryIO) -> Iterator[BinaryIO]:
+    """Where bytes go. A file of a name is there when it is whole, or not at all."""
+    if not isinstance(path, str):
+        yield path
+        return
+    folder = os.path.dirname(path) or "."
     handle, temporary = tempfile.mkstemp(prefix=".inviso-", dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:

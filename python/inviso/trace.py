@@ -410,7 +410,8 @@ def _recorded(
         if asks:
             raise BadArg(where, "opts", f"{asks[0]} needs files to write to; pass dump_to, a path such as 'dump-{{n}}'")
         return None
-    if not isinstance(options["dump_to"], (str, os.PathLike)) or not os.fspath(options["dump_to"]):
+    path = options["dump_to"]
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in os.fsdecode(path):
         raise BadArg(where, "opts", f"dump_to {options['dump_to']!r} is no path; pass one such as 'dump-{{n}}'")
     if tracer is not None:
         raise BadArg(where, "opts", "dump_to is for a session that is its own tracer; pass None as the tracer")
@@ -442,7 +443,7 @@ def _recorded(
 
 
 def _exceptions(where: str, asked: Any) -> _native.MatchProgram | list[type[BaseException]]:
-    if isinstance(asked, str):
+    if isinstance(asked, str) and asked:
         return compiled(where, [(["_", (Atom(asked), "_")], [], [])], "receive")
     classes = asked if isinstance(asked, tuple) else (asked,)
     if classes and all(isinstance(one, type) and issubclass(one, BaseException) for one in classes):
@@ -454,7 +455,7 @@ def _exceptions(where: str, asked: Any) -> _native.MatchProgram | list[type[Base
 
 
 def _record(session: Session, options: dict[str, Any]) -> None:
-    path = os.path.abspath(os.fspath(options["dump_to"]))  # the program may go elsewhere
+    path = os.path.abspath(os.fsdecode(options["dump_to"]))  # the program may go elsewhere
     template = path if "{n}" in path else path + ".{n}"
     try:
         session._native.record(template, options["dump_every"], int(options["dump_signal"] or 0))

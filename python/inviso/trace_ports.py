@@ -319,7 +319,7 @@ def _path(path: Any) -> str:
 
 
 def path_of(where: str, argument: str, path: Any) -> str:
-    """A file's name, checked."""
+    """A file's name, checked: a descriptor's number is none."""
     if not isinstance(path, (str, bytes, os.PathLike)):
         raise BadArg(where, argument, f"{path!r} is no file's name; pass a str" + _OR_SET * (where == _WHERE))
     name = os.fsdecode(path)

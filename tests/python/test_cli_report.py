@@ -232,12 +232,14 @@ def test_output_file_and_its_failures(tmp_path: Path) -> None:
     run = tprof("-o", tmp_path, WORK)
     assert run.returncode == 2 and run.stdout == "" and "is a directory" in run.stderr
     out.parent.mkdir()
+    out.touch(0o644)
     run = tprof(
         "-o", "deep/report.txt", "--json", "deep/data.json", script(tmp_path, "import os; os.chdir('/')"), cwd=tmp_path
     )
     assert run.returncode == 0 and run.stderr == ""
     assert out.read_text().startswith("inviso tprof: call_count of prog.py: ")
     assert json.loads((out.parent / "data.json").read_text())["version"] == 1
+    assert [path.stat().st_mode & 0o777 for path in sorted(out.parent.iterdir())] == [0o600, 0o600]
     removes = script(tmp_path, f"import shutil; shutil.rmtree({str(out.parent)!r})")
     run = tprof("-o", out, "--json", out.parent / "data.json", removes)
     assert run.returncode == 0

@@ -115,10 +115,14 @@ def test_whom_p_is_about() -> None:
         assert dbg.p("somebody", ["c", "p"]) == ("ok", matched(1))
     finally:
         inviso.unregister("somebody")
-    for nobody in ("nobody", "<0.999999.0>", 999_999, (0, 999_999, 0)):
-        assert dbg.p(nobody, "c") == ("ok", [("matched", NODE, 0, ("no_proc", nobody))])
+    assert dbg.p("nobody", "c") == ("ok", [("matched", NODE, 0, ("no_proc", "nobody"))])
+    for nobody in ("<0.999999.0>", 999_999, (0, 999_999, 0)):
+        _, [(_, _, none, (tag, pid))] = dbg.p(nobody, "c")
+        assert (none, tag, repr(pid), pid.is_local()) == (0, "no_proc", "<0.999999.0>", True)
     for nothing in (1.5, None, True, b"x", "<0.1>"):
         assert dbg.p(nothing, "c") == ("error", ("badpid", nothing))
+    for nothing, text in (((7, 1, 0), "<7.1.0>"), (-1, "<0.-1.0>"), (1 << 32, "<0.4294967296.0>")):
+        assert dbg.p(nothing, "c") == ("error", ("badpid", text))
     ended = threading.Thread(target=lambda: None)
     ended.start()
     pid = inviso.spawn(lambda: None)
@@ -299,14 +303,16 @@ def test_specifications_in_files(tmp_path: Path) -> None:
     ]
     for spec in specs:
         dbg.tp(HERE, "leaf", spec)
+    Path(name).touch(0o644)
     assert dbg.wtp(name) is None
+    assert Path(name).stat().st_mode & 0o777 == 0o600
     assert "Prefix('$1')" in Path(name).read_text()
     dbg.dtp()
     dbg.tp(HERE, "leaf", specs[1])
     assert dbg.rtp(name) is None
     assert dbg.tp(HERE, "leaf", specs[0]) == ("ok", [("saved", 2)])
     assert dbg.tp(HERE, "leaf", specs[1]) == ("ok", [("saved", 1)])
-    assert dbg.wtp(str(tmp_path / "no" / "where")) == ("error", "enoent")
+    assert dbg.wtp(str(tmp_path / "no" / "where")) == dbg.wtp("") == ("error", "enoent")
     assert dbg.rtp(str(tmp_path / "nothing")) == ("error", ("read_error", "enoent"))
     for text in ("'hello'", "[('_', [('foo',)], [])]", "[1]", "{}"):
         Path(name).write_text(text)
@@ -374,6 +380,7 @@ def test_a_handler_that_raises_ends_it(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_file_tracer(tmp_path: Path) -> None:
     name = tmp_path / "lines.txt"
+    name.touch(0o644)
     assert dbg.tracer("file", name)[0] == "ok"
     dbg.p(inviso.self(), "c")
     dbg.tpl(HERE, "leaf", "x")
@@ -393,13 +400,34 @@ def test_c_calls_with_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert dbg.c(HERE, "talk", [], "m") == "hello"
     out = capsys.readouterr().out
     assert re.fullmatch(r"\((<0\.\d+\.\d+>)\) \1 ! 'hello'\n\(\1\) << 'hello'\n", out), out
-    kind, error = dbg.c(sys.modules[HERE], "bad", ["x"], [])
-    assert kind == "error" and isinstance(error, ValueError)
+    assert dbg.c(HERE, "branch", [3]) == 3
+    assert capsys.readouterr().out == ""
     assert dbg.c(HERE, "leaf", [1], "sofa") == ("error", ("bad_flags", ["sofa"]))
     with pytest.raises(BadArg, match="has no function 'nothing'; pass its qualified name"):
         dbg.c(HERE, "nothing", [])
     with pytest.raises(BadArg, match="can't be imported"):
         dbg.c("no.such.module", "f", [])
+
+
+@pytest.mark.parametrize("raised", [ValueError("no"), SystemExit("no"), KeyboardInterrupt("no")])
+def test_c_shows_how_the_process_of_a_call_that_fails_ends(
+    raised: BaseException, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda what: told.append(what.exc_value))
+    for flags in ("all", ["p", "running_procs", "exiting"], ["c"]):
+        assert dbg.c(sys.modules[HERE], "fail", [raised], flags) == ("error", raised)
+        out = re.sub(r" \(Timestamp: \(\d+, \d+, \d+\)\)\n", "\n", capsys.readouterr().out)
+        if flags == ["c"]:
+            assert out == ""
+            continue
+        shown = rf"\((<0\.\d+\.\d+>)\) exit \('{type(raised).__name__}', \('no',\)\)\n\(\1\) out_exited 0\n$"
+        assert re.search(shown, out), out
+    assert told == [raised] * 3
+
+
+def fail(how: BaseException) -> None:
+    raise how
 
 
 def talk() -> Any:
@@ -473,7 +501,12 @@ def test_a_session_that_is_let_go_ends() -> None:
         (lambda: dbg.tracer("nowhere", 1), "tracer/2, type: 'nowhere' is no kind of tracer; pass 'process', 'file'"),
         (lambda: dbg.tracer("process", print), "tracer/2, data: .* is no handler; pass"),
         (lambda: dbg.tracer("process"), "tracer/1, arguments: pass nothing, or a kind and its data"),
-        (lambda: dbg.tracer("file", 7), "tracer/2, data: 7 is no file name; pass a str or path"),
+        (lambda: dbg.tracer("file", 7), "tracer/2, data: 7 is no file's name; pass a str"),
+        (lambda: dbg.tracer("file", "a\0"), "tracer/2, data: .* can't be a file's name; pass a path"),
+        (lambda: dbg.wtp(7), "wtp/1, name: 7 is no file's name; pass a str"),
+        (lambda: dbg.wtp(None), "wtp/1, name: None is no file's name; pass a str"),
+        (lambda: dbg.rtp(7), "rtp/1, name: 7 is no file's name; pass a str"),
+        (lambda: dbg.rtp([]), "rtp/1, name: .* is no file's name; pass a str"),
         (lambda: dbg.tracer("module", 7), "tracer/2, data: 7 is no tracer module; pass"),
         (lambda: dbg.tracer(7, "process", (print, 0)), "tracer/3, node: 7 is no node; pass the name"),
         (lambda: dbg.tracer(limit=0), "tracer/0, limit: 0 is no number of messages; pass an int from 1"),
@@ -489,6 +522,8 @@ def test_a_session_that_is_let_go_ends() -> None:
         (lambda: dbg.tp("a:b:c:d", []), "tp/2, module: .* has 4 parts; write module:function:arity"),
         (lambda: dbg.ctp(1, 2, 3, 4), "ctp/4, module: there are 4 arguments; pass"),
         (lambda: dbg.h("nothing"), "h/1, item: there is no help for 'nothing'; dbg.h.. prints what there is"),
+        (lambda: dbg.h([]), "h/1, item: there is no help for .*; dbg.h.. prints what there is"),
+        (lambda: dbg.session("new", 5), "session/2, function: 5 can't be called; pass a function without arguments"),
         (lambda: dbg.trace_port_control("jump"), "operation: 'jump' is no operation; pass 'flush'"),
     ],
 )
@@ -603,6 +638,9 @@ ANSWERS = [
     ("dbg:p(nosuch, c)", lambda: dbg.p("nosuch", "c")),
     ("dbg:p(new, c)", lambda: dbg.p("new", "c")),
     ("dbg:p(1.5, c)", lambda: dbg.p(1.5, "c")),
+    ("dbg:p({0, 9999, 0}, c)", lambda: dbg.p((0, 9999, 0), "c")),
+    ("dbg:p(9999, c)", lambda: dbg.p(9999, "c")),
+    ('dbg:p("<0.9999.1>", c)', lambda: dbg.p("<0.9999.1>", "c")),
     ("dbg:tp(lists, seq, 2, [])", lambda: dbg.tp("json", "loads", 8, [])),
     ("dbg:tp({lists, seq, 2}, cx)", lambda: dbg.tp(("json", "loads", 8), "cx")),
     ("dbg:tpl(lists, seq, 2, caller_trace)", lambda: dbg.tpl("json", "loads", 8, "caller_trace")),
@@ -667,6 +705,22 @@ def test_a_line_is_bounded_and_moves_no_cursor() -> None:
     odd = _lines.line(("trace", me, "call", ("m\n", "f\x1b[2J\u202e", [Bad(), "\ud800", 10**5000])))
     assert odd is not None and odd.isprintable() and "<Bad>" in odd and "<int>" in odd and "\\x1b[2J\\u202e" in odd
     assert _lines.line(("trace",)) is _lines.line(7) is _lines.line("end_of_trace") is None
+
+
+def test_what_dbg_does_itself_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    dbg.tracer("process", (lambda message, state: state, None))
+    for name in ("self", "node", "whereis"):
+        monkeypatch.delitem(vars(inviso), name, raising=False)  # as at their first mention
+    with trace.session_create("everything") as session:
+        session.function(("_", "_", "_"), True, ["local"])
+        me = inviso.self()
+        session.process(me, True, ["call"])
+        assert dbg.get_tracer()[0] == dbg.p(me, "c")[0] == "ok"
+        assert dbg.p("<0.999999.0>", "c")[0] == "ok"
+        assert dbg.tpe("send", [])[0] == dbg.ctp("json", "loads")[0] == "ok"
+        assert inviso.whereis("nobody") is None and inviso.node() == NODE
+        session.process(me, False, ["call"])
+        assert [message[3] for message in session.drain()] == []
 
 
 def test_stop_leaves_nothing() -> None:

@@ -522,20 +522,39 @@ def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
         ("source", lambda: export.chrome((tmp_path / "no", "wrap", ".log"), io.BytesIO())),
         ("source", lambda: export.chrome((tmp_path / "no", "wrap", ""), io.BytesIO())),
         ("source", lambda: export.arrow(5)),
+        ("source", lambda: export.arrow((5, "wrap", ".log"))),
         ("out", lambda: export.chrome(here, io.StringIO())),
         ("out", lambda: export.chrome(here, tmp_path / "no" / "out")),
         ("out", lambda: export.chrome(here, 5)),
+        ("out", lambda: export.chrome(here, "")),
+        ("out", lambda: export.chrome(here, "a\0")),
+        ("out", lambda: export.parquet(here, 5)),
         ("out", lambda: export.parquet(here, tmp_path / "out.gz")),
         ("values", lambda: export.chrome(here, io.BytesIO(), values=-1)),
         ("values", lambda: export.arrow(here, values="words")),
         ("pids", lambda: export.chrome(here, io.BytesIO(), pids="other")),
         ("names", lambda: export.chrome(here, io.BytesIO(), names={1: "one"})),
+        ("names", lambda: export.chrome(here, tmp_path / "out", names=5)),
     ]:
         with pytest.raises(BadArg) as caught:
             wrong()
         assert caught.value.argument == what
         assert ";" in caught.value.why
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_argument_costs_a_session_no_message() -> None:
+    with trace.session_create("kept") as session:
+        session.process(inviso.self(), True, ["send"])
+        inviso.send(inviso.self(), "x")
+        inviso.receive()
+        for format, options in (("chrome", {}), ("parquet", {}), ("arrow", {"values": "words"})):
+            function = getattr(export, format)
+            with pytest.raises(BadArg):
+                function(session, **options) if options else function(session, 5)
+        with pytest.raises(BadArg):
+            export.chrome(session, io.BytesIO(), names=5)  # type: ignore[arg-type]
+        assert export.chrome(session, io.BytesIO()).messages == 1
 
 
 def test_pstats_loads_it_and_prints_it(tmp_path: Path) -> None:

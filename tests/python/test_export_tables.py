@@ -162,8 +162,37 @@ def test_what_reading_raises_is_told() -> None:
         yield MESSAGES[0]
         raise KeyError("broken")
 
+    rows = export.arrow(broken())
+    assert rows.error is None
     with pytest.raises((OSError, pyarrow.ArrowException), match="broken"):
-        pyarrow.table(export.arrow(broken()))
+        pyarrow.table(rows)
+    assert isinstance(rows.error, KeyError)
+    rows = export.arrow([MESSAGES[0], object()])
+    with pytest.raises((OSError, pyarrow.ArrowException), match="BadArg: arrow/1, source: a message that is no term"):
+        pyarrow.table(rows)
+    assert isinstance(rows.error, BadArg)
+    with pytest.raises(BadArg, match="keep the table"):
+        rows.to_arrow()
+
+
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
+def test_what_we_read_ourselves_raises_the_sources_own_error(raised: type[BaseException], tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+
+    def broken() -> Any:
+        yield MESSAGES[0]
+        raise raised("mine")
+
+    for read in (
+        lambda: export.parquet(broken(), tmp_path / "out"),
+        lambda: export.arrow(broken()).to_arrow(),
+        lambda: export.arrow(broken()).to_polars(),
+    ):
+        with pytest.raises(raised, match="^mine$"):
+            read()
+    with pytest.raises(BadArg, match="parquet/2, source: a message that is no term"):
+        export.parquet([MESSAGES[0], object()], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stream_that_nobody_reads_is_let_go_of() -> None:

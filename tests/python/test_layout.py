@@ -35,7 +35,7 @@ BELOW = {
     "process": {"_fork", "_native", "errors", "terms"},
     "trace_ports": {"_fork", "_limits", "_native", "errors"},
     "trace": {"_fork", "_native", "errors", "match_spec", "process", "terms", "trace_ports", "tracer"},
-    "export": {"_native", "errors", "terms", "trace"},
+    "export": {"_native", "errors", "terms", "trace", "trace_ports"},
     "_pattern": {"errors"},
     "_literal": {"match_spec", "terms"},
     "_options": {"_run"},
@@ -44,8 +44,8 @@ BELOW = {
     "_limits": {"errors"},
     "_command": {"_options", "_run", "errors"},
     "dbg": {
-        *("Pid", "Port", "_descriptor", "_fork", "_limits", "_literal", "_pattern", "_stream", "errors", "log", "match_spec"),
-        *("node", "terms", "trace", "trace_ports"),
+        *("Pid", "Port", "_descriptor", "_fork", "_limits", "_literal", "_native", "_pattern", "_stream", "errors", "log"),
+        *("match_spec", "node", "terms", "trace", "trace_ports"),
     },
     "_trace_cli": {
         *("_beside", "_command", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "dbg"),

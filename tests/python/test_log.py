@@ -330,6 +330,9 @@ def test_converting_there_and_back_is_the_same_file(write: Callable[..., str], t
         log.convert(path, back, "zip")
     with pytest.raises(OSError, match="nowhere"):
         log.convert(path, tmp_path / "nowhere" / "out")
+    for out in (7, None, "", "a\0"):
+        with pytest.raises(BadArg, match=r"convert/3, out: .* is no path; pass"):
+            log.convert(path, out)
 
 
 def test_stats_count_everything(write: Callable[..., str]) -> None:

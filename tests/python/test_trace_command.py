@@ -143,7 +143,6 @@ def test_into_a_file(work: Path, tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("old\n" * 100)
     path.chmod(0o644)
-    path.unlink()
     done = trace("-p", "__main__:bad", "-o", "lines.txt", work, cwd=tmp_path, CLICOLOR_FORCE="1")
     assert done.stderr == ""
     assert lines(path.read_text()) == ["call __main__:bad('no')"]
@@ -151,6 +150,24 @@ def test_into_a_file(work: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     done = trace("-p", "__main__:bad", "-o", "pipe", work, cwd=tmp_path)
     assert done.returncode == 2 and "pipe: No such device or address" in done.stderr and done.stdout == ""
+
+
+def test_a_pattern_that_matches_no_function_is_named(work: Path, tmp_path: Path) -> None:
+    script(tmp_path, "def gone():\n    pass\ndef idle():\n    pass\ngone()\n", "later.py")
+    path = script(tmp_path, "import runpy\nrunpy.run_module('later')\nraise SystemExit(3)\n", "job.py")
+    patterns = ["-p", "later:gone", "-p", "later:gone:1", "-p", "nowhere", "-p", "_:_:_", "-p", "json:loads"]
+    done = trace(*patterns, "--limit", "100000", path, cwd=tmp_path)
+    assert done.returncode == 3
+    named = [line for line in done.stderr.splitlines() if line.startswith("***")]
+    missing = ("later:gone:1", "nowhere:_:_", "json:loads:_")
+    assert named == [f"*** inviso trace: {pattern} matches no function." for pattern in missing]
+    for out in ("lines.txt", "calls.log"):
+        done = trace("-p", "__main__:fact", "-p", "__main__:nosuch", "-o", out, work, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "*** inviso trace: __main__:nosuch:_ matches no function.\n")
+    done = trace("-p", "json:nosuch", "-m", "no_such_module", cwd=tmp_path)
+    assert "matches no function" not in done.stderr
+    done = trace("-p", "__main__:fact", "-p", "nowhere", "--limit", "1", work, cwd=tmp_path)
+    assert "matches no function" not in done.stderr, "it has ended before"
 
 
 def test_into_a_log(work: Path, tmp_path: Path) -> None:

@@ -433,7 +433,7 @@ def test_any_other_answer_is_a_discard_and_counted(monkeypatch: pytest.MonkeyPat
     assert reports == ["a tracer answers 'trace', 'discard' or 'remove', and not an object of class NoneType"]
 
 
-def test_an_interrupt_in_a_callback_reaches_the_program() -> None:
+def test_an_interrupt_in_a_callback_reaches_the_program_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     import signal
 
     class Slow(Log):
@@ -442,16 +442,42 @@ def test_an_interrupt_in_a_callback_reaches_the_program() -> None:
             for _ in range(1000):
                 pass
 
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        with session(Slow(), []) as made, pytest.raises(KeyboardInterrupt):
+    reports: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reports.append(told.exc_value))
+    with session(Slow(), []) as made:
+        with pytest.raises(KeyboardInterrupt):
             local(made, double)
             own(made)
             double(1)
             for _ in range(1000):
                 pass
-    finally:
-        sys.unraisablehook = hook
+        assert errors(made) == len(reports) == 1 and isinstance(reports[0], KeyboardInterrupt)
+
+
+def test_an_interrupt_that_a_callback_raises_outside_the_main_thread_reaches_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Raises(Log):
+        def trace(self, *_: Any) -> None:
+            raise KeyboardInterrupt
+
+    reports: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reports.append(told.exc_value))
+    answers: list[int] = []
+    with session(Raises(), []) as made:
+        local(made, double)
+
+        def work() -> None:
+            own(made)
+            answers.extend([double(1), double(2)])
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        for _ in range(1000):
+            pass
+        assert answers == [2, 4] and errors(made) >= 2
+    assert len(reports) == 1 and isinstance(reports[0], KeyboardInterrupt)
 
 
 def test_what_a_tracer_does_is_not_traced() -> None:

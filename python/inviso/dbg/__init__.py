@@ -34,7 +34,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import inviso
-from inviso import Pid, Port, trace
+from inviso import Pid, Port, trace, trace_ports
 from inviso._limits import LOST, Rate, checked
 from inviso._pattern import parse
 from inviso._stream import put
@@ -185,8 +185,7 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
         if not (isinstance(data, tuple) and len(data) == 2 and callable(data[0])):
             raise BadArg(where, "data", f"{data!r} is no handler; pass (function of message and state, state)")
     elif kind == "file":
-        if not isinstance(data, str) and not hasattr(data, "__fspath__"):
-            raise BadArg(where, "data", f"{data!r} is no file name; pass a str or path")
+        data = _path(where, "data", data)
     elif kind not in ("port", "module"):
         kinds = "'process', 'file', 'port' or 'module'"
         raise BadArg(where, "type", f"{kind!r} is no kind of tracer; pass {kinds}")
@@ -239,7 +238,8 @@ def p(item: Any, flags: Any = "m", *, limit: int | None = None, rate: Rate | Non
         limit, rate: as for :func:`tracer`, of the one that runs.
 
     Returns:
-        ``("ok", [("matched", node, number)])``, with ``("no_proc", item)`` as a fourth element if there is none such;
+        ``("ok", [("matched", node, number)])``, with ``("no_proc", Pid, Port or name)`` as a fourth element if there is
+        none such;
         ``("error", "no_tracers")``, ``("error", ("no_tracer_on_node", node))``, ``("error", ("bad_flags", flags))``,
         ``("error", ("badpid", item))``.
 
@@ -269,7 +269,9 @@ def p(item: Any, flags: Any = "m", *, limit: int | None = None, rate: Rate | Non
 
 def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags: Any = "all") -> Any:
     """Calls a function in a thread of its own, with these flags and a tracer of its own, which prints (dbg.md, ``c/3``,
-    ``c/4``). Patterns of other sessions don't count.
+    ``c/4``). Patterns of other sessions don't count. Of a call that fails its process ends: the flag ``procs`` shows
+    how, ``exiting`` with ``running`` that it is scheduled out, and :func:`threading.excepthook` is told, as OTP's
+    logger.
 
     Args:
         module: its name, or the module.
@@ -313,6 +315,7 @@ def _call(server: Server, called: Callable[..., Any], args: Sequence[Any], flags
         made.append(called(*args))
     except BaseException as error:
         made.append(("error", error))
+        raise  # and the flags stay, so that the process's end is shown
     if session is not None and session.is_alive():
         session.process(me, False, ["all"])
 
@@ -520,15 +523,19 @@ def dtp(number: int | None = None) -> None:
 
 
 def wtp(name: str) -> Any:
-    """Writes the match specifications to a file, one a line, as Python values (dbg.md, ``wtp/1``).
+    """Writes the match specifications to a file that only its owner may read, one a line, as Python values (dbg.md,
+    ``wtp/1``).
 
     Returns:
         None, or ``("error", "enoent")`` and the like.
 
+    Raises:
+        BadArg: ``name`` is no file's name; an int is none.
+
     >>> wtp("/nowhere/patterns")
     ('error', 'enoent')
     """
-    return _server("wtp/1").saved.write(name)
+    return _server("wtp/1").saved.write(_path("wtp/1", "name", name))
 
 
 def rtp(name: str) -> Any:
@@ -538,10 +545,13 @@ def rtp(name: str) -> Any:
     Returns:
         None, ``("error", ("read_error", reason))`` or ``("error", ("file_format_error", "bad_match_spec"))``.
 
+    Raises:
+        BadArg: ``name`` is no file's name; an int is none.
+
     >>> rtp("/nowhere/patterns")
     ('error', ('read_error', 'enoent'))
     """
-    return _server("rtp/1").saved.read(name)
+    return _server("rtp/1").saved.read(_path("rtp/1", "name", name))
 
 
 # sessions
@@ -592,7 +602,7 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
         What ``function`` returned.
 
     Raises:
-        BadArg: ``session`` is none, or has been destroyed.
+        BadArg: ``session`` is none, or has been destroyed; ``function`` can't be called.
 
     >>> with session("short") as mine:
     ...     _ = tracer("process", (print, None))
@@ -601,6 +611,8 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
     """
     if not isinstance(session, str):
         _of("session/2", session)
+    if function is not None and not callable(function):
+        raise BadArg("session/2", "function", f"{function!r} can't be called; pass a function without arguments")
     entered = _entered(session)
     if function is None:
         return entered
@@ -771,12 +783,17 @@ def h(item: str | None = None) -> None:
     if item is None:
         print(HELP, end="")
         return
-    if item not in ITEMS:
+    if not isinstance(item, str) or item not in ITEMS:
         raise BadArg("h/1", "item", f"there is no help for {item!r}; dbg.h() prints what there is")
     print(ITEMS[item], end="")
 
 
 # arguments
+
+
+def _path(where: str, argument: str, given: Any) -> str:
+    """A file's name, checked; of an empty one the system says what OTP says."""
+    return "" if isinstance(given, str) and not given else trace_ports.path_of(where, argument, given)
 
 
 def _mfa(where: str, parts: list[Any]) -> Any:
@@ -833,7 +850,7 @@ def _load(module: str) -> None:
 
 def _function(where: str, module: Any, name: str) -> Callable[..., Any]:
     try:
-        found = importlib.import_module(module) if isinstance(module, str) else module
+        found = sys.modules.get(module) or importlib.import_module(module) if isinstance(module, str) else module
     except ImportError as error:
         raise BadArg(where, "module", f"{module!r} can't be imported: {error}") from None
     for part in str(name).split("."):

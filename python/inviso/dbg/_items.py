@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import inviso
-from inviso import Pid, Port
+from inviso import Pid, Port, _native
 
 __all__ = ["CALLS", "GROUPS", "BadFlags", "BadPid", "flags_of", "item_of", "short"]
 
@@ -86,14 +85,14 @@ def short(flags: list[str]) -> str:
 
 
 def item_of(item: Any) -> Pid | Port | None:
-    """The tracee of an item that is no group; None if there is none such now.
+    """The tracee of an item that is no group, which may have ended, or never have been; None of a name that nobody has.
 
     A number ``n`` is ``<0.n.0>``, ``(x, y, z)`` and ``"<x.y.z>"`` are that process, any other str is a registered name;
     a thread, task, socket, subprocess or transport stands for itself.
     """
     match item:
         case Pid() | Port():
-            return item if item.is_alive() else None
+            return item
         case bool() | float() | None:
             raise BadPid(item)
         case int(number):
@@ -101,14 +100,12 @@ def item_of(item: Any) -> Pid | Port | None:
         case (int(x), int(y), int(z)):
             return _by_text(f"<{x}.{y}.{z}>")
         case str() if item.startswith("<"):
-            if not re.fullmatch(r"<\d+\.\d+\.\d+>", item):
-                raise BadPid(item)
             return _by_text(item)
         case str() if item.startswith("#Port<"):
             return next((port for port in inviso.ports() if repr(port) == item), None)
         case str():
-            found = inviso.whereis(item)
-            return found if found is not None and found.is_alive() else None
+            found: Pid | Port | None = inviso.whereis(item)
+            return found
     for stands_for in (inviso.pid, inviso.port):
         try:
             return stands_for(item)
@@ -117,5 +114,12 @@ def item_of(item: Any) -> Pid | Port | None:
     raise BadPid(item)
 
 
-def _by_text(text: str) -> Pid | None:
-    return next((pid for pid in inviso.processes() if repr(pid) == text), None)
+def _by_text(text: str) -> Pid:
+    """The pid that is shown so, whether or not there is such a process."""
+    parts = text[1:-1].split(".") if text.endswith(">") else []
+    numbers = [int(part) for part in parts if part.isascii() and part.isdecimal() and len(part) <= 10]
+    if len(parts) != 3 or len(numbers) != 3 or numbers[0] or max(numbers) >= 1 << 32:
+        raise BadPid(text)
+    _, number, serial = numbers
+    creation = _native.origin_is(_native.origin())[2]
+    return _native.pid_of_node(inviso.node(), creation, serial << 32 | number)

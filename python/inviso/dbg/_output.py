@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from inviso import _fork
-from inviso._descriptor import Own, duplicate
+from inviso._descriptor import Own, duplicate, private
 from inviso._stream import put
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
@@ -56,7 +56,7 @@ def of_stream(stream: Any) -> Output:
 
 def of_file(path: Any) -> Descriptor:
     """The output for a file by its name; only its owner may read it, as it has the arguments of calls."""
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    opened = private(path, os.O_NONBLOCK)
     try:
         return Descriptor(opened)
     finally:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
+from inviso._descriptor import private
 from inviso._literal import NotLiteral, read_all, written
 from inviso.match_spec import match_spec_test
 
@@ -66,10 +67,10 @@ class Saved:
         yield from BUILT_IN.items()
 
     def write(self, path: str) -> tuple[str, Any] | None:
-        """Writes all to a file, a specification a line."""
+        """Writes all to a file that only its owner may read, a specification a line."""
         text = "".join(written(value) + "\n" for _, value in self if isinstance(value, list))
         try:
-            with open(path, "w", encoding="utf-8") as file:
+            with open(private(path), "w", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
             return ("error", reason(error))

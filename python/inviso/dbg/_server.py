@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 import threading
 import weakref
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any
 
+import inviso
 from inviso import Pid, node, trace
 from inviso._limits import LOST, Guard, Rate
 from inviso.errors import BadArg
@@ -158,8 +158,8 @@ class Server:
             if group:
                 return self._group(where, session, item, flags)
             who = item_of(item)
-            if who is None:
-                return ("ok", [("matched", node(), 0, ("no_proc", item))])
+            if who is None or not who.is_alive():
+                return ("ok", [("matched", node(), 0, ("no_proc", item if who is None else who))])
             how, names = flags is not None, ["all"] if flags is None else flags
             try:
                 number = session.process(who, how, names) if isinstance(who, Pid) else session.port(who, how, names)
@@ -294,7 +294,7 @@ def _guard(limit: int | None, rate: Rate | None, lost: int | None) -> Guard:
 
 def optional(name: str) -> Any:
     """A module of this package that is needed for one thing only."""
-    return importlib.import_module(f"inviso.{name}")
+    return getattr(inviso, name)
 
 
 def _teller(name: str, output: Output) -> Callable[[str], object]:

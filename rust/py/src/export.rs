@@ -16,7 +16,7 @@ use inviso_export::{
 };
 use inviso_term::etf;
 use pyo3::{
-    exceptions::{PyRuntimeError, PyValueError},
+    exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError},
     prelude::*,
     types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple},
 };
@@ -136,14 +136,19 @@ impl Exporter {
 enum Source {
     /// Logs that have not been read, the next one last.
     Logs(Vec<(PathBuf, Option<String>)>),
-    /// What answers lists of messages, and None at the end; a list, and how many of it were taken.
-    Messages(Py<PyAny>, Option<Py<PyList>>, usize),
+    /// What answers lists of messages, and None at the end, and what makes the error of a message that is no term; a list, and how
+    /// many of it were taken.
+    Messages((Py<PyAny>, Py<PyAny>), Option<Py<PyList>>, usize),
 }
+
+type Raised = Arc<Mutex<Option<PyErr>>>;
 
 struct Rows {
     table: Table,
     /// What the table counts, for whoever asks.
     told: Arc<Mutex<Summary>>,
+    /// What reading raised, for whoever asks: of an exception the stream's reader gets just the text.
+    error: Raised,
     source: Source,
     input: Option<Input>,
     ended: bool,
@@ -171,7 +176,7 @@ impl Rows {
                 }
                 Ok(())
             }
-            Source::Messages(more, list, taken) => Python::attach(|py| {
+            Source::Messages((more, refuse), list, taken) => Python::attach(|py| {
                 let messages = match list.take() {
                     Some(messages) => messages.into_bound(py),
                     None => {
@@ -189,7 +194,8 @@ impl Rows {
                         *list = Some(messages.unbind());
                         return Ok(());
                     }
-                    self.table.term(&bytes_of(&messages.get_item(*taken)?)?);
+                    let bytes = bytes_of(&messages.get_item(*taken)?);
+                    self.table.term(&bytes.map_err(|error| refused(py, refuse, error))?);
                     *taken += 1;
                 }
                 Ok(())
@@ -198,10 +204,23 @@ impl Rows {
     }
 }
 
+/// A TypeError in the words of whoever made the rows.
+fn refused(py: Python<'_>, refuse: &Py<PyAny>, error: PyErr) -> PyErr {
+    if !error.is_instance_of::<PyTypeError>(py) {
+        return error;
+    }
+    calling::call(refuse.bind(py), (error.into_value(py),)).map_or_else(|raised| raised, PyErr::from_value)
+}
+
 impl Batches for Rows {
     fn next(&mut self) -> Result<Option<table::Batch>, String> {
         while !self.ended && !self.table.is_full() {
-            self.more().map_err(|e| e.to_string())?;
+            if let Err(error) = self.more() {
+                let text = error.to_string();
+                let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
+                drop(before); // outside of the lock
+                return Err(text);
+            }
         }
         self.told.lock().unwrap_or_else(|e| e.into_inner()).clone_from(&self.table.summary);
         Ok(self.table.batch())
@@ -211,10 +230,10 @@ impl Batches for Rows {
 impl Drop for Rows {
     fn drop(&mut self) {
         let source = std::mem::replace(&mut self.source, Source::Logs(Vec::new()));
-        if let Source::Messages(more, list, _) = source {
+        if let Source::Messages((more, refuse), list, _) = source {
             // whoever releases a stream may be attached or not, and when the interpreter is gone nothing is to be let go of
             Python::try_attach(|py| {
-                drop(more.into_bound(py));
+                drop((more.into_bound(py), refuse.into_bound(py)));
                 drop(list.map(|list| list.into_bound(py)));
             });
         }
@@ -226,15 +245,19 @@ impl Drop for Rows {
 pub struct ArrowRows {
     values: Values,
     told: Arc<Mutex<Summary>>,
+    error: Raised,
     rows: Mutex<Option<Rows>>,
 }
 
 #[pymethods]
 impl ArrowRows {
-    /// `logs` are paths, each with the suffix of a wrap set or None; `more` answers lists of messages.
+    /// `logs` are paths, each with the suffix of a wrap set or None; `messages` are what answers lists of them, and what makes the
+    /// error to raise of the TypeError that one is no term.
     #[new]
-    #[pyo3(signature = (values, logs, more=None))]
-    fn new(values: &str, mut logs: Vec<(PathBuf, Option<String>)>, more: Option<Py<PyAny>>) -> PyResult<ArrowRows> {
+    #[pyo3(signature = (values, logs, messages=None))]
+    fn new(
+        values: &str, mut logs: Vec<(PathBuf, Option<String>)>, messages: Option<(Py<PyAny>, Py<PyAny>)>,
+    ) -> PyResult<ArrowRows> {
         let values = match values {
             "text" => Values::Text,
             "binary" => Values::Binary,
@@ -242,14 +265,14 @@ impl ArrowRows {
             _ => return Err(PyValueError::new_err(format!("no values {values}"))),
         };
         logs.reverse();
-        let source = match more {
-            Some(more) => Source::Messages(more, None, 0),
+        let source = match messages {
+            Some(messages) => Source::Messages(messages, None, 0),
             None => Source::Logs(logs),
         };
-        let told = Arc::<Mutex<Summary>>::default();
+        let (told, error) = (Arc::<Mutex<Summary>>::default(), Raised::default());
         let table = Table::new(values);
-        let rows = Rows { table, told: told.clone(), source, input: None, ended: false };
-        Ok(ArrowRows { values, told, rows: Mutex::new(Some(rows)) })
+        let rows = Rows { table, told: told.clone(), error: error.clone(), source, input: None, ended: false };
+        Ok(ArrowRows { values, told, error, rows: Mutex::new(Some(rows)) })
     }
 
     /// Just the columns' names and types.
@@ -262,6 +285,15 @@ impl ArrowRows {
         let rows = self.rows.lock().unwrap_or_else(|e| e.into_inner()).take();
         let rows = rows.ok_or_else(|| PyRuntimeError::new_err("it has been read"))?;
         arrow::stream_capsule(py, table::fields(self.values), Box::new(rows))
+    }
+
+    /// What reading raised, if it did.
+    fn error(&self, py: Python<'_>) -> Option<Py<PyBaseException>> {
+        let error = self.error.lock().unwrap_or_else(|e| e.into_inner()).take()?;
+        let value = error.clone_ref(py).into_value(py);
+        let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
+        drop(before);
+        Some(value)
     }
 
     /// As an exporter's, as far as it was read.

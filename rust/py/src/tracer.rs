@@ -2,7 +2,7 @@
 //! with nothing locked; what it raises is counted, and the first of it reported.
 
 use crate::{
-    ffi::{calling::call, tls},
+    ffi::{calling::call, interrupt_again, tls},
     host::{self, outlet::Outlet},
     library::Library,
     messages, terms,
@@ -11,13 +11,7 @@ use inviso_core::{
     session::Session,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
-use pyo3::{
-    exceptions::{PyKeyboardInterrupt, PyValueError},
-    intern,
-    prelude::*,
-    sync::PyOnceLock,
-    types::*,
-};
+use pyo3::{exceptions::PyValueError, intern, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock, RwLock, Weak};
 
@@ -105,14 +99,12 @@ impl Installed {
 
     /// A callback has raised, or answered nonsense. An interrupt of the user's is the program's, and comes again.
     fn failed(&self, py: Python<'_>, error: PyErr, callback: &Bound<'_, PyAny>) {
-        if error.is_instance_of::<PyKeyboardInterrupt>(py) {
-            // SAFETY: may be called at any time.
-            return unsafe { pyo3::ffi::PyErr_SetInterrupt() };
-        }
         let before = self.session().map_or(0, |session| session.note_tracer_error());
         if before == 0 {
-            error.write_unraisable(py, Some(callback));
+            error.clone_ref(py).write_unraisable(py, Some(callback));
         }
+        // last: the report may be Python code, which it would end
+        interrupt_again(py, &error);
     }
 }
 

@@ -5,7 +5,7 @@
 //! external term format nothing but the strings themselves knows how long they are, so that a term may grow in its place.
 
 use super::{text, type_name};
-use crate::ffi::{calling, held::Held, Aside};
+use crate::ffi::{calling, held::Held, interrupt_again, Aside};
 use inviso_term::etf::Encoder;
 use pyo3::{
     ffi::{self, PyObject},
@@ -105,10 +105,7 @@ unsafe fn text_of(py: Python<'_>, object: *mut PyObject, most: usize) -> String 
 /// What stands in place of a text that could not be made. An interrupt is not lost with it: it comes again.
 fn raised(py: Python<'_>) -> String {
     let Some(error) = PyErr::take(py) else { return String::new() };
-    if error.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
-        // SAFETY: may be called at any time.
-        unsafe { ffi::PyErr_SetInterrupt() };
-    }
+    interrupt_again(py, &error);
     let mut buffer = [0; 256];
     // SAFETY: the class of an exception.
     let name = unsafe { type_name(error.get_type(py).as_ptr().cast(), &mut buffer) };

@@ -131,10 +131,9 @@ impl Subject for Message<'_> {
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
         if n + 1 == self.count() {
             // SAFETY: the constructors' promise.
-            unsafe { PyView::new(Held::borrowed(self.message), &self.kept) }
-        } else {
-            self.made(n)
+            return unsafe { PyView::new(Held::borrowed(self.message), &self.kept) };
         }
+        self.made(n)
     }
 
     fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
