@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._native import Pid
 from .errors import BadArg, SystemLimit
-from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Ref
+from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Record, Ref
 
 if TYPE_CHECKING:
     from . import dbg, etf, export, log, match_spec, process, seq_trace, tprof, trace, tracer
@@ -74,6 +74,7 @@ __all__ = [
     "Pid",
     "Port",
     "Prefix",
+    "Record",
     "Ref",
     "Session",
     "SystemLimit",

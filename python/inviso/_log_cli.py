@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from . import _native
 from ._log_read import FORMS, Damage, Reader, Written, convert, merge, read
 from ._log_stats import Stats, stats
 from ._log_text import format, function, moment
@@ -129,6 +131,7 @@ def main(words: list[str]) -> int:
         kind = "option" if command.startswith("-") else "command"
         return refuse(" log", f"unknown {kind} {command!r}; the commands are {', '.join(COMMANDS)}")
     run, text, known = COMMANDS[command]
+    _native.show_first_as_here(True)
     try:
         options, files = known.split_files(rest)
         if "--help" in options:
@@ -150,6 +153,8 @@ def main(words: list[str]) -> int:
     except OSError as wrong:
         print(f"inviso log {command}: {_told(wrong)}", file=sys.stderr)
         return 1
+    finally:
+        _native.show_first_as_here(False)
 
 
 def _print(source: Any, options: dict[str, str]) -> int:
@@ -182,8 +187,11 @@ def _convert(source: Any, options: dict[str, str]) -> int:
     formats: dict[str, Callable[[Any, str], Any]] = importlib.import_module("inviso.export").FORMATS
     if form not in formats:
         raise Usage(f"--to: unknown form {form!r}; give {', '.join([*FORMS, *sorted(formats)])}")
-    formats[form](source, out)
-    return 0
+    done = formats[form](source, out)
+    _damage(done.damage, done.damaged)
+    lost = f", {done.dropped} messages were dropped" if done.dropped else ""
+    print(f"inviso log: {done.messages} messages to {out}{lost}", file=sys.stderr)
+    return 1 if done.damaged else 0
 
 
 def _stats(source: Any, options: dict[str, str]) -> int:
@@ -227,14 +235,18 @@ def _lines(reader: Reader, limit: int | None, colour: bool, at_once: bool) -> in
 
 
 def _report(done: Written, out: str) -> int:
-    for damage in done.damage[:10]:
-        print(f"inviso log: {damage}", file=sys.stderr)
-    if done.damaged > 10:
-        print(f"inviso log: and {done.damaged - 10} more that could not be read", file=sys.stderr)
+    _damage(done.damage, done.damaged)
     _clocks(done.other_clock)
     lost = f", {done.dropped} messages were dropped" if done.dropped else ""
     print(f"inviso log: {done.records} records to {out}{lost}", file=sys.stderr)
     return 1 if done.damaged else 0
+
+
+def _damage(first: Iterable[object], count: int) -> None:
+    for damage in itertools.islice(first, 10):
+        print(f"inviso log: {damage}", file=sys.stderr)
+    if count > 10:
+        print(f"inviso log: and {count - 10} more that could not be read", file=sys.stderr)
 
 
 def _clocks(others: int) -> None:

@@ -13,7 +13,7 @@ from ._seq_nodes import apart
 from ._stream import put
 from .errors import BadArg
 from .process import receive, spawn
-from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque
+from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Record
 
 __all__ = ["checked", "clipped", "dropped", "format", "printer", "term", "wide"]
 
@@ -158,6 +158,9 @@ def term(value: Any, depth: int = _DEPTH) -> str:
     if isinstance(value, (dict, Map)):
         pairs = value.items() if isinstance(value, dict) else value
         return f"#{{{','.join(f'{term(key, inner)} => {term(item, inner)}' for key, item in pairs)}}}"
+    if isinstance(value, Record):
+        fields = ",".join(f"{_atom(name)} = {term(item, inner)}" for name, item in value.fields.items())
+        return f"#{_atom(value.module)}:{_atom(value.name)}{{{fields}}}"
     if isinstance(value, (set, frozenset)):
         return f"#Set<{','.join(sorted(term(item, inner) for item in value))}>"
     if isinstance(value, Cut):

@@ -10,6 +10,7 @@ bit string                    :class:`~inviso.BitString`
 tuple, list                   tuple, list; a list with a tail that is no list is an :class:`~inviso.ImproperList`
 map                           dict; a :class:`~inviso.Map` where Python takes keys for equal (1, 1.0) or can't hash one
 pid, port, reference          :class:`~inviso.Pid`, :class:`~inviso.Port`, :class:`~inviso.Ref`, of any node
+native record                 :class:`~inviso.Record`
 ``fun M:F/A``                 :class:`Fun`
 a fun made at run time        :class:`LocalFun`, which goes back as it came
 ============================  =====================================================================================
@@ -87,7 +88,8 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
     """The term that bytes are (erlang.md, ``binary_to_term/1``), whatever node wrote them.
 
     Bytes may come from anywhere: whatever they are, the answer is a term or an error, and memory is taken in
-    proportion to them (up to some sixty bytes for one). Atoms stay for ever, as in Erlang; there is room for 1,048,576.
+    proportion to them (up to some sixty bytes for one). As in Erlang, bytes behind the term are nothing, and a float that
+    is not finite or a map with a key twice is no term. Atoms stay for ever, as in Erlang; there is room for 1,048,576.
 
     Args:
         depth: terms in terms, at most; no more than :data:`DEPTH` in any case.
@@ -118,7 +120,8 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
         text = str(wrong)
         mend = "pass what dumps or term_to_binary made"
         if text.endswith("too deeply"):
-            mend = f"pass a depth that is larger, up to {DEPTH}"
+            at_most = f"terms of Erlang's that are nested deeper than {DEPTH} can't be read"
+            mend = f"pass a depth that is larger, up to {DEPTH}" if depth < DEPTH else at_most
         elif text.endswith("too large"):
             mend = "pass a size that is larger"
         raise BadArg("loads/2", "data", f"{text}; {mend}") from None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 
 from . import _native
 
-__all__ = ["Atom", "BitString", "Cut", "Fun", "ImproperList", "LocalFun", "Map", "Opaque", "Port", "Ref"]
+__all__ = ["Atom", "BitString", "Cut", "Fun", "ImproperList", "LocalFun", "Map", "Opaque", "Port", "Record", "Ref"]
 
 
 @final
@@ -273,6 +273,42 @@ class ImproperList:
         return isinstance(other, ImproperList) and (self.elements, self.tail) == (other.elements, other.tail)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class Record:
+    """A native record of Erlang, which OTP 29 has beside tuples: named values, in the order of their definition.
+
+    ``exported`` says whether other modules may look into it.
+
+    >>> Record("shop", "item", {"name": "tea", "price": 3})
+    #shop:item{name = 'tea', price = 3}
+    """
+
+    __match_args__ = ("module", "name", "fields")
+    __slots__ = ("exported", "fields", "module", "name")
+
+    def __init__(self, module: str, name: str, fields: dict[str, Any], exported: bool = False) -> None:
+        self.module = module
+        self.name = name
+        self.fields = fields
+        self.exported = exported
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.module, self.name, self.exported, tuple(self.fields.items())
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{_named(name)} = {value!r}" for name, value in self.fields.items())
+        return f"#{_named(self.module)}:{_named(self.name)}{{{fields}}}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def _named(name: str) -> str:
+    return name if name.isprintable() else repr(name)
 
 
 class Fun:

@@ -16,7 +16,8 @@ import inviso
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inviso import Atom, BadArg, BitString, Cut, ImproperList, Map, Opaque, Ref, etf
+from inviso import Atom, BadArg, BitString, Cut, ImproperList, Map, Opaque, Record, Ref, etf
+from inviso._seq_text import term as erlang_text
 from test_properties import exact, examples, snapshot, values
 
 GOLD = [
@@ -73,6 +74,7 @@ def test_every_value_that_can_be_captured_comes_back(value: Any, compressed: int
 ODD = [
     BitString(b"\xa0", 3), ImproperList([1, 2], 3), Map([(1, "a"), (1.0, "b"), (True, "c")]), Map([([], 1)]),
     etf.Fun("lists", "map", 2), etf.Fun("true", "undefined", 0), Opaque("app.Order", 4711), Opaque("a", 1, "text"),
+    Record("rr", "p", {"b": 1, "a": [b"x"]}, True), Record("true", "undefined", {}),
     Cut("items"), Ref(), inviso.self(), inviso.Port(), Atom("$inviso.set"), (Atom("$inviso.set"), [1]), b"", "", b"text",
     1 << 20000, -(1 << 64), (1 << 63) - 1, -(1 << 63), [*range(256)], (1,) * 300, frozenset([b"a"]), "\U0001f600",
 ]  # fmt: skip
@@ -113,10 +115,57 @@ def test_what_otp_wrote_is_read_in_every_form(forms: list[bytes]) -> None:
         ("83 6e 01 01 05", -5), ("83 6f 00000001 00 05", 5), ("83 6b 0002 0102", [1, 2]), ("83 69 00000000", ()),
         ("83 4d 00000001 08 61", b"a"), ("83 4d 00000001 03 a0", BitString(b"\xa0", 3)),
         ("83 6c 00000001 6101 6c 00000001 6102 6a", [1, 2]), ("83 74 00000000", {}),
+        ("83 6101 63", 1),  # bytes behind a term are nothing
+        ("83 74 00000002 6101 6102 46 3ff0000000000000 6103", Map([(1, 2), (1.0, 3)])),
+        ("83 71 77016d 770166 62 00000002", etf.Fun("m", "f", 2)),
     ],
 )  # fmt: skip
 def test_old_and_unusual_forms_are_read(data: str, term: Any) -> None:
     assert exact(etf.loads(bytes.fromhex(data))) == exact(inviso.Atom(term) if "6f6b" in data or term == "ä" else term)
+
+
+@pytest.mark.parametrize("text", ["1", " 1.5", "1.5 ", "1.", ".5", "1.5e", "1e5", "inf", "nan", "1.0e400", "1.5x"])
+def test_old_floats_that_erlang_refuses(text: str) -> None:
+    with pytest.raises(BadArg, match="a malformed float"):
+        etf.loads(b"\x83c" + text.encode().ljust(31, b"\0"))
+
+
+@pytest.mark.parametrize("text", ["1.5", "+1.5", "1.5e0", "01.5", "15.0E-1", "1.5\x001"])
+def test_old_floats_that_erlang_takes(text: str) -> None:
+    assert etf.loads(b"\x83c" + text.encode().ljust(31, b"\0")) == 1.5
+
+
+# as OTP 29.1.1 wrote and shows them
+RECORDS = [
+    ("43 00000002 00 77027272 770170 770161 770162 6102 6103", "#rr:p{a = 2,b = 3}"),
+    ("43 00000002 01 77027272 770170 770161 770162 6102 6801 770178", "#rr:p{a = 2,b = {x}}"),
+    ("43 00000000 00 77027272 770171", "#rr:q{}"),
+    ("43 00000002 00 77025272 770150 770141 770162 6102 6103", "#'Rr':'P'{'A' = 2,b = 3}"),
+]
+
+
+@pytest.mark.parametrize(("data", "shown"), RECORDS)
+def test_native_records(data: str, shown: str) -> None:
+    bytes_ = bytes.fromhex("83" + data)
+    term = etf.loads(bytes_)
+    assert isinstance(term, Record) and type(term.module) is type(term.name) is Atom
+    assert etf.dumps(term) == bytes_ and etf.loads(etf.dumps({term: [term]})) == {term: [term]}
+    assert term.exported is (data[12:14] == "01") and len({term, etf.loads(bytes_)}) == 1
+    assert erlang_text(term) == shown
+    assert term != Record(term.module, term.name, term.fields, not term.exported) and term != 1
+    for length in range(1, len(bytes_)):
+        with pytest.raises(BadArg):
+            etf.loads(bytes_[:length])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [Record("m", "r", {1: 2}), Record("m", 1, {}), Record("m", "r", [1]), Record("m" * 256, "r", {}), Record("m", "\ud800", {})],
+    ids=range(5),
+)  # fmt: skip
+def test_records_that_are_none(record: Any) -> None:
+    with pytest.raises(BadArg, match="dumps/2, term: "):
+        etf.dumps(record)
 
 
 def test_identifiers_of_other_nodes_go_back_as_they_came() -> None:
@@ -183,7 +232,13 @@ def test_what_is_too_deep_is_refused_and_never_cut() -> None:
         ("83 00", "at byte 1: unknown tag 0"),
         ("83 6802 6101 01", "at byte 5: unknown tag 1"),
         ("83 6c 7fffffff 6101", "at byte 6: the bytes end"),
-        ("83 6101 00", "at byte 3: bytes after the term"),
+        ("83 74 00000002 6101 6102 6101 6103", "at byte 0: a float that is not finite, or a map with a key twice"),
+        ("83 74 00000002 6d00000001 61 6102 4d00000001 0861 6103", "at byte 0: a float that is not finite, or a map"),
+        ("83 6801 46 7ff0000000000000", "at byte 0: a float that is not finite"),
+        ("83 46 fff8000000000001", "at byte 0: a float that is not finite"),
+        ("83 43 00000000 02 77016d 770172", "at byte 7: a malformed record"),
+        ("83 43 00000002 00 77016d 770172 770161 770161 6101 6102", "a malformed record"),
+        ("83 43 00000001 00 77016d 770172 6101 6101", "unknown tag 97"),
         ("83 77 01 ff", "at byte 4: a malformed atom"),
         ("83 50 00000010 789c", "at byte 6: the bytes end"),
         ("83 50 ffffffff 789c", "at byte 6: too large; pass a size that is larger"),
@@ -193,7 +248,7 @@ def test_what_is_too_deep_is_refused_and_never_cut() -> None:
 def test_bytes_that_are_no_term_say_where(data: str, why: str) -> None:
     with pytest.raises(BadArg) as wrong:
         etf.loads(bytes.fromhex(data))
-    assert wrong.value.argument == "data" and wrong.value.why.startswith(why) and "; pass" in wrong.value.why
+    assert wrong.value.argument == "data" and why in wrong.value.why and "; pass" in wrong.value.why
 
 
 def test_limits_of_reading() -> None:
@@ -201,6 +256,8 @@ def test_limits_of_reading() -> None:
     assert etf.loads(deep, depth=4) == [[[1]]]
     with pytest.raises(BadArg, match="nested too deeply; pass a depth that is larger, up to 200"):
         etf.loads(deep, depth=3)
+    with pytest.raises(BadArg, match="nested too deeply; terms of Erlang's that are nested deeper than 200 can't be read"):
+        etf.loads(b"\x83" + b"h\1" * 200 + b"j")
     with pytest.raises(BadArg, match="too large; pass a size"):
         etf.loads(deep, size=len(deep) - 1)
     bomb = b"\x83P" + (1 << 24).to_bytes(4) + zlib.compress(etf.dumps(b"a" * ((1 << 24) - 6))[1:], 9)

@@ -378,6 +378,30 @@ def test_compressed_messages_are_read() -> None:
     assert export.chrome([packed[:-9]], io.BytesIO()).damaged == 1
 
 
+def test_a_term_that_cannot_be_read_is_told_in_the_words_of_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"\0\0\0\0\2\x83\xff" + b"\0\0\0\0\6\x83l\0\0\0\2")
+    words = [damage.what for damage in inviso.log.read(path)]
+    assert words == ["unknown tag 255", "the bytes end in the middle of a term"]
+    assert export.chrome(path, io.BytesIO()).damage == words
+    pyarrow = pytest.importorskip("pyarrow")
+    rows = export.arrow(path)
+    assert [row["value"] for row in pyarrow.table(rows).to_pylist()] == words and rows.summary().damage == words
+
+
+def test_native_records_and_odd_floats_in_tables() -> None:
+    record = bytes.fromhex("43 00000002 01 77027272 770170 770161 770162 6102 6801 770178")
+    message = b"\x83h\5" + inviso._native.term_to_binary(("trace", A, "send", 0, A))[3:]
+    sent = message.replace(b"a\0", record, 1)
+    infinite = ("trace", A, "send", {"x": [float("inf")]}, A)
+    pyarrow = pytest.importorskip("pyarrow")
+    one, two = pyarrow.table(export.arrow([sent, infinite])).to_pylist()
+    assert (one["value"], two["value"]) == ("#rr:p{a = 2, b = ('x',)}", "{'x': [inf]}")
+    one, two = pyarrow.table(export.arrow([sent, infinite], values="binary")).to_pylist()
+    assert repr(inviso.etf.loads(one["value"])) == "#rr:p{a = 2, b = ('x',)}"
+    assert inviso.etf.loads(two["value"]) == {"x": ["infinity"]}
+
+
 # arrows
 
 

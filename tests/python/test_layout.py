@@ -58,7 +58,7 @@ BELOW = {
     "_log_stats": {"_log_read", "_native", "terms"},
     "_log_client": {"_log_read", "_native", "errors", "process"},
     "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
-    "_log_cli": {"_log_read", "_log_stats", "_log_text", "_options", "_stream", "errors"},
+    "_log_cli": {"_log_read", "_log_stats", "_log_text", "_native", "_options", "_stream", "errors"},
     "_progress": {"_beside"},
     "_run": set(),
     "_report": {"_command", "_descriptor", "_pattern", "_progress", "errors", "tprof"},

@@ -24,6 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inviso import Atom, BadArg, BitString, ImproperList, Map, Pid, etf, log
+from otp import erl, needs_otp
 from test_properties import examples
 
 PORTS = Path(__file__).parents[1] / "data" / "gold" / "ports"
@@ -335,6 +336,37 @@ def test_converting_there_and_back_is_the_same_file(write: Callable[..., str], t
             log.convert(path, out)
 
 
+@pytest.mark.parametrize("to", ["erlang", "blocks"])
+@pytest.mark.parametrize("merged", [False, True])
+def test_what_cannot_be_read_is_not_written_either(
+    to: str, merged: bool, write: Callable[..., str], tmp_path: Path
+) -> None:
+    deep = b"\x83" + b"h\1" * 1000 + b"j"  # a node reads that
+    bad = (b"\x83\xff", b"\x83l\0\0\0\2j", b"\x83" + b"h\1" * 1000, b"\x83P\0\0\0\2xx")
+    records = [struct.pack(">BI", 0, len(data)) + data for data in (*bad, deep)]
+    path = write(record(called(1)), *records, dropped(0), record(called(2)), b"\7")
+    out = tmp_path / "out"
+    done = log.convert(path, out, to, merged=merged)
+    assert (done.records, done.dropped, done.damaged) == (4, 0, 5)
+    at = len(record(called(1)))
+    assert done.damage[0] == log.Damage(at, "term", "unknown tag 255", path)
+    assert done.damage[0] in [*log.read(path)] and [damage.kind for damage in done.damage] == ["term"] * 4 + ["op"]
+    first, cut, none, second = log.read(out)
+    assert (first, none, second) == (called(1), ("drop", 0), called(2)) and "nested too deeply" in str(cut)
+    if to == "erlang":
+        assert out.read_bytes() == b"".join((record(called(1)), records[-1], dropped(0), record(called(2))))
+
+
+@needs_otp
+def test_a_node_reads_all_of_what_is_written(write: Callable[..., str], tmp_path: Path) -> None:
+    bad = struct.pack(">BI", 0, 2) + b"\x83\xff"
+    path, out = write(record(called(1)), bad, record(called(2))), tmp_path / "out"
+    assert log.convert(path, out).records == 2
+    code = "[F] = init:get_plain_arguments(), S = self(), H = fun(M, N) -> S ! {M, N}, N + 1 end, \
+        dbg:trace_client(file, F, {H, 0}), receive {end_of_trace, N} -> io:format(\"~p\", [N]) end, halt()."
+    assert erl(code, str(out)) == "2"
+
+
 def test_stats_count_everything(write: Callable[..., str]) -> None:
     me = inviso.self()
     path = write(
@@ -475,16 +507,16 @@ def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
 
 
 def check_log(data: bytes, folder: Path) -> None:
-    """It is read to its end, the same in both ways; and what was read of it is a log without damage but odd terms."""
+    """It is read to its end, the same in both ways; and what was read of it is a log without damage but deep terms."""
     path, out = folder / "any", folder / "out"
     path.write_bytes(data)
     found = list(log.read(path))
     done = log.convert(path, out)
     again = list(log.read(out))
     terms = [m for m in again if not isinstance(m, log.Damage)]
-    kept = [m for m in found if not isinstance(m, log.Damage) and m != ("drop", 0)]
-    assert len(terms) == len(kept) and all(m.kind == "term" for m in again if isinstance(m, log.Damage))
-    assert done.records >= len(kept)
+    kept = [m for m in found if not isinstance(m, log.Damage)]
+    assert len(terms) == len(kept) and done.records == len(again)
+    assert all("deeply" in m.what or "atoms" in m.what for m in again if isinstance(m, log.Damage))
     for message in found:
         assert "\n" not in log.format(message)
     log.stats(path)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import inviso
 import pytest
 from cli_tools import PLAIN, Terminal, command, execute
-from inviso import Atom, etf, log
+from inviso import Atom, etf, export, log
 from test_log import called, dropped, record
 
 ME = repr(inviso.self())
@@ -119,6 +120,34 @@ def test_convert(path: Path, tmp_path: Path) -> None:
         file.write(b"\7")
     done = run("convert", "--to", "erlang", "-o", back, path)
     assert done.returncode == 1 and "no record begins with 7" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["erlang", "blocks", *sorted(export.FORMATS)])
+def test_damage_is_told_whatever_is_written(form: str, path: Path, tmp_path: Path) -> None:
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    whole = run("convert", "--to", form, "-o", tmp_path / "whole", path)
+    assert whole.returncode == 0 and "4 messages were dropped" in whole.stderr and whole.stderr.count("\n") == 1
+    data = path.read_bytes()
+    for tail, why in (
+        (record(called(3))[:-2], "the last record is cut off"), (b"\7", "no record begins with 7"),
+        (bytes(20), "a record without a term"), (b"\0\0\0\0\2\x83\xff", "unknown tag 255"),
+    ):  # fmt: skip
+        path.write_bytes(data + tail)
+        done = run("convert", "--to", form, "-o", tmp_path / "out", path)
+        assert done.returncode == 1 and why in done.stderr and "4 messages were dropped" in done.stderr
+
+
+def test_pids_of_another_run_are_shown_as_its_own(tmp_path: Path) -> None:
+    one, two = (b"\x83h\2" + b"w\5traceX" + etf.dumps(Atom("nonode@nohost"))[1:] + bytes([0, 0, 0, 4] + [0] * 7 + [n]) for n in (7, 8))
+    path = tmp_path / "trace"
+    path.write_bytes(b"".join(struct.pack(">BI", 0, len(data)) + data for data in (one, two, one)))
+    done = run("print", path)
+    first, other, again = done.stdout.splitlines()
+    # as Erlang shows it; a second one is told apart
+    assert first == again == "('trace', <0.4.0>)" and other.endswith(".4.0>)") and other != first
+    pid = next(iter(log.read(path)))[1]
+    assert not pid.is_local() and repr(pid) != "<0.4.0>"
 
 
 def test_merge(tmp_path: Path) -> None:

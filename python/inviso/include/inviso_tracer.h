@@ -46,7 +46,7 @@ typedef enum {
     INVISO_PID,
     INVISO_PORT,
     INVISO_REFERENCE,
-    INVISO_OTHER       /* objects that are not copied, functions, sets, bit strings, improper lists, what was cut */
+    INVISO_OTHER       /* objects that are not copied, functions, records, sets, bit strings, improper lists, what was cut */
 } inviso_kind;
 
 typedef enum {

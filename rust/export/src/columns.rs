@@ -9,6 +9,7 @@ use crate::{
     table::{Column, Data, Strings, Values, FULL, ROWS},
     text,
 };
+use inviso_term::etf;
 use rustc_hash::FxHashMap;
 use std::{borrow::Cow, sync::Arc};
 
@@ -173,8 +174,10 @@ impl Form {
             Values::None => {}
             Values::Text => self.shown.add(term, out),
             Values::Binary => {
-                out.push(inviso_term::etf::VERSION);
-                out.extend_from_slice(term);
+                // what is not from a log may have what Erlang, and who reads the column, would refuse
+                let term = etf::portable(term);
+                out.push(etf::VERSION);
+                out.extend_from_slice(term.strip_prefix(&[etf::VERSION]).unwrap_or(&term));
             }
         }
     }

@@ -137,6 +137,15 @@ pub trait Write: Send {
     fn end(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
 }
 
+/// Why bytes are no message, in the words of who reads logs.
+#[cold]
+pub(crate) fn unread(bytes: &[u8]) -> String {
+    match Record::Term(bytes).check() {
+        Err(e) => e.to_string(),
+        Ok(()) => "a record without a term".to_owned(),
+    }
+}
+
 /// A term that is looked at, inflated if it has to be.
 pub(crate) fn with_plain<T>(bytes: &[u8], see: impl FnOnce(&[u8]) -> T) -> T {
     const COMPRESSED: u8 = 80;
@@ -233,7 +242,7 @@ impl Export {
     fn put(&mut self, bytes: &[u8]) {
         with_plain(bytes, |bytes| {
             let Some(event) = Event::parse(bytes) else {
-                return self.put_damage("a record without a term");
+                return self.put_damage(&unread(bytes));
             };
             if let What::Dropped(count) = event.what {
                 return self.put_dropped(count);

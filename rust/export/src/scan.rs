@@ -184,6 +184,8 @@ impl<'a> Scan<'a> {
                 return self.identifier(4 + 4 * words);
             }
             113 => (0, 3),
+            // module, name, fields, values
+            67 => (1, 2 + 2 * self.word()? as u64),
             112 => (self.word()?.checked_sub(4)?, 0),
             117 => (0, 4 + self.word()? as u64),
             _ => return None,

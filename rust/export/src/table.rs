@@ -6,7 +6,7 @@
 use crate::{
     columns::{Coded, Form, Functions, Ints, Terms},
     event::{Clock, Event, Tag, What},
-    export::{with_plain, Summary, Take},
+    export::{unread, with_plain, Summary, Take},
     text,
 };
 use std::{borrow::Cow, sync::Arc};
@@ -321,7 +321,7 @@ impl Take for Table {
     fn term(&mut self, bytes: &[u8]) {
         with_plain(bytes, |bytes| match Event::parse(bytes) {
             Some(event) => self.row(&event),
-            None => self.damage("a record without a term"),
+            None => self.damage(&unread(bytes)),
         });
     }
 

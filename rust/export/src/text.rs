@@ -187,6 +187,7 @@ impl Show<'_> {
                 }
                 self.out.push('}');
             }
+            67 => self.record(scan, depth)?,
             88 | 103 | 89 | 102 | 120 => {
                 let text = Identity::of(scan.term()?)?.text();
                 self.out.push_str(&text);
@@ -200,6 +201,23 @@ impl Show<'_> {
                 Err(_) => return None,
             },
         }
+        Some(())
+    }
+
+    /// A native record: its head, the names of its fields, their values.
+    fn record(&mut self, scan: &mut Scan<'_>, depth: usize) -> Option<()> {
+        let n = u32::from_be_bytes(scan.0.get(1..5)?.try_into().ok()?);
+        scan.0 = scan.0.get(6..)?;
+        let _ = write!(self.out, "#{}:{}{{", name(scan.name()?), name(scan.name()?));
+        let mut fields = *scan;
+        for _ in 0..n {
+            scan.name()?;
+        }
+        for n in 0..n {
+            let _ = write!(self.out, "{}{} = ", if n == 0 { "" } else { ", " }, name(fields.name()?));
+            self.term(scan, depth)?;
+        }
+        self.out.push('}');
         Some(())
     }
 

@@ -8,8 +8,8 @@
 //! [`Reader`] reads this form as it reads Erlang's; [`to_erlang`] makes the latter of it.
 
 use crate::{
-    damage::Damage,
-    frame::{self, Record},
+    damage::{Damage, What},
+    frame,
     reader::{Event, Reader},
 };
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
@@ -170,10 +170,13 @@ pub fn to_erlang(from: impl Read, to: &mut impl Write) -> io::Result<Converted> 
     let mut waiting = Vec::new();
     while let Some(event) = reader.read()? {
         match event {
-            Event::Record { record, .. } => {
-                done.records += 1;
-                put_as_it_is(&mut waiting, record);
-            }
+            Event::Record { at, record } => match record.check() {
+                Ok(()) => {
+                    done.records += 1;
+                    frame::put(&mut waiting, record);
+                }
+                Err(e) => done.damage.push(Damage { at, what: What::Term(e) }),
+            },
             Event::Damage(damage) => done.damage.push(damage),
         }
         if waiting.len() >= 64 << 10 {
@@ -184,16 +187,6 @@ pub fn to_erlang(from: impl Read, to: &mut impl Write) -> io::Result<Converted> 
     to.write_all(&waiting)?;
     to.flush()?;
     Ok(done)
-}
-
-fn put_as_it_is(out: &mut Vec<u8>, record: Record<'_>) {
-    let (op, n, payload) = match record {
-        Record::Term(payload) => (frame::TERM, payload.len() as u32, payload),
-        Record::Dropped(n) => (frame::DROP, n, &[][..]),
-    };
-    out.push(op);
-    out.extend_from_slice(&n.to_be_bytes());
-    out.extend_from_slice(payload);
 }
 
 #[cfg(test)]

@@ -89,6 +89,14 @@ impl Buffer {
         flushed
     }
 
+    /// A drop record, whatever it says.
+    pub(crate) fn drop_record(&mut self, n: u32) -> io::Result<()> {
+        let flushed = self.make_room(frame::HEADER);
+        frame::put(&mut self.waiting, frame::Record::Dropped(n));
+        self.messages = self.messages.saturating_add(n.into());
+        flushed
+    }
+
     /// Goes on in a new file. What waits goes there too.
     pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
         self.file = private(path)?;

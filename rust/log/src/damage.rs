@@ -1,5 +1,6 @@
 //! What can be wrong with a log. None of it is an error of the reader: it is told as part of what was read.
 
+use inviso_term::etf::DecodeError;
 use thiserror::Error;
 
 /// Something that could not be read.
@@ -35,6 +36,9 @@ pub enum What {
     /// The payload doesn't begin as terms do. The records behind it are read.
     #[error("a record without a term")]
     NoTerm,
+    /// The payload begins as terms do and is none. The records behind it are read.
+    #[error("{0}")]
+    Term(DecodeError),
     /// A compressed block is damaged. The blocks behind it are read.
     #[error("a damaged block")]
     Block,
@@ -52,7 +56,7 @@ impl What {
             What::Cut(_) => "cut",
             What::Op(_) => "op",
             What::Long(_) => "long",
-            What::NoTerm => "term",
+            What::NoTerm | What::Term(_) => "term",
             What::Block => "block",
             What::Overtaken => "overtaken",
         }

@@ -2,6 +2,7 @@
 
 use crate::{
     buffer::Buffer,
+    frame::Record,
     sink::{closed, Sink},
 };
 use std::{io, path::Path};
@@ -66,6 +67,17 @@ impl FileLog {
     /// What the system says.
     pub fn create(path: &Path, options: Options) -> io::Result<FileLog> {
         Buffer::create(path, options.form, options.room).map(|buffer| FileLog(Some(buffer), (0, 0)))
+    }
+
+    /// A record of another log, also one that tells of no lost messages.
+    ///
+    /// # Errors
+    /// As [`Sink::term`].
+    pub fn record(&mut self, record: Record<'_>) -> io::Result<()> {
+        match record {
+            Record::Term(term) => self.term(term),
+            Record::Dropped(n) => self.open()?.drop_record(n),
+        }
     }
 
     fn open(&mut self) -> io::Result<&mut Buffer> {

@@ -32,6 +32,29 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
+    /// Whether the message can be read: its term is walked over, and nothing made of it. Erlang reads terms of any depth, so of one that
+    /// is nested deeper than ours the lengths of its parts have to be right. Bytes behind the term are nothing.
+    ///
+    /// ```
+    /// use inviso_log::frame::Record;
+    /// assert!(Record::Term(&[131, 97, 7]).check().is_ok());
+    /// assert_eq!(Record::Term(&[131, 255]).check().unwrap_err().to_string(), "unknown tag 255");
+    /// ```
+    ///
+    /// # Errors
+    /// The payload is no term.
+    pub fn check(self) -> Result<(), DecodeError> {
+        let Record::Term(payload) = self else { return Ok(()) };
+        let term = payload.strip_prefix(&[etf::VERSION]).unwrap_or(payload);
+        if etf::is_plain(term) {
+            return Ok(());
+        }
+        match Decoder::new(payload, Limits::default())?.skip() {
+            Err(DecodeError::Deep) if etf::is_whole(term) => Ok(()),
+            checked => checked,
+        }
+    }
+
     /// The message, as `dbg:trace_client/3` gives it to its handler: `{drop, N}` for lost ones. Bytes behind the term are nothing.
     ///
     /// ```
@@ -97,6 +120,17 @@ pub fn put_term(out: &mut Vec<u8>, term: &[u8]) -> io::Result<()> {
     out.extend_from_slice(version);
     out.extend_from_slice(&term);
     Ok(())
+}
+
+/// Adds a record as it was read.
+pub(crate) fn put(out: &mut Vec<u8>, record: Record<'_>) {
+    let (op, n, payload) = match record {
+        Record::Term(payload) => (TERM, payload.len() as u32, payload),
+        Record::Dropped(n) => (DROP, n, &[][..]),
+    };
+    out.push(op);
+    out.extend_from_slice(&n.to_be_bytes());
+    out.extend_from_slice(payload);
 }
 
 /// Adds a drop record; more than one for what 32 bits can't hold, none for nothing. More than 68 billion messages are told as

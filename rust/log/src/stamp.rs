@@ -100,6 +100,6 @@ impl Visit for Look {
     }
 
     inviso_term::alike! {
-        Ok(Seen::Other); big float str bytes bits list improper map set pid port reference fun opaque cut
+        Ok(Seen::Other); big float str bytes bits list improper map record set pid port reference fun opaque cut
     }
 }

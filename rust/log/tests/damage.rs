@@ -32,9 +32,10 @@ impl From<Record<'_>> for Made {
 }
 
 fn record() -> impl Strategy<Value = Made> {
+    let binary = |bytes: Vec<u8>| [&[131, 109][..], &(bytes.len() as u32).to_be_bytes(), &bytes].concat();
     prop_oneof![
-        4 => vec(any::<u8>(), 1..40).prop_map(|rest| Made::Term([vec![131], rest].concat())),
-        1 => vec(any::<u8>(), 1000..3000).prop_map(|rest| Made::Term([vec![131], rest].concat())),
+        4 => vec(any::<u8>(), 0..40).prop_map(move |bytes| Made::Term(binary(bytes))),
+        1 => vec(any::<u8>(), 1000..3000).prop_map(move |bytes| Made::Term(binary(bytes))),
         1 => (1u32..).prop_map(Made::Dropped),
     ]
 }
@@ -120,6 +121,23 @@ fn blocks_of(records: &[Made], per_block: usize) -> (Vec<u8>, Vec<usize>) {
     }
     log.close().unwrap();
     (fs::read(&path).unwrap(), ends)
+}
+
+#[test]
+fn what_is_no_term_is_not_written_in_the_other_form() {
+    let records = |payloads: &[&[u8]]| {
+        let framed = |payload: &&[u8]| [&[0][..], &(payload.len() as u32).to_be_bytes(), payload].concat();
+        payloads.iter().map(framed).collect::<Vec<_>>().concat()
+    };
+    let bytes = [records(&[&[131, 97, 1], &[131, 255], &[131, 97]]), vec![1, 0, 0, 0, 0], records(&[&[131, 97, 2]])];
+    let mut erlang = Vec::new();
+    let done = blocks::to_erlang(&bytes.concat()[..], &mut erlang).unwrap();
+    assert_eq!(erlang, [records(&[&[131, 97, 1]]), vec![1, 0, 0, 0, 0], records(&[&[131, 97, 2]])].concat());
+    assert_eq!(done.records, 3);
+    let told: Vec<_> =
+        done.damage.iter().map(|damage| (damage.at, damage.what.name(), damage.what.to_string())).collect();
+    let short = "the bytes end in the middle of a term";
+    assert_eq!(told, [(8, "term", "unknown tag 255".into()), (15, "term", short.into())]);
 }
 
 proptest! {

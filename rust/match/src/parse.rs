@@ -84,6 +84,7 @@ fn fits(term: &Term, depth: usize, left: &mut usize) -> bool {
     match term {
         Term::Tuple(terms) | Term::List(terms) | Term::Set(terms) => all(terms),
         Term::ImproperList(terms, tail) => all(terms) && fits(tail, inner, left),
+        Term::Record(record) => record.fields.iter().all(|(_, value)| fits(value, inner, left)),
         Term::Map(pairs) => pairs.iter().all(|(k, v)| fits(k, inner, left) && fits(v, inner, left)),
         _ => true,
     }

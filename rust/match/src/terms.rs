@@ -31,7 +31,7 @@ pub fn look(term: &Term) -> Look<'_> {
         Term::Ref(_) => Look::Ref,
         Term::Fun(_, _, arity) => Look::Fun(Some(u32::from(*arity))),
         Term::Closure(closure) => Look::Fun(closure.arity().map(u32::from)),
-        Term::Opaque(..) | Term::Cut(_) => Look::Other,
+        Term::Record(_) | Term::Opaque(..) | Term::Cut(_) => Look::Other,
     }
 }
 

@@ -3,7 +3,7 @@
 //! Numbers, text, bytes, tuples, lists, maps and sets become the built-in types (sets frozen, so that they can be members and
 //! keys); the atoms true, false and undefined become `True`, `False` and `None`. For everything else a [`Makers`] is asked.
 
-use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Node, Visit};
+use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Node, RecordRef, Visit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -32,6 +32,8 @@ pub trait Makers {
     fn bit_string<'py>(&self, bytes: Bound<'py, PyBytes>, bits: u8) -> Made<'py>;
     /// A list with a tail that is no list.
     fn improper_list<'py>(&self, elements: Bound<'py, PyList>, tail: Bound<'py, PyAny>) -> Made<'py>;
+    /// A native record; a value for each of its fields.
+    fn record<'py>(&self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>) -> Made<'py>;
     /// A function by its name.
     fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py>;
     /// A function that Erlang made at run time.
@@ -148,6 +150,10 @@ impl<'py, M: Makers> Visit for Objects<'py, '_, M> {
             return Ok(dict.into_any());
         }
         Ok(self.makers.map(PyList::new(self.py, pairs)?)?)
+    }
+
+    fn record(&mut self, of: RecordRef<'_>, values: Vec<Self::Value>) -> Value<'py> {
+        Ok(self.makers.record(self.py, of, values)?)
     }
 
     /// A list where an element can't be hashed, or where Python takes two for equal.

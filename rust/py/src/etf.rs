@@ -9,10 +9,10 @@ use crate::{
     wire,
 };
 use inviso_core::error::Error;
-use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Limits, Node, MAX_DEPTH, VERSION};
+use inviso_term::etf::{self, ClosureRef, DecodeError, Decoder, Limits, Node, RecordRef, MAX_DEPTH, VERSION};
 use pyo3::{exceptions::PyValueError, prelude::*, types::*};
 use rustc_hash::FxHashMap;
-use std::cell::RefCell;
+use std::{borrow::Cow, cell::RefCell};
 
 /// Atoms are never freed. Bytes from anywhere can't make more of them than Erlang has room for.
 const ATOMS: usize = 1 << 20;
@@ -105,6 +105,10 @@ impl Makers for Cached<'_> {
         self.classes.improper_list(elements, tail)
     }
 
+    fn record<'py>(&self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>) -> Made<'py> {
+        self.classes.record_of(py, of, values, |name| self.named(py, name))
+    }
+
     fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py> {
         let (module, name) = (self.named(py, module)?, self.named(py, name)?);
         self.classes.fun_of(&module, &name, arity)
@@ -144,7 +148,10 @@ pub fn etf_loads(py: Python<'_>, data: &[u8], depth: usize, size: usize) -> PyRe
     let made = decode::next(py, &mut decoder, &Cached { classes: terms::classes(py)?, cache: &cache });
     let at = data.len() - decoder.rest().len();
     match made {
-        Ok(_) if !decoder.rest().is_empty() => Err(wrong(at, &DecodeError::Trailing)),
+        // as Erlang does: what this package alone reads, from its own rings, is nothing to hand on
+        Ok(_) if matches!(etf::portable(data), Cow::Owned(_)) => {
+            Err(wrong(0, &"a float that is not finite, or a map with a key twice"))
+        }
         Ok(term) => Ok(term.unbind()),
         Err(Failure::NoTerm(e @ DecodeError::Tag(_))) => Err(wrong(at.saturating_sub(1), &e)),
         Err(Failure::NoTerm(e)) => Err(wrong(at, &e)),

@@ -55,7 +55,7 @@ mod _native {
     #[pymodule_export]
     use super::pickles::{seq_arrive, seq_depart, seq_start, seq_started};
     #[pymodule_export]
-    use super::pid::{origin, origin_is, origin_of, pid_of_node, Pid};
+    use super::pid::{origin, origin_is, origin_of, pid_of_node, show_first_as_here, Pid};
     #[pymodule_export]
     use super::processes::{
         after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, mailbox_leave,

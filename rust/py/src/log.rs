@@ -9,6 +9,7 @@ use crate::{
     terms,
 };
 use inviso_log::{
+    damage::{Damage, What},
     file::{FileLog, Form, Options},
     frame::{Record, HEADER},
     merge::Merge,
@@ -363,16 +364,16 @@ fn write_some(from: &mut Logs, log: &mut FileLog, done: &mut Written) -> io::Res
         let mut damage = None;
         let mut written = Ok(());
         let read = from.read(false, |event| match event {
-            Event::Record { record, .. } => {
-                done.0 += 1;
-                written = match record {
-                    Record::Term(payload) => log.term(payload),
-                    Record::Dropped(n) => {
+            Event::Record { at, record } => match record.check() {
+                Ok(()) => {
+                    done.0 += 1;
+                    if let Record::Dropped(n) = record {
                         done.1 += u64::from(n);
-                        log.dropped(n.into())
                     }
-                };
-            }
+                    written = log.record(record);
+                }
+                Err(e) => damage = Some(Damage { at, what: What::Term(e) }),
+            },
             Event::Damage(found) => damage = Some(found),
         })?;
         written?;

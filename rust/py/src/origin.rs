@@ -36,6 +36,17 @@ const OTHER: u64 = 1 << 32;
 /// Other nodes that terms may tell of: whoever can send terms must not fill the memory with names.
 const MET: usize = 16_384;
 
+/// The other node that is shown as this one, by its number as an [`Origin`]; [`NONE`], or the [`FIRST`] without a name that is met.
+static SHOWN_AS_HERE: AtomicU64 = AtomicU64::new(NONE);
+const NONE: u64 = 0;
+const FIRST: u64 = 1;
+
+/// Shows the first node without a name whose pids are read from now on as this one, as Erlang shows all of them; or no other any more.
+/// For who reads logs and has no pids to show.
+pub fn show_first_as_here(is: bool) {
+    SHOWN_AS_HERE.store(if is { FIRST } else { NONE }, Ordering::Release);
+}
+
 /// The node of whatever comes from one more.
 const TOO_MANY: (u64, &str) = (0, "toomany@nohost");
 
@@ -86,6 +97,14 @@ impl Origin {
 
     /// The origin of an identifier in a term, which has the low half of the creation.
     pub fn of_term(name: &str, creation: u32) -> Origin {
+        let origin = Origin::met(name, creation);
+        if SHOWN_AS_HERE.load(Ordering::Relaxed) == FIRST && name == "nonode@nohost" && origin.0 >= OTHER {
+            let _ = SHOWN_AS_HERE.compare_exchange(FIRST, origin.0, Ordering::AcqRel, Ordering::Acquire);
+        }
+        origin
+    }
+
+    fn met(name: &str, creation: u32) -> Origin {
         if let Some(own) = Origin::own(creation.into()) {
             return own;
         }
@@ -136,9 +155,9 @@ impl Origin {
         self.other(|(_, name)| name.clone())
     }
 
-    /// The first number of a pid as it is written: 0 for this process.
+    /// The first number of a pid as it is written: 0 for this process, and for the node that is shown as this one.
     pub fn number(self) -> u64 {
-        if self == Origin::here() {
+        if self == Origin::here() || self.0 == SHOWN_AS_HERE.load(Ordering::Acquire) && self.0 >= OTHER {
             return 0;
         }
         self.0.checked_sub(OTHER).map_or(self.0 + 1, |place| place + GENERATIONS as u64 + 1)

@@ -171,6 +171,12 @@ pub fn origin_is(order: u64) -> (u64, String, u64) {
     (origin.number(), origin.foreign_name().unwrap_or_else(node_name), origin.creation())
 }
 
+/// Whether the first node without a name whose pids are read from now on is shown as this one.
+#[pyfunction]
+pub fn show_first_as_here(is: bool) {
+    crate::origin::show_first_as_here(is);
+}
+
 /// The pid of a process by its node's name and creation, as pickles have it.
 #[pyfunction]
 pub fn pid_of_node(name: String, creation: u64, id: u64) -> Pid {

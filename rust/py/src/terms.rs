@@ -11,8 +11,8 @@ use crate::{
 use inviso_core::tracee::Kind;
 use inviso_match::View;
 use inviso_term::{
-    etf::{self, ClosureRef, Node},
-    term::{Identifier, Term},
+    etf::{self, ClosureRef, Node, RecordRef, MAX_ATOM},
+    term::{Identifier, Record, Term},
 };
 use pyo3::{exceptions::PyTypeError, ffi, prelude::*, sync::PyOnceLock, types::*, PyTypeInfo};
 use std::ptr;
@@ -28,6 +28,7 @@ pub struct Classes {
     improper_list: Py<PyAny>,
     reference: Py<PyAny>,
     port: Py<PyAny>,
+    record: Py<PyAny>,
     fun: Py<PyAny>,
     local_fun: Py<PyAny>,
 }
@@ -51,6 +52,7 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             improper_list: class("ImproperList")?,
             reference: class("Ref")?,
             port: class("Port")?,
+            record: class("Record")?,
             fun: class("Fun")?,
             local_fun: class("LocalFun")?,
         };
@@ -213,6 +215,25 @@ impl Classes {
                 }
             }));
         }
+        if is(&self.record) {
+            let name = |of: Bound<'_, PyAny>| {
+                let name = of.cast::<PyString>().ok().and_then(|name| name.to_str().ok());
+                let name = name.filter(|name| name.chars().nth(MAX_ATOM).is_none()).map(Into::into);
+                name.ok_or_else(|| PyTypeError::new_err("names of a Record are str of at most 255 characters"))
+            };
+            let fields = field(object, "fields")?.cast_into::<PyDict>()?;
+            // a list first: what makes terms of the values may change the dict
+            let fields = fields.items().iter().map(|pair| match pair.cast::<PyTuple>()?.as_slice() {
+                [field, value] => Ok((name(field.clone())?, term(value)?)),
+                _ => Err(PyTypeError::new_err("the fields of a Record are a dict")),
+            });
+            return Ok(Term::Record(Box::new(Record {
+                fields: fields.collect::<PyResult<_>>()?,
+                module: name(field(object, "module")?)?,
+                name: name(field(object, "name")?)?,
+                exported: field(object, "exported")?.is(PyBool::new(object.py(), true)),
+            })));
+        }
         if is(&self.fun) {
             let name = |of: &str| field(object, of)?.extract::<String>();
             let arity = u8::try_from(number_of(object, "arity")?);
@@ -267,6 +288,20 @@ impl Classes {
             "true" | "false" | "undefined" => Ok(PyString::new(py, name).into_any()),
             _ => atom(),
         }
+    }
+
+    /// A native record; `named` makes the atoms of its names.
+    ///
+    /// # Errors
+    /// What making it raises.
+    pub fn record_of<'py>(
+        &self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>, named: impl Fn(&str) -> Made<'py>,
+    ) -> Made<'py> {
+        let fields = PyDict::new(py);
+        for (field, value) in of.fields.iter().zip(values) {
+            fields.set_item(named(field)?, value)?;
+        }
+        call(self.record.bind(py), (named(of.module)?, named(of.name)?, fields, of.exported))
     }
 
     /// A function by its name, of atoms that were made.
@@ -342,6 +377,9 @@ impl Makers for Classes {
     }
     fn improper_list<'py>(&self, elements: Bound<'py, PyList>, tail: Bound<'py, PyAny>) -> Made<'py> {
         call(self.improper_list.bind(tail.py()), (&elements, &tail))
+    }
+    fn record<'py>(&self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>) -> Made<'py> {
+        self.record_of(py, of, values, |name| self.name(py, name, || call(self.atom.bind(py), (name,))))
     }
     fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py> {
         let named = |name: &str| self.name(py, name, || call(self.atom.bind(py), (name,)));

@@ -38,6 +38,11 @@ fn mapped(term: Term, leaf: &mut impl FnMut(Term) -> Option<Term>) -> Option<Ter
             let pair = |(key, value)| Some((mapped(key, leaf)?, mapped(value, leaf)?));
             Term::Map(pairs.into_iter().map(pair).collect::<Option<_>>()?)
         }
+        Term::Record(mut record) => {
+            let field = |(name, value)| Some((name, mapped(value, leaf)?));
+            record.fields = record.fields.into_iter().map(field).collect::<Option<_>>()?;
+            Term::Record(record)
+        }
         other => leaf(other)?,
     })
 }

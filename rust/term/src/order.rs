@@ -1,5 +1,5 @@
 //! Erlang's order over all terms:
-//! number < atom < reference < fun < port < pid < tuple < map < nil < list < bit string.
+//! number < atom < reference < fun < port < pid < tuple < native record < map < nil < list < bit string.
 //!
 //! What Python adds comes after: set, opaque object, cut.
 //!
@@ -10,7 +10,7 @@
 //! assert_eq!(terms, [Term::Float(1.5), Term::from(2), Term::atom("a"), Term::str("a")]);
 //! ```
 
-use crate::term::{Identifier, Term};
+use crate::term::{Identifier, Record, Term};
 use num_bigint::BigInt;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
@@ -33,8 +33,8 @@ enum Mode {
     Exact,
 }
 
-const NIL: u8 = 9;
-const LIST: u8 = 10;
+const NIL: u8 = 10;
+const LIST: u8 = 11;
 
 fn rank(term: &Term) -> u8 {
     match term {
@@ -46,13 +46,14 @@ fn rank(term: &Term) -> u8 {
         Term::Port(_) => 5,
         Term::Pid(_) => 6,
         Term::Tuple(_) => 7,
-        Term::Map(_) => 8,
+        Term::Record(_) => 8,
+        Term::Map(_) => 9,
         Term::List(elements) if elements.is_empty() => NIL,
         Term::List(_) | Term::ImproperList(..) => LIST,
-        Term::Str(_) | Term::Bytes(_) | Term::BitString(..) => 11,
-        Term::Set(_) => 12,
-        Term::Opaque(..) => 13,
-        Term::Cut(_) => 14,
+        Term::Str(_) | Term::Bytes(_) | Term::BitString(..) => 12,
+        Term::Set(_) => 13,
+        Term::Opaque(..) => 14,
+        Term::Cut(_) => 15,
     }
 }
 
@@ -79,6 +80,7 @@ fn compare(a: &Term, b: &Term, mode: Mode) -> Ordering {
         }
         (Term::Tuple(a), Term::Tuple(b)) => a.len().cmp(&b.len()).then_with(|| elements(a, b, mode)),
         (Term::Map(a), Term::Map(b)) => a.len().cmp(&b.len()).then_with(|| maps(a, b, mode)),
+        (Term::Record(a), Term::Record(b)) => records(a, b, mode),
         (Term::Set(a), Term::Set(b)) => a.len().cmp(&b.len()).then_with(|| sets(a, b)),
         (Term::Opaque(t, id, text), Term::Opaque(t2, id2, text2)) => (t, id, text).cmp(&(t2, id2, text2)),
         (Term::Cut(a), Term::Cut(b)) => a.cmp(b),
@@ -158,6 +160,18 @@ fn sets(a: &[Term], b: &[Term]) -> Ordering {
     }
     let (a, b) = (sorted(a), sorted(b));
     a.iter().zip(&b).map(|(a, b)| exact(a, b)).find(|o| o.is_ne()).unwrap_or(Equal)
+}
+
+/// By definition: module, name, what isn't exported first, number of fields, their names; then by the values.
+fn records(a: &Record, b: &Record, mode: Mode) -> Ordering {
+    let defined = |of: &Record| (of.exported, of.fields.len());
+    let names = || a.fields.iter().map(|(name, _)| name).cmp(b.fields.iter().map(|(name, _)| name));
+    let mut values = a.fields.iter().zip(&b.fields).map(|((_, a), (_, b))| compare(a, b, mode));
+    (&a.module, &a.name)
+        .cmp(&(&b.module, &b.name))
+        .then_with(|| defined(a).cmp(&defined(b)))
+        .then_with(names)
+        .then_with(|| values.find(|o| o.is_ne()).unwrap_or(Equal))
 }
 
 /// The elements and the tail of a list; no tail is the empty list.
@@ -245,6 +259,7 @@ mod tests {
                 T::Port(id(1, "a")),
                 T::Pid(id(1, "a")),
                 T::Tuple(vec![]),
+                record("m", "r", false, &[]),
                 T::Map(vec![]),
                 T::List(vec![]),
                 T::List(vec![int(1)]),
@@ -289,6 +304,39 @@ mod tests {
         }
         assert_eq!(loose(&T::Float(0.0), &T::Float(-0.0)), Equal);
         ascending(&[int(1), int(2), T::Float(-0.0), T::Float(0.0), T::Float(1.0)], Some(Mode::Exact));
+    }
+
+    fn record(module: &str, name: &str, exported: bool, fields: &[(&str, T)]) -> T {
+        let fields = fields.iter().map(|(name, value)| ((*name).into(), value.clone())).collect();
+        T::Record(Box::new(Record { module: module.into(), name: name.into(), exported, fields }))
+    }
+
+    /// As OTP 29 sorts them.
+    #[test]
+    fn records_compare_by_definition_then_values() {
+        let q = |exported, fields: &[(&str, i64)]| {
+            let fields: Vec<_> = fields.iter().map(|(name, n)| (*name, int(*n))).collect();
+            record("m", "q", exported, &fields)
+        };
+        ascending(
+            &[
+                record("m", "p", true, &[]),
+                q(false, &[]),
+                q(false, &[("a", 9)]),
+                q(false, &[("b", 1)]),
+                q(false, &[("a", 1), ("b", 2)]),
+                q(false, &[("a", 5), ("b", 1)]),
+                q(false, &[("a", 1), ("c", 0)]),
+                q(false, &[("b", 0), ("a", 0)]),
+                q(true, &[]),
+                q(true, &[("a", 0)]),
+                record("n", "a", false, &[]),
+            ],
+            None,
+        );
+        let with = |value| record("m", "q", false, &[("a", value)]);
+        assert_eq!(loose(&with(int(1)), &with(T::Float(1.0))), Equal);
+        ascending(&[with(int(2)), with(T::Float(1.5))], Some(Mode::Exact));
     }
 
     #[test]

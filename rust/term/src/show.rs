@@ -54,6 +54,20 @@ fn show(term: &Term, f: &mut Formatter<'_>, depth: usize) -> fmt::Result {
             }
             f.write_char('}')
         }
+        Term::Record(record) => {
+            f.write_char('#')?;
+            atom(&record.module, f)?;
+            f.write_char(':')?;
+            atom(&record.name, f)?;
+            f.write_char('{')?;
+            for (n, (field, value)) in record.fields.iter().enumerate() {
+                f.write_str(if n == 0 { "" } else { "," })?;
+                atom(field, f)?;
+                f.write_str(" = ")?;
+                show(value, f, inner)?;
+            }
+            f.write_char('}')
+        }
         Term::Set(elements) => {
             f.write_str("#Set<")?;
             commas(elements, f, inner)?;
@@ -131,6 +145,7 @@ fn binary(bytes: &[u8], bits: u8, f: &mut Formatter<'_>) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::term::Record;
 
     #[test]
     fn each_kind_is_as_the_shell_writes_it() {
@@ -146,6 +161,15 @@ mod tests {
             (Term::Tuple(vec![]), "{}"),
             (Term::ImproperList(vec![Term::from(1)], Box::new(Term::from(2))), "[1|2]"),
             (Term::Map(vec![(Term::from(1), Term::atom("a"))]), "#{1 => a}"),
+            (
+                Term::Record(Box::new(Record {
+                    module: "rr".into(),
+                    name: "P".into(),
+                    exported: true,
+                    fields: vec![("a".into(), Term::from(2)), ("B".into(), Term::Tuple(vec![Term::atom("x")]))],
+                })),
+                "#rr:'P'{a = 2,'B' = {x}}",
+            ),
             (Term::Pid(Identifier::own(4 | 2 << 32)), "<0.4.2>"),
             (Term::Port(Identifier::own(5)), "#Port<0.5>"),
             (Term::Ref(Identifier::own(6)), "#Ref<0.6>"),

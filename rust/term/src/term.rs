@@ -46,6 +46,8 @@ pub enum Term {
     Port(Identifier),
     /// A reference.
     Ref(Identifier),
+    /// A native record.
+    Record(Box<Record>),
     /// A function, by module, name and arity.
     Fun(Box<str>, Box<str>, u8),
     /// A function that Erlang made at run time.
@@ -87,6 +89,19 @@ impl Identifier {
     pub fn new(id: u64, node: &str, creation: u32) -> Identifier {
         Identifier { id, rest: 0, node: node.into(), creation }
     }
+}
+
+/// A native record of Erlang: named values, in the order of the definition that they were made by.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The module that defines it.
+    pub module: Box<str>,
+    /// Its name there.
+    pub name: Box<str>,
+    /// Whether other modules may look into it.
+    pub exported: bool,
+    /// The fields, with distinct names.
+    pub fields: Vec<(Box<str>, Term)>,
 }
 
 /// A function that Erlang made at run time. It can't be run here; it goes back to Erlang as it came.

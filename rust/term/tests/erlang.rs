@@ -2,7 +2,7 @@
 
 use inviso_term::{
     etf::{self, DecodeError, Encoder, Full, Node},
-    term::{Identifier, Term},
+    term::{Identifier, Record, Term},
 };
 use num_bigint::BigInt;
 
@@ -158,10 +158,46 @@ fn fun(size: u32) -> String {
     )
 }
 
+/// As OTP 29 writes and shows them.
+#[test]
+fn native_records() {
+    let record = |name: &str, exported, fields: &[(&str, Term)]| {
+        let fields = fields.iter().map(|(name, value)| ((*name).into(), value.clone())).collect();
+        Term::Record(Box::new(Record { module: "rr".into(), name: name.into(), exported, fields }))
+    };
+    let two = [("a", Term::from(2)), ("b", Term::from(3))];
+    let nested = [("a", Term::from(2)), ("b", Term::Tuple(vec![Term::atom("x")]))];
+    for (digits, term, shown) in [
+        ("43 00000002 00 77027272 770170 770161 770162 6102 6103", record("p", false, &two), "#rr:p{a = 2,b = 3}"),
+        (
+            "43 00000002 01 77027272 770170 770161 770162 6102 6801 770178",
+            record("p", true, &nested),
+            "#rr:p{a = 2,b = {x}}",
+        ),
+        ("43 00000000 00 77027272 770171", record("q", false, &[]), "#rr:q{}"),
+    ] {
+        assert_eq!(term.to_string(), shown);
+        same(digits, term);
+    }
+    read("43 00000001 01 73027272 64000171 7600016b 6101", record("q", true, &[("k", Term::from(1))]));
+    let head = "77027272 770170";
+    refused(&format!("43 00000000 02 {head}"), DecodeError::Malformed("record"));
+    refused(&format!("43 00000002 00 {head} 770161 770161 6101 6102"), DecodeError::Malformed("record"));
+    refused(&format!("43 00000001 00 {head} 6101 6101"), DecodeError::Tag(97));
+    refused(&format!("43 00000001 00 {head} 770161"), DecodeError::Short);
+}
+
 #[test]
 fn funs() {
     same("71 77016d 770166 6102", Term::Fun("m".into(), "f".into(), 2));
-    refused("71 77016d 770166 6202", DecodeError::Tag(0x62));
+    // a node writes the arity as a small integer, and reads any that is one
+    let known = Term::Fun("m".into(), "f".into(), 2);
+    read("71 77016d 770166 62 00000002", known.clone());
+    read("71 77016d 770166 6e 01 00 02", known);
+    for wrong in ["62 00000100", "62 ffffffff", "6e 01 01 02"] {
+        refused(&format!("71 77016d 770166 {wrong}"), DecodeError::Malformed("fun"));
+    }
+    refused("71 77016d 770166 770161", DecodeError::Tag(0x77));
 
     let size = hex(&fun(0)).len() as u32 - 1;
     let old = "75 00000001 67 770161 00000001 00000002 03 77016d 6103 6105 6109";
@@ -231,7 +267,7 @@ fn a_trace_message() {
 fn a_visitor_without_closures_gets_an_object_with_erlangs_text() {
     struct Texts;
     fn no() -> Result<String, DecodeError> {
-        Err(DecodeError::Refused("no fun".into()))
+        Err(DecodeError::Refused("no fun"))
     }
     impl etf::Visit for Texts {
         type Value = String;
@@ -240,11 +276,11 @@ fn a_visitor_without_closures_gets_an_object_with_erlangs_text() {
             Ok(format!("{name} {}", text.unwrap_or_default()))
         }
         inviso_term::alike! {
-            no(); int big float atom str bytes bits tuple list improper map set pid port reference fun cut
+            no(); int big float atom str bytes bits tuple list improper map record set pid port reference fun cut
         }
     }
     let bytes = hex(&fun(hex(&fun(0)).len() as u32 - 1));
     let text = etf::walk(&bytes, etf::Limits::default(), &mut Texts);
     assert_eq!(text.as_deref(), Ok("fun #Fun<m.3.77705923>"));
-    assert_eq!(etf::walk(&hex("6101"), etf::Limits::default(), &mut Texts), Err(DecodeError::Refused("no fun".into())));
+    assert_eq!(etf::walk(&hex("6101"), etf::Limits::default(), &mut Texts), Err(DecodeError::Refused("no fun")));
 }

@@ -2,7 +2,7 @@
 
 use inviso_term::{
     order,
-    term::{Identifier, Term},
+    term::{Identifier, Record, Term},
 };
 use num_bigint::BigInt;
 use proptest::{collection::vec, prelude::*, sample};
@@ -42,8 +42,18 @@ fn term() -> impl Strategy<Value = Term> {
             some.clone().prop_map(Term::List),
             some.clone().prop_map(|elements| Term::Set(distinct(elements, |e| e))),
             (some, inner.clone()).prop_map(|(front, tail)| Term::ImproperList(front, Box::new(tail))),
+            record(inner.clone()),
             vec((inner.clone(), inner), 0..3).prop_map(|pairs| Term::Map(distinct(pairs, |pair| &pair.0))),
         ]
+    })
+}
+
+fn record(value: impl Strategy<Value = Term>) -> impl Strategy<Value = Term> {
+    let fields = sample::subsequence(vec!["a", "b", "c"], 0..3).prop_shuffle();
+    let head = (sample::select(vec!["m", "n"]), sample::select(vec!["q", "r"]), any::<bool>());
+    (head, fields, vec(value, 3)).prop_map(|((module, name, exported), names, values)| {
+        let fields = names.into_iter().map(Into::into).zip(values).collect();
+        Term::Record(Box::new(Record { module: module.into(), name: name.into(), exported, fields }))
     })
 }
 
@@ -74,6 +84,7 @@ fn model(a: &Term, b: &Term, exact: bool) -> Ordering {
         Term::Port(_) => "4 port",
         Term::Pid(_) => "5 pid",
         Term::Tuple(_) => "6 tuple",
+        Term::Record(_) => "6b record",
         Term::Map(_) => "7 map",
         Term::List(_) | Term::ImproperList(..) if cons(term).is_none() => "8 nil",
         Term::List(_) | Term::ImproperList(..) => "9 list",
@@ -108,6 +119,15 @@ fn model(a: &Term, b: &Term, exact: bool) -> Ordering {
             };
             let keys = || pairwise(&of(&a, false), &of(&b, false), true);
             a.len().cmp(&b.len()).then_with(keys).then_with(|| pairwise(&of(&a, true), &of(&b, true), exact))
+        }
+        (Term::Record(a), Term::Record(b)) => {
+            let fields = |of: &Record| of.fields.iter().map(|(name, _)| Term::Atom((&**name).into())).collect();
+            let values = |of: &Record| of.fields.iter().map(|(_, value)| value.clone()).collect();
+            let parts = |of: &Record| {
+                let head = [Term::atom(&of.module), Term::atom(&of.name), Term::from(i64::from(of.exported))];
+                [head.to_vec(), vec![Term::Tuple(fields(of)), Term::Tuple(values(of))]].concat()
+            };
+            pairwise(&parts(a), &parts(b), exact)
         }
         (Term::Set(a), Term::Set(b)) => {
             let keys = |set: &[Term]| Term::Map(set.iter().map(|key| (key.clone(), Term::from(0))).collect());

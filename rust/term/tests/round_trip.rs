@@ -2,10 +2,15 @@
 
 use inviso_term::{
     etf::{self, DecodeError, Decoder, Encoder, Limits},
-    term::{Identifier, Term},
+    term::{Identifier, Record, Term},
 };
 use num_bigint::BigInt;
-use proptest::{collection::vec, option, prelude::*, sample};
+use proptest::{
+    collection::{hash_map, vec},
+    option,
+    prelude::*,
+    sample,
+};
 
 fn identifier() -> impl Strategy<Value = Identifier> {
     (any::<u64>(), "\\PC{1,6}", any::<u32>()).prop_map(|(id, node, creation)| Identifier::new(id, &node, creation))
@@ -52,8 +57,18 @@ fn term() -> impl Strategy<Value = Term> {
             (mark, vec(inner.clone(), 1..4))
                 .prop_map(|(mark, rest)| { Term::Tuple([mark].into_iter().chain(rest).collect()) }),
             (vec(inner.clone(), 1..4), leaf()).prop_map(|(front, tail)| Term::ImproperList(front, Box::new(tail))),
+            record(inner.clone()),
             vec((inner.clone(), inner), 0..4).prop_map(Term::Map),
         ]
+    })
+}
+
+fn record(value: impl Strategy<Value = Term>) -> impl Strategy<Value = Term> {
+    let name = || "\\PC{0,4}|ä{250,255}";
+    let fields = hash_map(name(), value, 0..4);
+    (name(), name(), any::<bool>(), fields).prop_map(|(module, name, exported, fields)| {
+        let fields = fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
+        Term::Record(Box::new(Record { module: module.into(), name: name.into(), exported, fields }))
     })
 }
 
@@ -62,7 +77,7 @@ fn term_like() -> impl Strategy<Value = Vec<u8>> {
     let mark = sample::select(vec!["$inviso.set", "$inviso.cut", "$inviso.opaque", "n@h"])
         .prop_map(|name| [&[119, name.len() as u8], name.as_bytes()].concat());
     let piece = prop_oneof![
-        4 => (70u8..=131).prop_map(|tag| vec![tag]),
+        4 => (67u8..=131).prop_map(|tag| vec![tag]),
         4 => (0u8..6).prop_map(|n| vec![n]),
         2 => (0u8..6).prop_map(|n| vec![0, 0, 0, n]),
         1 => mark,
@@ -91,6 +106,21 @@ proptest! {
     fn what_can_be_read_can_be_written(bytes in term_like()) {
         if let Ok(term) = Decoder::new(&bytes, Limits::default()).and_then(|mut decoder| decoder.term()) {
             prop_assert_eq!(shown(&etf::decode(&etf::encode(&term)).unwrap()), shown(&term));
+        }
+    }
+
+    #[test]
+    fn what_is_plain_can_be_read(bytes in term_like(), term in term(), at in any::<sample::Index>(), byte: u8) {
+        let mut damaged = etf::encode(&term);
+        prop_assert!(etf::is_whole(&damaged));
+        let at = at.index(damaged.len());
+        damaged[at] = byte;
+        for bytes in [bytes, damaged] {
+            let read = Decoder::new(&bytes, Limits::default()).and_then(|mut decoder| decoder.skip());
+            if etf::is_plain(&bytes) {
+                prop_assert!(matches!(read, Ok(()) | Err(DecodeError::Deep)));
+            }
+            prop_assert!(read.is_err() || etf::is_whole(&bytes) || bytes.contains(&131) || bytes.contains(&117));
         }
     }
 
@@ -156,7 +186,8 @@ fn nesting_ends_at_the_limit() {
         let limits = Limits { depth: usize::MAX, ..Limits::default() };
         assert_eq!(Decoder::new(&bytes, limits).unwrap().term(), Err(DecodeError::Deep));
         let set = [&[104, 2, 119, 11][..], b"$inviso.set", &[108, 0, 0, 0, 1]].concat();
-        for piece in [&[116, 0, 0, 0, 1][..], &[104, 1], &[105, 0, 0, 0, 1], &[108, 0, 0, 0, 1, 106], &set] {
+        let record = [67, 0, 0, 0, 1, 1, 119, 1, 109, 119, 1, 114, 119, 1, 102];
+        for piece in [&[116, 0, 0, 0, 1][..], &[104, 1], &[105, 0, 0, 0, 1], &[108, 0, 0, 0, 1, 106], &set, &record] {
             assert_eq!(etf::decode(&piece.repeat(10_000)), Err(DecodeError::Deep));
         }
     });
@@ -174,7 +205,12 @@ fn limits_are_kept() {
 
 #[test]
 fn a_count_that_the_bytes_cannot_hold_takes_no_memory() {
-    for head in [&[105, 255, 255, 255, 255][..], &[108, 255, 255, 255, 255], &[116, 255, 255, 255, 255]] {
+    for head in [
+        &[105, 255, 255, 255, 255][..],
+        &[108, 255, 255, 255, 255],
+        &[116, 255, 255, 255, 255],
+        &[67, 255, 255, 255, 255, 0, 119, 0, 119, 0],
+    ] {
         assert_eq!(etf::decode(head), Err(DecodeError::Short));
     }
 }

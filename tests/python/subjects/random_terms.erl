@@ -32,7 +32,8 @@ ways() ->
 
 term(0) -> leaf(u(20));
 term(D) ->
-    case u(9) of
+    case u(10) of
+        10 -> record(D);
         1 -> terms(D, 6);
         2 -> list_to_tuple(terms(D, 6));
         3 -> maps:from_list([{term(D - 1), term(D - 1)} || _ <- lists:seq(1, u(5) - 1)]);
@@ -42,6 +43,17 @@ term(D) ->
         7 -> {trace_ts, term(0), call, {m, f, terms(D, 4)}, {u(9), u(9), u(9)}};
         8 -> maps:from_list([{K, term(0)} || K <- lists:seq(1, pick([31, 32, 33, 100]))]);
         9 -> term(0)
+    end.
+
+%% A native record, as bytes: only OTP 29 and later has the syntax, and older nodes can't read them.
+record(D) ->
+    Values = terms(D, 4),
+    Names = lists:sublist(pick([[a, b, c], ['X y', 'a', '$inviso.set']]), length(Values)),
+    Part = fun(T) -> <<131, Bytes/binary>> = term_to_binary(T), Bytes end,
+    Parts = [[Part(T) || T <- [pick([m, 'M']), pick([q, r]) | Names]], [Part(V) || V <- Values]],
+    try binary_to_term(iolist_to_binary([<<131, 67, (length(Names)):32, (u(2) - 1)>>, Parts]))
+    catch
+        error:badarg -> term(0)
     end.
 
 terms(D, Most) -> [term(D - 1) || _ <- lists:seq(1, u(Most) - 1)].

@@ -85,8 +85,9 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn old_float(&mut self) -> Result<f64, DecodeError> {
-        let text = std::str::from_utf8(self.take(31)?).unwrap_or_default();
-        let value = text.trim_end_matches('\0').trim().parse().ok().filter(|value: &f64| value.is_finite());
+        let text = self.take(31)?.split(|byte| *byte == 0).next().unwrap_or_default();
+        let text = std::str::from_utf8(text).ok().filter(|text| is_float(text));
+        let value = text.and_then(|text| text.parse().ok()).filter(|value: &f64| value.is_finite());
         value.ok_or(DecodeError::Malformed("float"))
     }
 
@@ -185,6 +186,14 @@ impl<'a> Cursor<'a> {
         self.left = rest;
         Ok(taken)
     }
+}
+
+/// A sign or none, digits on both sides of a point, an exponent or none: what Erlang takes.
+fn is_float(text: &str) -> bool {
+    let signed = |text: &str| text.strip_prefix(['+', '-']).unwrap_or(text).to_owned();
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    digits(&signed(exponent)) && signed(mantissa).split_once('.').is_some_and(|(a, b)| digits(a) && digits(b))
 }
 
 fn word(negative: bool, magnitude: &[u8]) -> Option<i128> {

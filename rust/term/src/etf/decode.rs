@@ -5,7 +5,7 @@ use super::{
     inflate::inflate,
     mark, reference, tag,
     terms::{Skip, Terms},
-    visit::{ClosureRef, Node, Visit},
+    visit::{ClosureRef, Node, RecordRef, Visit},
     MAX_DEPTH, VERSION,
 };
 use crate::term::Term;
@@ -16,7 +16,7 @@ use thiserror::Error;
 const TRUSTED: usize = 32;
 
 /// Why bytes are no term.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DecodeError {
     /// The bytes end in the middle of a term.
     #[error("the bytes end in the middle of a term")]
@@ -41,7 +41,7 @@ pub enum DecodeError {
     Malformed(&'static str),
     /// The visitor refused a value.
     #[error("{0}")]
-    Refused(String),
+    Refused(&'static str),
 }
 
 /// How much is read at most.
@@ -126,6 +126,14 @@ impl<'a> Decoder<'a> {
     /// A [`DecodeError`].
     pub fn term(&mut self) -> Result<Term, DecodeError> {
         self.read(&mut Terms)
+    }
+
+    /// Over the next term, which may begin with the version byte: it is read as by [`Decoder::term`], but nothing is made of it.
+    ///
+    /// # Errors
+    /// A [`DecodeError`].
+    pub fn skip(&mut self) -> Result<(), DecodeError> {
+        self.read(&mut Skip)
     }
 
     /// The next term, which may begin with the version byte, as what the visitor makes of it.
@@ -241,11 +249,10 @@ impl<'a> Decoder<'a> {
             }
             tag::EXPORT => {
                 let (module, name) = (self.bytes.name()?, self.bytes.name()?);
-                match self.bytes.array()? {
-                    [tag::SMALL_INTEGER, arity] => v.fun(&module, &name, arity),
-                    [other, _] => Err(DecodeError::Tag(other).into()),
-                }
+                let arity = u8::try_from(self.bytes.integer()?).map_err(|_| DecodeError::Malformed("fun"))?;
+                v.fun(&module, &name, arity)
             }
+            tag::RECORD => self.record(v),
             tag::NEW_FUN | tag::FUN => {
                 let from = self.bytes.at() - 1;
                 let (module, arity, index, unique) = if tag == tag::FUN { self.old_fun()? } else { self.new_fun()? };
@@ -300,6 +307,30 @@ impl<'a> Decoder<'a> {
             pairs.push((key, self.value(v)?));
         }
         v.map(pairs)
+    }
+
+    /// As Erlang does, with no field twice.
+    #[inline(never)]
+    fn record<V: Visit>(&mut self, v: &mut V) -> Result<V::Value, V::Error> {
+        let n = self.bytes.u32()? as usize;
+        let exported = match self.bytes.u8()? {
+            flag @ (0 | 1) => flag == 1,
+            _ => return Err(DecodeError::Malformed("record").into()),
+        };
+        let (module, name) = (self.bytes.name()?, self.bytes.name()?);
+        let n = self.bytes.count(n, 3)?;
+        let mut fields = Vec::with_capacity(n.min(TRUSTED));
+        for _ in 0..n {
+            fields.push(self.bytes.name()?);
+        }
+        let mut sorted: Vec<_> = fields.iter().collect();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|two| matches!(two, [a, b] if a == b)) {
+            return Err(DecodeError::Malformed("record").into());
+        }
+        drop(sorted);
+        let values = self.values(n, v)?;
+        v.record(RecordRef { module: &module, name: &name, exported, fields: &fields }, values)
     }
 
     #[inline(never)]

@@ -9,7 +9,7 @@ pub struct Full;
 /// Writes terms one after the other into a buffer. Never allocates, never panics.
 ///
 /// Compound terms are a head and then their parts: `tuple(2)` and two terms; `list(n)`, n terms and the tail, which is
-/// `nil()` for a proper list; `map(n)` and n pairs; `set(n)`, n terms and `nil()`. Every method answers [`Full`] and
+/// `nil()` for a proper list; `map(n)` and n pairs; `record(…)` and a value for each field; `set(n)`, n terms and `nil()`. Every method answers [`Full`] and
 /// leaves the buffer as it was when there is no room; it can't take back what came before, see [`Encoder::truncate`].
 ///
 /// ```
@@ -265,6 +265,19 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub fn map(&mut self, n: usize) -> Result<(), Full> {
         self.put_sized(tag::MAP, n)
+    }
+
+    /// The head of a native record with these fields, which have to be distinct; their values follow.
+    pub fn record<'f>(
+        &mut self, module: &str, name: &str, exported: bool, mut fields: impl ExactSizeIterator<Item = &'f str>,
+    ) -> Result<(), Full> {
+        self.whole(|out| {
+            out.put_sized(tag::RECORD, fields.len())?;
+            out.put([u8::from(exported)])?;
+            out.plain_atom(module)?;
+            out.plain_atom(name)?;
+            fields.try_for_each(|field| out.plain_atom(field))
+        })
     }
 
     /// The head of a set of `n` elements; `nil()` follows them.

@@ -40,9 +40,65 @@ pub(super) fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
         tag::LIST => (5, number(1)? + 1),
         tag::MAP => (5, 2 * number(1)?),
         tag::EXPORT => (1, 3),
+        // module, name, fields, values
+        tag::RECORD => (6, 2 + 2 * number(1)?),
         tag::NEW_FUN => (1 + number(1)?, 0),
         _ => return None,
     })
+}
+
+/// Whether bytes begin with a term (without a version byte), however deep, that is made of what messages are made of today: all of it is
+/// looked at, without recursion. Other terms are for the decoder.
+#[must_use]
+pub fn is_plain(bytes: &[u8]) -> bool {
+    plain(bytes).is_some()
+}
+
+fn plain(mut bytes: &[u8]) -> Option<()> {
+    let mut left = 1_usize;
+    let word = |at: &[u8]| Some(u32::from_be_bytes(*at.first_chunk()?) as usize);
+    let atom = |at: &[u8]| {
+        let (&length, name) = at.split_first()?;
+        let length = usize::from(length);
+        let name = name.get(..length)?;
+        (name.is_ascii() || std::str::from_utf8(name).is_ok()).then_some(1 + length)
+    };
+    while left > 0 {
+        let (&tag, rest) = bytes.split_first()?;
+        let (length, parts) = match tag {
+            tag::SMALL_INTEGER => (1, 0),
+            tag::INTEGER => (4, 0),
+            tag::NEW_FLOAT => (8, 0),
+            tag::SMALL_ATOM_UTF8 => (atom(rest)?, 0),
+            tag::BINARY => (4 + word(rest)?, 0),
+            tag::BIT_BINARY if word(rest)? > 0 && matches!(rest.get(4)?, 1..=8) => (5 + word(rest)?, 0),
+            tag::SMALL_BIG => (2 + usize::from(*rest.first()?), 0),
+            tag::SMALL_TUPLE => (1, usize::from(*rest.first()?)),
+            tag::NIL => (0, 0),
+            tag::LIST => (4, word(rest)? + 1),
+            tag::MAP => (4, 2 * word(rest)?),
+            tag::NEW_PID => match rest.split_first()? {
+                (&tag::SMALL_ATOM_UTF8, name) => (1 + atom(name)? + 12, 0),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        bytes = rest.get(length..)?;
+        left = left.checked_add(parts)? - 1;
+    }
+    Some(())
+}
+
+/// Whether bytes begin with a term (without a version byte), however deep, as far as the lengths of its parts tell.
+#[must_use]
+pub fn is_whole(bytes: &[u8]) -> bool {
+    let (mut at, mut left) = (0, 1_usize);
+    while left > 0 {
+        let Some((length, parts)) = bytes.get(at..).and_then(measure) else { return false };
+        at += length;
+        left = left.saturating_add(parts) - 1;
+    }
+    at <= bytes.len()
 }
 
 /// Whether `is` takes the beginning of any term in a term (without a version byte); `None` if it is none.

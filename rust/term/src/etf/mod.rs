@@ -42,8 +42,9 @@ mod write;
 pub use decode::{decode, walk, DecodeError, Decoder, Limits};
 pub use encode::{Encoder, Full};
 pub use homed::homed;
+pub use measure::{is_plain, is_whole};
 pub use portable::portable;
-pub use visit::{ClosureRef, Node, Visit};
+pub use visit::{ClosureRef, Node, RecordRef, Visit};
 pub use write::{encode, encode_versioned};
 
 /// The byte that begins a term on its own.
@@ -56,6 +57,7 @@ pub const MAX_DEPTH: usize = 200;
 pub const MAX_ATOM: usize = 255;
 
 mod tag {
+    pub const RECORD: u8 = 67;
     pub const NEW_FLOAT: u8 = 70;
     pub const BIT_BINARY: u8 = 77;
     pub const COMPRESSED: u8 = 80;

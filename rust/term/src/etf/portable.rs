@@ -26,6 +26,10 @@ pub fn portable(bytes: &[u8]) -> Cow<'_, [u8]> {
 
 /// Whether bytes stand somewhere that could begin such a float, or a map: seldom by chance.
 fn may_be_refused(bytes: &[u8]) -> bool {
+    // what is compressed can't be seen
+    if let [VERSION, tag::COMPRESSED, ..] = bytes {
+        return true;
+    }
     let mut from = 0;
     let next = |from| bytes.get(from..)?.iter().position(|byte| matches!(*byte, tag::NEW_FLOAT | tag::MAP));
     while let Some(at) = next(from).map(|at| from + at) {
@@ -73,6 +77,7 @@ fn replace(term: &mut Term) -> bool {
         }
         Term::Tuple(elements) | Term::List(elements) | Term::Set(elements) => all(elements),
         Term::ImproperList(elements, tail) => all(elements) | replace(tail),
+        Term::Record(record) => record.fields.iter_mut().fold(false, |any, (_, value)| replace(value) | any),
         Term::Map(pairs) => {
             let any = pairs.iter_mut().fold(false, |any, (key, value)| replace(key) | replace(value) | any);
             if has_a_key_twice(pairs) {
@@ -95,7 +100,12 @@ fn has_a_key_twice(pairs: &[(Term, Term)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::etf::{decode, encode};
+    use crate::{
+        etf::{decode, encode},
+        term::Record,
+    };
+    use flate2::{write::ZlibEncoder, Compression};
+    use std::io::Write;
 
     #[test]
     fn only_what_is_not_finite_is_replaced_wherever_it_is() {
@@ -127,6 +137,21 @@ mod tests {
         assert!(matches!(portable(&encode(&with(Term::from(1), Term::Float(1.0)))), Cow::Borrowed(_)));
         let many: Vec<_> = (0..300).map(|n| (Term::from(n % 299), Term::from(n))).collect();
         assert!(matches!(decode(&portable(&encode(&Term::Map(many)))), Ok(Term::List(pairs)) if pairs.len() == 300));
+    }
+
+    #[test]
+    fn what_is_compressed_or_in_a_record_is_looked_at() {
+        let record = |x: Term| {
+            let fields = vec![("f".into(), Term::from(1)), ("g".into(), x)];
+            Term::Record(Box::new(Record { module: "m".into(), name: "r".into(), exported: false, fields }))
+        };
+        let bytes = encode_versioned(&record(Term::Float(f64::NAN)));
+        assert_eq!(decode(&portable(&bytes)), Ok(record(Term::atom("nan"))));
+        let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&bytes[1..]).unwrap();
+        let size = (bytes.len() as u32 - 1).to_be_bytes();
+        let packed = [&[VERSION, tag::COMPRESSED][..], &size, &packed.finish().unwrap()].concat();
+        assert_eq!(decode(&portable(&packed)), Ok(record(Term::atom("nan"))));
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::{
     decode::DecodeError,
-    visit::{ClosureRef, Node, Visit},
+    visit::{ClosureRef, Node, RecordRef, Visit},
 };
-use crate::term::{Closure, Identifier, Term};
+use crate::term::{Closure, Identifier, Record, Term};
 use num_bigint::{BigInt, Sign};
 
 /// Makes [`Term`]s.
@@ -85,6 +85,15 @@ impl Visit for Terms {
         Ok(Term::Map(pairs))
     }
 
+    fn record(&mut self, of: RecordRef<'_>, values: Vec<Term>) -> Made {
+        Ok(Term::Record(Box::new(Record {
+            module: of.module.into(),
+            name: of.name.into(),
+            exported: of.exported,
+            fields: of.fields.iter().map(|field| (&**field).into()).zip(values).collect(),
+        })))
+    }
+
     fn set(&mut self, elements: Vec<Term>) -> Made {
         Ok(Term::Set(elements))
     }
@@ -128,7 +137,7 @@ impl Visit for Skip {
     type Value = ();
     type Error = DecodeError;
 
-    crate::alike! { Ok(()); int big float atom str bytes bits tuple list improper map set pid port reference fun opaque cut closure }
+    crate::alike! { Ok(()); int big float atom str bytes bits tuple list improper map record set pid port reference fun opaque cut closure }
 }
 
 impl Visit for Odd {
@@ -146,6 +155,6 @@ impl Visit for Odd {
     }
 
     crate::alike! {
-        Ok(()); int big atom str bytes bits tuple list improper set pid port reference fun opaque cut closure
+        Ok(()); int big atom str bytes bits tuple list improper record set pid port reference fun opaque cut closure
     }
 }

@@ -1,5 +1,7 @@
 //! What makes values of the terms that are read: [`Term`](crate::term::Term)s, or another language's objects.
 
+use std::borrow::Cow;
+
 /// The identifier of a process, port or reference as it is read, and as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node<'a> {
@@ -11,6 +13,19 @@ pub struct Node<'a> {
     pub rest: u128,
     /// Which start of the node.
     pub creation: u32,
+}
+
+/// A native record as it is read, without its values.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordRef<'a> {
+    /// The module that defines it.
+    pub module: &'a str,
+    /// Its name there.
+    pub name: &'a str,
+    /// Whether other modules may look into it.
+    pub exported: bool,
+    /// The names of its fields, which are distinct.
+    pub fields: &'a [Cow<'a, str>],
 }
 
 /// A function that Erlang made at run time, as it is read.
@@ -45,7 +60,7 @@ impl<'a> ClosureRef<'a> {
 /// struct Sum;
 ///
 /// fn no<T>() -> Result<T, DecodeError> {
-///     Err(DecodeError::Refused("no list of integers".into()))
+///     Err(DecodeError::Refused("no list of integers"))
 /// }
 ///
 /// impl Visit for Sum {
@@ -53,7 +68,7 @@ impl<'a> ClosureRef<'a> {
 ///     type Error = DecodeError;
 ///     fn int(&mut self, n: i64) -> Result<i64, DecodeError> { Ok(n) }
 ///     fn list(&mut self, elements: Vec<i64>) -> Result<i64, DecodeError> { Ok(elements.iter().sum()) }
-///     inviso_term::alike! { no(); big float atom str bytes bits tuple improper map set pid port reference fun opaque cut }
+///     inviso_term::alike! { no(); big float atom str bytes bits tuple improper map record set pid port reference fun opaque cut }
 /// }
 ///
 /// let bytes = etf::encode(&Term::List(vec![Term::from(1), Term::List(vec![Term::from(2)])]));
@@ -88,6 +103,8 @@ pub trait Visit {
     fn improper(&mut self, elements: Vec<Self::Value>, tail: Self::Value) -> Result<Self::Value, Self::Error>;
     /// A map. Nothing keeps the bytes from having a key twice.
     fn map(&mut self, pairs: Vec<(Self::Value, Self::Value)>) -> Result<Self::Value, Self::Error>;
+    /// A native record, with a value for each field.
+    fn record(&mut self, of: RecordRef<'_>, values: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
     /// A set. Nothing keeps the bytes from having an element twice.
     fn set(&mut self, elements: Vec<Self::Value>) -> Result<Self::Value, Self::Error>;
     /// A process.
@@ -125,6 +142,7 @@ macro_rules! alike {
     (@ list, $answer:expr) => { $crate::alike!(@ $answer, list(Vec<Self::Value>)); };
     (@ improper, $answer:expr) => { $crate::alike!(@ $answer, improper(Vec<Self::Value>, Self::Value)); };
     (@ map, $answer:expr) => { $crate::alike!(@ $answer, map(Vec<(Self::Value, Self::Value)>)); };
+    (@ record, $answer:expr) => { $crate::alike!(@ $answer, record($crate::etf::RecordRef<'_>, Vec<Self::Value>)); };
     (@ set, $answer:expr) => { $crate::alike!(@ $answer, set(Vec<Self::Value>)); };
     (@ pid, $answer:expr) => { $crate::alike!(@ $answer, pid($crate::etf::Node<'_>)); };
     (@ port, $answer:expr) => { $crate::alike!(@ $answer, port($crate::etf::Node<'_>)); };

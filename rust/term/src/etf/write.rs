@@ -83,6 +83,11 @@ impl Encoder<'_> {
                 self.map(pairs.len())?;
                 pairs.iter().try_for_each(|(k, v)| self.nested(k, inner).and_then(|()| self.nested(v, inner)))
             }
+            Term::Record(record) => {
+                let fields = record.fields.iter().map(|(field, _)| &**field);
+                self.record(&record.module, &record.name, record.exported, fields)?;
+                record.fields.iter().try_for_each(|(_, value)| self.nested(value, inner))
+            }
             Term::Set(elements) => {
                 self.set(elements.len())?;
                 all(self, elements)?;
@@ -106,6 +111,7 @@ fn measure(term: &Term) -> (usize, bool) {
         Term::Tuple(elements) | Term::List(elements) | Term::Set(elements) => (elements.len(), true),
         Term::ImproperList(elements, _) => (elements.len(), true),
         Term::Map(pairs) => (pairs.len(), true),
+        Term::Record(record) => (record.fields.len(), true),
         Term::Str(text) | Term::Cut(text) => (text.len(), false),
         Term::Bytes(bytes) | Term::BitString(bytes, _) => (bytes.len(), false),
         Term::Opaque(name, _, text) => (name.len().max(text.as_deref().map_or(0, str::len)), false),
