@@ -308,9 +308,13 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     async def waits() -> None:
         await asyncio.sleep(100)
 
+    async def fails_twice() -> None:
+        raise ExceptionGroup("both", [LookupError()])
+
     async def main() -> None:
         done = [asyncio.create_task(fails(), name="fails"), asyncio.create_task(waits(), name="cancelled")]
         done.append(asyncio.create_task(divides(), name="divides"))
+        done.append(asyncio.create_task(fails_twice(), name="fails twice"))
         names.update({inviso.pid(t): t.get_name() for t in done})
         await asyncio.sleep(0)
         done[1].cancel()
@@ -324,6 +328,7 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     assert reasons["divides"][0] == "ZeroDivisionError"
     assert len(reasons["divides"][1]) == 1
     assert reasons["cancelled"][0].endswith("CancelledError")
+    assert (reasons["fails twice"][0], reasons["fails twice"][1][0]) == ("ExceptionGroup", "both")
 
 
 def test_a_task_cancelled_before_its_first_step_ends(session: trace.Session) -> None:

@@ -22,7 +22,8 @@ extern "C" {
     fn PyException_GetArgs(error: *mut PyObject) -> *mut PyObject;
 }
 
-/// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit.
+/// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit. What is
+/// built in has no module, also where it is made at run time (`"ExceptionGroup"`).
 ///
 /// # Safety
 /// `class` stands, and the calling thread is attached.
@@ -34,7 +35,7 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
             name.push(CStr::from_ptr((*class).tp_name).to_bytes());
         } else {
             let module = module_of_class(class);
-            if !module.is_null() {
+            if !module.is_null() && !super::is_text(module.as_ptr(), "builtins") {
                 name.push_text(module.as_ptr());
                 name.push(b".");
             }
