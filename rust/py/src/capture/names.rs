@@ -252,6 +252,18 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
     }
 }
 
+/// Writes the module and the qualified name of an object's class, as two atoms.
+///
+/// # Safety
+/// `object` stands, and the calling thread is attached and has no exception set.
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn name_of_class_of(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the caller's promise.
+    unsafe { class_atoms(ffi::Py_TYPE(object), "", out) }
+}
+
 /// Writes `(module, function, arity)` of what a call of `callable` with so many arguments runs, named as by
 /// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments.
 ///
