@@ -66,10 +66,19 @@ pub enum Tie {
 
 static GROUPED: Mutex<Option<FxHashSet<(u64, u64)>>> = Mutex::new(None);
 
-/// Links two processes in the name of the program's own structure.
+/// Links two processes in the name of the program's own structure, unless that has been done.
 pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
+    if lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid)) {
+        here.host.node.link(&mut here.thread, parent, child);
+    }
+}
+
+/// The same where `child` has not been told that it was started: [`tell_announced`] says the other half.
+pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
-    here.host.node.link(&mut here.thread, parent, child);
+    if here.host.node.link_begin(&mut here.thread, parent, child) {
+        directory::process(child).linked_by.store(parent.pid, Ordering::Release);
+    }
 }
 
 fn tie(one: u64, other: u64) -> Tie {

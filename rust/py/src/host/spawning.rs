@@ -4,7 +4,7 @@
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
 use super::{
-    call, directory,
+    call, directory, groups,
     here::Here,
     instruments::Instrument,
     relations, scheduling, tokens,
@@ -581,6 +581,7 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
             tokens::spawned(here, &tracee, &name);
         }
         relations::link_announced(here, &tracee);
+        groups::announced(here, coroutine, &tracee);
         here.thread.switch(tracee.clone());
         if told {
             here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
