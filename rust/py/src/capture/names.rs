@@ -252,16 +252,29 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
     }
 }
 
-/// Writes the module and the qualified name of an object's class, as two atoms.
+/// Writes the module and the qualified name of what stands for a coroutine and has no Python frame, as two atoms: where a type
+/// written in C keeps them with each object, as Cython's coroutines do, these, else those of its class.
 ///
 /// # Safety
 /// `object` stands, and the calling thread is attached and has no exception set.
 ///
 /// # Errors
 /// [`Full`].
-pub unsafe fn name_of_class_of(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the caller's promise.
-    unsafe { class_atoms(ffi::Py_TYPE(object), "", out) }
+pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the caller's promise; what the class has is held while its type is looked at. Classes written in Python have strings there.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        let is = |name, kind: *mut PyTypeObject| {
+            let there = lookup(class, name);
+            !there.is_null() && ffi::Py_TYPE(there.as_ptr()) == kind
+        };
+        if is(c"__module__", &raw mut ffi::PyMemberDescr_Type) && is(c"__qualname__", &raw mut ffi::PyGetSetDescr_Type)
+        {
+            atom_or(&Held::owned(attribute(object, c"__module__")), "undefined", out)?;
+            return atom_or(&Held::owned(attribute(object, c"__qualname__")), "undefined", out);
+        }
+        class_atoms(class, "", out)
+    }
 }
 
 /// Writes `(module, function, arity)` of what a call of `callable` with so many arguments runs, named as by

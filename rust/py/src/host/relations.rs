@@ -438,7 +438,7 @@ fn with_ports(id: u64, on: bool) -> Option<Wants> {
 }
 
 /// Whether a process has told of its end, though its thread may not be gone.
-pub fn is_gone(tracee: &Tracee) -> bool {
+fn is_gone(tracee: &Tracee) -> bool {
     directory::process(tracee).is_gone.load(Ordering::Acquire)
 }
 

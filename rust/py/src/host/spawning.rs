@@ -327,7 +327,7 @@ pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
             return;
         }
         let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !relations::is_gone(&tracee) {
+        if !directory::process(&tracee).is_gone.swap(true, Ordering::AcqRel) {
             let reason = reason_of_task(&tracee, task);
             relations::exit(here.host, &mut here.thread, &tracee, &reason);
         }
@@ -605,7 +605,7 @@ unsafe fn is_coroutine(object: *mut ffi::PyObject) -> bool {
 }
 
 /// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if that doesn't fit. Of what has
-/// no Python frame (any more), its class without arguments.
+/// no Python frame (any more), its class, or what its class says, without arguments.
 ///
 /// # Safety
 /// Attached, with no exception set; it stands.
@@ -617,7 +617,7 @@ unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
         Some(frame) => call::write_module_and_function(frame, &mut out)
             .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
         // SAFETY: as above.
-        None => unsafe { capture::name_of_class_of(coroutine, &mut out) }.and_then(|()| out.nil()),
+        None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
     });
     if written.is_err() {
         out.truncate(0);
