@@ -275,6 +275,36 @@ def test_a_task_group_is_linked_to_its_children(session: trace.Session) -> None:
     assert tags == [("link", one), ("link", two), ("getting_unlinked", one), ("getting_unlinked", two)]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
+def test_an_eager_child_of_a_task_group_is_linked_before_it_runs(session: trace.Session) -> None:
+    async def ends_at_once() -> None:
+        pids.append(inviso.self())
+        assert inviso.links() == [pids[0]]
+
+    async def waits() -> None:
+        pids.append(inviso.self())
+        assert inviso.links() == [pids[0]]
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        pids.append(inviso.self())
+        session.process(inviso.self(), True, ["procs", "set_on_link"])
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ends_at_once())
+            group.create_task(waits())
+
+    pids: list[inviso.Pid] = []
+    asyncio.run(main())
+    parent, first, second = pids
+    sent = [m[1:4] for m in session.drain() if m[2] != "spawn"]
+    for child in (first, second):
+        assert [m[1:] for m in sent if m[0] == child] == [
+            ("spawned", parent), ("getting_linked", parent), ("exit", "normal")
+        ]  # fmt: skip
+        assert [m[1] for m in sent if m[0] == parent and m[2] == child] == ["link", "getting_unlinked"]
+
+
 def test_a_task_group_stops_its_children_itself(session: trace.Session) -> None:
     reasons: list[Any] = []
 

@@ -136,9 +136,10 @@ def test_of_who_asks_while_another_is_traced(make: Callable[..., trace.Session])
 def test_only_who_is_traced(session: trace.Session) -> None:
     async def main() -> None:
         one, other = asyncio.create_task(twice()), asyncio.create_task(twice())
-        session.process(inviso.pid(one), True, ["running"])
+        pid = inviso.pid(one)
+        session.process(pid, True, ["running"])
         await asyncio.gather(one, other)
-        assert {m[1] for m in session.drain()} == {inviso.pid(one)}
+        assert {m[1] for m in session.drain()} == {pid}
 
     asyncio.run(main())
 
@@ -270,14 +271,15 @@ def test_deep_coroutines(session: trace.Session) -> None:
 def test_eager_tasks_begin_inside_their_makers_step(session: trace.Session) -> None:
     found: list[inviso.Pid] = []
 
+    async def ends_at_once() -> None:
+        found.append(inviso.self())
+
     async def main() -> None:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
         task = asyncio.create_task(twice())
         found.extend([inviso.self(), inviso.pid(task)])
         await task
-        at_once = asyncio.create_task(nothing())
-        assert at_once.done()
-        found.append(inviso.pid(at_once))
+        assert asyncio.create_task(ends_at_once()).done()
 
     messages = traced(session, main)
     strict(messages)
@@ -532,7 +534,7 @@ def test_a_loop_that_is_closed_with_tasks_pending(session: trace.Session) -> Non
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     del task
     gc.collect()
-    assert turns(session.drain(), pid) == [("in", "sleep"), ("out", "sleep")]
+    assert turns(session.drain(), pid) == [("in", "sleep"), ("out", "sleep"), ("out_exited", 0)]
 
 
 def test_nothing_stays_behind(session: trace.Session) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -308,9 +308,13 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     async def waits() -> None:
         await asyncio.sleep(100)
 
+    async def fails_twice() -> None:
+        raise ExceptionGroup("both", [LookupError()])
+
     async def main() -> None:
         done = [asyncio.create_task(fails(), name="fails"), asyncio.create_task(waits(), name="cancelled")]
         done.append(asyncio.create_task(divides(), name="divides"))
+        done.append(asyncio.create_task(fails_twice(), name="fails twice"))
         names.update({inviso.pid(t): t.get_name() for t in done})
         await asyncio.sleep(0)
         done[1].cancel()
@@ -324,6 +328,7 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     assert reasons["divides"][0] == "ZeroDivisionError"
     assert len(reasons["divides"][1]) == 1
     assert reasons["cancelled"][0].endswith("CancelledError")
+    assert (reasons["fails twice"][0], reasons["fails twice"][1][0]) == ("ExceptionGroup", "both")
 
 
 def test_a_task_cancelled_before_its_first_step_ends(session: trace.Session) -> None:
@@ -496,6 +501,149 @@ with trace.session_create("s") as s:
 print("ok")
 """
     assert good(text) == "ok\n"
+
+
+@pytest.mark.parametrize("flag", [None, "send", "running"])
+def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session, flag: str | None) -> None:
+    class Derived(asyncio.Task[Any]):
+        def done(self) -> bool:
+            asked.append(self)
+            return super().done()
+
+    async def main() -> None:
+        for make in (asyncio.create_task, Derived):
+            task, later = make(step()), make(step())
+            pid = inviso.pid(task)
+            inviso.monitor(inviso.self())  # nobody watches tasks for that
+            assert pid.is_alive() and pid in inviso.processes()
+            await asyncio.gather(task, later)
+            asked.clear()
+            assert not pid.is_alive() and pid not in inviso.processes() and pid.name == task.get_name()
+            assert session.info(pid, "flags") is None
+            with pytest.raises(inviso.BadArg):
+                session.process(pid, True, ["send"])
+            with pytest.raises(inviso.BadArg):
+                inviso.pid(later)
+            session.drain()
+            assert inviso.send(pid, "late") == "late"
+            if flag == "send":
+                assert [m[2] for m in session.drain()] == ["send_to_non_existing_process"]
+            reference = inviso.monitor(pid)
+            assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=5)[4] == "noproc"
+            assert not asked, "the program's own code is not asked"
+
+    async def count() -> tuple[int, int]:
+        before = session.process("existing", True, ["call"])
+        task = asyncio.create_task(step())
+        inviso.pid(task)
+        await task
+        return before, session.process("existing", True, ["call"])
+
+    asked: list[Any] = []
+    if flag is not None:
+        session.process("all", True, [flag])
+    before, after = asyncio.run(count())
+    assert before == after
+    asyncio.run(main())
+
+
+class Awaitable(Coroutine[Any, Any, Any]):
+    """What runs a coroutine and is none of Python's own."""
+
+    def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:
+        self.inner = inner
+
+    def send(self, value: Any) -> Any:
+        return self.inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self.inner.throw(*error)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def __await__(self) -> Any:
+        return self.inner.__await__()
+
+
+@pytest.mark.parametrize("eager", [False, pytest.param(True, marks=pytest.mark.skipif("sys.version_info < (3, 12)"))])
+def test_tasks_of_objects_that_are_no_coroutines(session: trace.Session, eager: bool) -> None:
+    async def fails() -> None:
+        raise LookupError("no")
+
+    async def waits() -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        if eager:
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        me.append(inviso.self())
+        session.process(me[0], True, ["procs", "exiting", "set_on_spawn"])
+        for body in (step, fails, waits):
+            task = asyncio.create_task(Awaitable(body()))
+            if not task.done():
+                reference = inviso.monitor(inviso.pid(task))
+            await asyncio.sleep(0)
+            if body is waits:
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if not eager or body is not fails:
+                told.append((await inviso.areceive(("DOWN", reference, "_", "_", "_"), timeout=5))[4])
+        with pytest.raises(TypeError, match="coroutine was expected"):
+            asyncio.Task(42)  # type: ignore[arg-type]
+
+    me: list[inviso.Pid] = []
+    told: list[Any] = []
+    asyncio.run(main())
+    sent = session.drain()
+    children = [m[3] for m in sent if m[2] == "spawn" and m[1] == me[0]]
+    assert [m[4] for m in sent if m[2] == "spawn" and m[1] == me[0]] == [(__name__, "Awaitable", [])] * 3
+    reasons = ["normal", ("LookupError", ("no",)), ("asyncio.exceptions.CancelledError", ())]
+    assert [m[3] for m in sent if m[2] == "exit" and m[1] in children] == reasons
+    assert told == (reasons if not eager else [reasons[0], reasons[2]])
+    for child in children:
+        tags = [str(m[2]) for m in sent if m[1] == child and m[2] != "in_exiting"]
+        assert tags == ["spawned", "exit", "out_exited"]
+
+
+def test_such_a_task_that_waits_already_is_seen_to_end(session: trace.Session) -> None:
+    from subjects.consistent import same, standard
+
+    async def main() -> None:
+        task = asyncio.create_task(Awaitable(step()))
+        pid = inviso.pid(task)
+        await asyncio.sleep(0)
+        session.process(pid, True, ["procs"])
+        await task
+        assert [m[1:] for m in session.drain()] == [(pid, "exit", "normal")]
+
+    before = standard()
+    asyncio.run(main())
+    session.destroy()
+    same(before)
+
+
+@pytest.mark.parametrize("kind", ["asyncio's own", "derived"])
+def test_a_task_that_is_destroyed_while_it_waits_ends(session: trace.Session, kind: str) -> None:
+    class Derived(asyncio.Task[Any]):
+        pass
+
+    loop = asyncio.new_event_loop()
+    session.process("new", True, ["procs", "exiting"])
+    task = (asyncio.Task if kind == "asyncio's own" else Derived)(asyncio.sleep(60), loop=loop)
+    pid = inviso.pid(task)
+    assert inviso.register("waiter", pid)
+    reference = inviso.monitor(pid)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    session.drain()
+    del task
+    gc.collect()
+    assert not pid.is_alive() and inviso.whereis("waiter") is None
+    assert inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=5)[4] == "normal"
+    sent = [m[2:] for m in session.drain() if m[1] == pid]
+    assert sent == [("exit", "normal"), ("unregister", "waiter"), ("out_exited", 0)]
 
 
 @pytest.mark.parametrize("kind", ["asyncio's own", "derived", "with a finaliser", "derived while traced"])

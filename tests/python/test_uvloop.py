@@ -94,6 +94,17 @@ def test_what_other_threads_hand_over(session: trace.Session) -> None:
     assert {m[1] for m in messages if m[2] == "receive"} == {inviso.self()}
 
 
+def test_tasks_of_cythons_coroutines(session: trace.Session) -> None:
+    async def main() -> None:
+        pass
+
+    session.process("all", True, ["procs"])
+    run(main)
+    sent = session.drain()
+    (child,) = [m[3] for m in sent if m[2] == "spawn" and m[4] == ("uvloop.loop", "Loop.shutdown_asyncgens", [])]
+    assert [(m[2], m[3]) for m in sent if m[1] == child] == [("spawned", inviso.self()), ("exit", "normal")]
+
+
 def test_who_handed_it_over_is_the_sender(session: trace.Session) -> None:
     seen: list[Any] = []
     session.process("all", True, ["send", "receive"])

@@ -205,7 +205,8 @@ impl Node {
         true
     }
 
-    fn on_unregister(&self, thread: &mut Thread, tracee: &Tracee, name: &str) {
+    /// `tracee` has lost its name, because it has ended or somebody has taken it back.
+    pub fn on_unregister(&self, thread: &mut Thread, tracee: &Tracee, name: &str) {
         let payload = etf::encode(&Term::atom(name));
         self.tell(thread, About::Other(tracee), of(tracee), Kind::Unregister, 0, &payload);
     }
@@ -217,6 +218,12 @@ impl Node {
         if let Some(name) = known.by_pid.remove(&pid) {
             known.by_name.remove(&name);
         }
+    }
+
+    /// The name of a process or port.
+    #[must_use]
+    pub fn name_of(&self, pid: u64) -> Option<Box<str>> {
+        self.relations.known.lock().unwrap().by_pid.get(&pid).cloned()
     }
 
     /// The living process or port of a name.

@@ -61,11 +61,12 @@ impl Pid {
     }
 
     /// The living process, if it lives and is ours.
-    pub fn tracee(&self) -> Option<Arc<Tracee>> {
+    pub fn tracee(&self, py: Python<'_>) -> Option<Arc<Tracee>> {
         if !self.is_local() {
             return None;
         }
-        host::try_host()?.node.tracee(self.id)
+        let host = host::try_host()?;
+        host.directory.living(py, host, self.id)
     }
 }
 
@@ -92,7 +93,9 @@ impl Pid {
             return Ok("(ended processes)".to_owned());
         }
         let Some(host) = host::try_host().filter(|_| self.is_local()) else { return Ok(String::new()) };
-        let Some(tracee) = self.tracee() else { return Ok(host.directory.ended_name(py, self.id).unwrap_or_default()) };
+        let Some(tracee) = self.tracee(py) else {
+            return Ok(host.directory.ended_name(py, self.id).unwrap_or_default());
+        };
         let given = directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();
         if let Some(name) = given {
             return Ok(name);
@@ -120,8 +123,8 @@ impl Pid {
     }
 
     /// Whether the process still runs.
-    fn is_alive(&self) -> bool {
-        self.tracee().is_some_and(|t| t.is_alive())
+    fn is_alive(&self, py: Python<'_>) -> bool {
+        self.tracee(py).is_some_and(|t| t.is_alive())
     }
 
     fn __repr__(&self) -> String {

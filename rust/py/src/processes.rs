@@ -37,7 +37,7 @@ pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>
 /// The thread or task object of a process; None if it is gone.
 #[pyfunction]
 pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
-    let (Some(tracee), Some(host)) = (pid.tracee(), host::try_host()) else { return Ok(None) };
+    let (Some(tracee), Some(host)) = (pid.tracee(py), host::try_host()) else { return Ok(None) };
     Ok(host.directory.object(py, &tracee)?.map(Bound::unbind))
 }
 
@@ -54,7 +54,7 @@ pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
 #[pyfunction]
 #[pyo3(name = "become")]
 pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
-    let tracee = pid.tracee().ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
+    let tracee = pid.tracee(py).ok_or_else(|| errors::raise(inviso_core::error::Error::ProcessDead))?;
     change_own(py, tracee)
 }
 
@@ -106,8 +106,8 @@ pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
 
 /// Gives a process a name of its own.
 #[pyfunction]
-pub fn set_process_name(pid: &Pid, name: String) {
-    if let Some(tracee) = pid.tracee() {
+pub fn set_process_name(py: Python<'_>, pid: &Pid, name: String) {
+    if let Some(tracee) = pid.tracee(py) {
         *directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
     }
 }
@@ -115,7 +115,7 @@ pub fn set_process_name(pid: &Pid, name: String) {
 /// Puts a message into a process's mailbox, after the trace messages that wait for it; False if the process has ended.
 #[pyfunction]
 pub fn mailbox_put(py: Python<'_>, pid: &Pid, message: Py<PyAny>) -> PyResult<bool> {
-    let Some(tracee) = pid.tracee() else { return Ok(false) };
+    let Some(tracee) = pid.tracee(py) else { return Ok(false) };
     let mailbox = directory::process(&tracee).mailbox.clone();
     mailbox.pump(py)?;
     mailbox.put(py, [message]);
@@ -169,7 +169,7 @@ pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>
     let own = current(py)?;
     relations::hear(py, &own)?;
     let tracee = match pid {
-        Some(pid) => pid.tracee(),
+        Some(pid) => pid.tracee(py),
         None => Some(own),
     };
     let Some(tracee) = tracee else { return Ok(Vec::new()) };

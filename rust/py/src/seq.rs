@@ -226,7 +226,7 @@ pub fn seq_set_tracer(
         }
     }
     if let Some(pid) = tracer {
-        let tracee = pid.tracee().ok_or_else(|| errors::raise(Error::ProcessDead))?;
+        let tracee = pid.tracee(py).ok_or_else(|| errors::raise(Error::ProcessDead))?;
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
         outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone()));

@@ -117,7 +117,7 @@ pub fn session_create(
         return Ok(Session { core, outlet, strong: true });
     }
     let mailbox = match tracer {
-        Some(pid) => match pid.tracee() {
+        Some(pid) => match pid.tracee(py) {
             Some(tracee) => host.mailbox(&tracee),
             None => {
                 host.node.lose_tracer(&core);
@@ -427,7 +427,7 @@ impl Session {
         }
         let answer = if let Some(id) = terms::local_number(who) {
             let dead = || errors::raise(inviso_core::error::Error::ProcessDead);
-            let tracee = host.node.tracee(id).ok_or_else(dead)?;
+            let tracee = host.directory.living(py, host, id).ok_or_else(dead)?;
             seq::with(py, |_, _| Ok(host.node.flags(&self.core, Who::One(&tracee), how, flags)))?
         } else {
             let text: &str = who.extract()?;
@@ -456,7 +456,7 @@ impl Session {
     /// The flags of a process or port, or None if it has ended.
     fn flags_of(&self, py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
         let host = self.host(py)?;
-        let tracee = terms::local_number(who).and_then(|id| host.node.tracee(id));
+        let tracee = terms::local_number(who).and_then(|id| host.directory.living(py, host, id));
         let Some(tracee) = tracee else { return Ok(None) };
         if self.outlet.tracer.is_some() && tracee.flags(self.core.index) != Flags::NONE {
             seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, Some(&tracee))))?;

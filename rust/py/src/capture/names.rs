@@ -22,7 +22,8 @@ extern "C" {
     fn PyException_GetArgs(error: *mut PyObject) -> *mut PyObject;
 }
 
-/// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit.
+/// `"module.qualname"` of a class, or `tp_name` of a type written in C (`"int"`, `"collections.deque"`), cut to fit. What is
+/// built in has no module, also where it is made at run time (`"ExceptionGroup"`).
 ///
 /// # Safety
 /// `class` stands, and the calling thread is attached.
@@ -34,7 +35,7 @@ pub unsafe fn type_name(class: *mut PyTypeObject, buffer: &mut [u8; 256]) -> &st
             name.push(CStr::from_ptr((*class).tp_name).to_bytes());
         } else {
             let module = module_of_class(class);
-            if !module.is_null() {
+            if !module.is_null() && !super::is_text(module.as_ptr(), "builtins") {
                 name.push_text(module.as_ptr());
                 name.push(b".");
             }
@@ -248,6 +249,31 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
         let is_class = ffi::PyType_Check(object) != 0;
         let class: *mut PyTypeObject = if is_class { object.cast() } else { ffi::Py_TYPE(object) };
         class_atoms(class, if is_class { "" } else { ".__call__" }, out)
+    }
+}
+
+/// Writes the module and the qualified name of what stands for a coroutine and has no Python frame, as two atoms: where a type
+/// written in C keeps them with each object, as Cython's coroutines do, these, else those of its class.
+///
+/// # Safety
+/// `object` stands, and the calling thread is attached and has no exception set.
+///
+/// # Errors
+/// [`Full`].
+pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the caller's promise; what the class has is held while its type is looked at. Classes written in Python have strings there.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        let is = |name, kind: *mut PyTypeObject| {
+            let there = lookup(class, name);
+            !there.is_null() && ffi::Py_TYPE(there.as_ptr()) == kind
+        };
+        if is(c"__module__", &raw mut ffi::PyMemberDescr_Type) && is(c"__qualname__", &raw mut ffi::PyGetSetDescr_Type)
+        {
+            atom_or(&Held::owned(attribute(object, c"__module__")), "undefined", out)?;
+            return atom_or(&Held::owned(attribute(object, c"__qualname__")), "undefined", out);
+        }
+        class_atoms(class, "", out)
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! Both are [words](super::word) that the interpreter reads at each call. The first step of an eager task is none of these: its initialiser takes it.
 
-use super::{frame::Frame, layout, word::Word};
+use super::{frame::Frame, held::Held, layout, word::Word};
 use pyo3::{exceptions::PyRuntimeError, ffi, ffi::PyObject, prelude::*};
 use std::{
     ffi::{c_void, CStr},
@@ -121,7 +121,7 @@ fn find(py: Python<'_>) -> PyResult<()> {
     let unknown = |what: &str| {
         PyRuntimeError::new_err(format!("asyncio's {what} is not as it is known: no scheduling can be traced"))
     };
-    Getters::find(py)?;
+    Getters::find(&super::calling::import(py, "_asyncio")?.getattr("Task")?)?;
     // SAFETY: the objects are held; types are checked before anything is read that only they have.
     unsafe {
         let class = ffi::Py_TYPE(step.as_ptr());
@@ -242,7 +242,9 @@ impl Asker {
 
 struct Getters {
     done: Asker,
+    cancelled: Asker,
     cancelling: Asker,
+    exception: Getter,
     coroutine: Getter,
     awaits: Getter,
     yields_from: Getter,
@@ -250,19 +252,23 @@ struct Getters {
 
 static GETTERS: Getters = Getters {
     done: Asker(AtomicPtr::new(null_mut())),
+    cancelled: Asker(AtomicPtr::new(null_mut())),
     cancelling: Asker(AtomicPtr::new(null_mut())),
+    exception: Getter::new(),
     coroutine: Getter::new(),
     awaits: Getter::new(),
     yields_from: Getter::new(),
 };
 
 impl Getters {
-    fn find(py: Python<'_>) -> PyResult<()> {
-        let class = py.import("_asyncio")?.getattr("Task")?;
+    fn find(class: &Bound<'_, PyAny>) -> PyResult<()> {
         let coroutine = &raw mut ffi::PyCoro_Type;
-        let all = GETTERS.done.find(class.as_ptr().cast(), c"done")
-            && GETTERS.cancelling.find(class.as_ptr().cast(), c"cancelling")
-            && GETTERS.coroutine.find(class.as_ptr().cast(), c"_coro")
+        let class = class.as_ptr().cast();
+        let all = GETTERS.done.find(class, c"done")
+            && GETTERS.cancelled.find(class, c"cancelled")
+            && GETTERS.cancelling.find(class, c"cancelling")
+            && GETTERS.exception.find(class, c"_exception")
+            && GETTERS.coroutine.find(class, c"_coro")
             && GETTERS.awaits.find(coroutine, c"cr_await")
             && GETTERS.yields_from.find(&raw mut ffi::PyGen_Type, c"gi_yieldfrom");
         all.then_some(()).ok_or_else(|| PyRuntimeError::new_err("tasks or coroutines are not as they are known"))
@@ -291,6 +297,53 @@ pub unsafe fn is_done(task: *mut PyObject) -> bool {
         let yes = answer == ffi::Py_True();
         ffi::Py_XDECREF(answer);
         yes
+    }
+}
+
+/// Whether an object is a task of asyncio's own class, or of a subclass, that is done: whatever was [learnt](learn).
+///
+/// # Safety
+/// It stands; attached, no exception is set.
+pub unsafe fn is_done_task(py: Python<'_>, object: *mut PyObject) -> bool {
+    let Some(class) = crate::host::directory::task_type(py) else { return false };
+    // SAFETY: the caller's promise; the type is looked at first.
+    unsafe {
+        if ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) == 0 {
+            return false;
+        }
+        if GETTERS.done.0.load(Acquire).is_null() && Getters::find(&class).is_err() {
+            return false;
+        }
+        is_done(object)
+    }
+}
+
+/// How a task that is done has ended.
+pub enum Outcome {
+    /// It has returned.
+    Returned,
+    /// By this exception.
+    Raised(Held),
+    /// It was cancelled.
+    Cancelled,
+}
+
+/// How a task has ended. The task does not learn that somebody has asked.
+///
+/// # Safety
+/// As [`coroutine_of`], of a task that is done.
+pub unsafe fn outcome(task: *mut PyObject) -> Outcome {
+    // SAFETY: the caller's promise; True is never freed.
+    unsafe {
+        let error = Held::owned(GETTERS.exception.read(task));
+        if !error.is_null() && error.as_ptr() != ffi::Py_None() {
+            return Outcome::Raised(error);
+        }
+        let cancelled = Held::owned(GETTERS.cancelled.ask(task));
+        if cancelled.as_ptr() == ffi::Py_True() {
+            return Outcome::Cancelled;
+        }
+        Outcome::Returned
     }
 }
 

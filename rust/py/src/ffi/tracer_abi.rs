@@ -347,8 +347,8 @@ unsafe extern "C" fn get_local_pid(env: *mut Env<'_>, term: Handle, pid: *mut Pi
 unsafe extern "C" fn is_process_alive(_: *mut Env<'_>, pid: *const PidNumber) -> c_int {
     // SAFETY: null, or one that was got.
     let Some(pid) = (unsafe { pid.as_ref() }) else { return 0 };
-    let tracee = host::try_host().and_then(|host| host.node.tracee(pid.number));
-    c_int::from(tracee.is_some_and(|tracee| tracee.is_alive()))
+    let living = |host: &'static host::Host| attached(|py| host.directory.living(py, host, pid.number)).flatten();
+    c_int::from(host::try_host().and_then(living).is_some_and(|tracee| tracee.is_alive()))
 }
 
 /// An atom; none if the name is not UTF-8.

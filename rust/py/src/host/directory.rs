@@ -9,6 +9,7 @@ use crate::{
         calling,
         frame::Frame,
         guarded::Guarded,
+        steps,
         task_name::{self, Name},
         vectorcall, Aside, Uncollected,
     },
@@ -133,7 +134,7 @@ impl Places {
     }
 }
 
-/// A task, queue or port: its record, and who tells of its end.
+/// A task, queue or port: its record, and who tells that its object is gone.
 struct Task {
     tracee: Arc<Tracee>,
     end: Teller,
@@ -344,6 +345,29 @@ impl Directory {
         self.tasks.lock(py).all.get(&address).map(|task| task.tracee.clone())
     }
 
+    /// The living process, queue or port of a number. A task that is done is none, also where nobody has watched for its end and
+    /// the program holds its object.
+    pub fn living(&self, py: Python<'_>, host: &'static Host, pid: u64) -> Option<Arc<Tracee>> {
+        host.node.tracee(pid).filter(|tracee| !self.is_done(py, host, tracee))
+    }
+
+    /// Whether a process is a task that is done: then it has ended from now on.
+    fn is_done(&self, py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>) -> bool {
+        if tracee.kind != Kind::Task {
+            return false;
+        }
+        let Ok(Some(task)) = self.object(py, tracee) else { return false };
+        // SAFETY: attached; held. An exception that is set is put aside and back.
+        unsafe {
+            let _aside = Aside::new();
+            let done = steps::is_done_task(py, task.as_ptr());
+            if done {
+                object_ended(py, host, tracee, task.as_ptr());
+            }
+            done
+        }
+    }
+
     /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
     pub fn of_ident(&self, py: Python<'_>, host: &Host, ident: &Bound<'_, PyAny>) -> Option<Arc<Tracee>> {
         let modules = py.import("sys").ok()?.getattr("modules").ok()?;
@@ -358,11 +382,16 @@ impl Directory {
     ///
     /// # Errors
     /// What reading a thread's attributes raises.
-    pub fn of_object(&self, host: &Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
+    pub fn of_object(&self, host: &'static Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
         let py = object.py();
         if let Some(class) = task_type(py) {
             if object.is_instance(&class)? {
-                return Ok(Some(self.task(host, object.as_ptr() as usize, None)));
+                let address = object.as_ptr() as usize;
+                // SAFETY: attached; held.
+                return Ok(match unsafe { steps::is_done_task(py, object.as_ptr()) } {
+                    true => self.known(address).filter(|tracee| !self.is_done(py, host, tracee)),
+                    false => Some(self.task(host, address, None)),
+                });
             }
         }
         let thread = py.import("threading")?.getattr("Thread")?;
@@ -416,11 +445,11 @@ impl Directory {
         Ok(all)
     }
 
-    /// Takes in every thread and task that exists and has not been seen yet.
+    /// Takes in every thread and task that exists and has not been seen yet, and finds out which ones have ended unseen.
     ///
     /// # Errors
     /// What listing them raises.
-    pub fn refresh(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+    pub fn refresh(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
         let own = native_id();
         self.own_process(host, None);
         let mut alive = vec![own];
@@ -435,6 +464,11 @@ impl Directory {
             threads.iter().filter(|(id, _)| !alive.contains(id) && !exists(**id)).map(|(_, t)| t.clone()).collect()
         };
         gone.iter().for_each(|tracee| self.thread_ended(host, tracee));
+        let living = |tracee: &&Arc<Tracee>| tracee.kind == Kind::Task && tracee.is_alive();
+        let known: Vec<_> = self.tasks.lock(py).all.values().map(|task| &task.tracee).filter(living).cloned().collect();
+        for tracee in &known {
+            self.is_done(py, host, tracee);
+        }
         self.tasks(py, host).map(drop)
     }
 
@@ -475,7 +509,8 @@ impl Directory {
             }
         };
         if let Some(ended) = ended {
-            object_ended(host, &ended.tracee);
+            // SAFETY: attached; nothing of it has been cleared.
+            unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
             task_end::done(py);
         }
     }
@@ -486,16 +521,23 @@ impl Directory {
         // SAFETY: as above.
         let name = unsafe { task_name::name(py, address as *mut ffi::PyObject) };
         let ended = self.tasks.lock(py).end(address, name)?;
-        object_ended(host, &ended.tracee);
+        // SAFETY: attached; as above.
+        unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
         Some(ended)
     }
 }
 
-fn object_ended(host: &'static Host, tracee: &Arc<Tracee>) {
-    if tracee.kind == Kind::Port {
-        super::ports::collected(host, tracee);
+/// An object is about to be freed, or is a task that was found to be done.
+///
+/// # Safety
+/// Attached; nothing of the object has been cleared.
+unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, object: *mut ffi::PyObject) {
+    match tracee.kind {
+        Kind::Port => super::ports::collected(host, tracee),
+        // SAFETY: the caller's promise.
+        Kind::Task => unsafe { super::relations::task_gone(py, host, tracee, object) },
+        _ => {}
     }
-    super::relations::gone_unseen(host, tracee);
     host.node.end_process(tracee);
 }
 

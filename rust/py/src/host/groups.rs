@@ -1,16 +1,18 @@
-//! `asyncio.TaskGroup`: the task that waits for a group and those that it starts in it are linked.
+//! `asyncio.TaskGroup`: the task that waits for a group and those that it starts in it are linked, as soon as they are made: an
+//! eager one may have ended when the group gets it.
 
 use super::{
     directory,
     here::Here,
     instruments::Instrument,
-    relations,
+    relations, spawning,
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::frame::Frame;
-use inviso_core::flags::Flags;
+use crate::ffi::{frame::Frame, steps};
+use inviso_core::{flags::Flags, tracee::Tracee};
 use pyo3::{ffi, prelude::*};
+use std::sync::Arc;
 
 /// Links of task groups.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -21,7 +23,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// `TaskGroup.create_task`.
-pub static CREATE: Handler = Handler { end: Some(on_created), ..Handler::NONE };
+pub static CREATE: Handler = Handler { begin: Some(on_create), end: Some(on_created), ..Handler::NONE };
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     // the package before its module: another thread may be importing it
@@ -30,24 +32,64 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     watch::add(py, host, &CREATE, &[code])
 }
 
-fn on_created(here: &mut Here, frame: Frame, how: Ended) {
-    let Ended::Returned(task) = how else { return };
+fn on_create(here: &mut Here, frame: Frame) {
+    // SAFETY: the first two arguments of a method whose frame is about to run.
+    here.grouping = unsafe { (frame.local(0) as usize, frame.local(1) as usize) };
+}
+
+/// A task is made of this coroutine, by who runs here.
+///
+/// # Safety
+/// Attached, with no exception set; the coroutine stands.
+pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &Tracee) {
+    let (group, of) = here.grouping;
+    if group == 0 || of != coroutine as usize {
+        return;
+    }
+    here.grouping = (0, 0);
+    // SAFETY: attached; the group makes the task and so stands.
+    if let Some(parent) = unsafe { parent_of(here, group as *mut ffi::PyObject) } {
+        relations::group_announced(here, &parent, child);
+    }
+}
+
+/// The process that waits for a group.
+///
+/// # Safety
+/// Attached, with no exception set; the group stands.
+unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     let was = std::mem::replace(&mut here.thread.busy, true);
-    let pair = Python::attach(|py| {
-        // SAFETY: attached; the event's frame stands, and so does what it returns. The group's own plain attribute.
-        unsafe {
-            let class = directory::task_type(py)?;
-            let parent = super::spawning::attribute(py, frame.local(0), "_parent_task")?;
-            let is_task = |object| ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) != 0;
-            if !is_task(parent.as_ptr()) || !is_task(task) {
-                return None;
-            }
-            let process = |object: *mut ffi::PyObject| here.host.directory.task(here.host, object as usize, None);
-            Some((process(parent.as_ptr()), process(task)))
-        }
+    // SAFETY: the caller's promise. The group's own plain attribute.
+    let parent = Python::attach(|py| unsafe {
+        let parent = spawning::attribute(py, group, "_parent_task")?;
+        is_task(py, parent.as_ptr()).then(|| here.host.directory.task(here.host, parent.as_ptr() as usize, None))
     });
     here.thread.busy = was;
-    if let Some((parent, child)) = pair.filter(|(_, child)| child.is_alive()) {
+    parent
+}
+
+/// # Safety
+/// Attached; the object stands.
+unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    directory::task_type(py)
+        .is_some_and(|class| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0)
+}
+
+/// The group has its task. One that was not seen when it was made (a task factory has made it of something else) is linked now.
+fn on_created(here: &mut Here, frame: Frame, how: Ended) {
+    here.grouping = (0, 0);
+    let Ended::Returned(task) = how else { return };
+    let was = std::mem::replace(&mut here.thread.busy, true);
+    // SAFETY: attached; the event's frame stands, and so does what it returns.
+    let child = Python::attach(|py| unsafe {
+        let living = is_task(py, task) && !steps::is_done_task(py, task);
+        living.then(|| here.host.directory.task(here.host, task as usize, None))
+    });
+    here.thread.busy = was;
+    let Some(child) = child.filter(|child| child.is_alive()) else { return };
+    // SAFETY: as above.
+    if let Some(parent) = unsafe { parent_of(here, frame.local(0)) } {
         relations::group(here, &parent, &child);
     }
 }

@@ -6,20 +6,21 @@
 use super::{
     directory,
     here::Here,
-    instruments::Wants,
+    instruments::{self, Wants},
     lengths,
     passing::{self, Message, Sender},
     ports, spawning, tokens, Host,
 };
 use crate::{
     capture::{self, Raised},
-    ffi::calling,
+    ffi::{calling, steps, Aside},
     mailbox::Letter,
     pid::Pid,
     terms,
 };
 use inviso_core::{
     flags::Flags,
+    happening::Turn,
     messages::{self, About},
     seq::Carried,
     thread::Thread,
@@ -65,10 +66,19 @@ pub enum Tie {
 
 static GROUPED: Mutex<Option<FxHashSet<(u64, u64)>>> = Mutex::new(None);
 
-/// Links two processes in the name of the program's own structure.
+/// Links two processes in the name of the program's own structure, unless that has been done.
 pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
+    if lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid)) {
+        here.host.node.link(&mut here.thread, parent, child);
+    }
+}
+
+/// The same where `child` has not been told that it was started: [`tell_announced`] says the other half.
+pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
-    here.host.node.link(&mut here.thread, parent, child);
+    if here.host.node.link_begin(&mut here.thread, parent, child) {
+        directory::process(child).linked_by.store(parent.pid, Ordering::Release);
+    }
 }
 
 fn tie(one: u64, other: u64) -> Tie {
@@ -141,16 +151,47 @@ fn pass_on(
 /// As [`exit`] where the thread has left the interpreter already: the others are told soon, by the main thread.
 pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave(host, thread, tracee, reason);
-    orphan(Orphan { tracee: tracee.clone(), reason: reason.to_vec(), links, monitors });
+    orphan(Orphan { tracee: tracee.clone(), reason: reason.to_vec(), links, monitors, untold: None });
+}
+
+/// A task is gone whose end no event has told: it was destroyed while it waited, or was found to be done. Sessions are told at
+/// once, or soon if this thread is in the midst of something of ours; those that are linked to it, or watch it, soon.
+///
+/// # Safety
+/// Attached; nothing of the task has been cleared.
+pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
+    let asked = instruments::wanted(ENDS);
+    if !tracee.is_alive()
+        || !(asked || are_any(host))
+        || directory::process(tracee).is_gone.swap(true, Ordering::AcqRel)
+    {
+        return;
+    }
+    // SAFETY: attached; the caller's promise. What is asked for here is not used beyond this block.
+    unsafe {
+        let _aside = Aside::new();
+        let done = steps::is_done_task(py, task);
+        let reason = if done { spawning::reason_of_task(tracee, task) } else { spawning::normal() };
+        let untold = Untold { name: host.node.name_of(tracee.pid), destroyed: !done };
+        let links = host.node.unrelate(None, tracee);
+        let monitors = take_monitors(tracee);
+        let mut gone = Orphan { tracee: tracee.clone(), reason, links, monitors, untold: asked.then_some(untold) };
+        if let Some(here) = super::here::here().filter(|here| asked && !here.thread.busy) {
+            here.running.identify(here.host, &mut here.thread);
+            here.thread.busy = true;
+            gone.tell(here.host, &mut here.thread);
+            here.thread.busy = false;
+        }
+        orphan(gone);
+    }
 }
 
 /// A process is gone whose end nobody has seen; `true` if it had relations, whom the main thread tells soon.
 pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
     if tracee.kind.is_process() && are_any(host) && !directory::process(tracee).is_gone.swap(true, Ordering::AcqRel) {
         let links = host.node.unrelate(None, tracee);
-        let monitors = std::mem::take(&mut *lock(&directory::process(tracee).monitors));
-        MONITORS.fetch_sub(monitors.len(), Ordering::Relaxed);
-        orphan(Orphan { tracee: tracee.clone(), reason: spawning::normal(), links, monitors });
+        let monitors = take_monitors(tracee);
+        orphan(Orphan { tracee: tracee.clone(), reason: spawning::normal(), links, monitors, untold: None });
     }
 }
 
@@ -160,6 +201,34 @@ struct Orphan {
     reason: Vec<u8>,
     links: Vec<u64>,
     monitors: Monitors,
+    untold: Option<Untold>,
+}
+
+/// What sessions have not been told of an end.
+struct Untold {
+    /// The name that it had.
+    name: Option<Box<str>>,
+    /// Whether it was destroyed, and no step has told that it is out.
+    destroyed: bool,
+}
+
+/// The flags by which sessions ask for ends.
+const ENDS: Flags = Flags(Flags::PROCS.0 | Flags::EXITING.0);
+
+impl Orphan {
+    /// Tells sessions what they have not been told.
+    fn tell(&mut self, host: &Host, thread: &mut Thread) {
+        let Some(Untold { name, destroyed }) = self.untold.take() else { return };
+        let tracee = &*self.tracee;
+        host.node.on_process_exit(thread, About::Other(tracee), &self.reason);
+        if let Some(name) = name {
+            host.node.on_unregister(thread, tracee, &name);
+        }
+        if destroyed {
+            // it was out already, so that this is said to those alone who ask for ends
+            host.node.on_turn(thread, About::Other(tracee), Turn::Exited, Flags::NONE, &[]);
+        }
+    }
 }
 
 static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
@@ -178,13 +247,15 @@ fn orphan(orphan: Orphan) {
                 unsafe { pyo3::ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) };
                 return;
             }
-            for Orphan { tracee, reason, links, monitors } in orphans {
+            for mut orphan in orphans {
+                orphan.tell(here.host, &mut here.thread);
+                let Orphan { tracee, reason, links, monitors, .. } = orphan;
                 pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
             }
         });
         0
     }
-    if orphan.links.is_empty() && orphan.monitors.is_empty() {
+    if orphan.links.is_empty() && orphan.monitors.is_empty() && orphan.untold.is_none() {
         return;
     }
     // SAFETY: a plain question. A daemon thread may end while the interpreter does, and nobody is left to be told.
@@ -222,9 +293,13 @@ fn leave(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) -> (V
     directory::process(tracee).is_gone.store(true, Ordering::Release);
     host.node.on_process_exit(thread, About::Other(tracee), reason);
     let links = host.node.unrelate(Some(thread), tracee);
+    (links, take_monitors(tracee))
+}
+
+fn take_monitors(tracee: &Tracee) -> Monitors {
     let monitors = std::mem::take(&mut *lock(&directory::process(tracee).monitors));
     MONITORS.fetch_sub(monitors.len(), Ordering::Relaxed);
-    (links, monitors)
+    monitors
 }
 
 /// What the exit signal of a process that ends carries over a link.
@@ -373,7 +448,7 @@ pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |py, here| {
         let own = here.thread.current().clone();
-        match here.host.node.tracee(id).filter(|other| !is_gone(other)) {
+        match here.host.directory.living(py, here.host, id).filter(|other| !is_gone(other)) {
             Some(other) => {
                 if other.kind == Kind::Port {
                     ports::linked(&other, own.pid, true);
@@ -420,7 +495,7 @@ pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
 pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
     with(py, with_ports(0, true), |py, here| {
         let own = here.thread.current().pid;
-        let tracee = pid.tracee().filter(|tracee| {
+        let tracee = pid.tracee(py).filter(|tracee| {
             let mut monitors = lock(&directory::process(tracee).monitors);
             let there = !is_gone(tracee);
             if there {
@@ -470,7 +545,7 @@ pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyRe
     let reason = snapshot(reason);
     with(py, None, |py, here| {
         let from = here.thread.current().pid;
-        match pid.tracee() {
+        match pid.tracee(py) {
             Some(to) => signal(py, here.host, &mut here.thread, &to, from, &reason, None, Carried::Empty),
             None => Ok(()),
         }
@@ -516,9 +591,10 @@ pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()>
 #[pyfunction]
 pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
     let id = terms::local_number(who).unwrap_or_default();
-    with(py, with_ports(id, true), |_, here| {
+    with(py, with_ports(id, true), |py, here| {
         use inviso_core::relations::Unnamed;
-        let Some(tracee) = here.host.node.tracee(id).filter(|tracee| !is_gone(tracee)) else { return Ok(Some("dead")) };
+        let living = here.host.directory.living(py, here.host, id);
+        let Some(tracee) = living.filter(|tracee| !is_gone(tracee)) else { return Ok(Some("dead")) };
         Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
             Ok(()) => None,
             Err(Unnamed::Dead) => Some("dead"),
@@ -537,7 +613,9 @@ pub fn unregister(py: Python<'_>, name: &str) -> PyResult<bool> {
 /// Who has a name.
 #[pyfunction]
 pub fn whereis(py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
-    super::host(py)?.node.whereis(name).map(|tracee| terms::identity(py, tracee.pid)).transpose()
+    let host = super::host(py)?;
+    let living = host.node.whereis(name).and_then(|tracee| host.directory.living(py, host, tracee.pid));
+    living.map(|tracee| terms::identity(py, tracee.pid)).transpose()
 }
 
 /// All names.
@@ -555,7 +633,7 @@ pub fn send(
 ) -> PyResult<bool> {
     with(py, None, |py, here| {
         let own = here.thread.current().pid;
-        let tracee = to.and_then(Pid::tracee);
+        let tracee = to.and_then(|to| to.tracee(py));
         let (node, thread) = (&here.host.node, &mut here.thread);
         match (&name, to) {
             (Some(name), _) => {
@@ -582,7 +660,7 @@ pub fn send(
 #[pyfunction]
 pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
     with(py, None, |py, here| {
-        let Some(tracee) = to.tracee() else { return Ok(false) };
+        let Some(tracee) = to.tracee(py) else { return Ok(false) };
         deliver(py, here.host, &mut here.thread, &tracee, Sender::Clock, message, Carried::Nothing)?;
         Ok(true)
     })

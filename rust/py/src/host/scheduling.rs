@@ -5,7 +5,10 @@
 //! watches for `long_schedule` it is timed, too. Tasks written in Python are not seen.
 //!
 //! Which thread runs when is the interpreter's secret. A thread is told to be `in` when it begins and `out` when it ends, and
-//! nothing between. Rules: trace.md, `process/4`, `system/3`.
+//! nothing between.
+//!
+//! Steps are taken for one thing more: the end of a task whose coroutine has no code that could be watched, see [`watch_ends`].
+//! Rules: trace.md, `process/4`, `system/3`.
 
 use super::{
     directory, futures,
@@ -34,7 +37,7 @@ use inviso_term::{
 use pyo3::{ffi, prelude::*};
 use std::sync::{
     atomic::{AtomicBool, Ordering},
-    Arc,
+    Arc, Mutex,
 };
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -79,7 +82,7 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     // SAFETY: as below; what is asked for here is not used beyond this block.
     unsafe {
         let was = here().map(|here| std::mem::replace(&mut here.thread.busy, true));
-        let taken = steps::take(py, step, wakeup);
+        let taken = take_steps(py, TURNS);
         if let (Some(here), Some(was)) = (here(), was) {
             here.thread.busy = was;
         }
@@ -101,9 +104,72 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
-    steps::give_back(step, wakeup);
+    leave_steps(TURNS);
     if let Some(class) = directory::task_type(py) {
         spawning::unhook_tasks(class.as_ptr().cast(), spawning::EAGER);
+    }
+}
+
+/// Who needs steps to be taken, a bit each. Held while they are taken and given back, which runs no Python code.
+static TAKEN_FOR: Mutex<u8> = Mutex::new(0);
+/// For `in` and `out`.
+const TURNS: u8 = 1;
+/// For the ends of tasks.
+const ENDS: u8 = 2;
+
+fn take_steps(py: Python<'_>, user: u8) -> PyResult<()> {
+    steps::learn(py)?;
+    let mut taken = TAKEN_FOR.lock().unwrap_or_else(|e| e.into_inner());
+    *taken |= user;
+    // SAFETY: the functions are of these kinds, and call on.
+    unsafe { steps::take(py, step, wakeup) }
+}
+
+fn leave_steps(user: u8) {
+    let mut taken = TAKEN_FOR.lock().unwrap_or_else(|e| e.into_inner());
+    *taken &= !user;
+    if *taken == 0 {
+        steps::give_back(step, wakeup);
+    }
+}
+
+/// Whether there may be tasks whose ends only their steps show.
+static WATCHES_ENDS: AtomicBool = AtomicBool::new(false);
+
+/// From now on each step of a task is asked whether it was the last one: there is a task whose coroutine has no code of Python's.
+///
+/// # Errors
+/// RuntimeError if asyncio is not as it is known.
+pub fn watch_ends(py: Python<'_>) -> PyResult<()> {
+    if !WATCHES_ENDS.load(Ordering::Relaxed) {
+        take_steps(py, ENDS)?;
+        WATCHES_ENDS.store(true, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Nobody wants to know the ends of tasks any more.
+pub fn leave_ends() {
+    if WATCHES_ENDS.swap(false, Ordering::AcqRel) {
+        leave_steps(ENDS);
+    }
+}
+
+/// A step has ended, `failed` says whether by an exception, which is set: the task's end is told if it is done and nothing else
+/// has seen it end.
+///
+/// # Safety
+/// Attached; the task stands.
+#[inline]
+pub unsafe fn tell_end(task: *mut ffi::PyObject, failed: bool) {
+    if WATCHES_ENDS.load(Ordering::Relaxed) {
+        // SAFETY: the caller's promise; the exception is put aside and back. What is asked for here is not used beyond this.
+        unsafe {
+            let _aside = failed.then(|| Aside::new());
+            if let Some(here) = here() {
+                spawning::step_ended(here, task);
+            }
+        }
     }
 }
 
@@ -159,8 +225,10 @@ unsafe extern "C" fn step(
     // SAFETY: called as the slot of steps, attached; the step holds its task.
     unsafe {
         let mut run = Run::default();
-        let seen = run.begin(steps::task_of(this));
+        let task = steps::task_of(this);
+        let seen = run.begin(task);
         let result = steps::original_step()(this, args, keywords);
+        tell_end(task, result.is_null());
         if seen {
             run.end(result.is_null());
         }
@@ -181,6 +249,7 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
         let mut run = Run::default();
         let seen = run.begin(task);
         let result = steps::original_wakeup()(task, future);
+        tell_end(task, result.is_null());
         if seen {
             run.end(result.is_null());
         }

@@ -4,7 +4,7 @@
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
 use super::{
-    call, directory,
+    call, directory, groups,
     here::Here,
     instruments::Instrument,
     relations, scheduling, tokens,
@@ -13,7 +13,13 @@ use super::{
 };
 use crate::{
     capture::{self, Limits, Raised},
-    ffi::{frame::Frame, held::dict_get, interned::Interned, steps, Aside},
+    ffi::{
+        frame::Frame,
+        held::dict_get,
+        interned::Interned,
+        steps::{self, Outcome},
+        Aside,
+    },
 };
 use inviso_core::{
     flags::Flags,
@@ -55,7 +61,8 @@ pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(o
 /// What the threading module calls with an exception that has ended a thread.
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
 
-/// Coroutines that tasks run.
+/// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
+/// watched: see [`scheduling::watch_ends`].
 pub static COROUTINE: Handler = Handler { end: Some(on_coroutine_end), ..Handler::NONE };
 
 /// A thread that is being started.
@@ -140,6 +147,7 @@ impl Spawning {
         if let Some(class) = directory::task_type(py) {
             unhook_tasks(class.as_ptr().cast(), SPAWNING);
         }
+        scheduling::leave_ends();
         watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])
     }
 
@@ -147,17 +155,13 @@ impl Spawning {
     fn watch_existing(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         for (tracee, task) in host.directory.tasks(py, host)? {
             // SAFETY: attached, no exception is set. Another thread may be in the midst of making it: it has no coroutine yet, of
-            // which `get_coro` knows nothing (3.12). Checked to be one, which stands.
+            // which `get_coro` knows nothing (3.12). It stands, and its type is looked at.
             unsafe {
                 let Some(coroutine) = Bound::from_owned_ptr_or_opt(py, steps::coroutine_of(task.as_ptr())) else {
                     continue;
                 };
-                if ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
-                    continue;
-                }
-                let Some(frame) = steps::frame_of(coroutine.as_ptr()) else { continue };
+                watch_end(py, host, coroutine.as_ptr())?;
                 directory::process(&tracee).coroutine.store(coroutine.as_ptr() as usize, Ordering::Release);
-                watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())])?;
             }
         }
         Ok(())
@@ -295,6 +299,66 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
+/// The end of the task that runs this coroutine is to be seen.
+///
+/// # Errors
+/// What `sys.monitoring` raises.
+///
+/// # Safety
+/// It stands, and no exception is set.
+unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) -> PyResult<()> {
+    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    unsafe {
+        match steps::frame_of(coroutine) {
+            Some(frame) => watch::add(py, host, &COROUTINE, &[Bound::from_borrowed_ptr(py, frame.code())]),
+            None => scheduling::watch_ends(py),
+        }
+    }
+}
+
+/// A task's step has ended. If it was the last one, and no coroutine was seen to end, the task's end is told.
+///
+/// # Safety
+/// Attached, no exception is set; the task stands.
+pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if here.thread.busy || !steps::is_done(task) {
+            return;
+        }
+        let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
+        if !directory::process(&tracee).is_gone.swap(true, Ordering::AcqRel) {
+            let reason = reason_of_task(&tracee, task);
+            relations::exit(here.host, &mut here.thread, &tracee, &reason);
+        }
+        here.host.node.end_process(&tracee);
+    }
+}
+
+/// Why a task that is done has ended, as terms: what the task itself says. It gives the exception of a cancellation away once only,
+/// so that is not asked for, and has no arguments.
+///
+/// # Safety
+/// Attached, no exception is set; the task stands.
+pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
+    // SAFETY: the caller's promise; what the task has said is held.
+    unsafe {
+        match steps::outcome(task) {
+            Outcome::Returned => return reason(ending, None),
+            Outcome::Raised(error) => return reason(ending, Some(Raised::made(error.as_ptr()))),
+            Outcome::Cancelled => {}
+        }
+        if let Some(told) = lock(&directory::process(ending).exits_for).take() {
+            return told;
+        }
+        written(|out| {
+            out.tuple(2)?;
+            out.atom("asyncio.exceptions.CancelledError")?;
+            out.tuple(0)
+        })
+    }
+}
+
 /// `"normal"`, or `(type name, args)` of an exception, as terms.
 pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
     // one that was told to end, or has ended itself, has said why
@@ -304,14 +368,18 @@ pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
             return told;
         }
     }
-    let mut bytes = vec![0; 4096];
-    let mut out = Encoder::new(&mut bytes);
-    let written = match error {
+    written(|out| match error {
         None => out.atom("normal"),
         // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
-        Some(error) => unsafe { capture::exception(error, &mut out, &Limits::DEFAULT) },
-    };
-    if written.is_err() {
+        Some(error) => unsafe { capture::exception(error, out, &Limits::DEFAULT) },
+    })
+}
+
+/// What `write` writes, or `"normal"` if that doesn't fit.
+fn written(write: impl FnOnce(&mut Encoder<'_>) -> Result<(), Full>) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    let mut out = Encoder::new(&mut bytes);
+    if write(&mut out).is_err() {
         out.truncate(0);
         let _ = out.atom("normal");
     }
@@ -437,11 +505,15 @@ unsafe extern "C" fn task_init(
         let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
         let eager = scheduling::begin_eager(this, coroutine, keywords);
         let done = original(this, args, keywords);
+        if announced.is_some() {
+            scheduling::tell_end(this, done != 0);
+        }
         if let Some(eager) = eager {
             eager.end(done != 0);
         }
         if done != 0 {
             if let (Some(tracee), Some(host)) = (announced, super::try_host()) {
+                relations::gone_unseen(host, &tracee);
                 host.node.end_process(&tracee);
             }
         }
@@ -482,9 +554,9 @@ unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject)
 /// # Safety
 /// Attached, with no exception set; both stand.
 unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    // SAFETY: attached; `coroutine` is checked to be one before its frame is read.
+    // SAFETY: attached; `coroutine` stands, and its type is looked at.
     unsafe {
-        if !ON.load(Ordering::Relaxed) || ffi::PyCoro_CheckExact(coroutine) == 0 {
+        if !ON.load(Ordering::Relaxed) || !is_coroutine(coroutine) {
             return None;
         }
         let here = super::here::here()?;
@@ -493,12 +565,8 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         }
         here.running.identify(here.host, &mut here.thread);
         let parent = here.thread.current().clone();
-        let frame = steps::frame_of(coroutine)?;
         here.thread.busy = true;
-        let watched = Python::attach(|py| {
-            let code = Bound::from_borrowed_ptr(py, frame.code());
-            watch::add(py, here.host, &COROUTINE, std::slice::from_ref(&code))
-        });
+        let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
         if watched.is_err() {
             ffi::PyErr_Clear();
         }
@@ -507,12 +575,13 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
         let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
         let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
-        let name = if told { name_of(frame) } else { Vec::new() };
+        let name = if told { name_of(coroutine) } else { Vec::new() };
         if told {
             here.host.node.on_spawn(&mut here.thread, &tracee, &name);
             tokens::spawned(here, &tracee, &name);
         }
         relations::link_announced(here, &tracee);
+        groups::announced(here, coroutine, &tracee);
         here.thread.switch(tracee.clone());
         if told {
             here.host.node.on_spawned(&mut here.thread, parent.pid, &name);
@@ -523,14 +592,33 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
     }
 }
 
-/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if that doesn't fit.
-fn name_of(frame: Frame) -> Vec<u8> {
+/// Whether a task may be made of this: a first look at its class.
+///
+/// # Safety
+/// Attached; it stands.
+unsafe fn is_coroutine(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise; the class stands with its object.
+    unsafe {
+        let has = |name| !capture::attribute_of_class(ffi::Py_TYPE(object), name).is_null();
+        ffi::PyCoro_CheckExact(object) != 0 || has("send") && has("throw")
+    }
+}
+
+/// `(module, function, arguments)` of a coroutine that has not begun, as a term; the empty list if that doesn't fit. Of what has
+/// no Python frame (any more), its class, or what its class says, without arguments.
+///
+/// # Safety
+/// Attached, with no exception set; it stands.
+unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
     let mut name = vec![0; 8192];
     let mut out = Encoder::new(&mut name);
-    let written = out
-        .tuple(3)
-        .and_then(|()| call::write_module_and_function(frame, &mut out))
-        .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT));
+    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    let written = out.tuple(3).and_then(|()| match unsafe { steps::frame_of(coroutine) } {
+        Some(frame) => call::write_module_and_function(frame, &mut out)
+            .and_then(|()| call::write_arguments(frame, &mut out, &capture::Limits::DEFAULT)),
+        // SAFETY: as above.
+        None => unsafe { capture::name_of_coroutine(coroutine, &mut out) }.and_then(|()| out.nil()),
+    });
     if written.is_err() {
         out.truncate(0);
         let _ = out.nil();
@@ -543,6 +631,7 @@ fn name_of(frame: Frame) -> Vec<u8> {
 /// In a forked child: nothing is watched.
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
+    scheduling::leave_ends();
     if let Some(class) = directory::task_type(py) {
         unhook_tasks(class.as_ptr().cast(), SPAWNING);
     }
