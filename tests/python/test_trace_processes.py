@@ -646,6 +646,34 @@ def test_a_task_that_is_destroyed_while_it_waits_ends(session: trace.Session, ki
     assert sent == [("exit", "normal"), ("unregister", "waiter"), ("out_exited", 0)]
 
 
+def test_a_task_that_is_destroyed_in_the_midst_of_something_else_is_told_soon(session: trace.Session) -> None:
+    class Destroys(asyncio.Task[Any]):
+        def get_loop(self) -> Any:  # an exit signal asks for it
+            waiting.clear()
+            gc.collect()
+            return super().get_loop()
+
+    async def main() -> None:
+        task = Destroys(asyncio.sleep(60))
+        signalled = inviso.pid(task)
+        await asyncio.sleep(0)
+        inviso.exit(signalled, "stop")
+        await asyncio.wait([task])
+
+    loop = asyncio.new_event_loop()
+    session.process("new", True, ["procs", "exiting"])
+    waiting = [loop.create_task(asyncio.sleep(60))]
+    pid = inviso.pid(waiting[0])
+    waiting[0]._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert inviso.register("waiter", pid)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    session.drain()
+    asyncio.run(main())
+    sent = [m[2:] for m in session.drain() if m[1] == pid]
+    assert sent == [("exit", "normal"), ("unregister", "waiter"), ("out_exited", 0)]
+
+
 @pytest.mark.parametrize("kind", ["asyncio's own", "derived", "with a finaliser", "derived while traced"])
 def test_the_end_of_a_task_of_any_class_is_seen(session: trace.Session, kind: str) -> None:
     """Of asyncio's own class the finaliser tells, of others a weak reference; a class may be older or younger than that."""
