@@ -328,6 +328,24 @@ def test_match_specs_look_at_messages_of_ports(session: trace.Session) -> None:
     assert data(messages, there) == [("send", b"a")]
 
 
+def test_a_match_spec_that_a_port_runs_knows_itself_as_a_port(session: trace.Session) -> None:
+    one, other = socket.socketpair()
+    there = inviso.port(other)
+    session.port(there, True, ["send"])
+    session.send([(["_", "_"], [("==", ("self",), there)], [("message", ["$$", ("self",), ("process_dump",)])])])
+    with one, other:
+        one.send(b"a")
+        other.recv(1)
+        [[*head, (_, itself, text)]] = session.drain()
+        assert (head[1], itself) == (there, there)
+        assert text.startswith(f"=port:{there}\n".encode())
+        # by that it is found
+        session.send([(["_", "_"], [], [("trace", ("self",), ["send"], [])])])
+        one.send(b"b")
+        other.recv(1)
+        assert session.info(there, "flags") == ("flags", [])
+
+
 # which ports
 
 
