@@ -400,10 +400,11 @@ def test_ten_thousand_tasks_and_their_messages(make: Callable[..., trace.Session
         assert all(order == list(range(each)) for order in sends.values()) and len(sends) == tasks
 
 
-def test_long_queues(make: Callable[..., trace.Session]) -> None:
+@pytest.mark.parametrize("kind", [queue.Queue, queue.LifoQueue, queue.SimpleQueue])
+def test_long_queues(make: Callable[..., trace.Session], kind: Any) -> None:
     session = make()
     session.system("long_message_queue", (2, 5))
-    box: queue.Queue[int] = queue.Queue()
+    box = kind()
     for _ in range(2):
         for n in range(7):
             box.put(n)

@@ -283,7 +283,7 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
         let number = passing::queue(here, queue);
         passing::sent_by_current(here, number, item);
         senders::put(here, queue, item, Some(lengths::length));
-        lengths::of_queue(here, queue, number, 1);
+        lengths::of_queue(here, queue, number, 1, lengths::length);
     }
 }
 
@@ -297,7 +297,7 @@ fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, la
         let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
         passing::received_by_current(here, sender, item);
         tokens::taken_from_queue(here, queue, put, item);
-        lengths::of_queue(here, queue, number, 0);
+        lengths::of_queue(here, queue, number, 0, lengths::length);
     }
 }
 
