@@ -129,10 +129,10 @@ impl Subject for Message<'_> {
     }
 
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
-        match n + 1 - self.count() {
+        match n + 1 == self.count() {
             // SAFETY: the constructors' promise.
-            0 => unsafe { PyView::new(Held::borrowed(self.message), &self.kept) },
-            _ => self.made(n),
+            true => unsafe { PyView::new(Held::borrowed(self.message), &self.kept) },
+            false => self.made(n),
         }
     }
 
