@@ -71,6 +71,8 @@ pub struct Own {
     is_full: AtomicBool,
     /// What goes through its pipes is told at the end of a call.
     communicates: AtomicBool,
+    /// What is written to its pipes there has not been told.
+    has_input: AtomicBool,
     /// Who linked itself to it by `inviso.link`.
     linked: Mutex<Vec<u64>>,
 }
@@ -269,6 +271,13 @@ fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, com
         let command = etf::encode(&command.map_or(Term::Int(0.into()), Term::atom));
         host.node.tell(thread, About::Other(port), Flags::RUNNING_PORTS, kind, 0, &command);
     }
+}
+
+/// A port serves a call that has been made, or is about to be: what `tell` tells stands between `in` and `out`.
+fn serves(here: &mut Here, port: &Tracee, command: Option<&str>, tell: impl FnOnce(&mut Here)) {
+    runs(here.host, &mut here.thread, port, record::Kind::In, command);
+    tell(here);
+    runs(here.host, &mut here.thread, port, record::Kind::Out, command);
 }
 
 /// A port is closed for `reason`, a term. Only the first time counts.

@@ -4,7 +4,9 @@
 //! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
 //! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
 
-use super::{busy, bytes_of, closed, lock, opened, own, port, quietly, read, socket::gathered, written, Seen, BUSY};
+use super::{
+    busy, bytes_of, closed, lock, opened, own, port, quietly, read, serves, socket::gathered, written, Seen, BUSY,
+};
 use crate::{
     capture,
     ffi::frame::{code_qualname, Frame},
@@ -326,8 +328,17 @@ fn on_write(here: &mut Here, frame: Frame) {
         let (transport, data) = (frame.local(0), frame.local(1));
         let Some(port) = port_of(here, transport).filter(|_| has_length(data)) else { return };
         if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(here, transport) {
-            written(here, &port, |py| Some(bytes_of(py, data, None)));
+            tell_write(here, &port, |py| Some(bytes_of(py, data, None)));
         }
+    }
+}
+
+/// A write to a transport: `in` and `out` of a socket's port are around what reaches the socket.
+fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+    if own(port).by_transport.load(Ordering::Relaxed) {
+        written(here, port, data);
+    } else {
+        serves(here, port, Some("command"), |here| written(here, port, data));
     }
 }
 
@@ -397,7 +408,7 @@ fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
             return;
         }
         if let Some(port) = port_of(here, frame.local(0)) {
-            read(here, &port, |py| Some(bytes_of(py, data, None)));
+            serves(here, &port, None, |here| read(here, &port, |py| Some(bytes_of(py, data, None))));
         }
     }
 }
