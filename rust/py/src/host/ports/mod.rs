@@ -326,8 +326,8 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
 /// run the program's code.
 ///
 /// # Safety
-/// The object stands.
-unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
+/// The object stands, and nobody listens on this thread.
+pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
     // SAFETY: the caller's promise. A buffer of these two types is taken and given back by C code alone.
     unsafe {
         let whole = Bound::from_borrowed_ptr(py, object);
