@@ -851,10 +851,11 @@ def test_each_call_that_serves_communicate_is_in_and_out(
 
 def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Session) -> None:
     session.port("new", True, ["send", "receive"])
-    one = subprocess.Popen(CAT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    slow = [sys.executable, "-c", "import sys, time; text = sys.stdin.read(); time.sleep(1); sys.stdout.write(text)"]
+    one = subprocess.Popen(slow, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     port, text = inviso.port(one), "x" * 1000
     with pytest.raises(subprocess.TimeoutExpired):
-        one.communicate(text, timeout=0.0001)
+        one.communicate(text, timeout=0.5)
     assert one.communicate() == (text, "")
     assert data(session.drain(), port) == [("receive", text.encode()), ("send", text.encode())]
 

@@ -65,23 +65,28 @@ pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
 /// Where they are defined, and who in the standard library uses them.
 pub static MODULES: [Module; 4] = [
-    Module::new("queue", |py, host, module| adopt(py, host, module, "get", &QUEUES[0])),
-    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", &QUEUES[1])),
+    Module::new("queue", |py, host, module| adopt(py, host, module, "get", 0)),
+    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", 1)),
     Module::new("concurrent.futures.process", |_, _, module| keep_names(module, &PROCESSES)),
     Module::new("asyncio.tasks", |_, _, module| keep_names(module, &TASKS)),
 ];
 
 /// The names of these modules, by which their functions' frames are known.
 static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// The code of their `Queue.shutdown`, from Python 3.13 on.
+static SHUTDOWN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static PROCESSES: AtomicUsize = AtomicUsize::new(0);
 static TASKS: AtomicUsize = AtomicUsize::new(0);
 
 fn adopt(
-    py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, names: &AtomicUsize,
+    py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, which: usize,
 ) -> PyResult<()> {
-    keep_names(module, names)?;
+    keep_names(module, &QUEUES[which])?;
     let class = module.getattr("Queue")?;
     let code = |name: &str| class.getattr(name)?.getattr("__code__");
+    if let Ok(shutdown) = code("shutdown") {
+        modules::keep(&SHUTDOWN[which], shutdown);
+    }
     watch::add(py, host, &WAIT, &[code(wait)?])?;
     watch::add(py, host, &NEW, &[code("__init__")?])?;
     learn_all(py, host, &class)
@@ -287,16 +292,25 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     }
 }
 
-/// An item is taken out of a queue; as above.
+/// Whether who called a method of a queue shuts it down at once: what it takes out is thrown away, and what that carries.
 #[inline(always)]
-fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
+fn shuts_down(caller: Caller) -> bool {
+    let known = |code: usize| SHUTDOWN.iter().any(|shutdown| shutdown.load(Ordering::Relaxed) == code);
+    caller.frame().is_some_and(|caller| known(caller.code() as usize))
+}
+
+/// An item is taken out of a queue, by a method that `caller` has called; as above.
+#[inline(always)]
+fn take(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
     // SAFETY: the callers'.
     unsafe {
         let number = passing::queue(here, queue);
         let put = senders::take(here, queue, item, last);
-        let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
-        passing::received_by_current(here, sender, item);
-        tokens::taken_from_queue(here, queue, put, item);
+        if !shuts_down(caller) {
+            let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
+            passing::received_by_current(here, sender, item);
+            tokens::taken_from_queue(here, queue, put, item);
+        }
         lengths::of_queue(here, queue, number, 0, lengths::length);
     }
 }
@@ -319,7 +333,7 @@ pub fn told_put(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item
 #[inline(always)]
 pub fn told_get(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
     if !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
-        take(here, queue, item, last);
+        take(here, caller, queue, item, last);
     }
 }
 
@@ -365,7 +379,7 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     if !queue.is_null() && !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
-        take(here, queue, item, last);
+        take(here, caller, queue, item, last);
     }
 }
 
