@@ -209,8 +209,9 @@ fn put(here: &mut Here, frame: Frame) {
     }
 }
 
-/// Whether this `put` is sure to go well, if it ever ends: then the message is sent before anybody can get it.
-fn is_sure(here: &mut Here, frame: Frame) -> bool {
+/// Whether this `put`, of whose event this is the frame, is sure to go well if it ever ends: then the message is sent before
+/// anybody can get it.
+pub fn is_sure(here: &mut Here, frame: Frame) -> bool {
     // SAFETY: the parameters of `put`, at its beginning or end: none of them is assigned to. `True` and `None` live for ever.
     unsafe {
         if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
@@ -221,13 +222,17 @@ fn is_sure(here: &mut Here, frame: Frame) -> bool {
     }
 }
 
+/// Whether the queue of this `put` is closed, so that it raises.
+pub fn is_closed(here: &mut Here, frame: Frame) -> bool {
+    // SAFETY: the event's frame; `True` lives for ever.
+    quietly(here, |py, _| unsafe {
+        attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
+    })
+}
+
 /// An object is about to be put.
 fn on_put(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame; `True` lives for ever.
-    let closed = quietly(here, |py, _| unsafe {
-        attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
-    });
-    if !closed && is_sure(here, frame) {
+    if !is_closed(here, frame) && is_sure(here, frame) {
         put(here, frame);
     }
 }
