@@ -420,6 +420,33 @@ def test_long_queues(make: Callable[..., trace.Session], kind: Any) -> None:
     assert [(m[1], m[3]) for m in session.drain()] == [(inviso.self(), True), (inviso.self(), False)]
 
 
+@pytest.mark.parametrize("base", [queue.Queue, asyncio.Queue])
+def test_a_put_that_raises_is_no_send(session: trace.Session, base: Any) -> None:
+    class Picky(base):  # type: ignore[misc]
+        def _put(self, item: Any) -> None:
+            if item < 0:
+                raise ValueError(item)
+            item = str(item)
+            super()._put(item)
+
+    session.process(inviso.self(), True, ["send", "receive"])
+    session.system("long_message_queue", (0, 2))
+    box = Picky()
+    box.put_nowait(1)
+    with pytest.raises(ValueError):
+        box.put_nowait(-1)
+    box.put_nowait(2)
+    assert box.get_nowait() == "1"
+    told = [m[2:] for m in session.drain()]
+    number = told[0][2]
+    assert told == [
+        ("send", 1, number),
+        ("send", 2, number),
+        ("long_message_queue", True),
+        ("receive", "1"),
+    ]
+
+
 class OfThePrograms(queue.Queue[Any]):
     def _get(self) -> Any:
         return super()._get()

@@ -1,7 +1,8 @@
 //! `queue.Queue` and `asyncio.Queue`, and their kinds: a put is a message to the queue, a get takes one.
 //!
 //! What is watched are `_put` and `_get`, which each kind has of its own: they run while nobody else can touch the queue, so that
-//! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used.
+//! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used; its
+//! `_put` is told of when it is done, for it may raise.
 
 #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 use super::plain_queues;
@@ -10,7 +11,7 @@ use super::{
     instruments::{monitored, Instrument},
     lengths,
     modules::{self, Module},
-    parcels,
+    parcels::{self, quietly},
     passing::{self, Sender},
     senders, tokens,
     watch::{self, Ended, Handler},
@@ -22,7 +23,10 @@ use crate::{
 };
 use inviso_core::{flags::Flags, monitor::Event};
 use pyo3::{ffi, prelude::*, types::*};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{
+    cell::RefCell,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 /// Whether a class that derives from the standard library's has been met with methods of its own.
 static DERIVED: AtomicBool = AtomicBool::new(false);
@@ -52,7 +56,7 @@ pub static GET: Handler = Handler { end: Some(on_get), ..Handler::NONE };
 pub static GET_LAST: Handler = Handler { end: Some(on_get_last), ..Handler::NONE };
 
 /// `_put` of a class of the program's own.
-pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), ..Handler::NONE };
+pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), end: Some(on_own_put_done), ..Handler::NONE };
 
 /// `_get` of a class of the program's own.
 pub static OWN_GET: Handler = Handler { end: Some(on_own_get), ..Handler::NONE };
@@ -292,11 +296,31 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     }
 }
 
+/// The same behind it: the item is in the queue.
+fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
+    /// How many there were before.
+    ///
+    /// # Safety
+    /// As [`lengths::length`].
+    unsafe fn before(queue: *mut ffi::PyObject) -> Option<u64> {
+        // SAFETY: the caller's promise.
+        unsafe { lengths::length(queue) }.map(|length| length.saturating_sub(1))
+    }
+    // SAFETY: as in `put`.
+    unsafe {
+        let number = passing::queue(here, queue);
+        passing::sent_by_current(here, number, item);
+        senders::put(here, queue, item, Some(before));
+        lengths::of_queue(here, queue, number, 0, lengths::length);
+    }
+}
+
 /// Whether who called a method of a queue shuts it down at once: what it takes out is thrown away, and what that carries.
 #[inline(always)]
 fn shuts_down(caller: Caller) -> bool {
     let known = |code: usize| SHUTDOWN.iter().any(|shutdown| shutdown.load(Ordering::Relaxed) == code);
-    caller.frame().is_some_and(|caller| known(caller.code() as usize))
+    // SAFETY: the caller's frame runs.
+    caller.frame().is_some_and(|caller| known(unsafe { caller.code() } as usize))
 }
 
 /// An item is taken out of a queue, by a method that `caller` has called; as above.
@@ -353,6 +377,12 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
     told_get(here, Caller::Of(frame), queue, item, last);
 }
 
+thread_local! {
+    /// Calls of `_put` of the program's own classes that are told of, by their frames, and what they put: the method may bind its
+    /// argument anew.
+    static PUTTING: RefCell<Vec<(usize, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+}
+
 fn on_own_put(here: &mut Here, frame: Frame) {
     let queue = queue_of(frame);
     // SAFETY: the event's frame; its arguments stand as long as it runs.
@@ -368,9 +398,32 @@ fn on_own_put(here: &mut Here, frame: Frame) {
         }
         let item = frame.argument(&layout, 1);
         if !item.is_null() {
-            put(here, queue, item.as_ptr());
+            let item = quietly(here, |py, _| Bound::from_borrowed_ptr(py, item.as_ptr()).unbind());
+            let key = frame.address();
+            // one whose end was not seen may have left its own
+            let left = PUTTING.with_borrow_mut(|all| {
+                let left = all.iter().position(|(known, _)| *known == key).map(|at| all.swap_remove(at));
+                all.push((key, item));
+                left
+            });
+            quietly(here, |_, _| drop(left));
         }
     }
+}
+
+/// It has put it, unless it raises: then nothing was sent.
+fn on_own_put_done(here: &mut Here, frame: Frame, how: Ended) {
+    let item = PUTTING.with_borrow_mut(|all| {
+        let at = all.iter().rposition(|(known, _)| *known == frame.address())?;
+        Some(all.swap_remove(at).1)
+    });
+    let (Some(item), queue) = (item, queue_of(frame)) else { return };
+    if matches!(how, Ended::Returned(_)) && !queue.is_null() {
+        // SAFETY: callbacks run attached.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        put_already(here, queue, item.as_ptr());
+    }
+    quietly(here, |_, _| drop(item));
 }
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
