@@ -82,9 +82,7 @@ static SHUTDOWN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static PROCESSES: AtomicUsize = AtomicUsize::new(0);
 static TASKS: AtomicUsize = AtomicUsize::new(0);
 
-fn adopt(
-    py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, which: usize,
-) -> PyResult<()> {
+fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, which: usize) -> PyResult<()> {
     keep_names(module, &QUEUES[which])?;
     let class = module.getattr("Queue")?;
     let code = |name: &str| class.getattr(name)?.getattr("__code__");

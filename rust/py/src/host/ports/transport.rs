@@ -282,7 +282,11 @@ pub unsafe fn served(
         // nothing is asked of an object of the program's own
         let transport = |here: &mut Here, object: *mut ffi::PyObject| {
             let is_one = is(object, &classes.selector) || classes.pipes.iter().any(|class| is(object, class));
-            if is_one { port_of(here, object) } else { None }
+            if is_one {
+                port_of(here, object)
+            } else {
+                None
+            }
         };
         let port = if is(owner, &classes.event_loop) {
             (0..2).find_map(|n| port(here, argument(n)?.as_ptr()).filter(|port| port.kind == Kind::Port))
