@@ -746,11 +746,11 @@ _LEAST = 1
 
 
 def system(session: Session, event: str, value: bool | int | tuple[int, int]) -> None:
-    """Watches for an event of the system; it comes as ``("monitor", pid, event, info)`` (trace.md, ``system/3``).
+    """Watches for an event of the system; it comes as ``("monitor", pid_or_port, event, info)`` (trace.md, ``system/3``).
 
     Args:
         event: ``"long_gc"`` (a collection takes at least ``value`` milliseconds), ``"long_schedule"`` (a task's step or a loop's
-            callback does), ``"large_heap"`` (resident memory after a collection is at least ``value`` words of 8 bytes),
+            callback does; one of a transport's is its port's), ``"large_heap"`` (resident memory after a collection is at least ``value`` words of 8 bytes),
             ``"long_message_queue"`` (``value`` is ``(disable, enable)``, lengths of a mailbox or queue), ``"busy_port"``,
             ``"busy_dist_port"``.
         value: the limit, or True for the last two; False switches the event off. Limits below 1 are adjusted to 1.

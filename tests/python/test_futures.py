@@ -208,6 +208,38 @@ def test_to_the_task_that_waits(session: trace.Session) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("error", [False, True])
+def test_the_first_of_several_tasks_that_wait_gets_it(session: trace.Session, error: bool, wrapped: bool) -> None:
+    pids: dict[str, inviso.Pid] = {}
+
+    async def wait(name: str, future: Any) -> None:
+        pids[name] = inviso.self()
+        try:
+            assert await (asyncio.wrap_future(future) if wrapped else future) == "x"
+        except ValueError:
+            assert error
+
+    async def look(future: Any) -> None:
+        assert future.exception() if error else future.result() == "x"
+
+    async def main() -> None:
+        future: Any = Future() if wrapped else asyncio.get_running_loop().create_future()
+        waiting = [asyncio.create_task(wait(name, future)) for name in ("first", "second", "third")]
+        await asyncio.sleep(0)
+        future.set_exception(ValueError("x")) if error else future.set_result("x")
+        pids["setter"] = inviso.self()
+        await asyncio.wait(waiting)
+        await asyncio.create_task(look(future))
+
+    value: Any = ("ValueError", ("x",)) if error else "x"
+    found = [m for m in run(session, main) if m[2] == value]
+    assert found == [
+        (pids["setter"], "send", value, pids["first"]),
+        (pids["first"], "receive", value),
+    ]
+
+
 def pids_of(pids: dict[str, inviso.Pid], name: str) -> Any:
     class Later:
         def __eq__(self, other: object) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import inviso
 import pytest
-from inviso import Atom, trace
+from inviso import Atom, seq_trace, trace
 from trace_tools import Computing, good, in_threads, own
 
 PATIENCE = 10.0
@@ -400,10 +400,11 @@ def test_ten_thousand_tasks_and_their_messages(make: Callable[..., trace.Session
         assert all(order == list(range(each)) for order in sends.values()) and len(sends) == tasks
 
 
-def test_long_queues(make: Callable[..., trace.Session]) -> None:
+@pytest.mark.parametrize("kind", [queue.Queue, queue.LifoQueue, queue.SimpleQueue])
+def test_long_queues(make: Callable[..., trace.Session], kind: Any) -> None:
     session = make()
     session.system("long_message_queue", (2, 5))
-    box: queue.Queue[int] = queue.Queue()
+    box = kind()
     for _ in range(2):
         for n in range(7):
             box.put(n)
@@ -417,6 +418,57 @@ def test_long_queues(make: Callable[..., trace.Session]) -> None:
     while inviso.peek():
         inviso.receive()
     assert [(m[1], m[3]) for m in session.drain()] == [(inviso.self(), True), (inviso.self(), False)]
+
+
+@pytest.mark.parametrize("base", [queue.Queue, asyncio.Queue])
+def test_a_put_that_raises_is_no_send(session: trace.Session, base: Any) -> None:
+    class Picky(base):  # type: ignore[misc]
+        def _put(self, item: Any) -> None:
+            if item < 0:
+                raise ValueError(item)
+            item = str(item)
+            super()._put(item)
+
+    session.process(inviso.self(), True, ["send", "receive"])
+    session.system("long_message_queue", (0, 2))
+    box = Picky()
+    box.put_nowait(1)
+    with pytest.raises(ValueError):
+        box.put_nowait(-1)
+    box.put_nowait(2)
+    assert box.get_nowait() == "1"
+    told = [m[2:] for m in session.drain()]
+    number = told[0][2]
+    assert told == [
+        ("send", 1, number),
+        ("send", 2, number),
+        ("long_message_queue", True),
+        ("receive", "1"),
+    ]
+
+
+class OfThePrograms(queue.Queue[Any]):
+    def _get(self) -> Any:
+        return super()._get()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="shutdown is of 3.13")
+@pytest.mark.parametrize("kind", [queue.Queue, queue.PriorityQueue, asyncio.Queue, asyncio.LifoQueue, OfThePrograms])
+def test_what_a_shutdown_throws_away_is_received_by_nobody(session: trace.Session, kind: Any) -> None:
+    session.process(inviso.self(), True, ["send", "receive"])
+    session.system("long_message_queue", (0, 2))
+    box = kind()
+    box.put_nowait(1)
+    box.put_nowait(2)
+    seq_trace.set_token("label", 1)
+    box.put_nowait(3)
+    serial = seq_trace.get_token("serial")
+    box.shutdown(immediate=True)
+    assert seq_trace.get_token("serial") == serial
+    seq_trace.set_token([])
+    told = session.drain()
+    assert [(m[2], m[3]) for m in told if m[0] == "trace"] == [("send", 1), ("send", 2), ("send", 3)]
+    assert [m[3] for m in told if m[0] == "monitor"] == [True, False]
 
 
 # -- what is left, and what isn't

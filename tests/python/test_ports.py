@@ -328,6 +328,24 @@ def test_match_specs_look_at_messages_of_ports(session: trace.Session) -> None:
     assert data(messages, there) == [("send", b"a")]
 
 
+def test_a_match_spec_that_a_port_runs_knows_itself_as_a_port(session: trace.Session) -> None:
+    one, other = socket.socketpair()
+    there = inviso.port(other)
+    session.port(there, True, ["send"])
+    session.send([(["_", "_"], [("==", ("self",), there)], [("message", ["$$", ("self",), ("process_dump",)])])])
+    with one, other:
+        one.send(b"a")
+        other.recv(1)
+        [[*head, (_, itself, text)]] = session.drain()
+        assert (head[1], itself) == (there, there)
+        assert text.startswith("=port:#Port<0.")
+        # by that it is found
+        session.send([(["_", "_"], [], [("trace", ("self",), ["send"], [])])])
+        one.send(b"b")
+        other.recv(1)
+        assert session.info(there, "flags") == ("flags", [])
+
+
 # which ports
 
 
@@ -805,12 +823,43 @@ def test_run(session: trace.Session, streams: dict[str, int], text: bool) -> Non
     subprocess.run([sys.executable, "-c", code], text=text, **streams)  # type: ignore[call-overload]
     messages = session.drain()
     (port,) = {message[1] for message in messages}
-    expected: list[Any] = ["out", "err"] if streams["stderr"] == -1 else ["out"]
-    if not text or len(expected) == 1:
-        # of one pipe the bytes are seen; of several, what `communicate` answers
-        expected = [each.encode() for each in expected]
+    expected = [b"out", b"err"] if streams["stderr"] == -1 else [b"out"]
     assert data(messages, port) == [("send", each) for each in expected]
     assert of(messages, port)[-1] == ("closed", ("exit_status", 7))
+
+
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize("streams", [{"stdout": -1}, {"stdout": -1, "stderr": -1}])
+def test_each_call_that_serves_communicate_is_in_and_out(
+    session: trace.Session, streams: dict[str, int], text: bool
+) -> None:
+    me, said = inviso.self(), "h\u00e9\n"
+    session.port("new", True, ["send", "receive", "running_ports"])
+    code = r"import sys; sys.stdout.buffer.write(b'\xc3\xa9\r\n' + sys.stdin.buffer.read())"
+    options = {"text": True, "encoding": "utf-8"} if text else {}
+    command: Any = {"args": [sys.executable, "-c", code], "input": said if text else said.encode()}
+    done = subprocess.run(**command, **options, **streams)  # type: ignore[call-overload]
+    assert done.stdout == ("\u00e9\n" + said if text else b"\xc3\xa9\r\n" + said.encode())
+    messages = session.drain()
+    (port,) = {message[1] for message in messages}
+    told = [each for each in of(messages, port) if each[1] != "open"]
+    written = ("receive", (me, ("command", said.encode())))
+    come = ("send", (port, ("data", b"\xc3\xa9\r\n" + said.encode())), me)
+    for message in (written, come):
+        at = told.index(message)
+        what = "command" if message[0] == "receive" else 0
+        assert [told[at - 1], told[at + 1]] == [("in", what), ("out", what)]
+
+
+def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Session) -> None:
+    session.port("new", True, ["send", "receive"])
+    slow = [sys.executable, "-c", "import sys, time; text = sys.stdin.read(); time.sleep(1); sys.stdout.write(text)"]
+    one = subprocess.Popen(slow, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    port, text = inviso.port(one), "x" * 1000
+    with pytest.raises(subprocess.TimeoutExpired):
+        one.communicate(text, timeout=0.5)
+    assert one.communicate() == (text, "")
+    assert data(session.drain(), port) == [("receive", text.encode()), ("send", text.encode())]
 
 
 def test_a_subprocess_that_was_not_waited_for(session: trace.Session) -> None:

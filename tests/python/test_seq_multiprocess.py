@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import queue
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.pool import ThreadPool
@@ -272,6 +273,27 @@ def test_what_is_no_token_is_ignored_and_counted(behind: bytes) -> None:
     assert ForkingPickler.loads(data) == "y" and label() is None
     assert ForkingPickler.loads(pickle.dumps("y") + b"\xff\xff\xff\xff\x00inviso seq_trace 1\x00") == "y"
     assert seq_trace.rejected() == before + 2
+
+
+@pytest.mark.parametrize("kind", [multiprocessing.Queue, multiprocessing.JoinableQueue])
+def test_what_is_not_put_is_not_sent(tracer: inviso.Pid, kind: Any) -> None:
+    items = kind(1)
+    seq_trace.set_token("label", "full")
+    seq_trace.set_token("send", True)
+    seq_trace.set_token("receive", True)
+    items.put("one", block=False)
+    for options in ({"block": False}, {"timeout": 0.001}):
+        with pytest.raises(queue.Full):
+            items.put("one", **options)
+    assert seq_trace.get_token("serial") == ("serial", (0, 1))
+    assert items.get(timeout=30) == "one"
+    assert seq_trace.get_token("serial") == ("serial", (0, 1))
+    items.close()
+    with pytest.raises(ValueError):
+        items.put("late")
+    assert seq_trace.get_token("serial") == ("serial", (0, 1))
+    seq_trace.set_token([])
+    assert shape(tracer, "full") == [("send", (0, 1)), ("receive", (0, 1))]
 
 
 def test_objects_that_can_t_be_pickled(tracer: inviso.Pid, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -76,6 +77,87 @@ def test_a_long_callback(session: trace.Session) -> None:
     assert first[3][1:] == [("in", ("time", "sleep", 1)), ("out", ("time", "sleep", 1))]
     name = "test_a_long_callback.<locals>.main.<locals>.<lambda>"
     assert second[3][1:] == [("in", (__name__, name, 0)), ("out", (__name__, name, 0))]
+
+
+def test_a_long_callback_of_a_transport_is_its_ports(session: trace.Session) -> None:
+    session.system("long_schedule", 20)
+    ports: dict[str, Any] = {}
+
+    class Slow(asyncio.Protocol):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def connection_made(self, transport: Any) -> None:
+            ports[self.name] = inviso.port(transport)
+            time.sleep(LONG)
+            if self.name == "client":
+                transport.write(b"x")
+
+        def data_received(self, data: bytes) -> None:
+            time.sleep(LONG)
+
+        def connection_lost(self, error: Exception | None) -> None:
+            time.sleep(LONG)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Slow("server"), "127.0.0.1", 0)
+        transport, _ = await loop.create_connection(lambda: Slow("client"), *server.sockets[0].getsockname()[:2])
+        await asyncio.sleep(0.05)
+        transport.close()
+        await asyncio.sleep(0.05)
+        server.close()
+
+    asyncio.run(main())
+    found = of(session.drain(), "long_schedule")
+    assert all(info[0][0] == "timeout" and info[0][1] >= LONG * 1000 for *_, info in found)
+    told = [(port, info[1:]) for _, port, _, info in found]
+    client, server = ports["client"], ports["server"]
+    event, input = [("port_op", "event")], [("port_op", "input")]
+    assert sorted(told, key=str) == sorted(
+        [(client, event), (client, event), (server, event), (server, event), (server, input)], key=str
+    )
+
+
+def test_a_long_callback_of_a_pipe_is_its_ports(session: trace.Session) -> None:
+    session.system("long_schedule", 20)
+
+    class Slow(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            time.sleep(LONG)
+
+    async def main() -> Any:
+        reader, writer = os.pipe()
+        with open(reader, "rb") as file:
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(Slow, file)
+            os.write(writer, b"x")
+            os.close(writer)
+            await asyncio.sleep(0.05)
+            return inviso.port(transport) if not transport.is_closing() else None
+
+    asyncio.run(main())
+    ((_, port, _, info),) = of(session.drain(), "long_schedule")
+    assert isinstance(port, inviso.Port) and info[1:] == [("port_op", "input")]
+
+
+def test_what_a_protocol_of_the_programs_own_has_is_not_asked_for(session: trace.Session) -> None:
+    session.system("long_schedule", 20)
+    asked = []
+
+    class Odd:
+        _protocol = property(lambda self: asked.append(self))
+        _sock = _transport = _protocol
+
+        def slow(self, other: Odd) -> None:
+            time.sleep(LONG)
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(Odd().slow, Odd())
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    ((_, pid, _, info),) = of(session.drain(), "long_schedule")
+    assert pid == inviso.self() and info[1][0] == "in" and asked == []
 
 
 def test_short_steps_and_bare_threads_are_not_told(session: trace.Session) -> None:

@@ -5,12 +5,13 @@ use crate::{
     flags::Flags,
     node::Node,
     session::{Capture, Session},
-    tracee::Tracee,
+    tracee::{Kind, Tracee},
+    tracer::identity,
 };
 use inviso_match::{host::Refused, terms::TermView, Host, Message, Outcome, Program, Value, View};
 use inviso_term::{
     etf::{self, Encoder, Full},
-    term::{Identifier, Term},
+    term::Term,
 };
 use std::{io::Write, sync::Arc};
 
@@ -44,7 +45,7 @@ pub trait Subject {
     }
     /// A description of the process that runs, for people: a binary.
     fn describe(&self, current: &Tracee) -> Term {
-        Term::str(&format!("=proc:{}\n", Term::Pid(Identifier::own(current.pid))))
+        Term::str(&headline(current))
     }
     /// The node's name.
     fn node_name(&self) -> Term {
@@ -101,6 +102,13 @@ pub(crate) fn decide<A: Subject>(
     }
 }
 
+/// The first line of a description of the process or port that runs.
+#[must_use]
+pub fn headline(current: &Tracee) -> String {
+    let what = if current.kind == Kind::Port { "port" } else { "proc" };
+    format!("={what}:{}\n", identity(current.pid))
+}
+
 /// Writes what a program adds to the message; answers its length.
 #[inline(never)]
 fn write<'a, A: Subject>(value: &Value<'_, A::View<'a>>, call: &'a A, capture: &Capture, extra: &mut Vec<u8>) -> usize {
@@ -142,10 +150,11 @@ pub(crate) fn takes_exception(
 }
 
 impl<A> Point<'_, '_, A> {
-    /// The process that an action names, by its pid or its name.
+    /// The process that an action names, by its pid or its name, or the port that it is told that it is.
     fn process(&self, process: &Term) -> Result<Arc<Tracee>, Refused> {
         let found = match process {
             Term::Pid(pid) if pid.is_own() => self.node.tracee(pid.id),
+            Term::Port(port) if port.is_own() => self.node.tracee(port.id << 2 | Kind::Port as u64),
             Term::Atom(name) => self.node.whereis(name),
             Term::Str(name) => self.node.whereis(name),
             _ => None,
@@ -203,7 +212,7 @@ impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn me(&self) -> Term {
-        Term::Pid(Identifier::own(self.current.pid))
+        identity(self.current.pid)
     }
 
     fn node(&self) -> Term {

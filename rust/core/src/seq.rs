@@ -404,6 +404,24 @@ impl Node {
         Carried::Token(token, era)
     }
 
+    /// What a message would carry that the process sent now: for one that may not be sent after all, and that somebody else may have before it
+    /// is known. Where it has been sent, [`Node::seq_send`] follows, before the process does anything else.
+    pub fn seq_would_send(&self, tracee: &Tracee) -> Carried {
+        if !self.seq_may_have(tracee) {
+            return Carried::Empty;
+        }
+        let tracer = self.seq_tracer().map_or(0, |session| session.tracer.load(Relaxed));
+        let token = tracee.seq.with(self.seq_era(), |standing| {
+            let mut token = standing.token.clone()?;
+            if tracer != tracee.pid {
+                let next = standing.current.saturating_add(1);
+                (token.serial, token.from, token.away) = ((standing.previous, next), tracee.pid, None);
+            }
+            Some((token, standing.era))
+        });
+        token.map_or(Carried::Empty, |(token, era)| Carried::Token(token, era))
+    }
+
     /// A message is taken by a process, with what it carries.
     pub fn seq_receive(
         &self, thread: &mut Thread, at: About<'_>, carried: Carried,

@@ -18,6 +18,7 @@ use crate::ffi::{
 extern "C" {
     static mut PyMethod_Type: PyTypeObject;
     fn PyMethod_Function(method: *mut PyObject) -> *mut PyObject;
+    fn PyMethod_Self(method: *mut PyObject) -> *mut PyObject;
     #[cfg(Py_3_12)]
     fn PyException_GetArgs(error: *mut PyObject) -> *mut PyObject;
 }
@@ -176,6 +177,15 @@ pub unsafe fn instance_dict(object: *mut PyObject) -> Held {
 pub unsafe fn is_method(object: *mut PyObject) -> bool {
     // SAFETY: the caller's promise.
     unsafe { ffi::Py_TYPE(object) == &raw mut PyMethod_Type }
+}
+
+/// What a bound method is bound to, and its function; both borrowed from it.
+///
+/// # Safety
+/// `object` stands.
+pub unsafe fn parts_of_method(object: *mut PyObject) -> Option<(*mut PyObject, *mut PyObject)> {
+    // SAFETY: the type is checked.
+    unsafe { is_method(object).then(|| (PyMethod_Self(object), PyMethod_Function(object))) }
 }
 
 /// Writes an exception as `(type, args)`: the type's name as an atom, the arguments as a tuple. They are what it was made

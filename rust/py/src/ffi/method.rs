@@ -81,7 +81,6 @@ impl Wrapper {
 const METH_METHOD: c_int = 0x0200;
 
 /// The function behind a method of a built-in type that takes calls in exactly this way, METH_NOARGS or METH_O.
-#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
     // SAFETY: a method descriptor, whose exact type is checked, holds its definition, see `Method::take`.
     unsafe {

@@ -1,10 +1,10 @@
 //! Who called whom: callers and stacks as terms, for match specs that ask for them. Made by the interpreter's own frame objects,
 //! which run no code of the program.
 
-use inviso_core::tracee::Tracee;
+use inviso_core::{matching, tracee::Tracee};
 use inviso_term::{
     etf::{self, Encoder},
-    term::{Identifier, Term},
+    term::Term,
 };
 use pyo3::ffi::{self, PyObject};
 
@@ -51,11 +51,7 @@ pub fn calls(first: Option<Frame>, depth: usize) -> Term {
 pub fn describe(current: &Tracee, begins: Option<Frame>, caller: Option<Frame>) -> Term {
     const MOST: usize = 64;
     const LARGEST: usize = 3000; // fits a message by the limits that a session has unless told otherwise
-    let mut text = format!(
-        "=proc:{}\nKind: {:?}\nState: running\nStack:\n",
-        Term::Pid(Identifier::own(current.pid)),
-        current.kind
-    );
+    let mut text = matching::headline(current) + &format!("Kind: {:?}\nState: running\nStack:\n", current.kind);
     // SAFETY: the frame of the event; its code lives as long.
     let begins = begins.map(|frame| (frame, i64::from(unsafe { code::code_first_line(frame.code()) })));
     for (frame, line) in begins.into_iter().chain(caller.into_iter().flat_map(Walk::from)).take(MOST) {

@@ -589,14 +589,13 @@ unsafe fn field<'py>(py: Python<'py>, field: &Field, future: *mut ffi::PyObject)
     }
 }
 
-/// The one task that waits for an asyncio future; `None` if there is none or are several.
+/// The task that an asyncio future wakes first of those that wait for it: it gets the result. `None` if none does.
 ///
 /// # Safety
 /// `future` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
     // SAFETY: each type is checked before its layout is read.
     unsafe {
-        let mut found = None;
         for entry in field(py, &CALLBACKS, future)?.cast::<PyList>().ok()?.iter() {
             let callback = entry.cast::<PyTuple>().ok()?.get_item(0).ok()?;
             if ffi::PyCFunction_CheckExact(callback.as_ptr()) == 0 {
@@ -605,20 +604,16 @@ unsafe fn waiting_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bou
             let owner = ffi::PyCFunction_GetSelf(callback.as_ptr());
             let task =
                 !owner.is_null() && ffi::PyType_IsSubtype(ffi::Py_TYPE(owner), TASK.load(Ordering::Acquire)) != 0;
-            if !task {
-                ffi::PyErr_Clear();
-                continue;
+            if task {
+                return Some(Bound::from_borrowed_ptr(py, owner));
             }
-            if found.is_some() {
-                return None;
-            }
-            found = Some(Bound::from_borrowed_ptr(py, owner));
+            ffi::PyErr_Clear();
         }
-        found
+        None
     }
 }
 
-/// The one task that waits for a future of `concurrent.futures` through an asyncio future (`asyncio.wrap_future`).
+/// The first task that waits for a future of `concurrent.futures` through an asyncio future (`asyncio.wrap_future`).
 ///
 /// # Safety
 /// `future` lives throughout, and the calling thread is attached to the interpreter.
@@ -627,7 +622,6 @@ unsafe fn chained_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bou
     unsafe {
         let callbacks = attribute(py, future, "_done_callbacks")?.cast_into::<PyList>().ok()?;
         let class = CLASS.load(Ordering::Acquire);
-        let mut found = None;
         for callback in callbacks.iter() {
             if ffi::PyFunction_Check(callback.as_ptr()) == 0 {
                 continue;
@@ -638,12 +632,11 @@ unsafe fn chained_task(py: Python<'_>, future: *mut ffi::PyObject) -> Option<Bou
             }
             let Some(destination) = closed_over(py, callback.as_ptr(), "destination") else { continue };
             let plain = !class.is_null() && ffi::PyType_IsSubtype(ffi::Py_TYPE(destination.as_ptr()), class) != 0;
-            if !plain || found.is_some() {
-                return None;
+            if let Some(task) = plain.then(|| waiting_task(py, destination.as_ptr())).flatten() {
+                return Some(task);
             }
-            found = Some(waiting_task(py, destination.as_ptr())?);
         }
-        found
+        None
     }
 }
 

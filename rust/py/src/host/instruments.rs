@@ -64,6 +64,8 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::subprocess::INIT,
     &ports::subprocess::STATUS,
     &ports::subprocess::COMMUNICATE,
+    &ports::subprocess::INPUT,
+    &ports::subprocess::OUTPUT,
     &ports::subprocess::EXITED,
     &ports::transport::SOCKET,
     &ports::transport::WRITE,

@@ -1,6 +1,6 @@
 //! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
 
-use super::{directory, here::Here, Host};
+use super::{directory, here::Here, senders::Length, Host};
 use crate::ffi::attribute::Attribute;
 use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
 use inviso_term::term::Term;
@@ -63,12 +63,12 @@ unsafe fn is_deque(object: *mut PyObject) -> bool {
     }
 }
 
-/// A queue holds what it holds, and `more` besides.
+/// A queue holds what `length` says, and `more` besides.
 ///
 /// # Safety
 /// As [`length`].
 #[inline(always)]
-pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more: u64) {
+pub unsafe fn of_queue(here: &mut Here, queue: *mut PyObject, number: u64, more: u64, length: Length) {
     if are_wanted() {
         // SAFETY: the caller's promise.
         if let Some(length) = unsafe { length(queue) } {

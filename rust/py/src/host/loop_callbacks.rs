@@ -1,14 +1,15 @@
 //! What an event loop runs besides the steps of tasks: callbacks, of timers, sockets and whoever called `call_soon`.
 //!
 //! They belong to the loop's thread. With the flag `running_procs` it is told to be `in` and `out` around each of them; while
-//! somebody watches for `long_schedule` they are timed. Seen on asyncio's own event loops, whose handles are written in Python; on uvloop see
+//! somebody watches for `long_schedule` they are timed, and those of a transport are its port's. Seen on asyncio's own event loops, whose handles are written in Python; on uvloop see
 //! [`uv_loops`](super::uv_loops).
 
 use super::{
     here::Here,
     instruments::{self, Instrument},
     parcels::quietly,
-    scheduling::alarm,
+    ports::transport::{self, Served},
+    scheduling::{alarm, between, pair},
     spawning::attribute,
     watch::{self, Ended, Handler},
     Host,
@@ -18,6 +19,7 @@ use crate::{
     ffi::{frame::Frame, steps},
 };
 use inviso_core::{flags::Flags, happening::Turn, messages::About, monitor::Event};
+use inviso_term::term::Term;
 use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 
 /// What an event loop runs besides tasks.
@@ -37,6 +39,8 @@ pub struct Running {
     key: usize,
     /// What it is, as `(module, function, arity)`, a term.
     place: Box<[u8]>,
+    /// The port for which it runs, if somebody wants to know.
+    serves: Option<Served>,
     /// When what it interrupts began: a loop may be run inside another's callback.
     since: u64,
 }
@@ -60,8 +64,8 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 /// A handle is about to call.
 fn on_run(here: &mut Here, frame: Frame) {
     // SAFETY: the first argument of a method whose frame is about to run.
-    if let Some(place) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) {
-        enter(here, frame.address(), place);
+    if let Some((place, serves)) = quietly(here, |py, here| unsafe { callback(py, here, frame) }) {
+        enter(here, frame.address(), place, serves);
     }
 }
 
@@ -70,8 +74,8 @@ fn on_ran(here: &mut Here, frame: Frame, _how: Ended) {
     leave(here, frame.address());
 }
 
-/// A callback begins, which is of this place. `key` is that of no other which runs on this thread: of a handle's frame, say.
-pub fn enter(here: &mut Here, key: usize, place: Box<[u8]>) {
+/// A callback begins, which is of this place, and maybe a port's. `key` is that of no other which runs on this thread: of a handle's frame, say.
+pub fn enter(here: &mut Here, key: usize, place: Box<[u8]>, serves: Option<Served>) {
     here.thread.switch_to_own();
     let own = here.thread.own().clone();
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::In, Flags::RUNNING_PROCS, &place);
@@ -79,7 +83,7 @@ pub fn enter(here: &mut Here, key: usize, place: Box<[u8]>) {
     here.turn.callbacks.retain(|running| running.key != key);
     if here.turn.callbacks.len() < DEPTH {
         let since = std::mem::replace(&mut here.turn.since, here.host.node.clock.ticks());
-        here.turn.callbacks.push(Running { key, place, since });
+        here.turn.callbacks.push(Running { key, place, serves, since });
     }
 }
 
@@ -90,16 +94,19 @@ pub fn leave(here: &mut Here, key: usize) {
     let own = here.thread.own().clone();
     here.host.node.on_turn(&mut here.thread, About::Other(&own), Turn::Out, Flags::RUNNING_PROCS, &running.place);
     if instruments::monitored(Event::LongSchedule) {
-        alarm(here, own.pid, &running.place, &running.place);
+        match &running.serves {
+            Some((port, what)) => alarm(here, port.pid, || vec![pair("port_op", Term::atom(what))]),
+            None => alarm(here, own.pid, || between(&running.place, &running.place)),
+        }
     }
     here.turn.since = running.since;
 }
 
-/// What a handle calls, as a term; `None` if that is a task's step.
+/// What a handle calls, as a term, and the port that it is called for; `None` if that is a task's step.
 ///
 /// # Safety
 /// The frame of a handle's method, which is about to run; nobody listens, whatever the handle's class makes of its fields.
-unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<Box<[u8]>> {
+unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box<[u8]>, Option<Served>)> {
     // SAFETY: the caller's promise; what is read is held.
     unsafe {
         let handle = frame.local(0);
@@ -107,9 +114,10 @@ unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<Box<
         if callback.is_none() || steps::is_step(callback.as_ptr()) {
             return None;
         }
-        let arguments = attribute(py, handle, "_args");
-        let number = arguments.and_then(|args| args.cast::<PyTuple>().ok().map(|args| args.len()));
-        Some(place_of(here, callback.as_ptr(), number.unwrap_or(0)))
+        let arguments = attribute(py, handle, "_args").and_then(|args| args.cast_into::<PyTuple>().ok());
+        let place = place_of(here, callback.as_ptr(), arguments.as_ref().map_or(0, |args| args.len()));
+        let timed = instruments::monitored(Event::LongSchedule);
+        Some((place, if timed { transport::served(here, &callback, arguments.as_ref()) } else { None }))
     }
 }
 

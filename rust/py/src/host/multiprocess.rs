@@ -11,6 +11,7 @@ use super::{
     parcels::{self, quietly},
     passing::{self, Sender},
     pools,
+    ports::bytes_of,
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -208,8 +209,9 @@ fn put(here: &mut Here, frame: Frame) {
     }
 }
 
-/// Whether this `put` is sure to go well, if it ever ends: then the message is sent before anybody can get it.
-fn is_sure(here: &mut Here, frame: Frame) -> bool {
+/// Whether this `put`, of whose event this is the frame, is sure to go well if it ever ends: then the message is sent before
+/// anybody can get it.
+pub fn is_sure(here: &mut Here, frame: Frame) -> bool {
     // SAFETY: the parameters of `put`, at its beginning or end: none of them is assigned to. `True` and `None` live for ever.
     unsafe {
         if frame.local(2) == ffi::Py_True() && frame.local(3) == ffi::Py_None() {
@@ -220,13 +222,17 @@ fn is_sure(here: &mut Here, frame: Frame) -> bool {
     }
 }
 
+/// Whether the queue of this `put` is closed, so that it raises.
+pub fn is_closed(here: &mut Here, frame: Frame) -> bool {
+    // SAFETY: the event's frame; `True` lives for ever.
+    quietly(here, |py, _| unsafe {
+        attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
+    })
+}
+
 /// An object is about to be put.
 fn on_put(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame; `True` lives for ever.
-    let closed = quietly(here, |py, _| unsafe {
-        attribute(py, frame.local(0), "_closed").is_some_and(|closed| closed.as_ptr() == ffi::Py_True())
-    });
-    if !closed && is_sure(here, frame) {
+    if !is_closed(here, frame) && is_sure(here, frame) {
         put(here, frame);
     }
 }
@@ -263,10 +269,39 @@ fn on_send(here: &mut Here, frame: Frame) {
     unsafe {
         let Some(caller) = passing::caller(frame) else { return };
         let code = caller.code() as usize;
-        let outer = code == SEND_CODE.load(Ordering::Acquire) || code == SEND_BYTES_CODE.load(Ordering::Acquire);
-        if outer && !passing::is_inner(caller.caller()) {
-            send(here, caller.local(0), caller.local(1));
+        let bytes = code == SEND_BYTES_CODE.load(Ordering::Acquire);
+        if !(bytes || code == SEND_CODE.load(Ordering::Acquire)) || passing::is_inner(caller.caller()) {
+            return;
         }
+        let (connection, whole) = (caller.local(0), caller.local(1));
+        if !bytes {
+            return send(here, connection, whole);
+        }
+        here.running.identify(here.host, &mut here.thread);
+        if parcels::is_asked(here, Flags::SEND) {
+            let message = parcels::made(here, |py| sent_bytes(py, whole, frame.local(1)));
+            send(here, connection, message.as_ptr());
+        }
+    }
+}
+
+/// What is written of `whole`, of which `part` is a view: itself, if it is bytes and all of it.
+///
+/// # Safety
+/// Each is null or stands; attached, and nobody listens on this thread.
+unsafe fn sent_bytes<'py>(
+    py: Python<'py>, whole: *mut ffi::PyObject, part: *mut ffi::PyObject,
+) -> Option<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise; the types are checked.
+    unsafe {
+        if part.is_null() {
+            return None;
+        }
+        let is_all = !whole.is_null()
+            && ffi::PyBytes_CheckExact(whole) != 0
+            && ffi::PyMemoryView_Check(part) != 0
+            && Bound::from_borrowed_ptr(py, part).len().is_ok_and(|length| length as isize == ffi::Py_SIZE(whole));
+        Some(if is_all { Bound::from_borrowed_ptr(py, whole) } else { bytes_of(py, part, None) })
     }
 }
 
@@ -281,7 +316,8 @@ fn on_received(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// Bytes have been written into a buffer of the program's; the message is a copy of them where that is a bytearray, else the buffer.
+/// Bytes have been written into a buffer of the program's; the message is a copy of them where that is a bytearray or a memoryview,
+/// else the buffer.
 fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
     let Ended::Returned(size) = how else { return };
     // SAFETY: the event's frame ends; the type is checked, and the range, before bytes are read.
@@ -290,15 +326,15 @@ fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         let (connection, buffer) = (frame.local(0), frame.local(1));
-        if buffer.is_null() || ffi::PyByteArray_CheckExact(buffer) == 0 {
+        if buffer.is_null() || ffi::PyByteArray_CheckExact(buffer) == 0 && ffi::PyMemoryView_Check(buffer) == 0 {
             return receive(here, connection, buffer);
         }
         let offset = frame.local(2);
         let copy = parcels::made(here, |py| {
             let number = |object| Bound::from_borrowed_ptr_or_opt(py, object)?.extract::<usize>().ok();
             let (offset, size) = (number(offset)?, number(size)?);
-            let bytes = Bound::from_borrowed_ptr(py, buffer).cast_into::<PyByteArray>().ok()?.to_vec();
-            Some(PyBytes::new(py, bytes.get(offset..offset.checked_add(size)?)?).into_any())
+            let all = bytes_of(py, buffer, None).cast_into::<PyBytes>().ok()?;
+            Some(PyBytes::new(py, all.as_bytes().get(offset..offset.checked_add(size)?)?).into_any())
         });
         receive(here, connection, copy.as_ptr());
     }

@@ -13,7 +13,7 @@ use super::{
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
-    parcels, passing, pools,
+    multiprocess, parcels, passing, pools,
     senders::{self, Put},
     spawning::attribute,
     tokens,
@@ -49,7 +49,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// `put` of `Queue` and `JoinableQueue`.
-pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_failed), raises_only: true, ..Handler::NONE };
+pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done), ..Handler::NONE };
 
 /// `ApplyResult.get`.
 pub static GOT: Handler = Handler { end: Some(on_got), ..Handler::NONE };
@@ -228,10 +228,10 @@ fn on_put(here: &mut Here, frame: Frame) {
         here.running.identify(here.host, &mut here.thread);
         let item = frame.local(1);
         let carried = match passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))) {
-            None => {
-                let to = passing::queue(here, frame.local(0));
-                here.host.node.seq_send(&mut here.thread, About::Current, to, tokens::writing(item))
-            }
+            None if multiprocess::is_closed(here, frame) => return,
+            None if multiprocess::is_sure(here, frame) => send(here, frame),
+            // the feeder may have it before it is known whether it is sent
+            None => here.host.node.seq_would_send(here.thread.current()),
             Some(manager) if is(manager, "_ExecutorManagerThread.add_call_item_to_queue") => {
                 let future = parcels::made(here, |py| attribute(py, manager.local(2), "future"));
                 let record = here.host.directory.known(future.as_ptr() as usize);
@@ -246,10 +246,38 @@ fn on_put(here: &mut Here, frame: Frame) {
     }
 }
 
-/// It was not put.
-fn on_put_failed(here: &mut Here, frame: Frame, _how: Ended) {
+/// The running process, which is known, puts an object into a queue.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, of a `put`; attached.
+unsafe fn send(here: &mut Here, frame: Frame) -> Carried {
+    // SAFETY: the first two parameters, which stand.
+    unsafe {
+        let to = passing::queue(here, frame.local(0));
+        here.host.node.seq_send(&mut here.thread, About::Current, to, tokens::writing(frame.local(1)))
+    }
+}
+
+/// It was put, or was not.
+fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
+    if !here.host.node.seq_in_use() {
+        return;
+    }
     // SAFETY: the event's frame ends; its parameters stand.
     unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let by_program = !passing::caller(frame).is_some_and(|caller| passing::is_inner(Some(caller)));
+        if let Ended::Returned(_) = how {
+            if by_program && !multiprocess::is_sure(here, frame) {
+                drop(send(here, frame));
+            }
+            return;
+        }
+        // nothing of it was left where the process has no token, and where the queue was closed
+        let nothing = || !matches!(here.host.node.seq_would_send(here.thread.current()), Carried::Token(..));
+        if by_program && (nothing() || multiprocess::is_closed(here, frame)) {
+            return;
+        }
         if let Some(buffer) = buffer_of(here, frame) {
             drop(senders::pick_last(&buffer, frame.local(1)));
         }

@@ -1,7 +1,8 @@
 //! `queue.Queue` and `asyncio.Queue`, and their kinds: a put is a message to the queue, a get takes one.
 //!
 //! What is watched are `_put` and `_get`, which each kind has of its own: they run while nobody else can touch the queue, so that
-//! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used.
+//! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used; its
+//! `_put` is told of when it is done, for it may raise.
 
 #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 use super::plain_queues;
@@ -10,7 +11,7 @@ use super::{
     instruments::{monitored, Instrument},
     lengths,
     modules::{self, Module},
-    parcels,
+    parcels::{self, quietly},
     passing::{self, Sender},
     senders, tokens,
     watch::{self, Ended, Handler},
@@ -22,7 +23,10 @@ use crate::{
 };
 use inviso_core::{flags::Flags, monitor::Event};
 use pyo3::{ffi, prelude::*, types::*};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::{
+    cell::RefCell,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 /// Whether a class that derives from the standard library's has been met with methods of its own.
 static DERIVED: AtomicBool = AtomicBool::new(false);
@@ -52,7 +56,7 @@ pub static GET: Handler = Handler { end: Some(on_get), ..Handler::NONE };
 pub static GET_LAST: Handler = Handler { end: Some(on_get_last), ..Handler::NONE };
 
 /// `_put` of a class of the program's own.
-pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), ..Handler::NONE };
+pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), end: Some(on_own_put_done), ..Handler::NONE };
 
 /// `_get` of a class of the program's own.
 pub static OWN_GET: Handler = Handler { end: Some(on_own_get), ..Handler::NONE };
@@ -65,23 +69,26 @@ pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
 /// Where they are defined, and who in the standard library uses them.
 pub static MODULES: [Module; 4] = [
-    Module::new("queue", |py, host, module| adopt(py, host, module, "get", &QUEUES[0])),
-    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", &QUEUES[1])),
+    Module::new("queue", |py, host, module| adopt(py, host, module, "get", 0)),
+    Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", 1)),
     Module::new("concurrent.futures.process", |_, _, module| keep_names(module, &PROCESSES)),
     Module::new("asyncio.tasks", |_, _, module| keep_names(module, &TASKS)),
 ];
 
 /// The names of these modules, by which their functions' frames are known.
 static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// The code of their `Queue.shutdown`, from Python 3.13 on.
+static SHUTDOWN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static PROCESSES: AtomicUsize = AtomicUsize::new(0);
 static TASKS: AtomicUsize = AtomicUsize::new(0);
 
-fn adopt(
-    py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, names: &AtomicUsize,
-) -> PyResult<()> {
-    keep_names(module, names)?;
+fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, which: usize) -> PyResult<()> {
+    keep_names(module, &QUEUES[which])?;
     let class = module.getattr("Queue")?;
     let code = |name: &str| class.getattr(name)?.getattr("__code__");
+    if let Ok(shutdown) = code("shutdown") {
+        modules::keep(&SHUTDOWN[which], shutdown);
+    }
     watch::add(py, host, &WAIT, &[code(wait)?])?;
     watch::add(py, host, &NEW, &[code("__init__")?])?;
     learn_all(py, host, &class)
@@ -283,21 +290,50 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
         let number = passing::queue(here, queue);
         passing::sent_by_current(here, number, item);
         senders::put(here, queue, item, Some(lengths::length));
-        lengths::of_queue(here, queue, number, 1);
+        lengths::of_queue(here, queue, number, 1, lengths::length);
     }
 }
 
-/// An item is taken out of a queue; as above.
+/// The same behind it: the item is in the queue.
+fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
+    /// How many there were before.
+    ///
+    /// # Safety
+    /// As [`lengths::length`].
+    unsafe fn before(queue: *mut ffi::PyObject) -> Option<u64> {
+        // SAFETY: the caller's promise.
+        unsafe { lengths::length(queue) }.map(|length| length.saturating_sub(1))
+    }
+    // SAFETY: as in `put`.
+    unsafe {
+        let number = passing::queue(here, queue);
+        passing::sent_by_current(here, number, item);
+        senders::put(here, queue, item, Some(before));
+        lengths::of_queue(here, queue, number, 0, lengths::length);
+    }
+}
+
+/// Whether who called a method of a queue shuts it down at once: what it takes out is thrown away, and what that carries.
 #[inline(always)]
-fn take(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
+fn shuts_down(caller: Caller) -> bool {
+    let known = |code: usize| SHUTDOWN.iter().any(|shutdown| shutdown.load(Ordering::Relaxed) == code);
+    // SAFETY: the caller's frame runs.
+    caller.frame().is_some_and(|caller| known(unsafe { caller.code() } as usize))
+}
+
+/// An item is taken out of a queue, by a method that `caller` has called; as above.
+#[inline(always)]
+fn take(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
     // SAFETY: the callers'.
     unsafe {
         let number = passing::queue(here, queue);
         let put = senders::take(here, queue, item, last);
-        let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
-        passing::received_by_current(here, sender, item);
-        tokens::taken_from_queue(here, queue, put, item);
-        lengths::of_queue(here, queue, number, 0);
+        if !shuts_down(caller) {
+            let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
+            passing::received_by_current(here, sender, item);
+            tokens::taken_from_queue(here, queue, put, item);
+        }
+        lengths::of_queue(here, queue, number, 0, lengths::length);
     }
 }
 
@@ -319,7 +355,7 @@ pub fn told_put(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item
 #[inline(always)]
 pub fn told_get(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
     if !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
-        take(here, queue, item, last);
+        take(here, caller, queue, item, last);
     }
 }
 
@@ -339,6 +375,12 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
     told_get(here, Caller::Of(frame), queue, item, last);
 }
 
+thread_local! {
+    /// Calls of `_put` of the program's own classes that are told of, by their frames, and what they put: the method may bind its
+    /// argument anew.
+    static PUTTING: RefCell<Vec<(usize, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+}
+
 fn on_own_put(here: &mut Here, frame: Frame) {
     let queue = queue_of(frame);
     // SAFETY: the event's frame; its arguments stand as long as it runs.
@@ -354,9 +396,32 @@ fn on_own_put(here: &mut Here, frame: Frame) {
         }
         let item = frame.argument(&layout, 1);
         if !item.is_null() {
-            put(here, queue, item.as_ptr());
+            let item = quietly(here, |py, _| Bound::from_borrowed_ptr(py, item.as_ptr()).unbind());
+            let key = frame.address();
+            // one whose end was not seen may have left its own
+            let left = PUTTING.with_borrow_mut(|all| {
+                let left = all.iter().position(|(known, _)| *known == key).map(|at| all.swap_remove(at));
+                all.push((key, item));
+                left
+            });
+            quietly(here, |_, _| drop(left));
         }
     }
+}
+
+/// It has put it, unless it raises: then nothing was sent.
+fn on_own_put_done(here: &mut Here, frame: Frame, how: Ended) {
+    let item = PUTTING.with_borrow_mut(|all| {
+        let at = all.iter().rposition(|(known, _)| *known == frame.address())?;
+        Some(all.swap_remove(at).1)
+    });
+    let (Some(item), queue) = (item, queue_of(frame)) else { return };
+    if matches!(how, Ended::Returned(_)) && !queue.is_null() {
+        // SAFETY: callbacks run attached.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        put_already(here, queue, item.as_ptr());
+    }
+    quietly(here, |_, _| drop(item));
 }
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
@@ -365,7 +430,7 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     if !queue.is_null() && !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
-        take(here, queue, item, last);
+        take(here, caller, queue, item, last);
     }
 }
 

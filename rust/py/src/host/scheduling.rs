@@ -393,7 +393,7 @@ impl Run {
                 here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, &at);
             }
             if let Some((began, _)) = &self.timed {
-                alarm(here, tracee.pid, began, &at);
+                alarm(here, tracee.pid, || between(began, &at));
             }
         }
         if let Some((_, outer)) = &self.timed {
@@ -402,24 +402,34 @@ impl Run {
     }
 }
 
-/// Reports what has run since [`Here::since`] to those for whom that is long. The places are terms.
-pub fn alarm(here: &mut here::Here, about: u64, began: &[u8], ended: &[u8]) {
+/// Reports what has run since [`Here::since`] to those for whom that is long; `said` says what more there is to say of it.
+pub fn alarm(here: &mut here::Here, about: u64, said: impl Fn() -> Vec<Term>) {
     let clock = &here.host.node.clock;
     let spent = clock.monotonic(clock.ticks()).saturating_sub(clock.monotonic(here.turn.since)) / 1_000_000;
     if here.host.node.watched(Event::LongSchedule).is_none_or(|limit| spent < limit) {
         return;
     }
+    here.host.node.alarm(&mut here.thread, about, Event::LongSchedule, |_, limit| {
+        (spent >= limit).then(|| {
+            let mut all = vec![pair("timeout", Term::from(spent as i64))];
+            all.extend(said());
+            Term::List(all)
+        })
+    });
+}
+
+/// An element of a list of properties.
+pub fn pair(key: &str, value: Term) -> Term {
+    Term::Tuple(vec![Term::atom(key), value])
+}
+
+/// Where what has run was scheduled in and out; the places are terms.
+pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
     let place = |at: &[u8]| match etf::decode(at) {
         Ok(place @ Term::Tuple(_)) => place,
         _ => Term::atom("undefined"),
     };
-    let pair = |key: &str, value: Term| Term::Tuple(vec![Term::atom(key), value]);
-    here.host.node.alarm(&mut here.thread, about, Event::LongSchedule, |_, limit| {
-        (spent >= limit).then(|| {
-            let timeout = pair("timeout", Term::from(spent as i64));
-            Term::List(vec![timeout, pair("in", place(began)), pair("out", place(ended))])
-        })
-    });
+    vec![pair("in", place(began)), pair("out", place(ended))]
 }
 
 /// Where inside its outermost coroutine a task that does not run waits: `(module, function, arity)` as a term. `None` for

@@ -2,8 +2,8 @@
 
 use super::{
     here::{self, Here},
-    instruments::Instrument,
-    parcels,
+    instruments::{monitored, Instrument},
+    lengths, parcels,
     passing::{self, Sender},
     pools, senders, tokens, Host,
 };
@@ -11,19 +11,20 @@ use crate::{
     capture,
     ffi::{
         frame::Frame,
-        method::{Fast, Method, OfClass, Wrapper},
+        method::{self, Fast, Method, OfClass, Plain, Wrapper},
         tstate, Aside,
     },
 };
-use inviso_core::flags::Flags;
+use inviso_core::{flags::Flags, monitor::Event};
 use pyo3::{
     ffi::{self, PyObject, PyTypeObject, Py_ssize_t},
     prelude::*,
 };
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The methods of `SimpleQueue`.
 pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.messages() || wants.tokens,
+    |wants| wants.messages() || wants.tokens || wants.watches(Event::LongMessageQueue),
     begin,
     |_, _| end(),
     |_| {
@@ -35,6 +36,8 @@ static PUT: Method = Method::new();
 static GET: Method = Method::new();
 static GET_NOWAIT: Method = Method::new();
 static PUT_NOWAIT: Method = Method::new();
+/// The function behind `qsize`, which runs no Python.
+static QSIZE: AtomicUsize = AtomicUsize::new(0);
 
 const PUTS: &[Wrapper] = &[Wrapper::Fast(put)];
 const PUTS_NOWAIT: &[Wrapper] = &[Wrapper::Fast(put_nowait)];
@@ -45,6 +48,9 @@ fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
     let class = py.import("queue")?.getattr("SimpleQueue")?;
     if class.getattr("__module__")?.extract::<String>()? != "_queue" {
         return Ok(()); // written in Python where the C module is missing
+    }
+    if let Some(qsize) = method::plain(&class.getattr("__dict__")?.get_item("qsize")?, ffi::METH_NOARGS) {
+        QSIZE.store(qsize as usize, Ordering::Release);
     }
     // SAFETY: the wrappers below keep to their kinds, and call on.
     unsafe {
@@ -83,6 +89,24 @@ unsafe fn item(args: *const *mut PyObject, count: Py_ssize_t, names: *mut PyObje
     }
 }
 
+/// How many items a queue holds.
+///
+/// # Safety
+/// The queue stands; attached, without an exception.
+unsafe fn length(queue: *mut PyObject) -> Option<u64> {
+    let qsize = QSIZE.load(Ordering::Acquire);
+    if qsize == 0 {
+        return None;
+    }
+    // SAFETY: of a method of the queue's class that takes no arguments; it answers a new reference or null.
+    unsafe {
+        let answer = std::mem::transmute::<usize, Plain>(qsize)(queue, std::ptr::null_mut());
+        let length = if answer.is_null() { -1 } else { ffi::PyLong_AsLongLong(answer) };
+        ffi::Py_XDECREF(answer);
+        u64::try_from(length).ok()
+    }
+}
+
 /// Whether what the running process sends, or receives, matters to anybody. It is known afterwards.
 ///
 /// # Safety
@@ -91,7 +115,7 @@ unsafe fn is_wanted(here: &mut Here, queue: *mut PyObject, flag: Flags) -> bool 
     // SAFETY: the caller's.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        parcels::is_asked(here, flag) || senders::matter(here, queue)
+        parcels::is_asked(here, flag) || monitored(Event::LongMessageQueue) || senders::matter(here, queue)
     }
 }
 
@@ -113,6 +137,7 @@ unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
         let number = passing::queue(here, queue);
         passing::sent_by_current(here, number, item);
         senders::put(here, queue, item, None);
+        lengths::of_queue(here, queue, number, 1, length);
     }
 }
 
@@ -171,6 +196,10 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
         let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
         passing::received_by_current(here, sender, item);
         tokens::taken_from_queue(here, queue, put, item);
+        if lengths::are_wanted() {
+            let number = passing::queue(here, queue);
+            lengths::of_queue(here, queue, number, 0, length);
+        }
     }
 }
 

@@ -283,7 +283,7 @@ impl Scheduled {
             // SAFETY: held; attached, and nobody listens.
             let place =
                 quietly(here, |_, here| unsafe { loop_callbacks::place_of(here, callback.as_ptr(), args.len()) });
-            loop_callbacks::enter(here, key, place);
+            loop_callbacks::enter(here, key, place, None);
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct Own {
     is_full: AtomicBool,
     /// What goes through its pipes is told at the end of a call.
     communicates: AtomicBool,
+    /// What is written to its pipes there has not been told.
+    has_input: AtomicBool,
     /// Who linked itself to it by `inviso.link`.
     linked: Mutex<Vec<u64>>,
 }
@@ -271,6 +273,13 @@ fn runs(host: &Host, thread: &mut Thread, port: &Tracee, kind: record::Kind, com
     }
 }
 
+/// A port serves a call that has been made, or is about to be: what `tell` tells stands between `in` and `out`.
+fn serves(here: &mut Here, port: &Tracee, command: Option<&str>, tell: impl FnOnce(&mut Here)) {
+    runs(here.host, &mut here.thread, port, record::Kind::In, command);
+    tell(here);
+    runs(here.host, &mut here.thread, port, record::Kind::Out, command);
+}
+
 /// A port is closed for `reason`, a term. Only the first time counts.
 fn closed(host: &'static Host, thread: &mut Thread, port: &Arc<Tracee>, reason: &[u8]) {
     if !host.node.end_process(port) {
@@ -317,8 +326,8 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
 /// run the program's code.
 ///
 /// # Safety
-/// The object stands.
-unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
+/// The object stands, and nobody listens on this thread.
+pub unsafe fn bytes_of<'py>(py: Python<'py>, object: *mut ffi::PyObject, length: Option<usize>) -> Bound<'py, PyAny> {
     // SAFETY: the caller's promise. A buffer of these two types is taken and given back by C code alone.
     unsafe {
         let whole = Bound::from_borrowed_ptr(py, object);

@@ -3,11 +3,12 @@
 //! `subprocess.Popen` opens it; it is closed when somebody learns how the subprocess has ended. What goes through its pipes is
 //! seen where `communicate` moves it, where the files of the pipes are used, and at asyncio's transports.
 
-use super::{closed, opened, own, pipe, port, quietly, read, written, Seen, INSTRUMENT};
+use super::{closed, opened, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
 use crate::{
     ffi::frame::Frame,
     host::{
         here::Here,
+        parcels,
         spawning::{self, attribute},
         watch::{self, Ended, Handler},
         Host,
@@ -27,11 +28,17 @@ pub static STATUS: Handler = Handler { end: Some(on_status), ..Handler::NONE };
 /// `Popen.communicate`.
 pub static COMMUNICATE: Handler = Handler { begin: Some(on_communicate), end: Some(on_communicated), ..Handler::NONE };
 
+/// `Popen._save_input`: several pipes are about to be used, and what goes into one of them stands as bytes.
+pub static INPUT: Handler = Handler { end: Some(on_input), ..Handler::NONE };
+
+/// `Popen._translate_newlines`: what has come out of one of several pipes is about to be made a text.
+pub static OUTPUT: Handler = Handler { begin: Some(on_output), ..Handler::NONE };
+
 /// `BaseSubprocessTransport._process_exited`.
 pub static EXITED: Handler = Handler { end: Some(on_exited), ..Handler::NONE };
 
 /// All of them.
-pub static HANDLERS: [&Handler; 4] = [&INIT, &STATUS, &COMMUNICATE, &EXITED];
+pub static HANDLERS: [&Handler; 6] = [&INIT, &STATUS, &COMMUNICATE, &INPUT, &OUTPUT, &EXITED];
 
 static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -50,6 +57,8 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &INIT, &[code(class, "__init__")?])?;
     watch::add(py, host, &STATUS, &[code(class, "_internal_poll")?, code(class, "_wait")?])?;
     watch::add(py, host, &COMMUNICATE, &[code(class, "communicate")?])?;
+    watch::add(py, host, &INPUT, &[code(class, "_save_input")?])?;
+    watch::add(py, host, &OUTPUT, &[code(class, "_translate_newlines")?])?;
     let transport = py.import("asyncio.base_subprocess")?.getattr("BaseSubprocessTransport")?;
     watch::add(py, host, &EXITED, &[code(&transport, "_process_exited")?])
 }
@@ -157,11 +166,11 @@ unsafe fn close(here: &mut Here, port: &Arc<Tracee>, object: *mut ffi::PyObject)
     });
 }
 
-/// `communicate` begins: what it is given is written to the port.
+/// `communicate` begins.
 fn on_communicate(here: &mut Here, frame: Frame) {
     // SAFETY: arguments of a method whose frame stands; attached.
     unsafe {
-        let (object, input) = (frame.local(0), frame.local(1));
+        let object = frame.local(0);
         let Some(port) = port(here, object) else { return };
         let (begun, files) = quietly(here, |py, _| {
             let begun = attribute(py, object, "_communication_started");
@@ -173,13 +182,61 @@ fn on_communicate(here: &mut Here, frame: Frame) {
             return; // it uses the file of the one pipe
         }
         own(&port).communicates.store(true, Ordering::Relaxed);
-        if !begun && has_something(input) {
-            written(here, &port, |py| Some(super::bytes_of(py, input, None)));
+        own(&port).has_input.store(!begun, Ordering::Relaxed);
+    }
+}
+
+/// The port of a subprocess that communicates through several pipes.
+///
+/// # Safety
+/// As [`known`].
+unsafe fn communicating(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    // SAFETY: the caller's promise.
+    unsafe { known(here, object) }.filter(|port| own(port).communicates.load(Ordering::Relaxed))
+}
+
+/// What `communicate` was given is about to be written to the port.
+fn on_input(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: the first argument of a method whose frame still stands; attached.
+    unsafe {
+        let object = frame.local(0);
+        let Some(port) = communicating(here, object) else { return };
+        if !own(&port).has_input.swap(false, Ordering::Relaxed) || matches!(how, Ended::Raised(_)) {
+            return;
+        }
+        let input = parcels::made(here, |py| attribute(py, object, "_input"));
+        if has_something(input.as_ptr()) {
+            serves(here, &port, Some("command"), |here| {
+                written(here, &port, |py| Some(super::bytes_of(py, input.as_ptr(), None)));
+            });
         }
     }
 }
 
-/// It ends: what has come is the port's, and it may have ended.
+/// The port has been read.
+///
+/// # Safety
+/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+unsafe fn output(here: &mut Here, port: &Tracee, data: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if has_something(data) {
+            serves(here, port, None, |here| read(here, port, |py| Some(Bound::from_borrowed_ptr(py, data))));
+        }
+    }
+}
+
+/// What has come out of a pipe is about to be made a text.
+fn on_output(here: &mut Here, frame: Frame) {
+    // SAFETY: the first two arguments of a method whose frame stands; attached.
+    unsafe {
+        if let Some(port) = communicating(here, frame.local(0)) {
+            output(here, &port, frame.local(1));
+        }
+    }
+}
+
+/// It ends: what has come is the port's, unless it has been made a text, and it may have ended.
 fn on_communicated(here: &mut Here, frame: Frame, how: Ended) {
     // SAFETY: as above; what is returned is held by the event.
     unsafe {
@@ -191,9 +248,7 @@ fn on_communicated(here: &mut Here, frame: Frame, how: Ended) {
         if let Ended::Returned(both) = how {
             for n in 0..2 {
                 let item = if ffi::PyTuple_CheckExact(both) != 0 { ffi::PyTuple_GetItem(both, n) } else { both };
-                if has_something(item) {
-                    read(here, &port, |py| Some(Bound::from_borrowed_ptr(py, item)));
-                }
+                output(here, &port, item);
             }
         }
         close(here, &port, object);
@@ -214,7 +269,7 @@ fn on_exited(here: &mut Here, frame: Frame, _how: Ended) {
     quietly(here, |py, _| drop(object.into_bound(py)));
 }
 
-/// Whether it is bytes, or a str, that are not empty.
+/// Whether it is bytes that are not empty.
 ///
 /// # Safety
 /// `object` lives throughout unless it is null, and the calling thread is attached to the interpreter.
@@ -223,7 +278,6 @@ unsafe fn has_something(object: *mut ffi::PyObject) -> bool {
     unsafe {
         !object.is_null()
             && (ffi::PyBytes_Check(object) != 0 && ffi::Py_SIZE(object) > 0
-                || ffi::PyUnicode_Check(object) != 0 && ffi::PyUnicode_GetLength(object) > 0
                 || ffi::PyByteArray_Check(object) != 0 && ffi::Py_SIZE(object) > 0
                 || ffi::PyMemoryView_Check(object) != 0)
     }

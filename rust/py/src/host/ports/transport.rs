@@ -4,9 +4,12 @@
 //! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
 //! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
 
-use super::{busy, bytes_of, closed, lock, opened, own, port, quietly, read, socket::gathered, written, Seen, BUSY};
+use super::{
+    busy, bytes_of, closed, lock, opened, own, port, quietly, read, serves, socket::gathered, written, Seen, BUSY,
+};
 use crate::{
-    ffi::frame::Frame,
+    capture,
+    ffi::frame::{code_qualname, Frame},
     host::{
         here::Here,
         spawning::{self, attribute},
@@ -15,7 +18,7 @@ use crate::{
     },
 };
 use inviso_core::tracee::{Kind, Tracee};
-use pyo3::{ffi, prelude::*, sync::PyOnceLock};
+use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::PyTuple};
 use rustc_hash::FxHashMap;
 use std::{
     cell::Cell,
@@ -259,6 +262,61 @@ unsafe fn port_of(here: &mut Here, transport: *mut ffi::PyObject) -> Option<Arc<
     port
 }
 
+/// A port, and the driver callback that runs for it, in Erlang's words (trace.md, `system/3`).
+pub type Served = (Arc<Tracee>, &'static str);
+
+/// The port for which an event loop calls something: a method of its transport or of the TLS above that, a protocol's that is handed the
+/// transport, a method of the loop that is handed the socket.
+///
+/// # Safety
+/// Attached, and nobody listens on this thread.
+pub unsafe fn served(
+    here: &mut Here, callback: &Bound<'_, PyAny>, args: Option<&Bound<'_, PyTuple>>,
+) -> Option<Served> {
+    let py = callback.py();
+    let classes = classes(py)?;
+    // SAFETY: the callback is held, and holds its parts; plain attributes of objects that are held.
+    unsafe {
+        let (owner, function) = capture::parts_of_method(callback.as_ptr())?;
+        let argument = |n: usize| args.and_then(|args| args.get_item(n).ok());
+        // nothing is asked of an object of the program's own
+        let transport = |here: &mut Here, object: *mut ffi::PyObject| {
+            let is_one = is(object, &classes.selector) || classes.pipes.iter().any(|class| is(object, class));
+            if is_one {
+                port_of(here, object)
+            } else {
+                None
+            }
+        };
+        let port = if is(owner, &classes.event_loop) {
+            (0..2).find_map(|n| port(here, argument(n)?.as_ptr()).filter(|port| port.kind == Kind::Port))
+        } else if is(owner, &classes.tls) {
+            transport(here, attribute(py, owner, "_transport")?.as_ptr())
+        } else {
+            transport(here, owner).or_else(|| transport(here, argument(0)?.as_ptr()))
+        }?;
+        let called = |name: &str| {
+            let name = name.rsplit('.').next().unwrap_or_default();
+            match name {
+                "_read_ready" | "_accept_connection" | "_sock_accept" => "input",
+                "_write_ready" => "output",
+                _ if name.starts_with("_sock_recv") => "input",
+                _ if name.starts_with("_sock_send") => "output",
+                _ if name.ends_with("_timeout") => "timeout",
+                _ => "event",
+            }
+        };
+        let mut what = "event";
+        if ffi::PyFunction_Check(function) != 0 {
+            capture::text_is(code_qualname(ffi::PyFunction_GetCode(function)), |name| {
+                what = called(name);
+                true
+            });
+        }
+        Some((port, what))
+    }
+}
+
 /// A transport takes a socket over.
 fn on_socket(here: &mut Here, frame: Frame) {
     // SAFETY: the third argument of a method whose frame stands; attached.
@@ -274,8 +332,17 @@ fn on_write(here: &mut Here, frame: Frame) {
         let (transport, data) = (frame.local(0), frame.local(1));
         let Some(port) = port_of(here, transport).filter(|_| has_length(data)) else { return };
         if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(here, transport) {
-            written(here, &port, |py| Some(bytes_of(py, data, None)));
+            tell_write(here, &port, |py| Some(bytes_of(py, data, None)));
         }
+    }
+}
+
+/// A write to a transport: `in` and `out` of a socket's port are around what reaches the socket.
+fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
+    if own(port).by_transport.load(Ordering::Relaxed) {
+        written(here, port, data);
+    } else {
+        serves(here, port, Some("command"), |here| written(here, port, data));
     }
 }
 
@@ -345,7 +412,7 @@ fn on_read(here: &mut Here, frame: Frame, _how: Ended) {
             return;
         }
         if let Some(port) = port_of(here, frame.local(0)) {
-            read(here, &port, |py| Some(bytes_of(py, data, None)));
+            serves(here, &port, None, |here| read(here, &port, |py| Some(bytes_of(py, data, None))));
         }
     }
 }
