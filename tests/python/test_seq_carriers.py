@@ -76,6 +76,22 @@ def test_a_worker_s_token_is_that_of_its_item(tracer: inviso.Pid) -> None:
         assert [event[0] for event in events(tracer, "second")] == ["send", "receive"] * 3
 
 
+def test_a_pool_that_maps(tracer: inviso.Pid) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        begin("map")
+        results = pool.map(lambda n: begin(n) if n else seq_trace.set_token(None), [1, 0])
+        seq_trace.set_token(None)
+        next(results)
+        assert label() == 1, "who takes the result has its token"
+        next(results)
+        assert label() is None
+        begin("left")
+        assert list(pool.map(label, [1, 2])) == ["left", "left"] and label() == "left"
+    assert [event[0] for event in events(tracer, 1)] == ["send", "receive"]
+    tags = [event[0] for event in events(tracer, "left")]
+    assert sorted(tags) == [*["receive"] * 4, *["send"] * 4], "of two calls, and of two results"
+
+
 def test_exceptions_and_cancelled_calls(tracer: inviso.Pid) -> None:
     def fails() -> None:
         raise KeyError("no")

@@ -107,6 +107,12 @@ def test_process_pool_executor(tracer: inviso.Pid, method: str) -> None:
             calls.append((n, pool.submit(label, n)))
         seq_trace.set_token(None)
         assert [call.result(PATIENCE) for _, call in calls] == [n if n % 3 else None for n in range(20)]
+        begin("map")
+        results = pool.map(label, range(6), chunksize=2)
+        seq_trace.set_token(None)
+        assert next(results) == "map" == label()
+        begin("another")
+        assert list(results) == ["map"] * 5 and label() == "map"
     found = shape(tracer, "pool")
     assert [tag for tag, _ in found] == ["send", "receive"]
     assert found[0][1] == (0, 1) and found[1][1] == (1, 2), "the result is an event of the worker's"
