@@ -171,6 +171,28 @@ def test_who_waits_for_a_lock_does_not_get_the_token_of_who_releases_it(tracer: 
     assert events(tracer, "a") == [] == events(tracer, "b")
 
 
+@pytest.mark.parametrize("kind", [asyncio.TaskGroup, anyio.create_task_group])
+@pytest.mark.parametrize("own", ["child", None])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_who_waits_for_a_group_keeps_its_token(kind: Any, own: Any, loop: str) -> None:
+    async def child() -> None:
+        seq_trace.set_token(None)
+        if own:
+            begin(own)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        begin("parent")
+        async with kind() as group:
+            if kind is anyio.create_task_group:
+                group.start_soon(child)
+            else:
+                group.create_task(child())
+        assert label() == "parent"
+
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
+
+
 def test_calls_from_a_task_to_a_thread(tracer: inviso.Pid) -> None:
     async def main() -> None:
         begin("task")
