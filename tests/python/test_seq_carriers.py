@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing.reduction
+import queue
 import socket
 import threading
 import time
@@ -14,7 +16,7 @@ from typing import Any
 import anyio
 import inviso
 import pytest
-from inviso import seq_trace
+from inviso import seq_trace, trace
 from seq_tools import begin, label, system_tracer
 from trace_tools import until
 
@@ -90,6 +92,66 @@ def test_a_pool_that_maps(tracer: inviso.Pid) -> None:
     assert [event[0] for event in events(tracer, 1)] == ["send", "receive"]
     tags = [event[0] for event in events(tracer, "left")]
     assert sorted(tags) == [*["receive"] * 4, *["send"] * 4], "of two calls, and of two results"
+
+
+def takes(kind: str) -> Any:
+    """What a message leaves the running process with, which it sends to itself by one carrier or another."""
+    if kind == "thread":
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(label()))
+        thread.start()
+        thread.join()
+        return found[0]
+    if kind == "executor":
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(label).result(PATIENCE)
+    items = getattr(queue, kind)()
+    items.put(1)
+    seq_trace.set_token(None)
+    items.get()
+    return label()
+
+
+def labels(name: Any) -> None:
+    """A match spec takes it for a label."""
+
+
+SETS = [(["$1"], [], [("set_seq_token", "label", "$1")])]
+
+
+@pytest.mark.parametrize("kind", ["Queue", "PriorityQueue", "SimpleQueue", "thread", "executor"])
+def test_a_token_of_a_match_spec_s_travels_as_any_other(kind: str) -> None:
+    seq_trace.reset_trace()
+    with trace.session_create("labels", None, []) as session:
+        session.process(inviso.self(), True, ["call"])
+        session.function((__name__, "labels", 1), SETS, ["local"])
+        for again in range(2):
+            labels("spec")
+            assert takes(kind) == "spec", again
+            seq_trace.set_token("label", "set")
+            assert takes(kind) == "set", again
+            seq_trace.reset_trace()
+    seq_trace.set_token("label", "after")
+    assert takes(kind) == "after"
+
+
+@pytest.mark.parametrize("how", ["function", "on_load", "send"])
+def test_nothing_is_watched_that_nobody_can_set(how: str) -> None:
+    seq_trace.reset_trace()
+    plain = multiprocessing.reduction.ForkingPickler.loads
+    with trace.session_create("labels", None, []) as session:
+        for spec, watched in ((SETS, True), (True, False), (SETS, True)):
+            if how == "function":
+                session.function((__name__, "labels", 1), spec, ["local"])
+            elif how == "on_load":
+                session.function("on_load", spec if watched else False, ["local"])
+            else:
+                session.send([(["_", "$1"], [], SETS[0][2])] if watched else True)
+            assert (multiprocessing.reduction.ForkingPickler.loads is not plain) == watched
+        begin("kept")
+    assert multiprocessing.reduction.ForkingPickler.loads is not plain
+    seq_trace.reset_trace()
+    assert multiprocessing.reduction.ForkingPickler.loads is plain
 
 
 def test_exceptions_and_cancelled_calls(tracer: inviso.Pid) -> None:
