@@ -13,7 +13,7 @@ import inviso
 import pytest
 from inviso import seq_trace
 from seq_tools import begin, label, system_tracer
-from trace_tools import child
+from trace_tools import child, until
 
 METHODS = ["spawn", "forkserver", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]
 PATIENCE = 60.0
@@ -89,6 +89,23 @@ def test_connections(tracer: inviso.Pid, method: str) -> None:
     assert process.exitcode == 0
     near.send_bytes(b"left as it is")
     assert far.recv_bytes() == b"left as it is"
+
+
+@pytest.mark.parametrize("kind", ["Pipe", "Queue", "SimpleQueue"])
+def test_a_reset_reaches_objects_under_way(kind: str) -> None:
+    made: Any = getattr(multiprocessing, kind)()
+    put, get = (made[0].send, made[1].recv) if kind == "Pipe" else (made.put, made.get)
+    begin("old")
+    put("under way")
+    if kind == "Queue":
+        until(lambda: not made.empty())
+    seq_trace.reset_trace()
+    begin("new")
+    assert get() == "under way" and label() is None
+    begin("new")
+    put("next")
+    seq_trace.set_token(None)
+    assert get() == "next" and label() == "new"
 
 
 @pytest.mark.parametrize("method", METHODS)
