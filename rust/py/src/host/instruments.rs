@@ -60,6 +60,7 @@ pub static HANDLERS: &[&Handler] = &[
     &scheduling::THREAD,
     &scheduling::STEP,
     &loop_callbacks::RUN,
+    &uv_loops::PROTOCOL,
     &ports::socket::INIT,
     &ports::subprocess::INIT,
     &ports::subprocess::STATUS,
