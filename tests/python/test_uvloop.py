@@ -243,6 +243,12 @@ class Answers(asyncio.Protocol):
         seq_trace.set_token("label", "data")
 
 
+class Resets(Answers):
+    def called(self) -> None:
+        seq_trace.reset_trace()
+        super().called()
+
+
 class Nested(Answers):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -306,15 +312,15 @@ def test_the_loop_has_its_own_token_after_each_callback(how: Any) -> None:
         await task
         await asyncio.sleep(0)
         await ask(port)
-        for protocol in (Answers, Nested):
+        seen.append(label())
+        for protocol in (Answers, Nested, Resets, Answers):
             answers = await loop.create_server(protocol, "127.0.0.1", 0)
             for _ in range(3):
                 assert await ask(answers.sockets[0].getsockname()[1]) == b"None"
             await ask(port)
-        seen.append(label())
 
     how(main)
-    assert seen == [None] * 8 + ["customer 1"], "the task has that of what it waited for"
+    assert seen == [None] * 6 + ["customer 1"] + [None] * 4, "the task has that of what it waited for"
 
 
 class Odd(Exception):

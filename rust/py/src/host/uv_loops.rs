@@ -323,7 +323,7 @@ impl Scheduled {
     /// As loops call: with positional arguments.
     #[pyo3(signature = (*args))]
     fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let (this, key) = (slf.get(), slf.as_ptr() as usize);
+        let (this, key) = (slf.get(), slf.as_ptr() as usize | loop_tokens::SURE);
         let callback = this.callback.bind(slf.py());
         if this.makes {
             return this.make(key, args);
@@ -368,10 +368,12 @@ fn set_apart(here: &mut Here, key: usize) {
     if !here.host.node.seq_in_use() {
         return;
     }
-    // SAFETY: the callers': attached.
+    loop_tokens::end(here, key); // one that ended unseen
+                                 // SAFETY: the callers': attached.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        if here.lent.is_empty() && here.thread.current().kind == Thread && tasks::runs_here(std::ptr::null_mut()) {
+        let own = here.thread.current().kind == Thread && !loop_tokens::is_inside(here);
+        if own && tasks::runs_here(std::ptr::null_mut()) {
             loop_tokens::begin(here, key, Way::None, |_| Held::borrowed(std::ptr::null_mut()));
         }
     }
