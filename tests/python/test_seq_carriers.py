@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing.reduction
+import queue
 import socket
 import threading
 import time
@@ -14,7 +16,7 @@ from typing import Any
 import anyio
 import inviso
 import pytest
-from inviso import seq_trace
+from inviso import seq_trace, trace
 from seq_tools import begin, label, system_tracer
 from trace_tools import until
 
@@ -74,6 +76,82 @@ def test_a_worker_s_token_is_that_of_its_item(tracer: inviso.Pid) -> None:
         before.result()
         assert label() is None, "the result came without a token"
         assert [event[0] for event in events(tracer, "second")] == ["send", "receive"] * 3
+
+
+def test_a_pool_that_maps(tracer: inviso.Pid) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        begin("map")
+        results = pool.map(lambda n: begin(n) if n else seq_trace.set_token(None), [1, 0])
+        seq_trace.set_token(None)
+        next(results)
+        assert label() == 1, "who takes the result has its token"
+        next(results)
+        assert label() is None
+        begin("left")
+        assert list(pool.map(label, [1, 2])) == ["left", "left"] and label() == "left"
+    assert [event[0] for event in events(tracer, 1)] == ["send", "receive"]
+    tags = [event[0] for event in events(tracer, "left")]
+    assert sorted(tags) == [*["receive"] * 4, *["send"] * 4], "of two calls, and of two results"
+
+
+def takes(kind: str) -> Any:
+    """What a message leaves the running process with, which it sends to itself by one carrier or another."""
+    if kind == "thread":
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(label()))
+        thread.start()
+        thread.join()
+        return found[0]
+    if kind == "executor":
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(label).result(PATIENCE)
+    items = getattr(queue, kind)()
+    items.put(1)
+    seq_trace.set_token(None)
+    items.get()
+    return label()
+
+
+def labels(name: Any) -> None:
+    """A match spec takes it for a label."""
+
+
+SETS = [(["$1"], [], [("set_seq_token", "label", "$1")])]
+
+
+@pytest.mark.parametrize("kind", ["Queue", "PriorityQueue", "SimpleQueue", "thread", "executor"])
+def test_a_token_of_a_match_spec_s_travels_as_any_other(kind: str) -> None:
+    seq_trace.reset_trace()
+    with trace.session_create("labels", None, []) as session:
+        session.process(inviso.self(), True, ["call"])
+        session.function((__name__, "labels", 1), SETS, ["local"])
+        for again in range(2):
+            labels("spec")
+            assert takes(kind) == "spec", again
+            seq_trace.set_token("label", "set")
+            assert takes(kind) == "set", again
+            seq_trace.reset_trace()
+    seq_trace.set_token("label", "after")
+    assert takes(kind) == "after"
+
+
+@pytest.mark.parametrize("how", ["function", "on_load", "send"])
+def test_nothing_is_watched_that_nobody_can_set(how: str) -> None:
+    seq_trace.reset_trace()
+    plain = multiprocessing.reduction.ForkingPickler.loads
+    with trace.session_create("labels", None, []) as session:
+        for spec, watched in ((SETS, True), (True, False), (SETS, True)):
+            if how == "function":
+                session.function((__name__, "labels", 1), spec, ["local"])
+            elif how == "on_load":
+                session.function("on_load", spec if watched else False, ["local"])
+            else:
+                session.send([(["_", "$1"], [], SETS[0][2])] if watched else True)
+            assert (multiprocessing.reduction.ForkingPickler.loads is not plain) == watched
+        begin("kept")
+    assert multiprocessing.reduction.ForkingPickler.loads is not plain
+    seq_trace.reset_trace()
+    assert multiprocessing.reduction.ForkingPickler.loads is plain
 
 
 def test_exceptions_and_cancelled_calls(tracer: inviso.Pid) -> None:
@@ -153,6 +231,28 @@ def test_who_waits_for_a_lock_does_not_get_the_token_of_who_releases_it(tracer: 
 
     asyncio.run(main())
     assert events(tracer, "a") == [] == events(tracer, "b")
+
+
+@pytest.mark.parametrize("kind", [asyncio.TaskGroup, anyio.create_task_group])
+@pytest.mark.parametrize("own", ["child", None])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_who_waits_for_a_group_keeps_its_token(kind: Any, own: Any, loop: str) -> None:
+    async def child() -> None:
+        seq_trace.set_token(None)
+        if own:
+            begin(own)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        begin("parent")
+        async with kind() as group:
+            if kind is anyio.create_task_group:
+                group.start_soon(child)
+            else:
+                group.create_task(child())
+        assert label() == "parent"
+
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
 
 
 def test_calls_from_a_task_to_a_thread(tracer: inviso.Pid) -> None:

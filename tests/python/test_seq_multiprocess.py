@@ -14,7 +14,7 @@ import inviso
 import pytest
 from inviso import seq_trace
 from seq_tools import begin, label, system_tracer
-from trace_tools import child
+from trace_tools import child, until
 
 METHODS = ["spawn", "forkserver", pytest.param("fork", marks=pytest.mark.filterwarnings("ignore:.*fork.*"))]
 PATIENCE = 60.0
@@ -92,6 +92,23 @@ def test_connections(tracer: inviso.Pid, method: str) -> None:
     assert far.recv_bytes() == b"left as it is"
 
 
+@pytest.mark.parametrize("kind", ["Pipe", "Queue", "SimpleQueue"])
+def test_a_reset_reaches_objects_under_way(kind: str) -> None:
+    made: Any = getattr(multiprocessing, kind)()
+    put, get = (made[0].send, made[1].recv) if kind == "Pipe" else (made.put, made.get)
+    begin("old")
+    put("under way")
+    if kind == "Queue":
+        until(lambda: not made.empty())
+    seq_trace.reset_trace()
+    begin("new")
+    assert get() == "under way" and label() is None
+    begin("new")
+    put("next")
+    seq_trace.set_token(None)
+    assert get() == "next" and label() == "new"
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_process_pool_executor(tracer: inviso.Pid, method: str) -> None:
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
@@ -108,6 +125,12 @@ def test_process_pool_executor(tracer: inviso.Pid, method: str) -> None:
             calls.append((n, pool.submit(label, n)))
         seq_trace.set_token(None)
         assert [call.result(PATIENCE) for _, call in calls] == [n if n % 3 else None for n in range(20)]
+        begin("map")
+        results = pool.map(label, range(6), chunksize=2)
+        seq_trace.set_token(None)
+        assert next(results) == "map" == label()
+        begin("another")
+        assert list(results) == ["map"] * 5 and label() == "map"
     found = shape(tracer, "pool")
     assert [tag for tag, _ in found] == ["send", "receive"]
     assert found[0][1] == (0, 1) and found[1][1] == (1, 2), "the result is an event of the worker's"

@@ -6,6 +6,9 @@ import asyncio
 import ctypes
 import functools
 import gc
+import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -229,6 +232,106 @@ def test_tokens_of_what_other_threads_hand_over() -> None:
 
     run(main)
     assert seen == ["handed", None, None]
+
+
+class Answers(asyncio.Protocol):
+    """It sets a token by what it gets, and answers the label that its connection, or task, had before."""
+
+    def __init__(self) -> None:
+        self.had = label()
+        seq_trace.set_token("label", "made")
+
+    def connection_made(self, transport: Any) -> None:
+        self.had = self.had or label()
+        self.transport = transport
+        seq_trace.set_token("label", "connected")
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(repr(self.had or label()).encode())
+        self.called()
+
+    def called(self) -> None:
+        seq_trace.set_token("label", "data")
+
+
+class Resets(Answers):
+    def called(self) -> None:
+        seq_trace.reset_trace()
+        super().called()
+
+
+class Nested(Answers):
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        assert label() == "data", "to its end"
+
+
+async def ask(port: int) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"?")
+    answer = await reader.read(100)
+    writer.close()
+    return answer
+
+
+@pytest.mark.usefixtures("tracer")
+@pytest.mark.parametrize("how", [run, lambda main: asyncio.run(main())], ids=["uvloop", "asyncio"])
+def test_the_loop_has_its_own_token_after_each_callback(how: Any) -> None:
+    seen: list[Any] = []
+
+    async def handler(reader: Any, writer: Any) -> None:
+        seen.append(label())
+        await reader.read(1)
+        writer.close()
+
+    def set_one(*_: Any) -> None:
+        seq_trace.set_token("label", "of a callback")
+
+    async def main() -> None:
+        seq_trace.set_token("label", "in use")
+        seq_trace.set_token(None)
+        loop = asyncio.get_running_loop()
+        server = await asyncio.start_server(handler, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+
+        def other() -> None:
+            seq_trace.set_token("label", "customer 1")
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
+
+        await asyncio.to_thread(other)
+        await ask(port)
+        near, far = socket.socketpair()
+        with near, far:
+            loop.add_reader(near, lambda: (near.recv(1), set_one()))
+            for _ in range(2):  # again and again
+                far.send(b"x")
+                await asyncio.sleep(0.01)
+                await ask(port)
+            loop.remove_reader(near)
+            loop.add_writer(near, lambda: (loop.remove_writer(near), set_one()))
+            await asyncio.sleep(0.01)
+            await ask(port)
+        loop.add_signal_handler(signal.SIGUSR1, set_one)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.sleep(0.01)
+        await ask(port)
+        with pytest.raises(TypeError):
+            loop.add_signal_handler(signal.SIGUSR1, main)
+        loop.remove_signal_handler(signal.SIGUSR1)
+        task = asyncio.create_task(asyncio.sleep(0))
+        task.add_done_callback(set_one)
+        await task
+        await asyncio.sleep(0)
+        await ask(port)
+        seen.append(label())
+        for protocol in (Answers, Nested, Resets, Answers):
+            answers = await loop.create_server(protocol, "127.0.0.1", 0)
+            for _ in range(3):
+                assert await ask(answers.sockets[0].getsockname()[1]) == b"None"
+            await ask(port)
+
+    how(main)
+    assert seen == [None] * 6 + ["customer 1"] + [None] * 4, "the task has that of what it waited for"
 
 
 class Odd(Exception):

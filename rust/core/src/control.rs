@@ -338,6 +338,17 @@ impl Node {
         })
     }
 
+    /// Whether a match spec of a session's may set tokens of sequential tracing, as far as [`Session::note_tokens`] was told of it.
+    #[must_use]
+    pub fn sets_tokens(&self, session: &Session) -> bool {
+        let sets = |entry: &Entry| [&entry.spec, &entry.meta_spec].into_iter().flatten().any(|s| s.uses().sets_token);
+        let sends = || matches!(self.patterns(session).send, Pattern::Spec(spec) if spec.uses().sets_token);
+        session.has_seen_tokens()
+            && (session.on_load().is_some_and(|entry| sets(&entry))
+                || sends()
+                || self.read(|s| s.plans().any(|(_, plan)| plan.entry(session.id).is_some_and(sets))))
+    }
+
     /// Lays all plans of a session out anew: what events they need has changed with the session's flags.
     pub fn rearm(&self, session: &Arc<Session>, host: &dyn Arm) {
         let mut control = self.control.lock().unwrap();

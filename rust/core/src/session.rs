@@ -164,6 +164,7 @@ pub struct Session {
     cpu_stamps: AtomicU8,
     new_flags: [AtomicU32; 2],
     seen_flags: [AtomicU32; 2],
+    seen_tokens: AtomicU8,
     feeds: Mutex<Feeds>,
     on_load: Mutex<Option<Entry>>,
 }
@@ -190,6 +191,7 @@ impl Session {
             cpu_stamps: AtomicU8::new(0),
             new_flags: [AtomicU32::new(0), AtomicU32::new(0)],
             seen_flags: [AtomicU32::new(0), AtomicU32::new(0)],
+            seen_tokens: AtomicU8::new(0),
             feeds: Mutex::new(Feeds::default()),
             on_load: Mutex::new(None),
         }
@@ -308,6 +310,16 @@ impl Session {
     #[must_use]
     pub fn wants_return_to(&self) -> bool {
         self.seen_flags(Class::Process).has(Flags::RETURN_TO)
+    }
+
+    /// Notes that a match spec may set tokens of sequential tracing.
+    pub fn note_tokens(&self) {
+        self.seen_tokens.store(1, Release);
+    }
+
+    /// Whether that was ever noted: a first look.
+    pub(crate) fn has_seen_tokens(&self) -> bool {
+        self.seen_tokens.load(Acquire) != 0
     }
 
     /// What code that comes into being later gets.

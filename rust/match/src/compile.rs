@@ -131,8 +131,8 @@ pub struct Uses {
     pub reads_control_word: bool,
     /// It may set the trace control word.
     pub sets_control_word: bool,
-    /// It may ask for the sequential trace token, or set it.
-    pub token: bool,
+    /// It may set the sequential trace token.
+    pub sets_token: bool,
     /// It may ask for a description of the process, or display something.
     pub reports: bool,
     /// It asks for a parameter by its name.
@@ -589,7 +589,7 @@ impl Compiler {
             Function::Silent => uses.silent = true,
             Function::GetTcw => uses.reads_control_word = true,
             Function::SetTcw => uses.sets_control_word = true,
-            Function::IsSeqTrace | Function::GetSeqToken | Function::SetSeqToken => uses.token = true,
+            Function::SetSeqToken => uses.sets_token = true,
             Function::Display | Function::ProcessDump | Function::Dump => uses.reports = true,
             Function::Arg => uses.named = true,
             _ => {}

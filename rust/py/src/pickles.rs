@@ -37,7 +37,7 @@ pub fn seq_depart(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<
 
 fn packed(py: Python<'_>, carried: &Carried, to: u64) -> Option<Py<PyBytes>> {
     match carried {
-        Carried::Token(token, _) => Some(PyBytes::new(py, &wire::packed(token, to)).unbind()),
+        Carried::Token(token, era) => Some(PyBytes::new(py, &wire::packed(token, to, Some(*era))).unbind()),
         Carried::Empty | Carried::Nothing => None,
     }
 }
@@ -49,7 +49,7 @@ pub fn seq_arrive(py: Python<'_>, token: Option<&[u8]>, object: &Bound<'_, PyAny
     let malformed = matches!(token, Some(None));
     seq::with(py, |_, here| {
         let carried = match token.flatten() {
-            Some((token, _)) => here.host.node.seq_arrived(token),
+            Some(arrived) => arrived.carried(&here.host.node),
             None => Carried::Empty,
         };
         // SAFETY: attached; the object stands.
@@ -95,9 +95,9 @@ pub fn seq_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
     let arrived = wire::arrived(py, token)?;
     seq::with(py, |_, here| {
         here.host.node.seq_begin();
-        if let Some((token, carrier)) = arrived {
-            let carried = here.host.node.seq_arrived(token);
-            let message = wire::spawn_request_of(carrier);
+        if let Some(arrived) = arrived {
+            let message = wire::spawn_request_of(arrived.carrier.clone());
+            let carried = arrived.carried(&here.host.node);
             here.host.node.seq_receive(&mut here.thread, About::Current, carried, |out, _| out.raw(&message));
         }
         Ok(())

@@ -8,6 +8,7 @@ use crate::{
         here::Here,
         instruments::Wants,
         outlet::Outlet,
+        senders,
         tokens::{self, carrier},
     },
     pid::Pid,
@@ -42,10 +43,11 @@ pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyRes
     done
 }
 
-/// Tokens are about to be in use: what carries them has to be watched.
+/// Tokens are about to be in use: what carries them has to be watched. It may not be where they are in use: another thread's reset may
+/// have come before this one's token.
 pub fn begin(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
-    if !host.node.seq_in_use() {
+    if !host.node.seq_in_use() || !senders::carry_tokens() {
         host.adjust(py, Wants { tokens: true, ..Wants::default() })?;
     }
     Ok(())

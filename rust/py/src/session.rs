@@ -190,9 +190,13 @@ impl Session {
         Ok(host)
     }
 
-    /// A match spec that may switch flags on: what they need has to be ready before it runs.
-    fn expect_switches(&self, py: Python<'_>, host: &'static Host, op: &Op) -> PyResult<()> {
+    /// A match spec that may set tokens, or switch flags on: what they need has to be ready before it runs.
+    fn expect_actions(&self, py: Python<'_>, host: &'static Host, op: &Op) -> PyResult<()> {
         let Op::Match(program) = op else { return Ok(()) };
+        if program.uses().sets_token {
+            self.core.note_tokens();
+            host.adjust(py, Wants { tokens: true, ..Wants::default() })?;
+        }
         if !program.uses().switches {
             return Ok(());
         }
@@ -370,7 +374,7 @@ impl Session {
                 return Err(error);
             }
         }
-        if let Err(error) = self.expect_switches(py, host, &op) {
+        if let Err(error) = self.expect_actions(py, host, &op) {
             host.release(py, targets.iter().map(|t| t.key));
             return Err(error);
         }
@@ -387,7 +391,7 @@ impl Session {
     ) -> PyResult<()> {
         let host = self.host(py)?;
         let op = op(how, program)?;
-        self.expect_switches(py, host, &op)?;
+        self.expect_actions(py, host, &op)?;
         if matches!(op, Op::On | Op::Match(_)) {
             host.loading.begin(py)?;
             if kinds & kinds::MEMORY != 0 {
@@ -482,7 +486,7 @@ impl Session {
             None => Pattern::All,
         };
         if let Pattern::Spec(program) = &pattern {
-            self.expect_switches(py, host, &Op::Match(program.clone()))?;
+            self.expect_actions(py, host, &Op::Match(program.clone()))?;
             host.adjust(py, Wants { senders: receive, ..Wants::default() })?;
         }
         let change = |patterns: &mut Patterns| match receive {

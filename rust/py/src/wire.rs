@@ -6,6 +6,7 @@
 use crate::{match_spec, origin::Origin, pid, seq, terms};
 use inviso_core::{
     messages::About,
+    node::Node,
     seq::{self as tokens, flags, Carried, Token},
     tracee::Kind,
 };
@@ -114,17 +115,19 @@ pub fn seq_inject(py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
         let message = etf::encode(&message(Term::Pid(Identifier::own(carrier))));
         let sent = node.seq_send(&mut here.thread, About::Current, carrier, |out, _| out.raw(&message));
         let Carried::Token(token, _) = sent else { return Ok(None) };
-        Ok(Some(PyBytes::new(py, &packed(&token, carrier)).unbind()))
+        Ok(Some(PyBytes::new(py, &packed(&token, carrier, None)).unbind()))
     })
 }
 
-/// A token that goes to another node by this carrier, a queue or what stands for one.
-pub fn packed(token: &Token, carrier: u64) -> Vec<u8> {
+/// A token that goes to another node by this carrier, a queue or what stands for one; or that may come back to this one, with
+/// its era.
+pub fn packed(token: &Token, carrier: u64, era: Option<u64>) -> Vec<u8> {
     let mut parts = match token.term() {
         Term::Tuple(parts) => parts,
         other => vec![other],
     };
     parts.push(Term::Pid(Identifier::own(carrier)));
+    parts.extend(era.map(|era| Term::Int(era.into())));
     etf::encode(&outward(Term::Tuple(parts)))
 }
 
@@ -164,18 +167,37 @@ pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
         seq::seq_clear(py)?;
         return Ok(true);
     };
-    let Some((token, carrier)) = arrived(py, bytes)? else { return Ok(false) };
-    let message = etf::encode(&message(carrier));
+    let Some(arrived) = arrived(py, bytes)? else { return Ok(false) };
+    let message = etf::encode(&message(arrived.carrier.clone()));
     seq::begin(py)?;
     seq::with(py, |_, here| {
-        let carried = here.host.node.seq_arrived(token);
+        let carried = arrived.carried(&here.host.node);
         here.host.node.seq_receive(&mut here.thread, About::Current, carried, |out, _| out.raw(&message));
         Ok(true)
     })
 }
 
-/// A token from outside, and the carrier that it came in; `None` if it is none.
-pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> {
+/// A token from outside.
+pub struct Arrived {
+    token: Token,
+    /// What it came in.
+    pub carrier: Term,
+    /// The era that it is of, if that is one of this node.
+    era: Option<u64>,
+}
+
+impl Arrived {
+    /// What the message carries. A token that was under way in this node while it was reset is none.
+    pub fn carried(self, node: &Node) -> Carried {
+        match self.era {
+            Some(era) => Carried::Token(self.token, era),
+            None => node.seq_arrived(self.token),
+        }
+    }
+}
+
+/// A token from outside; `None` if it is none.
+pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<Arrived>> {
     let classes = terms::classes(py)?;
     // Atoms stay for ever: nobody outside can make one.
     let atom = |name: Arc<str>| match &*name {
@@ -185,7 +207,8 @@ pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> 
     };
     let term =
         read(bytes, Limits { depth: DEPTH, bytes: bytes.len(), inflated: 0 }).ok().and_then(|term| inward(term, atom));
-    let Some(Term::Tuple(parts)) = term else { return Ok(None) };
+    let Some(Term::Tuple(mut parts)) = term else { return Ok(None) };
+    let era = if parts.len() > 6 { parts.pop() } else { None };
     let Ok([Term::Int(bits), label, Term::Int(serial), Term::Pid(from), Term::Int(previous), carrier]) =
         <[Term; 6]>::try_from(parts)
     else {
@@ -194,11 +217,17 @@ pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<(Token, Term)>> 
     let within = |n: BigInt| i64::try_from(n).ok().filter(|n| (0..SERIALS).contains(n));
     let bits = u32::try_from(bits).ok().filter(|bits| bits & !flags::ALL == 0);
     let (Some(bits), Some(serial), Some(previous)) = (bits, within(serial), within(previous)) else { return Ok(None) };
-    let is_carrier = matches!(&carrier, Term::Pid(of) if Kind::of(of.id) == Kind::Queue);
-    if !Kind::of(from.id).is_process() || !is_carrier {
+    let Term::Pid(by) = &carrier else { return Ok(None) };
+    if !Kind::of(from.id).is_process() || Kind::of(by.id) != Kind::Queue {
         return Ok(None);
     }
+    let era = match era {
+        None => None,
+        Some(Term::Int(era)) => u64::try_from(era).ok().filter(|_| by.is_own()),
+        Some(_) => return Ok(None),
+    };
     let Some(label) = tokens::label(label) else { return Ok(None) };
     let (from, away) = if from.is_own() { (from.id, None) } else { (0, Some(Arc::new(from))) };
-    Ok(Some((Token { flags: bits, label, serial: (previous, serial), from, away }, carrier)))
+    let token = Token { flags: bits, label, serial: (previous, serial), from, away };
+    Ok(Some(Arrived { token, carrier, era }))
 }

@@ -537,12 +537,12 @@ unsafe fn program() -> Option<&'static mut Here> {
     }
 }
 
-/// Whether a widely used library wakes one who waits for its locks or connections: no message of the program's.
+/// Whether a widely used library wakes one who waits for its locks, tasks or connections: no message of the program's.
 ///
 /// # Safety
 /// The frame runs; attached.
 unsafe fn is_wake_up(frame: Frame) -> bool {
-    const LOCKS: [&str; 5] = ["Lock.", "Semaphore.", "CapacityLimiter.", "Condition.", "Event."];
+    const LOCKS: [&str; 6] = ["Lock.", "Semaphore.", "CapacityLimiter.", "Condition.", "Event.", "TaskGroup."];
     // SAFETY: the caller's promise; the name is held while it is looked at.
     unsafe {
         let module = module_of(frame.globals());

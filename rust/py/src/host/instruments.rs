@@ -60,6 +60,7 @@ pub static HANDLERS: &[&Handler] = &[
     &scheduling::THREAD,
     &scheduling::STEP,
     &loop_callbacks::RUN,
+    &uv_loops::PROTOCOL,
     &ports::socket::INIT,
     &ports::subprocess::INIT,
     &ports::subprocess::STATUS,
@@ -87,7 +88,7 @@ pub struct Wants {
     pub ports: Flags,
     /// System events that are watched for, a bit each.
     pub monitored: u8,
-    /// Whether a token of sequential tracing is in use.
+    /// Whether a token of sequential tracing is in use, or a match spec may set one.
     pub tokens: bool,
     /// Whether processes are linked, watched or named: their ends matter.
     pub related: bool,
@@ -111,6 +112,7 @@ impl Wants {
             for (_, event) in Event::NAMES {
                 all.monitored |= u8::from(session.limit(event).is_some()) << event as u8;
             }
+            all.tokens |= host.node.sets_tokens(session);
             all.senders |= matches!(host.node.patterns(session).receive, Pattern::Spec(_));
         }
         all

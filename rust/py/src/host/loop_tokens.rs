@@ -51,6 +51,28 @@ pub struct Lent {
     by_program: bool,
 }
 
+/// Set in the key of a callback whose end is never missed: it is that of no frame.
+pub const SURE: usize = 1;
+
+/// Whether a callback that was seen to begin runs on this thread. One whose frame ended unseen, as where a reset took the instruments
+/// away, ends here.
+///
+/// # Safety
+/// Attached.
+pub unsafe fn is_inside(here: &mut Here) -> bool {
+    let runs = |key: usize| {
+        // SAFETY: the caller's promise.
+        let innermost = unsafe { Frame::current_python(crate::ffi::tstate()) };
+        // SAFETY: whoever called a frame that runs does, too.
+        let mut frames = std::iter::successors(innermost, |frame| unsafe { frame.caller() });
+        key & SURE != 0 || frames.any(|frame| frame.address() == key)
+    };
+    if let Some(ended) = here.lent.iter().map(|lent| lent.key).find(|key| !runs(*key)) {
+        end(here, ended);
+    }
+    !here.lent.is_empty()
+}
+
 /// A callback is about to run. `key` is that of no other which runs on this thread: of the frame of `Handle._run`, say. `message` makes
 /// the message that it came by.
 ///
@@ -60,10 +82,9 @@ pub unsafe fn begin(here: &mut Here, key: usize, way: Way, message: impl FnOnce(
     if !here.host.node.seq_in_use() {
         return;
     }
+    end(here, key); // a frame that ended unseen has left its own
     let own = here.thread.own().clone();
     let had = here.host.node.seq_copy(&own);
-    // a frame that ended unseen has left its own
-    here.lent.retain(|lent| lent.key != key);
     here.lent.push(Lent { key, had, by_program: !matches!(way, Way::None) });
     match way {
         Way::None => {}

@@ -319,8 +319,14 @@ pub unsafe fn caller(frame: Frame) -> Option<Frame> {
 const RUNNERS: [&str; 5] =
     ["_WorkItem.run", "WorkerContext.run", "Handle._run", "Future._invoke_callbacks", "Future.add_done_callback"];
 
-/// Other names under which the program calls a method of the library's.
-const FORWARDERS: [&str; 2] = ["Queue.get_nowait", "Queue.put_nowait"];
+/// Other names under which the program calls a method of the library's; the generators of `Executor.map` among them.
+const FORWARDERS: [&str; 5] = [
+    "Queue.get_nowait",
+    "Queue.put_nowait",
+    "_result_or_cancel",
+    "Executor.map.<locals>.result_iterator",
+    "_chain_from_iterable_of_lists",
+];
 
 /// Whether code of the standard library's message passing runs in this frame, and not the program: what it sends and takes is
 /// part of a larger message. A callback of the program's that is called from there is the program's.

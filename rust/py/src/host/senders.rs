@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-/// Whether a match spec looks at senders, and whether a token is in use.
+/// Whether a match spec looks at senders, and whether a token is in use, or may come into use.
 static SENDERS: AtomicBool = AtomicBool::new(false);
 static TOKENS: AtomicBool = AtomicBool::new(false);
 
@@ -79,6 +79,11 @@ impl Drop for Items<'_> {
 pub fn want(senders: bool, tokens: bool) {
     SENDERS.store(senders, Ordering::Release);
     TOKENS.store(tokens, Ordering::Release);
+}
+
+/// Whether items carry tokens.
+pub fn carry_tokens() -> bool {
+    TOKENS.load(Ordering::Acquire)
 }
 
 /// Whether it matters who puts an item into this queue, or takes one out: senders are wanted, or the running process, which is

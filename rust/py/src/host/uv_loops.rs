@@ -3,7 +3,8 @@
 //! stands before the program's.
 //!
 //! What `loops`, `loop_tokens` and `loop_callbacks` see on asyncio's own loops is told here of what goes by `call_soon`,
-//! `call_soon_threadsafe`, `call_later` and `call_at`.
+//! `call_soon_threadsafe`, `call_later` and `call_at`, and of readers, writers and handlers of signals. What makes protocols is
+//! taken, too: what uvloop calls of those, for a connection, is watched for the sake of the loop's token.
 
 use super::{
     futures, here,
@@ -15,6 +16,7 @@ use super::{
     modules::{self, Module},
     parcels::{self, quietly},
     passing::{self, Sender},
+    watch::{self, Handler},
     Host,
 };
 use crate::{
@@ -23,12 +25,12 @@ use crate::{
         calling::{self, attached},
         frame::{code_qualname, Frame},
         held::Held,
-        steps, tstate,
+        steps, tasks, tstate,
         vectorcall::{nargs, Function},
         word::Word,
     },
 };
-use inviso_core::{flags::Flags, monitor::Event, seq::Carried};
+use inviso_core::{flags::Flags, monitor::Event, seq::Carried, tracee::Kind::Thread};
 use pyo3::{
     ffi::{self, PyObject},
     gc::{PyTraverseError, PyVisit},
@@ -43,6 +45,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         give_back();
+        watch::remove(py, host, &[&PROTOCOL])?;
         modules::leave(py, host, &MODULES)
     },
     |_| {
@@ -50,6 +53,30 @@ pub static INSTRUMENT: Instrument = Instrument::new(
         modules::forget(&MODULES);
     },
 );
+
+/// A protocol's method.
+pub static PROTOCOL: Handler = Handler {
+    begin: Some(on_protocol),
+    end: Some(|here, frame, _| loop_tokens::end(here, frame.address())),
+    ..Handler::NONE
+};
+
+/// The methods of protocols.
+const CALLED: [&str; 13] = [
+    "connection_made",
+    "connection_lost",
+    "pause_writing",
+    "resume_writing",
+    "data_received",
+    "eof_received",
+    "get_buffer",
+    "buffer_updated",
+    "datagram_received",
+    "error_received",
+    "pipe_data_received",
+    "pipe_connection_lost",
+    "process_exited",
+];
 
 /// Where its loops are.
 pub static MODULES: [Module; 1] = [Module::new("uvloop.loop", adopt)];
@@ -61,15 +88,46 @@ struct Method {
     ours: Function,
     /// Which argument the callback is, behind the loop.
     callback: usize,
-    /// Whether it is for other threads.
-    threadsafe: bool,
+    kind: Kind,
 }
 
-static METHODS: [Method; 4] = [
-    Method { name: "call_soon", word: Word::new(), ours: call_soon, callback: 1, threadsafe: false },
-    Method { name: "call_soon_threadsafe", word: Word::new(), ours: call_threadsafe, callback: 1, threadsafe: true },
-    Method { name: "call_later", word: Word::new(), ours: call_later, callback: 2, threadsafe: false },
-    Method { name: "call_at", word: Word::new(), ours: call_at, callback: 2, threadsafe: false },
+/// Who may call a method, and how often what it is given is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The loop's thread; once.
+    Once,
+    /// Any thread; once.
+    Threadsafe,
+    /// The loop's thread; whenever something has happened.
+    Often,
+    /// The same, but no coroutine function is taken.
+    Signal,
+    /// What makes protocols, for connections.
+    Protocols,
+}
+
+const fn method(name: &'static str, ours: Function, callback: usize, kind: Kind) -> Method {
+    Method { name, word: Word::new(), ours, callback, kind }
+}
+
+static METHODS: [Method; 17] = [
+    method("call_soon", call_soon, 1, Kind::Once),
+    method("call_soon_threadsafe", call_threadsafe, 1, Kind::Threadsafe),
+    method("call_later", call_later, 2, Kind::Once),
+    method("call_at", call_at, 2, Kind::Once),
+    method("add_reader", add_reader, 2, Kind::Often),
+    method("add_writer", add_writer, 2, Kind::Often),
+    method("add_signal_handler", add_signal_handler, 2, Kind::Signal),
+    method("create_server", create_server, 1, Kind::Protocols),
+    method("create_connection", create_connection, 1, Kind::Protocols),
+    method("create_unix_server", create_unix_server, 1, Kind::Protocols),
+    method("create_unix_connection", create_unix_connection, 1, Kind::Protocols),
+    method("create_datagram_endpoint", create_datagram_endpoint, 1, Kind::Protocols),
+    method("connect_accepted_socket", connect_accepted_socket, 1, Kind::Protocols),
+    method("connect_read_pipe", connect_read_pipe, 1, Kind::Protocols),
+    method("connect_write_pipe", connect_write_pipe, 1, Kind::Protocols),
+    method("subprocess_exec", subprocess_exec, 1, Kind::Protocols),
+    method("subprocess_shell", subprocess_shell, 1, Kind::Protocols),
 ];
 
 fn adopt(py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -102,6 +160,19 @@ taken!(call_soon, 0);
 taken!(call_threadsafe, 1);
 taken!(call_later, 2);
 taken!(call_at, 3);
+taken!(add_reader, 4);
+taken!(add_writer, 5);
+taken!(add_signal_handler, 6);
+taken!(create_server, 7);
+taken!(create_connection, 8);
+taken!(create_unix_server, 9);
+taken!(create_unix_connection, 10);
+taken!(create_datagram_endpoint, 11);
+taken!(connect_accepted_socket, 12);
+taken!(connect_read_pipe, 13);
+taken!(connect_write_pipe, 14);
+taken!(subprocess_exec, 15);
+taken!(subprocess_shell, 16);
 
 /// A callback is scheduled.
 ///
@@ -139,34 +210,41 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
         // `call_at` calls `call_later`, and that may call `call_soon`
         if steps::is_step(callback)
             || attached(|py| Bound::from_borrowed_ptr(py, callback).is_instance_of::<Scheduled>())
+            || method.kind == Kind::Signal && is_coroutine_function(here, callback)
         {
             return None;
         }
         let caller = Frame::current_python(tstate());
+        let by_library = passing::is_inner(caller);
         // uvloop's own functions have no frames: a thread that runs one of them seems to do so from its `run`
-        let by_library = passing::is_inner(caller)
-            || futures::is_method(callback)
-                && caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run"));
+        let sets_future = futures::is_method(callback)
+            && (by_library || caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run")));
         let mut by = 0;
-        let came = if by_library || method.threadsafe && is_closed(here, event_loop) {
-            Came::Inner
-        } else if method.threadsafe {
-            here.running.identify(here.host, &mut here.thread);
-            by = here.thread.current().pid;
-            let rest = &arguments[method.callback + 1..];
-            Came::Sent(loops::send(here, event_loop, |py| loops::call(py, callback, tuple(py, rest)?.as_ptr())))
-        } else if here.host.node.seq_in_use() {
-            here.running.identify(here.host, &mut here.thread);
-            Came::Scheduled(here.host.node.seq_copy(here.thread.current()))
-        } else {
-            Came::Inner
+        let came = match method.kind {
+            Kind::Protocols => Came::Makes,
+            Kind::Often | Kind::Signal => Came::Inner,
+            Kind::Once | Kind::Threadsafe if by_library || sets_future => Came::Inner,
+            Kind::Threadsafe if is_closed(here, event_loop) => Came::Inner,
+            Kind::Threadsafe => {
+                here.running.identify(here.host, &mut here.thread);
+                by = here.thread.current().pid;
+                let rest = &arguments[method.callback + 1..];
+                Came::Sent(loops::send(here, event_loop, |py| loops::call(py, callback, tuple(py, rest)?.as_ptr())))
+            }
+            Kind::Once if here.host.node.seq_in_use() => {
+                here.running.identify(here.host, &mut here.thread);
+                Came::Scheduled(here.host.node.seq_copy(here.thread.current()))
+            }
+            Kind::Once => Came::Inner,
         };
-        if matches!(came, Came::Inner) && !shows_turns() {
+        // what is called often may be while a token is in use that is not yet
+        let tokens = !sets_future && (here.host.node.seq_in_use() || matches!(method.kind, Kind::Often | Kind::Signal));
+        if matches!(came, Came::Inner) && !tokens && !shows_turns() {
             return None;
         }
         let made = quietly(here, |py, _| {
             let callback = Bound::from_borrowed_ptr(py, callback).unbind();
-            Py::new(py, Scheduled { callback, by, came: Mutex::new(Some(came)) })
+            Py::new(py, Scheduled { callback, makes: matches!(came, Came::Makes), by, came: Mutex::new(Some(came)) })
         });
         Some(Held::owned(made.ok()?.into_ptr()))
     }
@@ -180,6 +258,20 @@ unsafe fn is_closed(here: &mut Here, event_loop: *mut PyObject) -> bool {
     quietly(here, |py, _| {
         // SAFETY: the caller's promise.
         let answer = calling::method(&unsafe { Bound::from_borrowed_ptr(py, event_loop) }, "is_closed", ());
+        answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
+    })
+}
+
+/// Whether the call is going to raise for that.
+///
+/// # Safety
+/// It stands; attached.
+unsafe fn is_coroutine_function(here: &mut Here, callback: *mut PyObject) -> bool {
+    quietly(here, |py, _| {
+        // SAFETY: the caller's promise.
+        let callback = unsafe { Bound::from_borrowed_ptr(py, callback) };
+        let answer =
+            calling::import(py, "inspect").and_then(|m| calling::method(&m, "iscoroutinefunction", (callback,)));
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
     })
 }
@@ -204,12 +296,23 @@ enum Came {
     Scheduled(Carried),
     /// Nobody is told.
     Inner,
+    /// Not as a callback: it makes protocols.
+    Makes,
+}
+
+/// Whether this is a code object that is not watched.
+fn is_new(code: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a type check.
+    let is_code = unsafe { ffi::PyCode_Check(code.as_ptr()) != 0 };
+    is_code && watch::find(code.as_ptr()).is_none_or(|handlers| !handlers.has(&PROTOCOL))
 }
 
 /// A callback on its way; otherwise as the program's own.
 #[pyclass(frozen, weakref, module = "inviso._native")]
 pub struct Scheduled {
     callback: Py<PyAny>,
+    /// Whether it makes protocols.
+    makes: bool,
     by: u64,
     /// Until it runs.
     came: Mutex<Option<Came>>,
@@ -220,8 +323,11 @@ impl Scheduled {
     /// As loops call: with positional arguments.
     #[pyo3(signature = (*args))]
     fn __call__<'py>(slf: &Bound<'py, Self>, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
-        let (this, key) = (slf.get(), slf.as_ptr() as usize);
+        let (this, key) = (slf.get(), slf.as_ptr() as usize | loop_tokens::SURE);
         let callback = this.callback.bind(slf.py());
+        if this.makes {
+            return this.make(key, args);
+        }
         let came = this.came.lock().unwrap_or_else(|e| e.into_inner()).take();
         // SAFETY: attached; the state is not used while the callback runs.
         if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
@@ -251,7 +357,55 @@ impl Scheduled {
     }
 }
 
+/// A protocol's method is called, by uvloop or by whoever.
+fn on_protocol(here: &mut Here, frame: Frame) {
+    set_apart(here, frame.address());
+}
+
+/// What runs now on a loop's thread is neither a task nor a callback that is seen elsewhere: the thread has its own token again when
+/// this ends, see [`loop_tokens::end`].
+fn set_apart(here: &mut Here, key: usize) {
+    if !here.host.node.seq_in_use() {
+        return;
+    }
+    loop_tokens::end(here, key); // one that ended unseen
+                                 // SAFETY: the callers': attached.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let own = here.thread.current().kind == Thread && !loop_tokens::is_inside(here);
+        if own && tasks::runs_here(std::ptr::null_mut()) {
+            loop_tokens::begin(here, key, Way::None, |_| Held::borrowed(std::ptr::null_mut()));
+        }
+    }
+}
+
 impl Scheduled {
+    /// It makes a protocol, whose methods are watched from now on.
+    fn make<'py>(&self, key: usize, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        let py = args.py();
+        // SAFETY: attached; the state is not used while the program's code runs.
+        if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
+            set_apart(here, key);
+        }
+        let made = calling::call(self.callback.bind(py), args.clone());
+        // SAFETY: as above.
+        if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
+            loop_tokens::end(here, key);
+            if let (Ok(protocol), true) = (&made, here.host.node.seq_in_use()) {
+                let class = protocol.get_type();
+                quietly(here, |py, here| {
+                    let code = |name: &&str| {
+                        calling::attribute(calling::attribute(&class, name).ok()?.as_any(), "__code__").ok()
+                    };
+                    let codes: Vec<_> = CALLED.iter().filter_map(code).filter(is_new).collect();
+                    // what can't be watched is not
+                    let _ = watch::add(py, here.host, &PROTOCOL, &codes);
+                });
+            }
+        }
+        made
+    }
+
     /// It is about to run.
     ///
     /// # Safety
