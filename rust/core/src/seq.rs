@@ -101,6 +101,10 @@ fn sorted(term: Term) -> Term {
             members.sort_by(by);
             Term::Set(members)
         }
+        Term::Record(mut record) => {
+            record.fields = record.fields.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            Term::Record(record)
+        }
         leaf => leaf,
     }
 }
