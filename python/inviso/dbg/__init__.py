@@ -27,6 +27,7 @@ import atexit
 import importlib
 import sys
 import threading
+import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -301,14 +302,17 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
     thread.start()
     try:
         thread.join()
+        while made[0].is_alive():  # it has ended for the program, and tells of its end
+            time.sleep(0.001)
     finally:
         server.stop()
-    return made[0]
+    return made[1]
 
 
 def _call(server: Server, called: Callable[..., Any], args: Sequence[Any], flags: list[str], made: list[Any]) -> None:
     session = server.session
     me = inviso.self()
+    made.append(me)
     if session is not None:
         session.process(me, True, flags)
     try:
