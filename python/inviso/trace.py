@@ -17,14 +17,17 @@ Functions have the names, argument order and results of trace.md; ``undefined`` 
 
 from __future__ import annotations
 
+import _thread
 import difflib
 import os
 import signal as signals
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _fork, _native, trace_ports
@@ -379,10 +382,12 @@ def session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
             options["ended_processes"], *_taking(options), options["clock"], module, port, recorded,
         )  # fmt: skip
-    except _native.LimitReached as error:
+    except BaseException as error:
         if worker:
             worker.stop()
-        raise SystemLimit(f"{where}: {error}") from None
+        if isinstance(error, _native.LimitReached):
+            raise SystemLimit(f"{where}: {error}") from None
+        raise
     session = Session(native, worker, recorded)
     _strong.add(session)
     if recorded is not None:
@@ -1002,66 +1007,97 @@ def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
 class _Worker:
     """A tracer process that calls a function with each message of one session.
 
-    The process outlives its thread: before a fork the thread is stopped, afterwards another one becomes the process.
+    The process outlives its thread: before a fork the thread ends, afterwards another one becomes the process. Any thread
+    may start one at any time; who takes ``_held`` is the process. So nothing is locked here while Python code can run.
     """
 
     def __init__(self, name: str, function: Callable[[Any], object]) -> None:
         self._function = function
         self._name = name
         self._raised = 0
+        self._held = _thread.allocate_lock()
+        """By the thread that is the process."""
         self._thread: threading.Thread | None = None
+        """The one that is, or was last."""
+        self._over = threading.Event()
         self.pid = _native.new_process(f"inviso tracer {name}")
-        self.start()
         _workers.add(self)
+        try:
+            self.start()
+        except RuntimeError:  # no thread can be had
+            _workers.discard(self)
+            raise
 
     def start(self) -> None:
-        if self._thread is not None:
+        """Has a thread be the process, if none is, and no fork is under way: then it is started after that."""
+        if self._over.is_set() or self._held.locked() or _fork.is_under_way():
             return
         ready = threading.Event()
         name = f"inviso tracer {self._name}"
-        self._thread = threading.Thread(target=self._run, args=(ready,), name=name, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, args=(ready,), name=name, daemon=True).start()
         ready.wait()
 
     def pause(self) -> None:
-        """Stops the thread; what arrives waits for the next one."""
-        thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
-            _native.mailbox_put(self.pid, _PAUSE)
-            thread.join()
-            _fork.wait_until_gone(thread.native_id)
+        """Has the thread end before a fork; what arrives waits for the next one. A function that takes long goes on."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            _native.mailbox_put(self.pid, _LOOK)
+            thread.join(_PATIENCE)
+            if not thread.is_alive():
+                _fork.wait_until_gone(thread.native_id)
 
     def stop(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         """Has everything that has arrived handled, and ends the process."""
         if is_ending():  # its thread has been stopped, and modules may be empty
             return
-        if self in _workers:
+        if self._over.is_set() or not _native.mailbox_put(self.pid, _STOP):
+            return
+        if self._thread is threading.current_thread() or _fork.is_by_caller():
+            return  # it is done later
+        end = time.monotonic() + _PATIENCE
+        with suppress(RuntimeError):  # no thread can be had
             self.start()
-            _workers.discard(self)
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            _native.mailbox_put(self.pid, _STOP)
-            if thread is not threading.current_thread():
-                thread.join(5)
+            while not self._over.wait(0.05) and time.monotonic() < end:
+                self.start()
+        if self._over.is_set() and self._thread is not None:
+            self._thread.join(_PATIENCE)
 
     def when_done(self, job: Callable[[], None]) -> None:
         """Calls ``job`` after all messages that have arrived."""
-        if self in _workers:
-            self.start()
+        self.start()
         if not _native.mailbox_put(self.pid, _Job(job)):
             job()
 
     def _run(self, ready: threading.Event) -> None:
-        _native.become(self.pid)
+        # Once more after each rest: the fork may be over, and nobody have seen that no thread is there.
+        while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
+            is_over = True
+            try:
+                if self._over.is_set():
+                    return
+                self._thread = threading.current_thread()
+                _native.become(self.pid)
+                ready.set()
+                is_over = self._handle()
+                if not is_over:
+                    _native.resign()
+            finally:
+                if is_over:
+                    _workers.discard(self)
+                    self._over.set()
+                self._held.release()
         ready.set()
+
+    def _handle(self) -> bool:
+        """Whether it is over, not just that a fork is under way."""
         while True:
             message = _native.mailbox_receive(None, None)[0]
-            if message is _PAUSE:
-                _native.resign()
-                return
             if message is _STOP:
-                return
-            if isinstance(message, _Job):
+                return True
+            if message is _LOOK:
+                if _fork.is_under_way():
+                    return False
+            elif isinstance(message, _Job):
                 message.job()
             else:
                 self._call(message)
@@ -1083,9 +1119,13 @@ class _Job:
         self.job = job
 
 
-_PAUSE = object()
+_LOOK = object()
+"""Whether a fork is under way."""
 _STOP = object()
-_workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+_PATIENCE = 5.0
+"""Seconds that are waited for a tracer that handles what has arrived."""
+_workers: set[_Worker] = set()
+"""Until they end."""
 _strong: weakref.WeakSet[Session] = weakref.WeakSet()
 _inherited: list[Session] = []
 """Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
@@ -1300,7 +1340,8 @@ def _pause() -> None:
 
 def _resume() -> None:
     for worker in list(_workers):
-        worker.start()
+        with suppress(RuntimeError):  # no thread can be had: who needs it tries again
+            worker.start()
 
 
 def _in_child() -> None:

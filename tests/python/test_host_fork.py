@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from trace_tools import child, good
+
+SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "4"))
 
 # fork swallows a warning that is an error; printed, it fails the test
 STRICT = ("-W", "always::DeprecationWarning")
@@ -412,3 +416,9 @@ if child == 0:
 print(os.waitpid(child, 0)[1])
 """)
     assert out == "0\n"
+
+
+@pytest.mark.parametrize("forking", [0, 2])
+def test_forks_beside_sessions_that_come_and_go(forking: int, tmp_path: Path) -> None:
+    text = f"from subjects import forks; forks.main({str(tmp_path)!r}, {min(SECONDS, 30)}, {forking})"
+    assert good(text, flags=["-W", "ignore"]) == "ok\n"
