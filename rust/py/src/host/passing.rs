@@ -129,11 +129,11 @@ impl Subject for Message<'_> {
     }
 
     fn argument(&self, n: usize) -> Option<PyView<'_>> {
-        match n + 1 - self.count() {
+        if n + 1 == self.count() {
             // SAFETY: the constructors' promise.
-            0 => unsafe { PyView::new(Held::borrowed(self.message), &self.kept) },
-            _ => self.made(n),
+            return unsafe { PyView::new(Held::borrowed(self.message), &self.kept) };
         }
+        self.made(n)
     }
 
     fn write(&self, view: PyView<'_>, out: &mut Encoder<'_>, capture: &Capture) -> Result<(), Full> {
