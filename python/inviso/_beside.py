@@ -6,7 +6,7 @@ import _thread
 import threading
 from collections.abc import Callable
 
-from . import _fork
+from . import _fork, _native
 
 __all__ = ["Beside"]
 
@@ -51,6 +51,12 @@ class Beside:
             self._is_over = True
             self.stop()
 
+    def cancel(self) -> None:
+        """End the thread, and don't wait; also where it is the thread of a fork's parent."""
+        locks, self._locks = self._locks, None
+        if locks is not None:
+            locks[0].release()
+
     def forget(self) -> None:
         """In a forked child, which has no such thread."""
         self._changing = threading.RLock()
@@ -59,6 +65,7 @@ class Beside:
     def _run(self, stopping: _thread.LockType, ended: _thread.LockType, wait: float | None) -> None:
         self._native_id = _thread.get_native_id()
         try:
+            _native.resign()
             while wait is not None and not stopping.acquire(timeout=wait):
                 wait = self._step()
         finally:

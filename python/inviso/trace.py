@@ -34,7 +34,7 @@ from . import _fork, _native, trace_ports
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
-from .process import _tracee
+from .process import _is_gone, _tracee
 from .terms import Atom, Port, Ref
 from .trace_ports import PortGenerator, TracePort
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     Process: TypeAlias = threading.Thread | asyncio.Task[Any]
     Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
-    Tracer: TypeAlias = Pid | TracePort | Callable[[Any], object] | tuple[Any, Any] | None
+    Tracer: TypeAlias = Pid | Process | TracePort | Callable[[Any], object] | tuple[Any, Any] | None
     Spec: TypeAlias = bool | Literal["restart", "pause"] | list[Any]
 
 __all__ = [
@@ -179,7 +179,7 @@ class Session:
         """As :func:`info`."""
         return info(self, what, item)
 
-    def delivered(self, tracee: Pid | str = "all") -> Delivered:
+    def delivered(self, tracee: Pid | Process | str = "all") -> Delivered:
         """As :func:`delivered`."""
         return delivered(self, tracee)
 
@@ -292,7 +292,7 @@ def session_create(
 
     Args:
         name: shown by :func:`session_info`; several sessions may have one name.
-        tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
+        tracer: a :class:`inviso.Pid`, thread or task (messages go to its mailbox), a callable (a tracer thread calls it with each
             message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last
             session whose tracer it is), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event
             happens), or None (the session itself: iterate over it).
@@ -367,9 +367,10 @@ def session_create(
         port, tracer = trace_ports.checked(where, "tracer", tracer), None
         if "ring_bytes" not in options["given"]:
             options["ring_bytes"] = _PORT_RING
+    if tracer is not None and not callable(tracer):
+        tracer = _tracee(tracer)
     if isinstance(tracer, Pid):
-        if not tracer.is_local():
-            raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
+        _process(where, "tracer", tracer)
     elif isinstance(tracer, tuple):
         module = _module(where, tracer, options)
     elif tracer is not None and not callable(tracer):
@@ -555,8 +556,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     what = _tracee(what)
     every = [Session(native) for native in _native.sessions()]
     if isinstance(what, Pid):
-        if not what.is_local():
-            raise BadArg(where, "tracee", f"{what!r} is a process of another node; pass one of this node")
+        _process(where, "tracee", what)
         if not what.is_alive():
             return None
         return [s for s in every if s._native.flags_of(what)]
@@ -576,6 +576,8 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
             return [s for s in every if s._native.messages_of(what == "receive") is not False]
         if what == "on_load":
             return [s for s in every if s._native.on_load_kinds()]
+    if _is_gone(what):
+        return None
     mfa = _mfa(where, "tracee", what, wildcards=False)
     set_on = [session._native.kinds_of(mfa) for session in every]
     if not any(set_on) and not _native.function_exists(mfa):
@@ -611,8 +613,9 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     native = _session(where, session)
     procs = _tracee(procs)
     if isinstance(procs, Pid):
-        if not procs.is_local():
-            raise BadArg(where, "procs", f"{procs!r} is a process of another node; pass one of this node")
+        _process(where, "procs", procs)
+    elif _is_gone(procs):
+        raise BadArg(where, "procs", f"{procs!r} has not begun, or has ended; pass a living process")
     elif not (isinstance(procs, str) and procs in ("all", "existing", "new")):
         raise BadArg(where, "procs", f"{procs!r} is not a process; pass a Pid, 'all', 'existing' or 'new'")
     return _switch(where, native, "procs", procs, how, flags)
@@ -913,8 +916,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
     native = _session(where, session)
     what = _tracee(what)
     if isinstance(what, Pid):
-        if not what.is_local():
-            raise BadArg(where, "what", f"{what!r} is a process of another node; pass one of this node")
+        _process(where, "what", what)
         _one_of(where, "item", "item of a process", item, ("flags", "tracer"))
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)
@@ -947,6 +949,9 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             return _on_load_info(session, item, native.on_load_kinds())
         why = f"{what!r} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
         raise BadArg(where, "what", why)
+    if _is_gone(what):
+        _one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
+        return None
     mfa = _mfa(where, "item", what, wildcards=False)  # OTP blames the item
     _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
     kinds = native.kinds_of(mfa)
@@ -966,7 +971,7 @@ def _monitored(event: str, limit: int, short: int) -> Any:
     return (Atom(event), (short, limit) if event == "long_message_queue" else limit)
 
 
-def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
+def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivered:
     """Tells when all earlier messages have arrived at the tracer (trace.md, ``delivered/2``).
 
     Returns:
@@ -983,9 +988,9 @@ def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
     """
     where = "delivered/2"
     native = _session(where, session)
+    tracee = _tracee(tracee)
     if isinstance(tracee, Pid):
-        if not tracee.is_local():
-            raise BadArg(where, "tracee", f"{tracee!r} is a process of another node; pass one of this node")
+        _process(where, "tracee", tracee)
     elif not (isinstance(tracee, str) and tracee == "all"):
         raise BadArg(where, "tracee", f"{tracee!r} is not a process; pass a Pid or 'all'")
     caller = _native.self_pid()
@@ -1034,7 +1039,13 @@ class _Worker:
             return
         ready = threading.Event()
         name = f"inviso tracer {self._name}"
-        threading.Thread(target=self._run, args=(ready,), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(ready,), name=name, daemon=True)
+        _native.hide_thread(thread)
+        try:
+            thread.start()
+        except BaseException:
+            _native.renounce_thread(thread)
+            raise
         ready.wait()
 
     def pause(self) -> None:
@@ -1069,6 +1080,7 @@ class _Worker:
             job()
 
     def _run(self, ready: threading.Event) -> None:
+        _native.enter_process()
         # Once more after each rest: the fork may be over, and nobody have seen that no thread is there.
         while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
             is_over = True
@@ -1139,6 +1151,13 @@ def _session(where: str, session: Any) -> _native.Session:
     return session._native
 
 
+def _process(where: str, argument: str, pid: Pid) -> None:
+    if not pid.is_local():
+        raise BadArg(where, argument, f"{pid!r} is a process of another node; pass one of this node")
+    if pid.kind == "queue":
+        raise BadArg(where, argument, f"{pid!r} is a queue, which doesn't run; pass a thread or task that uses it")
+
+
 def _dead(where: str) -> BadArg:
     return BadArg(where, "session", "the session has been destroyed; make a new one with session_create()")
 
@@ -1153,7 +1172,7 @@ def _one_of(where: str, argument: str, kind: str, value: Any, known: Any) -> Any
     if isinstance(value, str) and value in known:
         return known[value] if isinstance(known, dict) else value
     near = difflib.get_close_matches(value, list(known), 1) if isinstance(value, str) else []
-    mend = f"did you mean {near[0]!r}?" if near else f"the {kind}s are {', '.join(known)}"
+    mend = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(known)}"
     raise BadArg(where, argument, f"unknown {kind} {value!r}; {mend}")
 
 

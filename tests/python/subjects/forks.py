@@ -13,6 +13,8 @@ from inviso import trace, trace_ports
 from subjects import forked
 
 WORK = ("subjects.forked", "work", 1)
+FORKING = threading.Lock()
+"""One at a time: the logging module's hooks don't take several."""
 
 
 def come(folder: str, name: str, errors: list[str], done: threading.Event) -> None:
@@ -26,7 +28,6 @@ def come(folder: str, name: str, errors: list[str], done: threading.Event) -> No
             if count % 8 == 0:
                 port = trace_ports.trace_port("file", f"{folder}/{name}{count}")()
                 ended += [trace.session_create("port", port), trace.session_create("own")]
-                ended += [trace.session_create("box", None, {"dump_to": f"{folder}/{name}"})]
             for session in ended:
                 session.process(inviso.self(), True, ["call", "procs"])
                 session.function(WORK, True, ["local"])
@@ -58,7 +59,8 @@ def child() -> int:
 
 def fork(errors: list[str]) -> None:
     """Once; what comes of the child."""
-    pid = os.fork()
+    with FORKING:
+        pid = os.fork()
     if pid == 0:
         code = 9
         try:
