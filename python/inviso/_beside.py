@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import threading
 from collections.abc import Callable
 
-from . import _fork
+from . import _fork, _native
 
 __all__ = ["Beside"]
 
@@ -13,38 +14,58 @@ __all__ = ["Beside"]
 class Beside:
     """Calls a function again and again; that answers after how many seconds it is to be called next, or None to end."""
 
-    __slots__ = ("_locks", "_native_id", "_step")
+    __slots__ = ("_changing", "_is_over", "_locks", "_native_id", "_step")
 
     def __init__(self, step: Callable[[], float | None]) -> None:
         self._step = step
         self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
         """Held while the thread runs: we release the first to end it, it the second."""
         self._native_id = 0
+        self._changing = threading.RLock()
+        """By who starts or stops it: a fork does, in any thread."""
+        self._is_over = False
 
     def start(self, wait: float) -> None:
         """Begin, or go on after a stop; the function is called after so many seconds."""
-        if self._locks is None:
-            self._locks = stopping, ended = _thread.allocate_lock(), _thread.allocate_lock()
-            stopping.acquire()
-            ended.acquire()
-            _thread.start_new_thread(self._run, (stopping, ended, wait))
+        with self._changing:
+            if self._locks is None and not self._is_over:
+                locks = stopping, ended = _thread.allocate_lock(), _thread.allocate_lock()
+                stopping.acquire()
+                ended.acquire()
+                _thread.start_new_thread(self._run, (stopping, ended, wait))
+                self._locks = locks
 
     def stop(self) -> None:
         """End the thread and wait for its end."""
+        with self._changing:
+            locks, self._locks = self._locks, None
+            if locks is not None:
+                stopping, ended = locks
+                stopping.release()
+                ended.acquire()
+                _fork.wait_until_gone(self._native_id)
+
+    def end(self) -> None:
+        """Stop, for ever."""
+        with self._changing:
+            self._is_over = True
+            self.stop()
+
+    def cancel(self) -> None:
+        """End the thread, and don't wait; also where it is the thread of a fork's parent."""
         locks, self._locks = self._locks, None
         if locks is not None:
-            stopping, ended = locks
-            stopping.release()
-            ended.acquire()
-            _fork.wait_until_gone(self._native_id)
+            locks[0].release()
 
     def forget(self) -> None:
         """In a forked child, which has no such thread."""
+        self._changing = threading.RLock()
         self._locks = None
 
     def _run(self, stopping: _thread.LockType, ended: _thread.LockType, wait: float | None) -> None:
         self._native_id = _thread.get_native_id()
         try:
+            _native.resign()
             while wait is not None and not stopping.acquire(timeout=wait):
                 wait = self._step()
         finally:

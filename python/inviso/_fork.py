@@ -32,14 +32,20 @@ def wait_until_gone(native_id: int | None) -> None:
         time.sleep(0.0002)
 
 
+def is_under_way() -> bool:
+    """Whether some thread forks now: threads of ours that begin then end at once, and go on after it."""
+    return bool(_forks)
+
+
+def is_by_caller() -> bool:
+    """Whether the calling thread does, and so can't wait for what goes on after it."""
+    return threading.get_ident() in _forks
+
+
 class _Restart:
     """Starts what rests again once ``fork`` has returned: until then it counts threads, to warn of them."""
 
-    def __init__(self) -> None:
-        self._caller: FrameType | None = None
-        self._place = -1
-
-    def prepare(self, caller: FrameType | None) -> None:
+    def __init__(self, caller: FrameType | None) -> None:
         self._caller = caller
         self._place = caller.f_lasti if caller else -1
 
@@ -48,7 +54,7 @@ class _Restart:
         if may_wait and self._inside(sys._getframe().f_back):
             return True
         self._caller = None
-        for _, resume, _ in _resting:
+        for _, resume, _ in list(_resting):
             resume()
         return False
 
@@ -61,25 +67,29 @@ class _Restart:
         return frame is not None and frame.f_lasti == self._place
 
 
-_restart = _Restart()
+_forks: dict[int, _Restart] = {}
+"""Of each thread that forks now."""
 
 
 def _before() -> None:
-    _restart.prepare(sys._getframe().f_back)
-    for pause, _, _ in _resting:
+    _forks[threading.get_ident()] = _Restart(sys._getframe().f_back)
+    for pause, _, _ in list(_resting):
         pause()
 
 
 def _after() -> None:
-    if not any(needed() for _, _, needed in _resting):
+    # First: who sees the fork still rests, and is then seen here.
+    restart = _forks.pop(threading.get_ident(), None)
+    if restart is None or not any(needed() for _, _, needed in list(_resting)):
         return
     # Elsewhere the fork warns in any case, and the main thread may wait for long.
     in_main = threading.get_ident() == threading.main_thread().ident
-    if not (in_main and _native.call_soon(_restart)):
-        _restart(may_wait=False)
+    if not (in_main and _native.call_soon(restart)):
+        restart(may_wait=False)
 
 
 def _after_in_child() -> None:
+    _forks.clear()
     _native.after_fork_in_child()
     if (pickles := sys.modules.get("inviso._pickles")) is not None:
         pickles.forked()

@@ -44,7 +44,7 @@ class Progress:
 
     def stop(self) -> None:
         """Erase the line; it does not come back."""
-        self._thread.stop()
+        self._thread.end()
         self._on = False
         if self._drawn:
             self._draw("")

@@ -272,12 +272,12 @@ class Tracing:
             self._output.write(self._paint("note", f"*** {NAME} stopped: {why}."), last=True)
 
     def _pause(self) -> None:
-        if self._reader is not None:
-            self._reader.pause()
+        if (reader := self._reader) is not None:
+            reader.pause()
 
     def _resume(self) -> None:
-        if self._reader is not None:
-            self._reader.start()
+        if (reader := self._reader) is not None:
+            reader.start()
 
     def _forget(self) -> None:
         """In a forked child, which has no session; its output forgets by itself."""
@@ -305,7 +305,7 @@ class Reader:
 
     def finish(self) -> None:
         """Hand over what is left."""
-        self.pause()
+        self._thread.end()
         self._read()
 
     def _step(self) -> float | None:

@@ -14,23 +14,25 @@ Every process has a mailbox, and only the process itself takes messages out of i
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import _fork as _fork  # what a fork needs
 from . import _native
+from ._beside import Beside
 from ._native import Pid
 from .errors import BadArg, check_timeout
 from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
     import asyncio
-    from typing import TypeAlias
+    from typing import TypeAlias, TypeGuard
 
-    Destination: TypeAlias = "Pid | str | tuple[str, str]"
+    Process: TypeAlias = "Pid | threading.Thread | asyncio.Task[Any]"
+    Destination: TypeAlias = "Process | str | tuple[str, str]"
 
 __all__ = [
     "Pid",
@@ -83,20 +85,28 @@ def processes() -> list[Pid]:
     return _native.processes()
 
 
-def pid(object: threading.Thread | asyncio.Task[Any] | Pid) -> Pid:
-    """The pid of a thread or task.
+def pid(object: Process | Any) -> Pid:
+    """The pid of a thread or task, or of what messages are addressed to while it isn't known who will take them.
+
+    Args:
+        object: a thread or task; a queue of ``queue``, ``asyncio`` or ``multiprocessing``, a connection, an executor, a
+            pool, a future, whose Pid is of the kind ``"queue"``; or a Pid, which is returned.
 
     Raises:
-        BadArg: ``object`` is neither, or has not begun, or has ended.
+        BadArg: ``object`` is none of these, or a thread or task that has not begun, or has ended.
 
     >>> pid(threading.current_thread()) == self()
     True
+    >>> import queue
+    >>> pid(queue.Queue()).kind
+    'queue'
     """
     if isinstance(object, Pid):
         return object
     found = _native.pid_of(object)
     if found is None:
-        raise BadArg("pid/1", "object", f"{object!r} is not a running thread or task; pass one that has begun")
+        why = f"{object!r} is not a running thread or task, nor a queue; pass one that has begun"
+        raise BadArg("pid/1", "object", why)
     return found
 
 
@@ -163,6 +173,23 @@ def _tracee(object: Any) -> Any:
         return object
     found = _native.pid_of(object)
     return found or _native.port_of(_outside(object)) or object
+
+
+_KINDS = (
+    ("threading", "Thread"),
+    ("_asyncio", "Task"),
+    ("socket", "socket"),
+    ("subprocess", "Popen"),
+    ("asyncio.transports", "BaseTransport"),
+    ("asyncio.streams", "StreamWriter"),
+    ("asyncio.subprocess", "Process"),
+)
+
+
+def _is_gone(object: Any) -> bool:
+    """Whether it stood for a process or port, or will, and there is none now."""
+    known = (getattr(sys.modules.get(module), name, None) for module, name in _KINDS)
+    return issubclass(type(object), tuple(kind for kind in known if isinstance(kind, type)))
 
 
 def object_of(pid: Pid | Port) -> Any:
@@ -240,6 +267,9 @@ def spawn(
         _native.linking(link)
         try:
             thread.start()
+        except BaseException:
+            _native.renounce_thread(thread)
+            raise
         finally:
             _native.linking(False)
         return child if reference is None else (child, reference)
@@ -307,13 +337,16 @@ def unlink(pid: Pid | Any) -> bool:
     return True
 
 
-def links(pid: Pid | None = None) -> list[Any]:
+def links(pid: Process | None = None) -> list[Any]:
     """The processes and ports that a process is linked to; the caller's without ``pid``.
+
+    Raises:
+        BadArg: ``pid`` is no process of this node.
 
     >>> links()
     []
     """
-    return _native.links_of(_native.self_pid() if pid is None else _local("links/1", "pid", pid))
+    return _native.links_of(_native.self_pid() if pid is None else _running("links/1", "pid", pid))
 
 
 def trap_exit(on: bool) -> bool:
@@ -355,12 +388,12 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
     return _native.set_max_heap_size(int(value))
 
 
-def monitor(pid: Pid) -> Ref:
+def monitor(pid: Process) -> Ref:
     """Has the caller told of a process's end, by the message ``("DOWN", reference, "process", pid, reason)`` (erlang.md,
     ``monitor/2``). For a process that has ended it comes at once, with the reason ``"noproc"``.
 
     Raises:
-        BadArg: ``pid`` is not a Pid of a process of this node.
+        BadArg: ``pid`` is no process of this node.
 
     >>> child = spawn(lambda: None)
     >>> reference = monitor(child)
@@ -397,7 +430,7 @@ def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
     reason ``"kill"`` can't be trapped and becomes ``"killed"``, the reason ``"normal"`` ends nobody but the caller itself.
 
     Raises:
-        BadArg: ``pid`` is not a Pid of a process of this node.
+        BadArg: ``pid`` is no process of this node.
 
     >>> child = spawn(lambda: receive(), monitor=True)[0]
     >>> exit(child, "enough")
@@ -427,19 +460,18 @@ def send(destination: Destination, message: Any) -> Any:
     To a process that has ended, nothing happens. The object itself is sent, not a copy.
 
     Args:
-        destination: a Pid, a registered name, or ``(name, node)``, with which a name that nobody has is no error.
+        destination: a Pid, thread or task, a registered name, or ``(name, node)``, with which a name that nobody has is
+            no error.
 
     Raises:
-        BadArg: ``destination`` is a name that nobody has, or not a Pid of this node.
+        BadArg: ``destination`` is a name that nobody has, or no process of this node; a queue has no mailbox: use its put.
 
     >>> send(self(), 1)
     1
     >>> receive()
     1
     """
-    if isinstance(destination, Pid):
-        _native.send(_local("send/2", "destination", destination), message)
-    elif isinstance(destination, str):
+    if isinstance(destination, str):
         found = _native.whereis(destination)
         known = _native.send(found if isinstance(found, Pid) else None, message, destination)
         if not known:
@@ -451,19 +483,38 @@ def send(destination: Destination, message: Any) -> Any:
         found = _native.whereis(name)
         _native.send(found if isinstance(found, Pid) else None, message, destination)
     else:
-        _local("send/2", "destination", destination)
+        _native.send(_running("send/2", "destination", destination), message)
     return message
 
 
-def _is_name_at_node(value: Any) -> bool:
+def _is_name_at_node(value: Any) -> TypeGuard[tuple[str, str]]:
     return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
 
 
-def send_after(time: float, destination: Pid, message: Any) -> threading.Timer:
+class Timer:
+    """A message that is to be sent, see :func:`send_after`."""
+
+    __slots__ = ("_destination", "_message", "_thread")
+
+    def __init__(self, time: float, destination: Pid, message: Any) -> None:
+        self._destination = destination
+        self._message = message
+        self._thread = Beside(self._send)
+        self._thread.start(time)
+
+    def cancel(self) -> None:
+        """Has it not sent, if it was not yet."""
+        self._thread.cancel()
+
+    def _send(self) -> None:
+        _native.send_by_clock(self._destination, self._message)
+
+
+def send_after(time: float, destination: Process, message: Any) -> Timer:
     """Sends a message after ``time`` milliseconds, by a timer, which has ``cancel()`` (erlang.md, ``erlang:send_after/3``).
 
     Raises:
-        BadArg: ``time`` is not a number from 0, or ``destination`` not a Pid of a process of this node.
+        BadArg: ``time`` is not a number from 0, or ``destination`` no process of this node.
 
     >>> _ = send_after(1, self(), "tick")
     >>> receive(timeout=5)
@@ -472,11 +523,7 @@ def send_after(time: float, destination: Pid, message: Any) -> threading.Timer:
     number = isinstance(time, (int, float)) and not isinstance(time, bool)
     if not number or not 0 <= time < 1 << 40:
         raise BadArg("send_after/3", "time", f"{time!r} is no time in milliseconds; pass a number from 0")
-    _running("send_after/3", "destination", destination)
-    timer = threading.Timer(time / 1000, _native.send_by_clock, (destination, message))
-    timer.daemon = True
-    timer.start()
-    return timer
+    return Timer(time / 1000, _running("send_after/3", "destination", destination), message)
 
 
 def receive(pattern: Any = None, timeout: float | None = None) -> Any:
@@ -522,29 +569,25 @@ async def areceive(pattern: Any = None, timeout: float | None = None) -> Any:
     matcher = _matcher(pattern)
     deadline = None if timeout is None else loop.time() + timeout
     arrived = asyncio.Event()
-    waiter, waiting = partial(_wake, loop, arrived), False
-    try:
-        while True:
-            if arrived.is_set():  # it was called, once
-                arrived.clear()
-                waiting = False
-            seen = len(_native.mailbox_peek())
-            found = _native.mailbox_receive(matcher, 0)
-            if found is not None:
-                return found[0]
-            if not waiting:
-                _native.mailbox_wait(waiter, seen)
-                waiting = True
-            left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0:
-                _native.timed_out()
-                raise TimeoutError(f"no matching message came in {timeout} s")
-            # a mailbox that trace sessions feed is filled when it is looked at: look now and then
-            slice_ = 0.02 if left is None else min(left, 0.02)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(arrived.wait(), slice_)
-    finally:
-        if waiting:
+    waiter = partial(_wake, loop, arrived)
+    while True:
+        arrived.clear()
+        seen = len(_native.mailbox_peek())
+        found = _native.mailbox_receive(matcher, 0)
+        if found is not None:
+            return found[0]
+        left = None if deadline is None else deadline - loop.time()
+        if left is not None and left <= 0:
+            _native.timed_out()
+            raise TimeoutError(f"no matching message came in {timeout} s")
+        # a mailbox that trace sessions feed is filled when it is looked at: look now and then; not by `wait_for`, which has
+        # a task of its own on 3.11
+        timer = loop.call_later(0.02 if left is None else min(left, 0.02), arrived.set)
+        try:
+            _native.mailbox_wait(waiter, seen)
+            await arrived.wait()
+        finally:
+            timer.cancel()
             _native.mailbox_leave(waiter)
 
 
@@ -553,14 +596,17 @@ def _wake(loop: asyncio.AbstractEventLoop, arrived: asyncio.Event) -> None:
         loop.call_soon_threadsafe(arrived.set)
 
 
-def peek(pid: Pid | None = None) -> list[Any]:
+def peek(pid: Process | None = None) -> list[Any]:
     """The messages in a mailbox, oldest first, left there; the caller's own without ``pid``.
+
+    Raises:
+        BadArg: ``pid`` is no process of this node.
 
     >>> _ = send(self(), "x")
     >>> peek(), receive()
     (['x'], 'x')
     """
-    return _native.mailbox_peek(None if pid is None else _local("peek/1", "pid", pid))
+    return _native.mailbox_peek(None if pid is None else _running("peek/1", "pid", pid))
 
 
 def register(name: str, pid: Pid | Port | Any) -> bool:
@@ -579,7 +625,7 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
         raise BadArg("register/2", "name", f"{name!r} is no name; pass a str other than 'undefined'")
     pid = _tracee(pid)
     if not isinstance(pid, Port) or not pid.is_local():
-        _local("register/2", "pid", pid)
+        _running("register/2", "pid", pid)
     why = _native.register(name, pid)
     if why == "dead":
         raise BadArg("register/2", "pid", f"{pid!r} has ended; pass a living process")
@@ -661,9 +707,11 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def _local(function: str, argument: str, pid: Any) -> Pid:
-    if not isinstance(pid, Pid):
-        raise BadArg(function, argument, f"{pid!r} is not a Pid; inviso.pid() gives that of a thread or task")
+def _local(function: str, argument: str, given: Any) -> Pid:
+    pid = given if isinstance(given, Pid) else _native.pid_of(given)
+    if pid is None:
+        ended = "has not begun, or has ended" if _is_gone(given) else "is not a process"
+        raise BadArg(function, argument, f"{given!r} {ended}; pass a Pid, or a thread or task that runs")
     if not pid.is_local():
         raise BadArg(function, argument, f"{pid!r} is a process of another node; pass one of {node()}")
     return pid

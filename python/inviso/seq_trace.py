@@ -217,7 +217,7 @@ def overflows() -> int:
 
 
 def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid | TracePort | tuple[Any, Any] | bool:
-    """Sets the process that gets the events of sequential tracing in its mailbox, the trace port that writes them, or the
+    """Sets the process (a Pid, thread or task) that gets the events of sequential tracing in its mailbox, the trace port that writes them, or the
     tracer module that is called with them, ``(module, state)`` (:mod:`inviso.tracer`); False for none (seq_trace.md,
     ``set_system_tracer/1``). Messages are ``("seq_trace", label, info)``, with a time stamp fourth if the token asks for one, and
     ``info`` is ``("send" or "receive", serial, from, to, message)`` or ``("print", serial, from, [], info)``.
@@ -233,6 +233,8 @@ def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid |
     (False, True)
     """
     where = "set_system_tracer/1"
+    if not isinstance(tracer, (Pid, TracePort, tuple, bool)):
+        tracer = _native.pid_of(tracer) or tracer
     if isinstance(tracer, Pid):
         if not tracer.is_local():
             raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")

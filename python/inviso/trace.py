@@ -17,21 +17,24 @@ Functions have the names, argument order and results of trace.md; ``undefined`` 
 
 from __future__ import annotations
 
+import _thread
 import difflib
 import os
 import signal as signals
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _fork, _native, trace_ports
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout
 from .match_spec import compiled, derives, shown, word
-from .process import _tracee
+from .process import _is_gone, _tracee
 from .terms import Atom, Port, Ref
 from .trace_ports import PortGenerator, TracePort
 
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
 
     Process: TypeAlias = threading.Thread | asyncio.Task[Any]
     Mfa: TypeAlias = tuple[str, str, int | Literal["_"]]
-    Tracer: TypeAlias = Pid | TracePort | Callable[[Any], object] | tuple[Any, Any] | None
+    Tracer: TypeAlias = Pid | Process | TracePort | Callable[[Any], object] | tuple[Any, Any] | None
     Spec: TypeAlias = bool | Literal["restart", "pause"] | list[Any]
 
 __all__ = [
@@ -176,7 +179,7 @@ class Session:
         """As :func:`info`."""
         return info(self, what, item)
 
-    def delivered(self, tracee: Pid | str = "all") -> Delivered:
+    def delivered(self, tracee: Pid | Process | str = "all") -> Delivered:
         """As :func:`delivered`."""
         return delivered(self, tracee)
 
@@ -289,7 +292,7 @@ def session_create(
 
     Args:
         name: shown by :func:`session_info`; several sessions may have one name.
-        tracer: a :class:`inviso.Pid` (messages go to its mailbox), a callable (a tracer thread calls it with each
+        tracer: a :class:`inviso.Pid`, thread or task (messages go to its mailbox), a callable (a tracer thread calls it with each
             message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last
             session whose tracer it is), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event
             happens), or None (the session itself: iterate over it).
@@ -364,9 +367,10 @@ def session_create(
         port, tracer = trace_ports.checked(where, "tracer", tracer), None
         if "ring_bytes" not in options["given"]:
             options["ring_bytes"] = _PORT_RING
+    if tracer is not None and not callable(tracer):
+        tracer = _tracee(tracer)
     if isinstance(tracer, Pid):
-        if not tracer.is_local():
-            raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
+        _process(where, "tracer", tracer)
     elif isinstance(tracer, tuple):
         module = _module(where, tracer, options)
     elif tracer is not None and not callable(tracer):
@@ -379,10 +383,12 @@ def session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
             options["ended_processes"], *_taking(options), options["clock"], module, port, recorded,
         )  # fmt: skip
-    except _native.LimitReached as error:
+    except BaseException as error:
         if worker:
             worker.stop()
-        raise SystemLimit(f"{where}: {error}") from None
+        if isinstance(error, _native.LimitReached):
+            raise SystemLimit(f"{where}: {error}") from None
+        raise
     session = Session(native, worker, recorded)
     _strong.add(session)
     if recorded is not None:
@@ -551,8 +557,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     what = _tracee(what)
     every = [Session(native) for native in _native.sessions()]
     if isinstance(what, Pid):
-        if not what.is_local():
-            raise BadArg(where, "tracee", f"{what!r} is a process of another node; pass one of this node")
+        _process(where, "tracee", what)
         if not what.is_alive():
             return None
         return [s for s in every if s._native.flags_of(what)]
@@ -572,6 +577,8 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
             return [s for s in every if s._native.messages_of(what == "receive") is not False]
         if what == "on_load":
             return [s for s in every if s._native.on_load_kinds()]
+    if _is_gone(what):
+        return None
     mfa = _mfa(where, "tracee", what, wildcards=False)
     set_on = [session._native.kinds_of(mfa) for session in every]
     if not any(set_on) and not _native.function_exists(mfa):
@@ -607,8 +614,9 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     native = _session(where, session)
     procs = _tracee(procs)
     if isinstance(procs, Pid):
-        if not procs.is_local():
-            raise BadArg(where, "procs", f"{procs!r} is a process of another node; pass one of this node")
+        _process(where, "procs", procs)
+    elif _is_gone(procs):
+        raise BadArg(where, "procs", f"{procs!r} has not begun, or has ended; pass a living process")
     elif not (isinstance(procs, str) and procs in ("all", "existing", "new")):
         raise BadArg(where, "procs", f"{procs!r} is not a process; pass a Pid, 'all', 'existing' or 'new'")
     return _switch(where, native, "procs", procs, how, flags)
@@ -909,8 +917,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
     native = _session(where, session)
     what = _tracee(what)
     if isinstance(what, Pid):
-        if not what.is_local():
-            raise BadArg(where, "what", f"{what!r} is a process of another node; pass one of this node")
+        _process(where, "what", what)
         _one_of(where, "item", "item of a process", item, ("flags", "tracer"))
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)
@@ -943,6 +950,9 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             return _on_load_info(session, item, native.on_load_kinds())
         why = f"{what!r} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
         raise BadArg(where, "what", why)
+    if _is_gone(what):
+        _one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
+        return None
     mfa = _mfa(where, "item", what, wildcards=False)  # OTP blames the item
     _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
     kinds = native.kinds_of(mfa)
@@ -962,7 +972,7 @@ def _monitored(event: str, limit: int, short: int) -> Any:
     return (Atom(event), (short, limit) if event == "long_message_queue" else limit)
 
 
-def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
+def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivered:
     """Tells when all earlier messages have arrived at the tracer (trace.md, ``delivered/2``).
 
     Returns:
@@ -979,9 +989,9 @@ def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
     """
     where = "delivered/2"
     native = _session(where, session)
+    tracee = _tracee(tracee)
     if isinstance(tracee, Pid):
-        if not tracee.is_local():
-            raise BadArg(where, "tracee", f"{tracee!r} is a process of another node; pass one of this node")
+        _process(where, "tracee", tracee)
     elif not (isinstance(tracee, str) and tracee == "all"):
         raise BadArg(where, "tracee", f"{tracee!r} is not a process; pass a Pid or 'all'")
     caller = _native.self_pid()
@@ -1003,66 +1013,104 @@ def delivered(session: Session, tracee: Pid | str = "all") -> Delivered:
 class _Worker:
     """A tracer process that calls a function with each message of one session.
 
-    The process outlives its thread: before a fork the thread is stopped, afterwards another one becomes the process.
+    The process outlives its thread: before a fork the thread ends, afterwards another one becomes the process. Any thread
+    may start one at any time; who takes ``_held`` is the process. So nothing is locked here while Python code can run.
     """
 
     def __init__(self, name: str, function: Callable[[Any], object]) -> None:
         self._function = function
         self._name = name
         self._raised = 0
+        self._held = _thread.allocate_lock()
+        """By the thread that is the process."""
         self._thread: threading.Thread | None = None
+        """The one that is, or was last."""
+        self._over = threading.Event()
         self.pid = _native.new_process(f"inviso tracer {name}")
-        self.start()
         _workers.add(self)
+        try:
+            self.start()
+        except RuntimeError:  # no thread can be had
+            _workers.discard(self)
+            raise
 
     def start(self) -> None:
-        if self._thread is not None:
+        """Has a thread be the process, if none is, and no fork is under way: then it is started after that."""
+        if self._over.is_set() or self._held.locked() or _fork.is_under_way():
             return
         ready = threading.Event()
         name = f"inviso tracer {self._name}"
-        self._thread = threading.Thread(target=self._run, args=(ready,), name=name, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(ready,), name=name, daemon=True)
+        _native.hide_thread(thread)
+        try:
+            thread.start()
+        except BaseException:
+            _native.renounce_thread(thread)
+            raise
         ready.wait()
 
     def pause(self) -> None:
-        """Stops the thread; what arrives waits for the next one."""
-        thread, self._thread = self._thread, None
-        if thread is not None and thread is not threading.current_thread():
-            _native.mailbox_put(self.pid, _PAUSE)
-            thread.join()
-            _fork.wait_until_gone(thread.native_id)
+        """Has the thread end before a fork; what arrives waits for the next one. A function that takes long goes on."""
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            _native.mailbox_put(self.pid, _LOOK)
+            thread.join(_PATIENCE)
+            if not thread.is_alive():
+                _fork.wait_until_gone(thread.native_id)
 
     def stop(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
         """Has everything that has arrived handled, and ends the process."""
         if is_ending():  # its thread has been stopped, and modules may be empty
             return
-        if self in _workers:
+        if self._over.is_set() or not _native.mailbox_put(self.pid, _STOP):
+            return
+        if self._thread is threading.current_thread() or _fork.is_by_caller():
+            return  # it is done later
+        end = time.monotonic() + _PATIENCE
+        with suppress(RuntimeError):  # no thread can be had
             self.start()
-            _workers.discard(self)
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            _native.mailbox_put(self.pid, _STOP)
-            if thread is not threading.current_thread():
-                thread.join(5)
+            while not self._over.wait(0.05) and time.monotonic() < end:
+                self.start()
+        if self._over.is_set() and self._thread is not None:
+            self._thread.join(_PATIENCE)
 
     def when_done(self, job: Callable[[], None]) -> None:
         """Calls ``job`` after all messages that have arrived."""
-        if self in _workers:
-            self.start()
+        self.start()
         if not _native.mailbox_put(self.pid, _Job(job)):
             job()
 
     def _run(self, ready: threading.Event) -> None:
-        _native.become(self.pid)
+        _native.enter_process()
+        # Once more after each rest: the fork may be over, and nobody have seen that no thread is there.
+        while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
+            is_over = True
+            try:
+                if self._over.is_set():
+                    return
+                self._thread = threading.current_thread()
+                _native.become(self.pid)
+                ready.set()
+                is_over = self._handle()
+                if not is_over:
+                    _native.resign()
+            finally:
+                if is_over:
+                    _workers.discard(self)
+                    self._over.set()
+                self._held.release()
         ready.set()
+
+    def _handle(self) -> bool:
+        """Whether it is over, not just that a fork is under way."""
         while True:
             message = _native.mailbox_receive(None, None)[0]
-            if message is _PAUSE:
-                _native.resign()
-                return
             if message is _STOP:
-                return
-            if isinstance(message, _Job):
+                return True
+            if message is _LOOK:
+                if _fork.is_under_way():
+                    return False
+            elif isinstance(message, _Job):
                 message.job()
             else:
                 self._call(message)
@@ -1084,9 +1132,13 @@ class _Job:
         self.job = job
 
 
-_PAUSE = object()
+_LOOK = object()
+"""Whether a fork is under way."""
 _STOP = object()
-_workers: weakref.WeakSet[_Worker] = weakref.WeakSet()
+_PATIENCE = 5.0
+"""Seconds that are waited for a tracer that handles what has arrived."""
+_workers: set[_Worker] = set()
+"""Until they end."""
 _strong: weakref.WeakSet[Session] = weakref.WeakSet()
 _inherited: list[Session] = []
 """Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
@@ -1098,6 +1150,13 @@ def _session(where: str, session: Any) -> _native.Session:
     if not session._native.is_alive():
         raise _dead(where)
     return session._native
+
+
+def _process(where: str, argument: str, pid: Pid) -> None:
+    if not pid.is_local():
+        raise BadArg(where, argument, f"{pid!r} is a process of another node; pass one of this node")
+    if pid.kind == "queue":
+        raise BadArg(where, argument, f"{pid!r} is a queue, which doesn't run; pass a thread or task that uses it")
 
 
 def _dead(where: str) -> BadArg:
@@ -1114,7 +1173,7 @@ def _one_of(where: str, argument: str, kind: str, value: Any, known: Any) -> Any
     if isinstance(value, str) and value in known:
         return known[value] if isinstance(known, dict) else value
     near = difflib.get_close_matches(value, list(known), 1) if isinstance(value, str) else []
-    mend = f"did you mean {near[0]!r}?" if near else f"the {kind}s are {', '.join(known)}"
+    mend = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(known)}"
     raise BadArg(where, argument, f"unknown {kind} {value!r}; {mend}")
 
 
@@ -1301,7 +1360,8 @@ def _pause() -> None:
 
 def _resume() -> None:
     for worker in list(_workers):
-        worker.start()
+        with suppress(RuntimeError):  # no thread can be had: who needs it tries again
+            worker.start()
 
 
 def _in_child() -> None:

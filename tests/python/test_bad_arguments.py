@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -272,15 +273,16 @@ def test_tracees_that_are_waited_for(tracee: Any, there_is_something_to_change: 
     refused("tracee", lambda: there_is_something_to_change.delivered(tracee))
 
 
-NO_PID_OR_OBJECT = [None, 1, "x", [], Hostile(), threading.Thread(), FOREIGN]
-NO_LOCAL_PID = [None, 1, "x", [], Hostile(), threading.current_thread(), FOREIGN]
+QUEUE = queue.Queue()  # type: ignore[var-annotated]
+NO_PID_OR_OBJECT = [None, 1, "x", [], Hostile(), threading.Thread(), FOREIGN, QUEUE, inviso.pid(QUEUE)]
+NO_LOCAL_PID = [None, 1, "x", [], Hostile(), threading.Thread(), FOREIGN, QUEUE, inviso.pid(QUEUE)]
 
 
 @pytest.mark.parametrize(
     ("argument", "call", "values"),
     [
         ("object", process.pid, [None, 1, "me", Hostile(), threading.Thread(), Hostile]),
-        ("pid", process.object_of, NO_LOCAL_PID),
+        ("pid", process.object_of, NO_LOCAL_PID[:-2]),
         ("pid", process.peek, [v for v in NO_LOCAL_PID if v is not None]),
         ("destination", lambda v: process.send(v, 1), [*NO_LOCAL_PID, "nobody", b"me"]),
         ("name", lambda v: process.register(v, dead_pid()), [None, 1, "", "undefined", b"x", Hostile()]),

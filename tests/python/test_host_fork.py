@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from trace_tools import child, good
+
+SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "4"))
 
 # fork swallows a warning that is an error; printed, it fails the test
 STRICT = ("-W", "always::DeprecationWarning")
@@ -412,3 +416,40 @@ if child == 0:
 print(os.waitpid(child, 0)[1])
 """)
     assert out == "0\n"
+
+
+@pytest.mark.parametrize("forking", [0, 2])
+def test_forks_beside_sessions_that_come_and_go(forking: int, tmp_path: Path) -> None:
+    text = f"from subjects import forks; forks.main({str(tmp_path)!r}, {min(SECONDS, 30)}, {forking})"
+    assert good(text, flags=["-W", "ignore"]) == "ok\n"
+
+
+def test_nobody_is_told_of_a_tracer_that_rests() -> None:
+    text = SETUP + """
+with trace.session_create("watching") as s, trace.session_create("callable", lambda m: None) as c:
+    s.process("all", True, ["procs", "running"])
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0: os._exit(0)
+        assert wait(pid) == 0
+        assert c.delivered().wait(30)
+    told = [m for m in s.drain() if m[1] != inviso.self()]
+    assert not told, told
+    assert sorted(inviso.processes()) == sorted([c._worker.pid, inviso.self()])
+print("ok")
+"""
+    assert good(text, flags=STRICT) == "ok\n"
+
+
+def test_a_timer_of_the_parent_is_stopped_in_the_child() -> None:
+    text = SETUP + """
+timer = inviso.send_after(10_000, inviso.self(), "late")
+pid = os.fork()
+if pid == 0:
+    timer.cancel()
+    os._exit(3)
+assert wait(pid) == 3
+timer.cancel()
+print("ok")
+"""
+    assert good(text, flags=("-W", "ignore")) == "ok\n"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import multiprocessing
+import multiprocessing.queues
 import pickle
 import queue
+import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -241,3 +245,119 @@ def test_names_that_spawn_keeps(word: str) -> None:
     seen: queue.Queue[Any] = queue.Queue()
     inviso.spawn(partial(lambda **given: seen.put(given), **{word: 5}))
     assert seen.get(timeout=5) == {word: 5}
+
+
+def queues() -> list[Any]:
+    return [
+        queue.Queue(), queue.LifoQueue(), queue.PriorityQueue(), queue.SimpleQueue(), asyncio.Queue(), asyncio.LifoQueue(),
+        multiprocessing.Queue(), multiprocessing.SimpleQueue(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("box", queues(), ids=lambda box: f"{type(box).__module__}.{type(box).__name__}")
+def test_the_pid_of_a_queue_is_that_of_its_messages(session: trace.Session, box: Any) -> None:
+    session.process(inviso.self(), True, ["send"])
+    pid = inviso.pid(box)
+    (box.put_nowait if isinstance(box, asyncio.Queue) else box.put)("item")
+    assert [message[2:] for message in session.drain()] == [("send", "item", pid)]
+    assert pid.kind == "queue" and inviso.pid(box) == pid and inviso.process.object_of(pid) is box
+    if isinstance(box, multiprocessing.queues.Queue):
+        box.cancel_join_thread()
+        box.close()
+
+
+def test_executors_and_futures_are_queues(session: trace.Session) -> None:
+    session.process(inviso.self(), True, ["send"])
+    future: Future[int] = Future()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(len, "")
+        future.set_result(5)
+        assert {m[4] for m in session.drain()} == {inviso.pid(pool), inviso.pid(future)}
+
+
+def test_threads_and_tasks_go_where_their_pids_do(session: trace.Session) -> None:
+    seen: list[Any] = []
+
+    def takes() -> None:
+        for _ in range(3):
+            seen.append(inviso.receive(timeout=30))
+        inviso.trap_exit(True)
+        inviso.send(me, "ready")
+        seen.append(inviso.receive(timeout=30)[2])
+
+    me = inviso.self()
+    thread = threading.Thread(target=takes)
+    thread.start()
+    pid = inviso.pid(thread)
+    reference = inviso.monitor(thread)
+    assert inviso.links(thread) == [] and isinstance(inviso.peek(thread), list)
+    with trace.session_create("to", thread) as to:
+        assert to.process(me, True, ["send"]) == 1
+        assert to.info(me, "tracer") == ("tracer", pid)
+        inviso.send(thread, 1)
+        inviso.send_after(1, thread, 2)
+        assert inviso.receive("ready", 30) == "ready"
+    assert session.delivered(thread).wait(30)
+    assert inviso.receive(("trace_delivered", pid, "_"), 30)
+    assert inviso.exit(thread, "enough")
+    assert inviso.receive(("DOWN", reference, "process", pid, "_"), 30)
+    assert seen[3] == "enough" and {1, 2} < {m if isinstance(m, int) else m[2] for m in seen}
+
+    async def main() -> None:
+        async def echo() -> None:
+            inviso.send(back, await inviso.areceive())
+            inviso.send(back, await inviso.areceive())
+            await asyncio.sleep(30)
+
+        back = inviso.self()
+        task = asyncio.create_task(echo())
+        inviso.send(task, "first")
+        inviso.send_after(1, task, "second")
+        assert [await inviso.areceive(timeout=30), await inviso.areceive(timeout=30)] == ["first", "second"]
+        inviso.exit(task, "enough")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def test_objects_in_the_heads_of_match_specs(session: trace.Session) -> None:
+    box: queue.Queue[int] = queue.Queue()
+    other: queue.Queue[int] = queue.Queue()
+    me = inviso.self()
+    session.process(me, True, ["send", "receive"])
+    session.send([([box, "_"], [], [])])
+    session.recv([(["_", threading.current_thread(), "_"], [], [])])
+    other.put(1)
+    box.put(2)
+    inviso.send(me, 3)
+    assert other.get() == 1 and box.get() == 2 and inviso.receive(3, 30) == 3
+    assert [m[2:4] for m in session.drain()] == [("send", 2), ("receive", 3), ("receive", 1), ("receive", 2)]
+
+
+def test_what_has_ended_or_not_begun_is_nothing(session: trace.Session) -> None:
+    ended = threading.Thread(target=int)
+    ended.start()
+    ended.join()
+    closed = socket.socket()
+    closed.close()
+    for gone in (ended, threading.Thread(), closed):
+        assert session.info(gone, "flags") is None and session.info(gone, "tracer") is None
+        assert trace.session_info(gone) is None
+    with pytest.raises(inviso.BadArg, match="has not begun, or has ended"):
+        session.process(ended, True, ["send"])
+
+
+def test_a_queue_is_no_process(session: trace.Session) -> None:
+    box: queue.Queue[int] = queue.Queue()
+    for given in (box, inviso.pid(box)):
+        for call in (
+            lambda given=given: session.process(given, True, ["send"]),
+            lambda given=given: session.info(given, "flags"),
+            lambda given=given: session.delivered(given),
+            lambda given=given: trace.session_create("to", given),
+            lambda given=given: inviso.send(given, 5),
+            lambda given=given: inviso.register("box", given),
+        ):
+            with pytest.raises(inviso.BadArg, match="is a queue, which doesn't run"):
+                call()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import functools
 import gc
 import sys
 import threading
@@ -835,3 +837,54 @@ assert len(folded) == 1, value
 print("ok")
 """
     assert good(text) == "ok\n"
+
+
+@pytest.mark.parametrize(
+    ("thread", "arguments"),
+    [
+        ({"target": work, "args": (1,), "kwargs": {"n": 5}}, [1, {"n": 5}]),
+        ({"target": functools.partial(work, 1, n=3), "args": [2]}, [1, 2, {"n": 3}]),
+        ({"target": functools.partial(work, n=3), "kwargs": {"n": 4}}, [{"n": 4}]),
+        ({"target": contextvars.copy_context().run, "args": (work, 7)}, [7]),
+        ({"target": work}, []),
+        ({"target": work, "args": range(2)}, []),
+    ],
+)
+def test_all_arguments_of_what_a_thread_runs(session: trace.Session, thread: Any, arguments: list[Any]) -> None:
+    me = own(session, ["procs"])
+    started = threading.Thread(**thread)
+    started.run = lambda: None  # type: ignore[method-assign]
+    started.start()
+    started.join()
+    [spawn] = [m for m in session.drain() if m[2] == "spawn"]
+    assert spawn[1] == me and spawn[4] == (__name__, "work", arguments)
+
+
+def test_keywords_of_what_spawn_starts(session: trace.Session) -> None:
+    own(session, ["procs"])
+    inviso.spawn(work, n=4)
+    [spawn] = [m for m in session.drain() if m[2] == "spawn"]
+    assert spawn[4] == (__name__, "work", [{"n": 4}])
+
+
+def test_nobody_is_told_of_threads_and_tasks_of_ours(session: trace.Session) -> None:
+    me = own(session, ["procs", "set_on_first_spawn"])
+    session.process("new", True, ["procs", "running"])
+    before = set(inviso.processes())
+    inviso.send_after(1, me, "tick")
+    assert inviso.receive("tick", 30) == "tick"
+    with trace.session_create("other", lambda message: None) as other:
+        tracer = other._worker.pid  # type: ignore[union-attr]
+        assert other.delivered().wait(30)
+        assert inviso.receive(("trace_delivered", "all", "_"), 30)
+        assert set(inviso.processes()) - before == {tracer}
+    assert [m for m in session.drain() if m[1] != tracer] == []
+    assert session.info(me, "flags")[1] == ["procs", "set_on_first_spawn"]
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await inviso.areceive(timeout=0.05)
+
+    asyncio.run(main())
+    names = [m[4][1] for m in session.drain() if m[2] == "spawn"]
+    assert [name for name in names if not name.startswith(("BaseEventLoop", main.__qualname__))] == []

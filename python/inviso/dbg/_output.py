@@ -117,7 +117,7 @@ class Descriptor:
         self._state = "open"
         """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
         self._native_id = 0
-        _open.add(self)
+        _open[id(self)] = self
 
     def write(self, line: str, *, last: bool = False) -> int:
         with self._lock:
@@ -163,7 +163,7 @@ class Descriptor:
         self.pause()
         if was != "closed":
             self._own.close()
-        _open.discard(self)
+        _open.pop(id(self), None)
         return left
 
     def pause(self) -> None:
@@ -257,21 +257,26 @@ def _unblocked(number: int) -> int:
     return own
 
 
-_open: weakref.WeakSet[Descriptor] = weakref.WeakSet()
+_open: weakref.WeakValueDictionary[int, Descriptor] = weakref.WeakValueDictionary()
+
+
+def _all() -> list[Descriptor]:
+    # a list at once: others open and close meanwhile
+    return [output for reference in _open.valuerefs() if (output := reference()) is not None]
 
 
 def _forget() -> None:
-    for output in list(_open):
+    for output in _all():
         output.forget()
 
 
 def _pause() -> None:
-    for output in list(_open):
+    for output in _all():
         output.pause()
 
 
 def _start() -> None:
-    for output in list(_open):
+    for output in _all():
         output.start()
 
 

@@ -159,6 +159,12 @@ impl Node {
         self.population.lock().unwrap().adopt(kind, object, None)
     }
 
+    /// A process that no session finds and that has no flags: for threads that are not the program's.
+    pub fn hidden(&self) -> Arc<Tracee> {
+        let number = self.population.lock().unwrap().number();
+        Arc::new(Tracee::new(number << 2 | Kind::Thread as u64, Kind::Thread, 0))
+    }
+
     /// A new process started by `parent`: it inherits as `set_on_spawn` and `set_on_first_spawn` say.
     pub fn child(&self, kind: Kind, object: usize, parent: &Tracee) -> Arc<Tracee> {
         self.population.lock().unwrap().adopt(kind, object, Some(parent))

@@ -210,8 +210,20 @@ impl Reader {
         if let Some(term) = terms::classes(py)?.left_over(object).filter(|_| self.snapshots) {
             return Ok(term);
         }
+        if let Some(who) = identity(object).filter(|_| !self.snapshots) {
+            return self.term(who.bind(py), inner);
+        }
         terms::classes(py)?.odd(object, &mut |item| self.term(item, inner))
     }
+}
+
+/// The Pid or Port of a thread, task, queue, socket or subprocess.
+fn identity(object: &Bound<'_, PyAny>) -> Option<Py<PyAny>> {
+    let py = object.py();
+    if let Some(pid) = processes::pid_of(py, object).ok().flatten() {
+        return Some(Py::new(py, pid).ok()?.into_any());
+    }
+    crate::host::ports::port_of(py, object).ok().flatten()
 }
 
 /// Looks at an object.

@@ -27,7 +27,7 @@ pub fn self_pid(py: Python<'_>) -> PyResult<Pid> {
     Ok(Pid::new(current(py)?.pid))
 }
 
-/// The pid of a thread or task object; None for other objects and for ended ones.
+/// The pid of a thread, task or queue object; None for other objects and for ended ones.
 #[pyfunction]
 pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
     let host = host::host(py)?;
@@ -58,14 +58,14 @@ pub fn become_process(py: Python<'_>, pid: &Pid) -> PyResult<()> {
     change_own(py, tracee)
 }
 
-/// The calling thread is a process of its own again; the one that it was goes on.
+/// The calling thread is no process that anybody finds; the one that it was, if any, goes on.
 #[pyfunction]
 pub fn resign(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
+    let own = host.node.hidden();
+    host.directory.replace_own(&own);
     // SAFETY: attached, not used beyond this function.
-    if let Some(here) = unsafe { host::here::here() } {
-        let own = host.node.process(inviso_core::tracee::Kind::Thread, 0);
-        host.directory.replace_own(&own);
+    if let Some(here) = unsafe { host::here::here() }.filter(|here| !Arc::ptr_eq(here.thread.own(), &own)) {
         here.thread.become_process(own);
     }
     Ok(())
@@ -77,6 +77,7 @@ fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
     if let Some(here) = unsafe { host::here::here() } {
         host.directory.replace_own(&own);
         let was = here.thread.become_process(own);
+        here.turn.told = true; // nor was it told that it began
         host.node.end_process(&was);
     }
     Ok(())
@@ -88,6 +89,22 @@ pub fn announce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<Pi
     let parent = current(py)?;
     let host = host::host(py)?;
     Ok(Pid::new(host.spawning.announce(host, thread.as_ptr() as usize, &parent).pid))
+}
+
+/// A thread object is to be started of which nobody is told, and which is no process that anybody finds.
+#[pyfunction]
+pub fn hide_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
+    let host = host::host(py)?;
+    host.spawning.hide(host, thread.as_ptr() as usize);
+    Ok(())
+}
+
+/// A thread object that was announced, or hidden, could not be started.
+#[pyfunction]
+pub fn renounce_thread(py: Python<'_>, thread: &Bound<'_, PyAny>) -> PyResult<()> {
+    let host = host::host(py)?;
+    host.spawning.renounce(host, thread.as_ptr() as usize);
+    Ok(())
 }
 
 /// The calling thread becomes the process that was announced for it, if that has not happened yet.

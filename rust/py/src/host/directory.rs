@@ -378,7 +378,7 @@ impl Directory {
         Some(self.thread(host, id))
     }
 
-    /// The process of a task or thread object, or `None` if `object` is neither.
+    /// The process of a task or thread object, or the queue that messages to an object are addressed to; `None` of any other.
     ///
     /// # Errors
     /// What reading a thread's attributes raises.
@@ -396,7 +396,9 @@ impl Directory {
         }
         let thread = py.import("threading")?.getattr("Thread")?;
         if !object.is_instance(&thread)? {
-            return Ok(None);
+            let queue =
+                is_queue(object).then(|| self.object_process(host, Kind::Queue, object.as_ptr() as usize, None));
+            return Ok(queue.filter(|queue| queue.kind == Kind::Queue));
         }
         if let Some(tracee) = host.spawning.started(object.as_ptr() as usize) {
             return Ok(Some(tracee));
@@ -555,6 +557,36 @@ fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
         }
     }
     Ok(all)
+}
+
+/// Classes whose objects are what messages are addressed to while it isn't known who will take them.
+const QUEUES: [(&str, &str); 12] = [
+    ("queue", "Queue"),
+    ("_queue", "SimpleQueue"),
+    ("queue", "_PySimpleQueue"),
+    ("asyncio.queues", "Queue"),
+    ("concurrent.futures._base", "Executor"),
+    ("concurrent.futures._base", "Future"),
+    ("_asyncio", "Future"),
+    ("asyncio.futures", "_PyFuture"),
+    ("multiprocessing.queues", "Queue"),
+    ("multiprocessing.queues", "SimpleQueue"),
+    ("multiprocessing.connection", "_ConnectionBase"),
+    ("multiprocessing.pool", "Pool"),
+];
+
+/// Whether an object is of one of [`QUEUES`], of those modules that the program has imported.
+fn is_queue(object: &Bound<'_, PyAny>) -> bool {
+    let py = object.py();
+    let Ok(modules) = py.import("sys").and_then(|sys| sys.getattr("modules")) else { return false };
+    QUEUES.iter().any(|(module, name)| {
+        let class = modules.get_item(module).and_then(|module| module.getattr(name));
+        // SAFETY: both are classes, and stand; attached. No class of the program's is asked.
+        class.is_ok_and(|class| unsafe {
+            ffi::PyType_Check(class.as_ptr()) != 0
+                && ffi::PyType_IsSubtype(object.get_type_ptr(), class.as_ptr().cast()) != 0
+        })
+    })
 }
 
 /// asyncio's own task class, if the program has imported it.

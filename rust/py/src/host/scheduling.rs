@@ -72,8 +72,8 @@ pub struct Here {
     unseen: u64,
     /// Whether that task's coroutine is watched.
     watching: bool,
-    /// Whether the thread is known to have ended.
-    told: bool,
+    /// Whether the thread is known to have ended, or is one whose end is not told.
+    pub told: bool,
     /// What its event loop runs besides tasks.
     pub callbacks: Vec<super::loop_callbacks::Running>,
 }

@@ -7,7 +7,7 @@ use super::{
     call, directory, groups,
     here::Here,
     instruments::Instrument,
-    relations, scheduling, tokens,
+    parcels, relations, scheduling, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -27,7 +27,7 @@ use inviso_core::{
     tracee::{Kind, Tracee},
 };
 use inviso_term::etf::{Encoder, Full};
-use pyo3::{ffi, prelude::*};
+use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::{
     ffi::c_int,
@@ -71,6 +71,8 @@ struct Pending {
     parent: u64,
     /// With what, once the start was seen.
     name: Option<Vec<u8>>,
+    /// Whether nobody is told of it.
+    is_hidden: bool,
 }
 
 /// Threads between their start and their first event.
@@ -100,8 +102,27 @@ impl Spawning {
     /// The process that a thread object will be; inherits from `parent`.
     pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
         let tracee = host.node.child(Kind::Thread, 0, parent);
-        lock(&self.pending).insert(object, Pending { tracee: tracee.clone(), parent: parent.pid, name: None });
+        let pending = Pending { tracee: tracee.clone(), parent: parent.pid, name: None, is_hidden: false };
+        lock(&self.pending).insert(object, pending);
         tracee
+    }
+
+    /// A thread object's thread will be no process that anybody finds.
+    pub fn hide(&self, host: &Host, object: usize) {
+        let pending = Pending { tracee: host.node.hidden(), parent: 0, name: None, is_hidden: true };
+        lock(&self.pending).insert(object, pending);
+    }
+
+    /// The thread object was not started after all.
+    pub fn renounce(&self, host: &Host, object: usize) {
+        let announced = lock(&self.pending).remove(&object);
+        if let Some(announced) = announced {
+            host.node.end_process(&announced.tracee);
+        }
+    }
+
+    fn is_hidden(&self, object: usize) -> bool {
+        lock(&self.pending).get(&object).is_some_and(|pending| pending.is_hidden)
     }
 
     /// The process of a thread object whose thread has been started but not come to its first event.
@@ -201,12 +222,12 @@ fn on_start(here: &mut Here, frame: Frame) {
         here.running.identify(here.host, &mut here.thread);
         frame.local(0)
     };
-    if has_started(object) {
-        return; // the call is going to raise
+    if has_started(object) || here.host.spawning.is_hidden(object as usize) {
+        return; // the call is going to raise; or it is no thread of the program's
     }
     let mut name = vec![0; 8192];
     let mut out = Encoder::new(&mut name);
-    if thread_name(object, &mut out).is_err() {
+    if thread_name(here, object, &mut out).is_err() {
         out.truncate(0);
         let _ = out.nil();
     }
@@ -241,10 +262,7 @@ fn is_of_library(start: Frame) -> bool {
 /// The start has failed.
 fn on_start_failed(here: &mut Here, frame: Frame, _how: Ended) {
     // SAFETY: the event's frame still stands.
-    let announced = lock(&here.host.spawning.pending).remove(&(unsafe { frame.local(0) } as usize));
-    if let Some(pending) = announced {
-        here.host.node.end_process(&pending.tracee);
-    }
+    here.host.spawning.renounce(here.host, unsafe { frame.local(0) } as usize);
 }
 
 /// A thread begins.
@@ -398,29 +416,32 @@ pub fn normal() -> Vec<u8> {
     bytes
 }
 
-/// `(module, function, arguments)` of what a thread object will run.
-fn thread_name(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
-    Python::attach(|py| {
-        // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes.
-        unsafe {
-            let target = attribute(py, thread, "_target");
-            let args = attribute(py, thread, "_args");
-            out.tuple(3)?;
-            match target.filter(|t| !t.is_none()) {
-                Some(target) => {
-                    capture::name_of_callable(target.as_ptr(), out)?;
-                    match args {
-                        Some(args) => capture::list_of(args.as_ptr(), out),
-                        None => out.nil(),
-                    }
-                }
-                None => {
-                    capture::name_of_run(thread, out)?;
-                    out.nil()
-                }
-            }
+/// `(module, function, arguments)` of what a thread object will run, as a call that an executor is asked to make.
+fn thread_name(here: &mut Here, thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes, whose values are
+    // held meanwhile.
+    unsafe {
+        let call = parcels::made(here, |py| {
+            let target = attribute(py, thread, "_target").filter(|target| !target.is_none())?;
+            let args = attribute(py, thread, "_args").unwrap_or_else(|| PyTuple::empty(py).into_any());
+            let args = match args.cast::<PyList>() {
+                Ok(list) => list.to_tuple(),
+                Err(_) => args.cast_into::<PyTuple>().unwrap_or_else(|_| PyTuple::empty(py)),
+            };
+            let keywords = attribute(py, thread, "_kwargs");
+            let keywords = keywords.as_ref().map_or(std::ptr::null_mut(), Bound::as_ptr);
+            parcels::of_call(py, target.as_ptr(), args.as_ptr(), keywords).ok()
+        });
+        out.tuple(3)?;
+        if call.is_null() {
+            capture::name_of_run(thread, out)?;
+            return out.nil();
         }
-    })
+        let part = |n| ffi::PyTuple_GET_ITEM(call.as_ptr(), n);
+        capture::encode(part(0), out, &Limits::DEFAULT)?;
+        capture::encode(part(1), out, &Limits::DEFAULT)?;
+        capture::list_of(part(2), out)
+    }
 }
 
 /// Whether a thread object has been started already.
