@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio  # noqa: F401  first imports in the midst of a fork are CPython's to mend: its hooks run by halves
 import faulthandler
 import os
 import threading
@@ -28,6 +29,7 @@ def come(folder: str, name: str, errors: list[str], done: threading.Event) -> No
             if count % 8 == 0:
                 port = trace_ports.trace_port("file", f"{folder}/{name}{count}")()
                 ended += [trace.session_create("port", port), trace.session_create("own")]
+                ended += [trace.session_create("box", None, {"dump_to": f"{folder}/{name}"})]
             for session in ended:
                 session.process(inviso.self(), True, ["call", "procs"])
                 session.function(WORK, True, ["local"])
@@ -75,6 +77,7 @@ def fork(errors: list[str]) -> None:
 
 def main(folder: str, seconds: float, forking: int = 0) -> None:
     """Forks in the main thread, and in so many others."""
+    assert child() == 0  # all modules that are needed are there: a child can't have what its parent was about to import
     end, done, errors = time.monotonic() + seconds, threading.Event(), []  # type: ignore[var-annotated]
 
     def forks() -> None:

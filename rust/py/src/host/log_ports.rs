@@ -27,7 +27,7 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
     },
     thread::{self, JoinHandle},
@@ -115,14 +115,20 @@ struct Pump {
     stop: bool,
 }
 
-static PORTS: Mutex<Vec<Weak<LogPort>>> = Mutex::new(Vec::new());
+/// One for each generation of forked children: a lock may be held, by a thread that a child doesn't have.
+static PORTS: [Mutex<Vec<Weak<LogPort>>>; 16] = [const { Mutex::new(Vec::new()) }; 16];
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
+
+fn ports() -> &'static Mutex<Vec<Weak<LogPort>>> {
+    &PORTS[GENERATION.load(Ordering::Acquire) % PORTS.len()]
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn every() -> Vec<Arc<LogPort>> {
-    lock(&PORTS).iter().filter_map(Weak::upgrade).collect()
+    lock(ports()).iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Messages of this node, as it is called now.
@@ -172,7 +178,7 @@ impl LogPort {
             dropped: AtomicU64::new(0),
             errors: AtomicU64::new(0),
         });
-        let mut all = lock(&PORTS);
+        let mut all = lock(ports());
         all.retain(|port| port.strong_count() > 0);
         all.push(Arc::downgrade(&port));
         port
@@ -534,7 +540,10 @@ pub fn resume() {
 /// In the child of a fork: closes what the parent writes to, and writes nothing. Its locks may be held by threads that don't exist
 /// here.
 pub fn abandon() {
-    let Ok(mut all) = PORTS.try_lock() else { return };
+    let Ok(mut all) = ports().try_lock() else {
+        GENERATION.fetch_add(1, Ordering::AcqRel);
+        return;
+    };
     for port in all.drain(..).filter_map(|port| port.upgrade()) {
         port.open.store(false, Ordering::Release);
         if let Ok(mut inner) = port.inner.try_lock() {

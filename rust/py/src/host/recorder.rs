@@ -25,7 +25,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
     },
     thread::{self, JoinHandle},
@@ -134,7 +134,15 @@ struct Recorder {
     bell: i32,
 }
 
-static RECORDER: Mutex<Recorder> = Mutex::new(Recorder { recordings: Vec::new(), thread: None, bell: -1 });
+const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, bell: -1 };
+
+/// One for each generation of forked children: a lock may be held, by a thread that a child doesn't have.
+static RECORDERS: [Mutex<Recorder>; 16] = [const { Mutex::new(NOTHING) }; 16];
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
+
+fn recorder() -> &'static Mutex<Recorder> {
+    &RECORDERS[GENERATION.load(Ordering::Acquire) % RECORDERS.len()]
+}
 static RING: AtomicI32 = AtomicI32::new(-1);
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -235,7 +243,7 @@ fn unhandle(number: i32) {
 /// # Errors
 /// What the system says of the pipe, the thread, or the signal (0 for none).
 pub fn begin(node: Arc<Node>, session: Arc<Session>, template: String, every: Duration, signal: i32) -> io::Result<()> {
-    let mut recorder = lock(&RECORDER);
+    let mut recorder = lock(recorder());
     open(&mut recorder)?;
     if signal != 0 {
         handle(signal)?;
@@ -254,7 +262,7 @@ pub fn begin(node: Arc<Node>, session: Arc<Session>, template: String, every: Du
 
 /// A session ends: what it has asked for is written first.
 pub fn end(session: &Session) {
-    let mut recorder = lock(&RECORDER);
+    let mut recorder = lock(recorder());
     let Some(at) = recorder.recordings.iter().position(|recording| recording.session.id == session.id) else { return };
     let gone = recorder.recordings.remove(at);
     if gone.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != gone.signal) {
@@ -273,7 +281,7 @@ pub fn end(session: &Session) {
 /// At the interpreter's end: what was asked for is written.
 pub fn finish() {
     stop();
-    let recordings = lock(&RECORDER).recordings.clone();
+    let recordings = lock(recorder()).recordings.clone();
     for recording in recordings {
         let raised = RAISED.get(recording.signal as usize).is_some_and(|raised| raised.swap(0, Ordering::AcqRel) != 0);
         recording.look(raised);
@@ -282,7 +290,7 @@ pub fn finish() {
 
 /// How many dumps of a session were written, where the last one is, and what went wrong with one.
 pub fn state(session: &Session) -> (u64, Option<PathBuf>, Option<String>) {
-    let recorder = lock(&RECORDER);
+    let recorder = lock(recorder());
     let known = recorder.recordings.iter().find(|recording| recording.session.id == session.id);
     known.map_or((0, None, None), |recording| {
         let state = lock(&recording.state);
@@ -315,7 +323,7 @@ fn start(recorder: &mut Recorder) -> io::Result<()> {
 }
 
 fn stop() {
-    let thread = lock(&RECORDER).thread.take();
+    let thread = lock(recorder()).thread.take();
     if let Some(thread) = thread {
         STOP.store(true, Ordering::Release);
         ring();
@@ -345,7 +353,7 @@ fn run(bell: i32) {
 
 /// Who may want a dump, and which signals have come; at one time, so that a session that ends misses none.
 fn taken() -> (Vec<Arc<Recording>>, [bool; SIGNALS]) {
-    let recorder = lock(&RECORDER);
+    let recorder = lock(recorder());
     let mut raised = [false; SIGNALS];
     for (at, raised) in raised.iter_mut().enumerate() {
         *raised = RAISED[at].swap(0, Ordering::AcqRel) != 0;
@@ -394,12 +402,12 @@ pub fn pause() {
 
 /// Whether some session asked for it.
 pub fn is_on() -> bool {
-    !lock(&RECORDER).recordings.is_empty()
+    !lock(recorder()).recordings.is_empty()
 }
 
 /// In the parent, after a fork. Where no thread can be made, the next session that asks for it tries again.
 pub fn resume() {
-    let mut recorder = lock(&RECORDER);
+    let mut recorder = lock(recorder());
     if !recorder.recordings.is_empty() {
         let _ = start(&mut recorder);
     }
@@ -408,7 +416,10 @@ pub fn resume() {
 /// In the child of a fork: the pipe is the parent's.
 pub fn abandon() {
     let ring = RING.swap(-1, Ordering::AcqRel);
-    let Ok(mut recorder) = RECORDER.try_lock() else { return };
+    let Ok(mut recorder) = recorder().try_lock() else {
+        GENERATION.fetch_add(1, Ordering::AcqRel);
+        return;
+    };
     // it doesn't exist here
     std::mem::forget(recorder.thread.take());
     RAISED.iter().for_each(|raised| raised.store(0, Ordering::Relaxed));
