@@ -65,7 +65,7 @@ class Beside:
     def _run(self, stopping: _thread.LockType, ended: _thread.LockType, wait: float | None) -> None:
         self._native_id = _thread.get_native_id()
         try:
-            _native.resign()
+            _native.hide()
             while wait is not None and not stopping.acquire(timeout=wait):
                 wait = self._step()
         finally:

@@ -12,6 +12,7 @@ use crate::{
     host::{
         alone::Alone,
         outlet::{pump_all, Outlet},
+        relations,
     },
 };
 use inviso_core::{drain::Mark, seq::Carried};
@@ -175,6 +176,7 @@ impl Mailbox {
                 }
             });
             py.check_signals()?;
+            relations::settle(); // nothing else may run in the main thread meanwhile
         }
     }
 

@@ -71,6 +71,13 @@ pub fn resign(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// The calling thread, which is not the program's, is no process that anybody finds, nor has been one.
+#[pyfunction]
+pub fn hide(py: Python<'_>) -> PyResult<()> {
+    let own = host::host(py)?.node.hidden();
+    change_own(py, own)
+}
+
 fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
     let host = host::host(py)?;
     // SAFETY: attached, not used beyond this function.

@@ -12,6 +12,7 @@ from typing import Any
 import inviso
 from inviso import trace, trace_ports
 from subjects import forked
+from trace_tools import until
 
 WORK = ("subjects.forked", "work", 1)
 FORKING = threading.Lock()
@@ -42,7 +43,7 @@ def come(folder: str, name: str, errors: list[str], done: threading.Event) -> No
             del session, ended
             if count % 3 == 2:
                 assert len(seen) == 2, seen
-            assert not any(worker.pid.is_alive() for worker in workers[: count % 3]), "alive"
+            until(lambda: not any(worker.pid.is_alive() for worker in workers[: count % 3]))  # noqa: B023
     except BaseException as error:
         errors.append(repr(error))
         raise

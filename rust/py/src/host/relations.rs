@@ -233,28 +233,41 @@ impl Orphan {
 
 static ORPHANS: Mutex<Vec<Orphan>> = Mutex::new(Vec::new());
 
-fn orphan(orphan: Orphan) {
-    extern "C" fn tell(_: *mut std::ffi::c_void) -> std::ffi::c_int {
-        let orphans = std::mem::take(&mut *lock(&ORPHANS));
-        Python::attach(|py| {
-            // SAFETY: attached, not used beyond this function; the interpreter calls between two instructions.
-            let Some(here) = (unsafe { super::here::here() }) else { return };
-            if here.thread.busy {
-                // in the midst of something of ours that runs Python: again, when that is done
-                let mut waiting = lock(&ORPHANS);
-                waiting.splice(0..0, orphans);
-                // SAFETY: as below.
-                unsafe { pyo3::ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) };
-                return;
-            }
-            for mut orphan in orphans {
-                orphan.tell(here.host, &mut here.thread);
-                let Orphan { tracee, reason, links, monitors, .. } = orphan;
-                pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
-            }
-        });
+/// Tells of ends that wait to be told. By who is attached and in the midst of nothing: the main thread, between two instructions, and
+/// whoever waits for a message.
+pub fn settle() {
+    let orphans = std::mem::take(&mut *lock(&ORPHANS));
+    if orphans.is_empty() {
+        return;
+    }
+    Python::attach(|py| {
+        // SAFETY: attached, not used beyond this function.
+        let Some(here) = (unsafe { super::here::here() }) else { return };
+        if here.thread.busy {
+            // something of ours that runs Python: again, when that is done
+            lock(&ORPHANS).splice(0..0, orphans);
+            settle_soon();
+            return;
+        }
+        for mut orphan in orphans {
+            orphan.tell(here.host, &mut here.thread);
+            let Orphan { tracee, reason, links, monitors, .. } = orphan;
+            pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
+        }
+    });
+}
+
+/// Has the main thread do that.
+fn settle_soon() {
+    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+        settle();
         0
     }
+    // SAFETY: may be called from any thread, attached or not. A full queue is no harm: the next one tells of all.
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
+}
+
+fn orphan(orphan: Orphan) {
     if orphan.links.is_empty() && orphan.monitors.is_empty() && orphan.untold.is_none() {
         return;
     }
@@ -263,8 +276,7 @@ fn orphan(orphan: Orphan) {
         return std::mem::forget(orphan);
     }
     lock(&ORPHANS).push(orphan);
-    // SAFETY: may be called from any thread, attached or not. A full queue is no harm: the next one tells of all.
-    unsafe { pyo3::ffi::Py_AddPendingCall(Some(tell), std::ptr::null_mut()) };
+    settle_soon();
 }
 
 /// A port has been closed for `reason`, a term. `linked` are those that linked themselves to it by a call of this package, and are
