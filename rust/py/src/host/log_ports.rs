@@ -113,6 +113,8 @@ struct Inner {
 struct Pump {
     thread: Option<JoinHandle<()>>,
     stop: bool,
+    /// How many wait for the end of one. None begins meanwhile: that one would go on in its place.
+    stopping: usize,
 }
 
 /// One for each generation of forked children: a lock may be held, by a thread that a child doesn't have.
@@ -400,8 +402,8 @@ impl LogPort {
 
     fn start(self: &Arc<Self>) {
         let mut pump = lock(&self.pump);
-        if pump.thread.is_some() || !self.is_open() {
-            return;
+        if pump.thread.is_some() || pump.stopping > 0 || !self.is_open() {
+            return; // whoever stops one for a fork starts one afterwards
         }
         pump.stop = false;
         let port = self.clone();
@@ -416,11 +418,13 @@ impl LogPort {
         let thread = {
             let mut pump = lock(&self.pump);
             pump.stop = true;
+            pump.stopping += usize::from(pump.thread.is_some());
             pump.thread.take()
         };
         self.stopped.notify_all();
         if let Some(thread) = thread {
             let _ = thread.join();
+            lock(&self.pump).stopping -= 1;
         }
     }
 

@@ -130,11 +130,13 @@ struct State {
 struct Recorder {
     recordings: Vec<Arc<Recording>>,
     thread: Option<JoinHandle<()>>,
+    /// How many wait for the end of one.
+    stopping: usize,
     /// The pipe's end that is read.
     bell: i32,
 }
 
-const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, bell: -1 };
+const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, stopping: 0, bell: -1 };
 
 /// One for each generation of forked children: a lock may be held, by a thread that a child doesn't have.
 static RECORDERS: [Mutex<Recorder>; 16] = [const { Mutex::new(NOTHING) }; 16];
@@ -313,7 +315,8 @@ fn open(recorder: &mut Recorder) -> io::Result<()> {
 }
 
 fn start(recorder: &mut Recorder) -> io::Result<()> {
-    if recorder.thread.is_some() {
+    // none begins while one stops for a fork: that one would go on in its place. After the fork one is started
+    if recorder.thread.is_some() || recorder.stopping > 0 {
         return Ok(());
     }
     STOP.store(false, Ordering::Release);
@@ -323,11 +326,16 @@ fn start(recorder: &mut Recorder) -> io::Result<()> {
 }
 
 fn stop() {
-    let thread = lock(recorder()).thread.take();
+    let thread = {
+        let mut recorder = lock(recorder());
+        recorder.stopping += usize::from(recorder.thread.is_some());
+        recorder.thread.take()
+    };
     if let Some(thread) = thread {
         STOP.store(true, Ordering::Release);
         ring();
         let _ = thread.join();
+        lock(recorder()).stopping -= 1;
     }
 }
 
@@ -422,6 +430,7 @@ pub fn abandon() {
     };
     // it doesn't exist here
     std::mem::forget(recorder.thread.take());
+    recorder.stopping = 0;
     RAISED.iter().for_each(|raised| raised.store(0, Ordering::Relaxed));
     for recording in recorder.recordings.drain(..).filter(|recording| recording.signal != 0) {
         unhandle(recording.signal);
