@@ -137,9 +137,9 @@ def _set_whole(token: Any) -> Any:
     if not (isinstance(token, tuple) and len(token) == 5 and _is_serial(token[0])):
         raise BadArg(where, "token", f"{token!r} is no token; pass what get_token() returned, or None")
     flags, label, serial, _, previous = token
+    _set_label(where, "token", label)
     if not (_is_serial(serial) and _is_serial(previous)):
         raise BadArg(where, "token", f"{token!r} has no serial of two ints; pass what get_token() returned")
-    _set_label(where, "token", label)
     _native.seq_set_serial(previous, serial)
     _native.seq_set_flags(flags & _ALL, True)
     _native.seq_set_flags(~flags & _ALL, False)

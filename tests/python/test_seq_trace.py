@@ -395,7 +395,6 @@ def test_the_deepest_label_goes_on_by_headers() -> None:
         ("value", lambda: seq_trace.set_token("serial", (1, 1 << 63))),
         ("token", lambda: seq_trace.set_token("label")),
         ("token", lambda: seq_trace.set_token((1, 2, 3))),
-        ("token", lambda: seq_trace.set_token((0, "new", "no serial", None, 0))),
         ("tracer", lambda: seq_trace.set_system_tracer(5)),
         ("tracer", lambda: seq_trace.set_system_tracer(True)),
         ("label", lambda: seq_trace.print(Atom("a"), 1)),
