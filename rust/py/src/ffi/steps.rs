@@ -164,15 +164,17 @@ impl Getter {
     fn find(&self, class: *mut ffi::PyTypeObject, name: &CStr) -> bool {
         // SAFETY: a type's table of attributes ends with an entry without a name.
         unsafe {
-            let mut entry = (*class).tp_getset;
-            while !entry.is_null() && !(*entry).name.is_null() {
-                if CStr::from_ptr((*entry).name) == name {
-                    let Some(get) = (*entry).get else { return false };
-                    self.closure.store((*entry).closure, Release);
-                    self.get.store(get as *mut (), Release);
-                    return true;
+            for class in with_bases(class) {
+                let mut entry = (*class).tp_getset;
+                while !entry.is_null() && !(*entry).name.is_null() {
+                    if CStr::from_ptr((*entry).name) == name {
+                        let Some(get) = (*entry).get else { return false };
+                        self.closure.store((*entry).closure, Release);
+                        self.get.store(get as *mut (), Release);
+                        return true;
+                    }
+                    entry = entry.add(1);
                 }
-                entry = entry.add(1);
             }
             false
         }
@@ -200,6 +202,16 @@ impl Getter {
     }
 }
 
+/// A type, then its base, and so on.
+///
+/// # Safety
+/// The type stands as long as this is used.
+unsafe fn with_bases(class: *mut ffi::PyTypeObject) -> impl Iterator<Item = *mut ffi::PyTypeObject> {
+    let some = |class: *mut ffi::PyTypeObject| Some(class).filter(|class| !class.is_null());
+    // SAFETY: the caller's promise; a type holds its base.
+    std::iter::successors(some(class), move |class| some(unsafe { (**class).tp_base }))
+}
+
 /// A method without arguments of a built-in type, called without a look-up.
 struct Asker(AtomicPtr<()>);
 
@@ -207,13 +219,15 @@ impl Asker {
     fn find(&self, class: *mut ffi::PyTypeObject, name: &CStr) -> bool {
         // SAFETY: a type's table of methods ends with an entry without a name.
         unsafe {
-            let mut entry = (*class).tp_methods;
-            while !entry.is_null() && !(*entry).ml_name.is_null() {
-                if CStr::from_ptr((*entry).ml_name) == name && (*entry).ml_flags == ffi::METH_NOARGS {
-                    self.0.store((*entry).ml_meth.PyCFunction as *mut (), Release);
-                    return true;
+            for class in with_bases(class) {
+                let mut entry = (*class).tp_methods;
+                while !entry.is_null() && !(*entry).ml_name.is_null() {
+                    if CStr::from_ptr((*entry).ml_name) == name && (*entry).ml_flags == ffi::METH_NOARGS {
+                        self.0.store((*entry).ml_meth.PyCFunction as *mut (), Release);
+                        return true;
+                    }
+                    entry = entry.add(1);
                 }
-                entry = entry.add(1);
             }
             false
         }
