@@ -465,7 +465,7 @@ def test_what_a_shutdown_throws_away_is_received_by_nobody(session: trace.Sessio
     serial = seq_trace.get_token("serial")
     box.shutdown(immediate=True)
     assert seq_trace.get_token("serial") == serial
-    seq_trace.set_token([])
+    seq_trace.reset_trace()
     told = session.drain()
     assert [(m[2], m[3]) for m in told if m[0] == "trace"] == [("send", 1), ("send", 2), ("send", 3)]
     assert [m[3] for m in told if m[0] == "monitor"] == [True, False]
