@@ -419,7 +419,7 @@ print(os.waitpid(child, 0)[1])
 
 
 def test_forks_beside_sessions_that_come_and_go(tmp_path: Path) -> None:
-    text = f"from subjects import forks; forks.main({str(tmp_path)!r}, {min(SECONDS, 30)})"
+    text = f"from subjects import forks; forks.main({str(tmp_path)!r}, {min(SECONDS, 20)})"
     assert good(text, flags=["-W", "ignore"]) == "ok\n"
 
 
