@@ -137,11 +137,15 @@ mod inline {
             Places
         }
 
+        /// # Safety
+        /// Nothing is asked of the object.
         #[inline(always)]
         pub unsafe fn value(&self, _object: *mut PyObject) -> Option<*mut PyObject> {
             None
         }
 
+        /// # Safety
+        /// As [`Places::value`].
         #[inline(always)]
         pub unsafe fn learn(&self, _object: *mut PyObject, _value: *mut PyObject, _name: *mut PyObject) {}
     }
