@@ -27,14 +27,17 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     sync::{
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use super::limits::{Limits, Why};
+use super::{
+    inherited::Inherited,
+    limits::{Limits, Why},
+};
 use crate::{origin::Origin, pid};
 
 /// The name of the threads; that of a sink's own begins so, too.
@@ -117,20 +120,14 @@ struct Pump {
     stopping: usize,
 }
 
-/// One for each generation of forked children: a lock may be held, by a thread that a child doesn't have.
-static PORTS: [Mutex<Vec<Weak<LogPort>>>; 16] = [const { Mutex::new(Vec::new()) }; 16];
-static GENERATION: AtomicUsize = AtomicUsize::new(0);
-
-fn ports() -> &'static Mutex<Vec<Weak<LogPort>>> {
-    &PORTS[GENERATION.load(Ordering::Acquire) % PORTS.len()]
-}
+static PORTS: Inherited<Vec<Weak<LogPort>>> = Inherited::new([const { Mutex::new(Vec::new()) }; 16]);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn every() -> Vec<Arc<LogPort>> {
-    lock(ports()).iter().filter_map(Weak::upgrade).collect()
+    PORTS.lock().iter().filter_map(Weak::upgrade).collect()
 }
 
 /// Messages of this node, as it is called now.
@@ -180,7 +177,7 @@ impl LogPort {
             dropped: AtomicU64::new(0),
             errors: AtomicU64::new(0),
         });
-        let mut all = lock(ports());
+        let mut all = PORTS.lock();
         all.retain(|port| port.strong_count() > 0);
         all.push(Arc::downgrade(&port));
         port
@@ -544,10 +541,7 @@ pub fn resume() {
 /// In the child of a fork: closes what the parent writes to, and writes nothing. Its locks may be held by threads that don't exist
 /// here.
 pub fn abandon() {
-    let Ok(mut all) = ports().try_lock() else {
-        GENERATION.fetch_add(1, Ordering::AcqRel);
-        return;
-    };
+    let Some(mut all) = PORTS.in_child() else { return };
     for port in all.drain(..).filter_map(|port| port.upgrade()) {
         port.open.store(false, Ordering::Release);
         if let Ok(mut inner) = port.inner.try_lock() {

@@ -57,6 +57,7 @@ pub mod forking;
 pub mod futures;
 pub mod groups;
 pub mod here;
+mod inherited;
 pub mod instruments;
 pub mod late;
 pub mod lengths;

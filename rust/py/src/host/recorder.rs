@@ -11,7 +11,7 @@
 //! As in [`super::log_ports`]: the thread rests meanwhile; what is asked for then is written when it goes on. The child has no
 //! session, another pipe, and the handlers that were there before.
 
-use super::log_ports::messages;
+use super::{inherited::Inherited, log_ports::messages};
 use inviso_core::{
     drain::{self, Losses, Mark, What},
     node::Node,
@@ -25,7 +25,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
     },
     thread::{self, JoinHandle},
@@ -138,13 +138,7 @@ struct Recorder {
 
 const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, stopping: 0, bell: -1 };
 
-/// One for each generation of forked children: a lock may be held, by a thread that a child doesn't have.
-static RECORDERS: [Mutex<Recorder>; 16] = [const { Mutex::new(NOTHING) }; 16];
-static GENERATION: AtomicUsize = AtomicUsize::new(0);
-
-fn recorder() -> &'static Mutex<Recorder> {
-    &RECORDERS[GENERATION.load(Ordering::Acquire) % RECORDERS.len()]
-}
+static RECORDER: Inherited<Recorder> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
 static RING: AtomicI32 = AtomicI32::new(-1);
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -245,7 +239,7 @@ fn unhandle(number: i32) {
 /// # Errors
 /// What the system says of the pipe, the thread, or the signal (0 for none).
 pub fn begin(node: Arc<Node>, session: Arc<Session>, template: String, every: Duration, signal: i32) -> io::Result<()> {
-    let mut recorder = lock(recorder());
+    let mut recorder = RECORDER.lock();
     open(&mut recorder)?;
     if signal != 0 {
         handle(signal)?;
@@ -264,7 +258,7 @@ pub fn begin(node: Arc<Node>, session: Arc<Session>, template: String, every: Du
 
 /// A session ends: what it has asked for is written first.
 pub fn end(session: &Session) {
-    let mut recorder = lock(recorder());
+    let mut recorder = RECORDER.lock();
     let Some(at) = recorder.recordings.iter().position(|recording| recording.session.id == session.id) else { return };
     let gone = recorder.recordings.remove(at);
     if gone.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != gone.signal) {
@@ -283,7 +277,7 @@ pub fn end(session: &Session) {
 /// At the interpreter's end: what was asked for is written.
 pub fn finish() {
     stop();
-    let recordings = lock(recorder()).recordings.clone();
+    let recordings = RECORDER.lock().recordings.clone();
     for recording in recordings {
         let raised = RAISED.get(recording.signal as usize).is_some_and(|raised| raised.swap(0, Ordering::AcqRel) != 0);
         recording.look(raised);
@@ -292,7 +286,7 @@ pub fn finish() {
 
 /// How many dumps of a session were written, where the last one is, and what went wrong with one.
 pub fn state(session: &Session) -> (u64, Option<PathBuf>, Option<String>) {
-    let recorder = lock(recorder());
+    let recorder = RECORDER.lock();
     let known = recorder.recordings.iter().find(|recording| recording.session.id == session.id);
     known.map_or((0, None, None), |recording| {
         let state = lock(&recording.state);
@@ -327,7 +321,7 @@ fn start(recorder: &mut Recorder) -> io::Result<()> {
 
 fn stop() {
     let thread = {
-        let mut recorder = lock(recorder());
+        let mut recorder = RECORDER.lock();
         recorder.stopping += usize::from(recorder.thread.is_some());
         recorder.thread.take()
     };
@@ -335,7 +329,7 @@ fn stop() {
         STOP.store(true, Ordering::Release);
         ring();
         let _ = thread.join();
-        lock(recorder()).stopping -= 1;
+        RECORDER.lock().stopping -= 1;
     }
 }
 
@@ -361,7 +355,7 @@ fn run(bell: i32) {
 
 /// Who may want a dump, and which signals have come; at one time, so that a session that ends misses none.
 fn taken() -> (Vec<Arc<Recording>>, [bool; SIGNALS]) {
-    let recorder = lock(recorder());
+    let recorder = RECORDER.lock();
     let mut raised = [false; SIGNALS];
     for (at, raised) in raised.iter_mut().enumerate() {
         *raised = RAISED[at].swap(0, Ordering::AcqRel) != 0;
@@ -410,12 +404,12 @@ pub fn pause() {
 
 /// Whether some session asked for it.
 pub fn is_on() -> bool {
-    !lock(recorder()).recordings.is_empty()
+    !RECORDER.lock().recordings.is_empty()
 }
 
 /// In the parent, after a fork. Where no thread can be made, the next session that asks for it tries again.
 pub fn resume() {
-    let mut recorder = lock(recorder());
+    let mut recorder = RECORDER.lock();
     if !recorder.recordings.is_empty() {
         let _ = start(&mut recorder);
     }
@@ -424,10 +418,7 @@ pub fn resume() {
 /// In the child of a fork: the pipe is the parent's.
 pub fn abandon() {
     let ring = RING.swap(-1, Ordering::AcqRel);
-    let Ok(mut recorder) = recorder().try_lock() else {
-        GENERATION.fetch_add(1, Ordering::AcqRel);
-        return;
-    };
+    let Some(mut recorder) = RECORDER.in_child() else { return };
     // it doesn't exist here
     std::mem::forget(recorder.thread.take());
     recorder.stopping = 0;
