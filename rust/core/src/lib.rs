@@ -28,6 +28,7 @@ pub mod emit;
 pub mod error;
 pub mod event;
 pub mod happening;
+mod in_place;
 mod kept;
 mod late;
 pub mod latency;

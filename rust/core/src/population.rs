@@ -10,6 +10,7 @@
 
 use crate::{
     flags::Flags,
+    in_place,
     session::Session,
     sync::Ordering::Relaxed,
     tracee::{Kind, Tracee},
@@ -38,7 +39,7 @@ impl Population {
     /// A new process or port: it has the flags that `parent` hands down, or else those of new ones.
     pub fn adopt(&mut self, kind: Kind, object: usize, parent: Option<&Tracee>) -> Arc<Tracee> {
         let pid = self.number() << 2 | kind as u64;
-        let tracee = Arc::new(Tracee::new(pid, kind, object));
+        let tracee = in_place::arc(|| Tracee::new(pid, kind, object));
         for session in self.sessions.iter().filter(|session| session.is_alive()) {
             if session.tracer.load(Relaxed) != pid {
                 let inherited = parent.and_then(|parent| parent.inherit(session.index));

@@ -92,6 +92,8 @@ struct Membership {
 /// Segments of a process's memberships.
 const PARTS: usize = if cfg!(loom) { 1 } else { 8 };
 
+type Memberships = Segments<Membership, 4, PARTS>;
+
 /// Number of sessions that can exist at once.
 pub const MAX_SESSIONS: usize = Segments::<Membership, 4, 8>::capacity();
 
@@ -114,7 +116,8 @@ pub struct Tracee {
     /// Flags in the sessions with the lowest indices, which are nearly always all there are.
     first_flags: [AtomicU32; FIRST_FLAGS],
     index: Index,
-    memberships: Segments<Membership, 4, PARTS>,
+    /// Made at its first cell, or with its first flags in a later session.
+    memberships: crate::sync::OnceLock<Box<Memberships>>,
     ended: AtomicU32,
     /// Whether it is some session's tracer, or was: 0 or 1.
     tracer: AtomicU32,
@@ -140,7 +143,7 @@ impl Tracee {
             tracer: AtomicU32::new(0),
             is_in: AtomicU32::new(0),
             first_flags: std::array::from_fn(|_| AtomicU32::new(0)),
-            memberships: Segments::new(),
+            memberships: crate::sync::OnceLock::new(),
             index: Index::default(),
             seq: crate::seq::Place::default(),
             host: OnceLock::new(),
@@ -197,12 +200,19 @@ impl Tracee {
     pub fn flags(&self, session: u16) -> Flags {
         match self.first_flags.get(session as usize) {
             Some(word) => Flags(word.load(Relaxed)),
-            None => Flags(self.memberships.get(session as usize).map_or(0, |m| m.flags.load(Relaxed))),
+            None => {
+                let membership = self.memberships.get().and_then(|all| all.get(session as usize));
+                Flags(membership.map_or(0, |m| m.flags.load(Relaxed)))
+            }
         }
     }
 
     fn word(&self, session: u16) -> &AtomicU32 {
-        self.first_flags.get(session as usize).unwrap_or_else(|| &self.memberships.at(session as usize).flags)
+        self.first_flags.get(session as usize).unwrap_or_else(|| &self.membership(session).flags)
+    }
+
+    fn membership(&self, session: u16) -> &Membership {
+        self.memberships.get_or_init(Box::default).at(session as usize)
     }
 
     /// Switches flags on or off; answers what they were.
@@ -266,7 +276,7 @@ impl Tracee {
     #[cold]
     #[inline(never)]
     fn new_cell(&self, session: u16, id: u32, full: u64, arena: &Arena, live: &dyn Fn(u32) -> bool) -> u32 {
-        let m = self.memberships.at(session as usize);
+        let m = self.membership(session);
         if m.session.load(Relaxed) != id || m.next.load(Relaxed) == m.end.load(Relaxed) {
             let block = arena.block(self.pid);
             m.session.store(id, Relaxed);

@@ -38,6 +38,23 @@ const LENGTH_SHIFT: u32 = if cfg!(target_endian = "little") { 0 } else { 32 };
 const _: () = assert!(HEADER_BYTES == size_of::<[u64; 4]>());
 const _: () = assert!(PAGE_ALIGN >= align_of::<[u64; 4]>());
 
+/// How far ahead of what is being written cache lines are asked for: some records.
+const AHEAD: usize = 512;
+
+/// Asks for the line that will be written soon: what is written to a ring that is larger than the caches would otherwise wait for
+/// memory, and the traced program for room to store. Only a hint; the address need not exist.
+#[inline(always)]
+pub(super) fn fetch_ahead(at: *mut u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: a hint about an address, which is not accessed
+    unsafe {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_ET0};
+        _mm_prefetch::<_MM_HINT_ET0>(at.wrapping_add(AHEAD).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    let _ = at;
+}
+
 /// The word of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(u64);

@@ -152,6 +152,7 @@ impl Producer {
             page::write_record(self.at, header, payload);
             self.at = self.at.add(step);
         }
+        page::fetch_ahead(self.at);
         self.room -= step;
         if !mutant!("commit_early") {
             self.ring.produced.head.store(self.head, edge::COMMIT);
