@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import os
 import subprocess
 import sys
 import threading
@@ -136,10 +137,62 @@ def test_many_batches_go_on_with_their_dictionaries(tmp_path: Path) -> None:
         table.validate(full=True)
         assert table["ts"].to_pylist() == [m[-1] for m in messages]
         assert table["function"].to_pylist() == [m[3][1] for m in messages]
-        first, last = (batch.column("function").dictionary.to_pylist() for batch in (batches[0], batches[-1]))
-        assert last[: len(first)] == first
+        for before, batch in zip(batches[1:], batches[3:], strict=False):  # two threads make them in turns
+            first, last = (batch.column("function").dictionary.to_pylist() for batch in (before, batch))
+            assert last[: len(first)] == first
     assert rows.summary().messages == 200_000
     assert repr(rows) == "<rows of 200000 trace messages>"
+
+
+@pytest.mark.parametrize("reader", ["pandas", "polars", "duckdb"])
+def test_batches_with_dictionaries_of_their_own_are_read(reader: str, tmp_path: Path) -> None:
+    module = pytest.importorskip(reader)
+    pytest.importorskip("pyarrow")
+    messages = call_and_return(50_000, 300)
+    rows = export.arrow(log(tmp_path / "log", messages), values="none")
+    if reader == "pandas":
+        functions = rows.to_pandas()["function"].tolist()
+    elif reader == "polars":
+        functions = rows.to_polars()["function"].to_list()
+    else:
+        functions = [name for (name,) in module.sql("select function from rows").fetchall()]
+    assert functions == [m[3][1] for m in messages]
+
+
+def test_who_leaves_a_table_in_the_midst_leaves_no_thread(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = log(tmp_path / "log", call_and_return(100_000, 300))
+    before = len(os.listdir("/proc/self/task"))
+    reader = pyarrow.RecordBatchReader.from_stream(export.arrow(path))
+    names = [reader.read_next_batch().num_rows for _ in range(3)]
+    assert names == [16_000] * 3
+    del reader
+    gc.collect()
+    assert len(os.listdir("/proc/self/task")) <= before
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: no other threads read")
+def test_a_forked_child_is_told_that_it_can_not_go_on(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    path = log(tmp_path / "log", call_and_return(100_000, 300))
+    code = f'''
+import os, sys, pyarrow
+from inviso import export
+reader = pyarrow.RecordBatchReader.from_stream(export.arrow({str(path)!r}))
+reader.read_next_batch(); reader.read_next_batch()
+if os.fork() == 0:
+    try:
+        while True: reader.read_next_batch()
+    except OSError as error:
+        print(error, flush=True)
+    del reader
+    os._exit(0)
+os.wait()
+print(sum(batch.num_rows for batch in reader))
+'''
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    child, parent = done.stdout.splitlines()
+    assert "forked" in child and parent == str(200_000 - 32_000), done.stderr
 
 
 def test_what_gives_messages_once_is_read_once() -> None:

@@ -97,13 +97,28 @@ pub struct Summary {
     pub damage: Vec<String>,
 }
 
+/// How much damage a summary has in words.
+const MOST_DAMAGE: usize = 100;
+
 impl Summary {
     /// Counts damage.
     pub fn note(&mut self, text: &str) {
         self.damaged += 1;
-        if self.damage.len() < 100 {
+        if self.damage.len() < MOST_DAMAGE {
             self.damage.push(text.to_owned());
         }
+    }
+
+    /// Counts what was exported behind it, too.
+    pub fn add(&mut self, more: Summary) {
+        let Summary { messages, dropped, untimed, unknown, damaged, damage } = more;
+        self.messages += messages;
+        self.dropped += dropped;
+        self.untimed += untimed;
+        self.unknown += unknown;
+        self.damaged += damaged;
+        self.damage.extend(damage);
+        self.damage.truncate(MOST_DAMAGE);
     }
 }
 

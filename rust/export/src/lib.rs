@@ -10,6 +10,7 @@
 //! | [`export`](mod@export) | from records to the bytes of a format |
 //! | [`perfetto`], [`chrome`], [`speedscope`], [`collapsed`], [`pstats`] | the formats |
 //! | [`table`] | rows and columns, as Arrow has them |
+//! | [`pieces`] | the same by two threads |
 //! | [`text`], [`json`], [`proto`] | what they are written with |
 //! | [`recent`] | what was made of terms that come again |
 //!
@@ -42,6 +43,7 @@ pub mod export;
 pub mod flows;
 pub mod json;
 pub mod perfetto;
+pub mod pieces;
 pub mod proto;
 pub mod pstats;
 pub mod recent;

@@ -10,6 +10,7 @@ use inviso_export::{
     collapsed::Collapsed,
     export::{Export, Input, Summary, Take, Write},
     perfetto::Perfetto,
+    pieces::{Piece, Pieces},
     pstats::Pstats,
     speedscope::Speedscope,
     table::{self, Table, Values},
@@ -22,6 +23,7 @@ use pyo3::{
 };
 use std::{
     cell::Cell,
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -132,10 +134,42 @@ impl Exporter {
     }
 }
 
+/// Some logs, one after another.
+#[derive(Default)]
+struct Logs {
+    /// Those that have not been read, the next one last.
+    left: Vec<(PathBuf, Option<String>)>,
+    input: Option<Input>,
+}
+
+impl Logs {
+    /// Gives records to `take` until that has enough; whether there may be more.
+    fn read<T: Take>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
+        while !enough(take) {
+            let input = match &mut self.input {
+                Some(input) => input,
+                none => {
+                    let Some((path, suffix)) = self.left.pop() else { return Ok(false) };
+                    none.insert(match suffix {
+                        Some(suffix) => Input::set(&path, &suffix)?,
+                        None => Input::file(&path)?,
+                    })
+                }
+            };
+            if !input.read(take, &enough)? {
+                self.input = None;
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// Where a table's rows come from.
 enum Source {
-    /// Logs that have not been read, the next one last.
-    Logs(Vec<(PathBuf, Option<String>)>),
+    /// Logs.
+    Logs(Logs),
+    /// The same behind the first batch, where there is more than one processor.
+    Pieces(Pieces),
     /// What answers lists of messages, and None at the end, and what makes the error of a message that is no term; a list, and how
     /// many of it were taken.
     Messages((Py<PyAny>, Py<PyAny>), Option<Py<PyList>>, usize),
@@ -144,64 +178,92 @@ enum Source {
 type Raised = Arc<Mutex<Option<PyErr>>>;
 
 struct Rows {
+    values: Values,
     table: Table,
-    /// What the table counts, for whoever asks.
+    /// What was counted, for whoever asks.
     told: Arc<Mutex<Summary>>,
     /// What reading raised, for whoever asks: of an exception the stream's reader gets just the text.
     error: Raised,
     source: Source,
-    input: Option<Input>,
+    /// What the threads have counted.
+    counted: Summary,
+    /// What reading said behind the rows of the table.
+    failed: Option<PyErr>,
     ended: bool,
 }
 
 impl Rows {
-    fn more(&mut self) -> PyResult<()> {
-        match &mut self.source {
-            Source::Logs(left) => {
-                let input = match &mut self.input {
-                    Some(input) => input,
-                    none => {
-                        let Some((path, suffix)) = left.pop() else {
-                            self.ended = true;
-                            return Ok(());
-                        };
-                        none.insert(match suffix {
-                            Some(suffix) => Input::set(&path, &suffix)?,
-                            None => Input::file(&path)?,
-                        })
-                    }
-                };
-                if !input.read(&mut self.table, Table::is_full)? {
-                    self.input = None;
+    /// The next batch; None at the end.
+    fn batch(&mut self) -> PyResult<Option<table::Batch>> {
+        while !self.ended && !self.table.is_full() {
+            match &mut self.source {
+                Source::Logs(logs) => {
+                    let read = logs.read(&mut self.table, Table::is_full);
+                    self.ended = !matches!(read, Ok(true));
+                    self.failed = read.err().map(PyErr::from);
                 }
-                Ok(())
+                Source::Pieces(pieces) => {
+                    let batch = pieces.next();
+                    self.ended = !matches!(batch, Ok(Some(_)));
+                    self.counted.clone_from(pieces.summary());
+                    return Ok(batch?);
+                }
+                Source::Messages((more, refuse), list, taken) => {
+                    self.ended = !Python::attach(|py| messages(py, &mut self.table, (more, refuse), list, taken))?;
+                }
             }
-            Source::Messages((more, refuse), list, taken) => Python::attach(|py| {
-                let messages = match list.take() {
-                    Some(messages) => messages.into_bound(py),
-                    None => {
-                        let messages = calling::call(more.bind(py), ())?;
-                        if messages.is_none() {
-                            self.ended = true;
-                            return Ok(());
-                        }
-                        *taken = 0;
-                        messages.cast_into::<PyList>()?
-                    }
-                };
-                while *taken < messages.len() {
-                    if self.table.is_full() {
-                        *list = Some(messages.unbind());
-                        return Ok(());
-                    }
-                    let bytes = bytes_of(&messages.get_item(*taken)?);
-                    self.table.term(&bytes.map_err(|error| refused(py, refuse, error))?);
-                    *taken += 1;
-                }
-                Ok(())
-            }),
+        }
+        match (self.table.batch(), self.failed.take()) {
+            (None, Some(error)) => Err(error),
+            (batch, failed) => {
+                self.failed = failed;
+                self.part()?;
+                Ok(batch)
+            }
         }
     }
+
+    /// From now on two threads make rows of what is left of logs, if there is more than a batch, and more than one processor.
+    fn part(&mut self) -> PyResult<()> {
+        let alone = || std::thread::available_parallelism().map_or(true, |processors| processors.get() < 2);
+        if self.ended || !matches!(self.source, Source::Logs(_)) || alone() {
+            return Ok(());
+        }
+        if let Source::Logs(logs) = &mut self.source {
+            let mut logs = std::mem::take(logs);
+            let feed = Box::new(move |piece: &mut Piece| logs.read(piece, Piece::is_full));
+            self.source = Source::Pieces(Pieces::new(self.values, feed)?);
+        }
+        Ok(())
+    }
+}
+
+/// Gives messages to `table` until it is full; whether there may be more.
+fn messages(
+    py: Python<'_>, table: &mut Table, (more, refuse): (&Py<PyAny>, &Py<PyAny>), list: &mut Option<Py<PyList>>,
+    taken: &mut usize,
+) -> PyResult<bool> {
+    let messages = match list.take() {
+        Some(messages) => messages.into_bound(py),
+        None => {
+            let messages = calling::call(more.bind(py), ())?;
+            if messages.is_none() {
+                return Ok(false);
+            }
+            *taken = 0;
+            messages.cast_into::<PyList>()?
+        }
+    };
+    while *taken < messages.len() {
+        if table.is_full() {
+            *list = Some(messages.unbind());
+            break;
+        }
+        let bytes = bytes_of(&messages.get_item(*taken)?);
+        table.term(&bytes.map_err(|error| refused(py, refuse, error))?);
+        *taken += 1;
+    }
+    Ok(true)
 }
 
 /// A TypeError in the words of whoever made the rows.
@@ -214,22 +276,22 @@ fn refused(py: Python<'_>, refuse: &Py<PyAny>, error: PyErr) -> PyErr {
 
 impl Batches for Rows {
     fn next(&mut self) -> Result<Option<table::Batch>, String> {
-        while !self.ended && !self.table.is_full() {
-            if let Err(error) = self.more() {
-                let text = error.to_string();
-                let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
-                drop(before); // outside of the lock
-                return Err(text);
-            }
-        }
-        self.told.lock().unwrap_or_else(|e| e.into_inner()).clone_from(&self.table.summary);
-        Ok(self.table.batch())
+        let batch = self.batch().map_err(|error| {
+            let text = error.to_string();
+            let before = self.error.lock().unwrap_or_else(|e| e.into_inner()).replace(error);
+            drop(before); // outside of the lock
+            text
+        });
+        let mut told = self.table.summary.clone();
+        told.add(self.counted.clone());
+        *self.told.lock().unwrap_or_else(|e| e.into_inner()) = told;
+        batch
     }
 }
 
 impl Drop for Rows {
     fn drop(&mut self) {
-        let source = std::mem::replace(&mut self.source, Source::Logs(Vec::new()));
+        let source = std::mem::replace(&mut self.source, Source::Logs(Logs::default()));
         if let Source::Messages((more, refuse), list, _) = source {
             // whoever releases a stream may be attached or not, and when the interpreter is gone nothing is to be let go of
             Python::try_attach(|py| {
@@ -267,11 +329,19 @@ impl ArrowRows {
         logs.reverse();
         let source = match messages {
             Some(messages) => Source::Messages(messages, None, 0),
-            None => Source::Logs(logs),
+            None => Source::Logs(Logs { left: logs, input: None }),
         };
         let (told, error) = (Arc::<Mutex<Summary>>::default(), Raised::default());
-        let table = Table::new(values);
-        let rows = Rows { table, told: told.clone(), error: error.clone(), source, input: None, ended: false };
+        let rows = Rows {
+            values,
+            table: Table::new(values),
+            told: told.clone(),
+            error: error.clone(),
+            source,
+            counted: Summary::default(),
+            failed: None,
+            ended: false,
+        };
         Ok(ArrowRows { values, told, error, rows: Mutex::new(Some(rows)) })
     }
 
