@@ -71,10 +71,29 @@ _forks: dict[int, _Restart] = {}
 """Of each thread that forks now."""
 
 
+_NEEDED = frozenset({"inviso", "asyncio", "queue", "socket", "subprocess"})
+"""This package, and what a session imports when it begins to trace."""
+
+
+def _wait_for_imports() -> None:
+    """Has other threads end the imports of these that are under way: in the child nobody would, and it waits for ever where it
+    needs one of them.
+    """
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    for name, lock in list(locks.items()):
+        # a child that was forked in the midst of an import has that lock, and nobody who would let go of it
+        if name.partition(".")[0] in _NEEDED and getattr(lock(), "owner", None) in sys._current_frames():
+            try:
+                __import__(name)
+            except (ImportError, KeyError):
+                pass  # the other thread's, and told there
+
+
 def _before() -> None:
     _forks[threading.get_ident()] = _Restart(sys._getframe().f_back)
     for pause, _, _ in list(_resting):
         pause()
+    _wait_for_imports()
 
 
 def _after() -> None:

@@ -423,6 +423,26 @@ def test_forks_beside_sessions_that_come_and_go(tmp_path: Path) -> None:
     assert good(text, flags=["-W", "ignore"]) == "ok\n"
 
 
+def test_a_fork_waits_for_what_another_thread_imports_of_the_package(tmp_path: Path) -> None:
+    (tmp_path / "_slow.py").write_text("import threading\nthreading.current_thread().begun.set()\nimport time\ntime.sleep(0.5)\n")
+    text = SETUP + f"inviso.__path__.append({str(tmp_path)!r})" + """
+def bring():
+    import inviso._slow
+importer = threading.Thread(target=bring)
+importer.begun = threading.Event()
+importer.start()
+importer.begun.wait()
+pid = os.fork()
+if pid == 0:
+    import inviso._slow  # nobody there would ever end it
+    os._exit(0)
+assert wait(pid) == 0
+importer.join()
+print("ok")
+"""
+    assert good(text, flags=["-W", "ignore"]) == "ok\n"
+
+
 def test_nobody_is_told_of_a_tracer_that_rests() -> None:
     text = SETUP + """
 with trace.session_create("watching") as s, trace.session_create("callable", lambda m: None) as c:
