@@ -295,6 +295,30 @@ def test_callbacks_have_the_token_of_who_scheduled_them_for_once(tracer: inviso.
     assert label() is None
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_callbacks_of_a_result_that_the_library_hands_on_have_its_token(loop: str) -> None:
+    async def main() -> None:
+        running = asyncio.get_running_loop()
+        called: asyncio.Queue[Any] = asyncio.Queue()
+
+        def note(future: Any) -> None:
+            called.put_nowait(label())
+
+        for name in ("first", None, "second"):
+            seq_trace.set_token(None) if name is None else begin(name)
+            go = threading.Event()
+            future = running.run_in_executor(None, go.wait)
+            future.add_done_callback(note)
+            seq_trace.set_token(None)
+            go.set()
+            assert await called.get() == name == label()
+            seq_trace.set_token(None)
+            assert await future and label() == name
+
+    begin("before")
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
+
+
 def test_sockets_carry_none_and_clear_none(tracer: inviso.Pid) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -346,6 +370,14 @@ def test_what_other_threads_hand_to_a_loop(tracer: inviso.Pid) -> None:
         assert [event[0] for event in found].count("print") == 1
         seq_trace.set_token(None)
         assert asyncio.run_coroutine_threadsafe(look(), loop).result(PATIENCE) is None
+        begin("called back")
+        go, calls = asyncio.Event(), queue.SimpleQueue[Any]()
+        asked = asyncio.run_coroutine_threadsafe(go.wait(), loop)
+        asked.add_done_callback(calls.put)
+        seq_trace.set_token(None)
+        loop.call_soon_threadsafe(go.set)
+        assert calls.get() is asked and label() == "called back"
+        seq_trace.set_token(None)
         plain: Future[Any] = Future()
         loop.call_soon_threadsafe(lambda: plain.set_result(label()))
         assert plain.result(PATIENCE) is None

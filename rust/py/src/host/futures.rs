@@ -28,6 +28,7 @@ use crate::{
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
+    seq::Carried,
     tracee::{Kind, Tracee},
 };
 use pyo3::{ffi, prelude::*, types::*};
@@ -654,6 +655,21 @@ pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &s
         let at = names.iter().position(|known| capture::is_text(known.as_ptr(), name))?;
         let value = Held::owned(ffi::PyCell_Get(cells.get_item(at).ok()?.as_ptr()));
         (!value.is_null()).then_some(value)
+    }
+}
+
+/// What goes with the result that the library passes on to an asyncio future by this frame, where it does.
+///
+/// # Safety
+/// The frame runs; attached.
+pub unsafe fn passed_on(here: &mut Here, frame: Frame) -> Option<Carried> {
+    // SAFETY: the caller's promise; the function's second parameter.
+    unsafe {
+        if !capture::is_text(code_qualname(frame.code()), "_copy_future_state") {
+            return None;
+        }
+        let target = here.host.directory.known(frame.local(1) as usize)?;
+        tokens::shown_by(&target)
     }
 }
 

@@ -260,7 +260,8 @@ pub unsafe fn send(
 }
 
 /// A callback is scheduled by who runs on the loop's own thread, which sends no message: it has that process's token if the
-/// program did it, and not the library for itself. What is called more than once, as a reader is, has none.
+/// program did it, that of the result where the library passes one on, else none. What is called more than once, as a reader is, has
+/// none.
 ///
 /// # Safety
 /// The frame is that of the event that is being taken, which begins; attached.
@@ -271,9 +272,17 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
             return;
         }
         let (caller, once) = scheduler(frame);
-        if once && !passing::is_inner(caller) {
-            here.running.identify(here.host, &mut here.thread);
-            let carried = here.host.node.seq_copy(here.thread.current());
+        if !once {
+            return;
+        }
+        let carried = match caller.filter(|caller| passing::is_inner(Some(*caller))) {
+            None => {
+                here.running.identify(here.host, &mut here.thread);
+                Some(here.host.node.seq_copy(here.thread.current()))
+            }
+            Some(library) => futures::passed_on(here, library),
+        };
+        if let Some(carried) = carried {
             senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, carried });
         }
     }

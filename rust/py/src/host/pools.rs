@@ -70,6 +70,11 @@ pub fn call_of(result: &Tracee) -> Option<Carried> {
     pieces(result).as_ref().map(|pieces| pieces.call.clone())
 }
 
+/// What who takes all results of this call has then; `None` if it is no such call, or nothing came with them.
+pub fn last_of(result: &Tracee) -> Option<Carried> {
+    pieces(result).as_ref()?.came.values().next_back().cloned()
+}
+
 /// What a task of a pool goes out with, and the call that it is of: `None` where that is not known or has nothing.
 ///
 /// # Safety

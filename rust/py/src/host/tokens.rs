@@ -157,6 +157,11 @@ pub fn kept_by(future: &Tracee) -> Option<Carried> {
     kept(future).take()
 }
 
+/// What goes by a future, which keeps it.
+pub fn shown_by(future: &Tracee) -> Option<Carried> {
+    kept(future).clone()
+}
+
 /// A result has come from elsewhere, with what it carries.
 pub fn keep(future: &Tracee, carried: Carried) {
     *kept(future) = Some(carried);
