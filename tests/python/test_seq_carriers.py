@@ -18,7 +18,7 @@ import inviso
 import pytest
 from inviso import seq_trace, trace
 from seq_tools import begin, label, system_tracer
-from trace_tools import until
+from trace_tools import child, until
 
 PATIENCE = 10.0
 
@@ -449,3 +449,44 @@ def test_ten_thousand_labels_over_a_million_messages() -> None:
     began = time.monotonic()
     check(many(10_000, 200), 10_000, 200)
     print(f"{time.monotonic() - began:.0f} s")
+
+
+LEFT = """
+import asyncio, os, queue, resource, sys
+from concurrent.futures import Future
+from inviso import seq_trace
+
+def fill(n=100):
+    items = KIND()
+    for i in range(n):
+        seq_trace.set_token("label", os.urandom(30000))
+        if KIND is Future:
+            items.append(future := Future())
+            future.set_result(i)
+        else:
+            items.put_nowait(i)
+    seq_trace.set_token(None)
+    return items
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+fill()
+before = peak()
+"""
+
+
+@pytest.mark.parametrize("kind", ["queue.Queue", "queue.SimpleQueue", "asyncio.Queue", "Future"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "others = []\nfor _ in range(40): fill(); others.append(KIND())",
+        "kept = [fill() for _ in range(20)]; seq_trace.reset_trace(); more = [fill() for _ in range(20)]",
+    ],
+)
+def test_what_is_left_in_a_queue_goes_with_it_or_with_a_reset(kind: str, how: str) -> None:
+    """40 times 3 MB, of which there are 20 at most at once."""
+    program = f"{LEFT}\n{how}\nprint(peak() - before)"
+    done = child(program.replace("KIND()", "[]" if kind == "Future" else "KIND()").replace("KIND", kind))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 90

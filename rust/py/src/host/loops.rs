@@ -39,7 +39,9 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         watch::remove(py, host, &[&HANDLE, &RUN, &SUBMIT, &BEGUN])?;
-        forget_all();
+        for of in [&HANDLES, &COROUTINES] {
+            drop(std::mem::take(&mut *senders(of)));
+        }
         modules::leave(py, host, &MODULES)
     },
     |_| {
@@ -111,7 +113,7 @@ fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usi
 }
 
 fn forget_all() {
-    // the table is left to whoever still looks at it
+    // a thread that is no more may hold the lock
     HANDLES.store(std::ptr::null_mut(), Ordering::Release);
     COROUTINES.store(std::ptr::null_mut(), Ordering::Release);
 }
