@@ -319,6 +319,30 @@ def test_callbacks_of_a_result_that_the_library_hands_on_have_its_token(loop: st
     (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
 
 
+def test_what_an_event_loop_does_for_itself_is_no_message_and_nobody_s_child(tracer: inviso.Pid) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert await loop.getaddrinfo("127.0.0.1", 80) and label() == "own"
+        child = await asyncio.create_subprocess_exec("cat", stdin=-1, stdout=-1)
+        assert await child.communicate(b"x") == (b"x", None) and label() == "own"
+        assert await loop.run_in_executor(None, label) == "own", "and nothing is left in the worker"
+        seq_trace.set_token(None)
+        await loop.getaddrinfo("127.0.0.1", 80)
+        assert label() is None
+
+    begin("own")
+    with trace.session_create("own") as session:
+        session.process("all", True, ["send", "receive"])
+        asyncio.run(main())
+        told = [message[2:4] for message in session.drain() if message[3] != "own"]
+    assert [(tag, call[:2]) for tag, call in told] == [
+        (tag, ("seq_tools", "label")) for tag in ("send", "receive")
+    ], "a session is told of the program's call alone"
+    found = [event[4] for event in events(tracer, "own") if event[0] == "send"]
+    assert [message[0] for message in found] == ["spawn_request", "spawn_reply", "seq_tools", "o"]
+    assert found[0][4][1].endswith("main")
+
+
 def test_sockets_carry_none_and_clear_none(tracer: inviso.Pid) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

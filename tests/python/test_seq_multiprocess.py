@@ -280,6 +280,21 @@ def test_callbacks_of_a_process_pool_executor_have_the_token_of_the_result() -> 
     os.close(writer)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_pools_and_managers_that_come_and_go_are_no_messages(tracer: inviso.Pid) -> None:
+    fork = multiprocessing.get_context("fork")
+    begin("own")
+    for make in (lambda: fork.Pool(1), lambda: ThreadPool(1)):
+        with make():
+            pass
+        pool = make()
+        pool.close()
+        pool.join()
+    manager = fork.Manager()
+    assert label() == "own" and serial() == ("serial", (0, 0)) and shape(tracer, "own") == []
+    manager.shutdown()
+
+
 def into(shared: Any, answers: Any) -> None:
     shared["there"] = label()
     answers.put(("there", label()))

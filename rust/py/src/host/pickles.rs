@@ -190,6 +190,18 @@ pub unsafe fn is_for_another() -> bool {
     }
 }
 
+/// Whether what is being unpickled is what a manager's process tells who starts it: no message.
+///
+/// # Safety
+/// As [`is_for_another`].
+pub unsafe fn is_greeting() -> bool {
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    unsafe {
+        let starts = caller().filter(|recv| passing::is_library(*recv)).and_then(|recv| recv.caller());
+        starts.is_some_and(|starts| passing::is_library(starts) && is(starts, "BaseManager.start"))
+    }
+}
+
 /// Whether the library starts a process for itself.
 ///
 /// # Safety
