@@ -154,6 +154,27 @@ def test_nothing_is_watched_that_nobody_can_set(how: str) -> None:
     assert multiprocessing.reduction.ForkingPickler.loads is plain
 
 
+def test_what_carries_tokens_is_watched_until_a_reset() -> None:
+    """The last process that has a token ends, or empties it; what it has sent keeps its own."""
+    seq_trace.reset_trace()
+    plain = multiprocessing.reduction.ForkingPickler.loads
+    near, far = multiprocessing.Pipe()
+
+    def work() -> None:
+        begin("left")
+        near.send("under way")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert label() is None and multiprocessing.reduction.ForkingPickler.loads is not plain
+    assert far.recv() == "under way" and label() == "left"
+    seq_trace.set_token(None)
+    assert multiprocessing.reduction.ForkingPickler.loads is not plain
+    seq_trace.reset_trace()
+    assert multiprocessing.reduction.ForkingPickler.loads is plain
+
+
 def test_exceptions_and_cancelled_calls(tracer: inviso.Pid) -> None:
     def fails() -> None:
         raise KeyError("no")
