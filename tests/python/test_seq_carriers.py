@@ -356,9 +356,9 @@ def test_what_an_event_loop_does_for_itself_is_no_message_and_nobody_s_child(tra
         session.process("all", True, ["send", "receive"])
         asyncio.run(main())
         told = [message[2:4] for message in session.drain() if message[3] != "own"]
-    assert [(tag, call[:2]) for tag, call in told] == [
-        (tag, ("seq_tools", "label")) for tag in ("send", "receive")
-    ], "a session is told of the program's call alone"
+    assert [(tag, call[:2]) for tag, call in told] == [(tag, ("seq_tools", "label")) for tag in ("send", "receive")], (
+        "a session is told of the program's call alone"
+    )
     found = [event[4] for event in events(tracer, "own") if event[0] == "send"]
     assert [message[0] for message in found] == ["spawn_request", "spawn_reply", "seq_tools", "o"]
     assert found[0][4][1].endswith("main")
