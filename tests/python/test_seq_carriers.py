@@ -18,7 +18,7 @@ import inviso
 import pytest
 from inviso import seq_trace, trace
 from seq_tools import begin, label, system_tracer
-from trace_tools import until
+from trace_tools import child, until
 
 PATIENCE = 10.0
 
@@ -149,6 +149,27 @@ def test_nothing_is_watched_that_nobody_can_set(how: str) -> None:
                 session.send([(["_", "$1"], [], SETS[0][2])] if watched else True)
             assert (multiprocessing.reduction.ForkingPickler.loads is not plain) == watched
         begin("kept")
+    assert multiprocessing.reduction.ForkingPickler.loads is not plain
+    seq_trace.reset_trace()
+    assert multiprocessing.reduction.ForkingPickler.loads is plain
+
+
+def test_what_carries_tokens_is_watched_until_a_reset() -> None:
+    """The last process that has a token ends, or empties it; what it has sent keeps its own."""
+    seq_trace.reset_trace()
+    plain = multiprocessing.reduction.ForkingPickler.loads
+    near, far = multiprocessing.Pipe()
+
+    def work() -> None:
+        begin("left")
+        near.send("under way")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert label() is None and multiprocessing.reduction.ForkingPickler.loads is not plain
+    assert far.recv() == "under way" and label() == "left"
+    seq_trace.set_token(None)
     assert multiprocessing.reduction.ForkingPickler.loads is not plain
     seq_trace.reset_trace()
     assert multiprocessing.reduction.ForkingPickler.loads is plain
@@ -295,6 +316,54 @@ def test_callbacks_have_the_token_of_who_scheduled_them_for_once(tracer: inviso.
     assert label() is None
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_callbacks_of_a_result_that_the_library_hands_on_have_its_token(loop: str) -> None:
+    async def main() -> None:
+        running = asyncio.get_running_loop()
+        called: asyncio.Queue[Any] = asyncio.Queue()
+
+        def note(future: Any) -> None:
+            called.put_nowait(label())
+
+        for name in ("first", None, "second"):
+            seq_trace.set_token(None) if name is None else begin(name)
+            go = threading.Event()
+            future = running.run_in_executor(None, go.wait)
+            future.add_done_callback(note)
+            seq_trace.set_token(None)
+            go.set()
+            assert await called.get() == name == label()
+            seq_trace.set_token(None)
+            assert await future and label() == name
+
+    begin("before")
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
+
+
+def test_what_an_event_loop_does_for_itself_is_no_message_and_nobody_s_child(tracer: inviso.Pid) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert await loop.getaddrinfo("127.0.0.1", 80) and label() == "own"
+        child = await asyncio.create_subprocess_exec("cat", stdin=-1, stdout=-1)
+        assert await child.communicate(b"x") == (b"x", None) and label() == "own"
+        assert await loop.run_in_executor(None, label) == "own", "and nothing is left in the worker"
+        seq_trace.set_token(None)
+        await loop.getaddrinfo("127.0.0.1", 80)
+        assert label() is None
+
+    begin("own")
+    with trace.session_create("own") as session:
+        session.process("all", True, ["send", "receive"])
+        asyncio.run(main())
+        told = [message[2:4] for message in session.drain() if message[3] != "own"]
+    assert [(tag, call[:2]) for tag, call in told] == [(tag, ("seq_tools", "label")) for tag in ("send", "receive")], (
+        "a session is told of the program's call alone"
+    )
+    found = [event[4] for event in events(tracer, "own") if event[0] == "send"]
+    assert [message[0] for message in found] == ["spawn_request", "spawn_reply", "seq_tools", "o"]
+    assert found[0][4][1].endswith("main")
+
+
 def test_sockets_carry_none_and_clear_none(tracer: inviso.Pid) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -346,6 +415,14 @@ def test_what_other_threads_hand_to_a_loop(tracer: inviso.Pid) -> None:
         assert [event[0] for event in found].count("print") == 1
         seq_trace.set_token(None)
         assert asyncio.run_coroutine_threadsafe(look(), loop).result(PATIENCE) is None
+        begin("called back")
+        go, calls = asyncio.Event(), queue.SimpleQueue[Any]()
+        asked = asyncio.run_coroutine_threadsafe(go.wait(), loop)
+        asked.add_done_callback(calls.put)
+        seq_trace.set_token(None)
+        loop.call_soon_threadsafe(go.set)
+        assert calls.get() is asked and label() == "called back"
+        seq_trace.set_token(None)
         plain: Future[Any] = Future()
         loop.call_soon_threadsafe(lambda: plain.set_result(label()))
         assert plain.result(PATIENCE) is None
@@ -417,3 +494,44 @@ def test_ten_thousand_labels_over_a_million_messages() -> None:
     began = time.monotonic()
     check(many(10_000, 200), 10_000, 200)
     print(f"{time.monotonic() - began:.0f} s")
+
+
+LEFT = """
+import asyncio, os, queue, resource, sys
+from concurrent.futures import Future
+from inviso import seq_trace
+
+def fill(n=100):
+    items = KIND()
+    for i in range(n):
+        seq_trace.set_token("label", os.urandom(30000))
+        if KIND is Future:
+            items.append(future := Future())
+            future.set_result(i)
+        else:
+            items.put_nowait(i)
+    seq_trace.set_token(None)
+    return items
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+fill()
+before = peak()
+"""
+
+
+@pytest.mark.parametrize("kind", ["queue.Queue", "queue.SimpleQueue", "asyncio.Queue", "Future"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "others = []\nfor _ in range(40): fill(); others.append(KIND())",
+        "kept = [fill() for _ in range(20)]; seq_trace.reset_trace(); more = [fill() for _ in range(20)]",
+    ],
+)
+def test_what_is_left_in_a_queue_goes_with_it_or_with_a_reset(kind: str, how: str) -> None:
+    """40 times 3 MB, of which there are 20 at most at once."""
+    program = f"{LEFT}\n{how}\nprint(peak() - before)"
+    done = child(program.replace("KIND()", "[]" if kind == "Future" else "KIND()").replace("KIND", kind))
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 90

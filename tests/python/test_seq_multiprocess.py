@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.pool import ThreadPool
 from typing import Any
@@ -220,6 +221,78 @@ def test_a_pool_of_threads(tracer: inviso.Pid) -> None:
     found = shape(tracer, "first")
     assert [tag for tag, _ in found] == ["send", "receive", "send", "receive"]
     assert found[0][1] == found[1][1] and found[2][1] == found[3][1] == (found[0][1][1], found[0][1][1] + 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+def test_callbacks_of_a_pool_have_the_token_of_the_result(kind: str) -> None:
+    begin("before")
+    taken: queue.Queue[Any] = queue.Queue()
+    with ThreadPool(2) if kind == "threads" else multiprocessing.get_context("fork").Pool(2) as pool:
+        had: list[Any] = []
+
+        def called(value: object) -> None:
+            had.append((label(), serial()))
+            taken.put(value)
+
+        asks: dict[str, Callable[[], Any]] = {
+            "value": lambda: pool.apply_async(abs, (-1,), callback=called),
+            "error": lambda: pool.apply_async(abs, ("x",), error_callback=called),
+            "map": lambda: pool.map_async(abs, range(4), 1, callback=called),
+            "map's error": lambda: pool.map_async(abs, ["x", 1], 1, error_callback=called),
+        }
+        for name, ask in asks.items():
+            begin(name)
+            result = ask()
+            seq_trace.set_token(None)
+            taken.get(timeout=PATIENCE)
+            assert label() == name, "what a callback sends has its token"
+            seq_trace.set_token(None)
+            result.wait(PATIENCE)
+            assert result.ready() and label() is None
+            if not name.endswith("error"):
+                result.get(PATIENCE)
+                assert had[-1] == (name, serial()), "the caller takes the same"
+            seq_trace.set_token(None)
+            ask()
+            taken.get(timeout=PATIENCE)
+            assert label() is None and had[-1][0] is None, "nothing is left in the library's thread"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_callbacks_of_a_process_pool_executor_have_the_token_of_the_result() -> None:
+    begin("before")
+    reader, writer = os.pipe()
+    done: queue.Queue[Any] = queue.Queue()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        for name in ("first", None, "second"):
+            seq_trace.set_token(None) if name is None else begin(name)
+            future = pool.submit(os.read, reader, 1)
+            seq_trace.set_token(None)
+            seen: list[Any] = []
+            future.add_done_callback(lambda it, seen=seen: [seen.append(label()), done.put(it)])  # type: ignore[misc]
+            os.write(writer, b".")
+            assert done.get(timeout=PATIENCE) is future and [label()] == seen == [name]
+            seq_trace.set_token(None)
+            assert future.result() == b"." and label() == name
+            seq_trace.set_token(None)
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_pools_and_managers_that_come_and_go_are_no_messages(tracer: inviso.Pid) -> None:
+    fork = multiprocessing.get_context("fork")
+    begin("own")
+    for make in (lambda: fork.Pool(1), lambda: ThreadPool(1)):
+        with make():
+            pass
+        pool = make()
+        pool.close()
+        pool.join()
+    manager = fork.Manager()
+    assert label() == "own" and serial() == ("serial", (0, 0)) and shape(tracer, "own") == []
+    manager.shutdown()
 
 
 def into(shared: Any, answers: Any) -> None:

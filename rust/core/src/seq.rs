@@ -350,6 +350,13 @@ impl Node {
         self.seq.era.fetch_add(1, AcqRel);
     }
 
+    /// Lets go of a token of before a reset: an empty one is what it counts as.
+    pub fn seq_empty(&self, carried: &mut Carried) {
+        if matches!(carried, Carried::Token(_, era) if *era != self.seq_era()) {
+            *carried = Carried::Empty;
+        }
+    }
+
     /// The session that stands for the system tracer, if there is one that lives.
     #[must_use]
     pub fn seq_tracer(&self) -> Option<Arc<Session>> {

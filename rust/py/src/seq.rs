@@ -163,7 +163,9 @@ pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'
 pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
     host.node.seq_reset();
-    host.adjust(py, Wants::default())
+    host.adjust(py, Wants::default())?;
+    tokens::empty(py, host);
+    Ok(())
 }
 
 /// How many serials have come to their end.

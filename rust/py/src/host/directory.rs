@@ -3,7 +3,10 @@
 //! A task is known by its address while it lives: its class's finaliser, or a weak reference's callback, takes it out before the
 //! address can belong to another. A thread is known by the operating system's number for it.
 
-use super::{senders::Senders, task_end, Host};
+use super::{
+    senders::{self, Senders},
+    task_end, Host,
+};
 use crate::{
     ffi::{
         calling,
@@ -81,7 +84,7 @@ pub fn process(tracee: &Tracee) -> &Process {
 }
 
 /// The same if it was made.
-fn known(tracee: &Tracee) -> Option<&Process> {
+pub fn known(tracee: &Tracee) -> Option<&Process> {
     tracee.host.get()?.downcast_ref()
 }
 
@@ -447,6 +450,13 @@ impl Directory {
         Ok(all)
     }
 
+    /// Every object that messages go through and that was met.
+    pub fn queues(&self, py: Python<'_>) -> Vec<Arc<Tracee>> {
+        let tasks = self.tasks.lock(py);
+        let queues = tasks.all.values().map(|task| &task.tracee).filter(|tracee| tracee.kind == Kind::Queue);
+        queues.filter(|queue| known(queue).is_some()).cloned().collect()
+    }
+
     /// Takes in every thread and task that exists and has not been seen yet, and finds out which ones have ended unseen.
     ///
     /// # Errors
@@ -536,6 +546,8 @@ impl Directory {
 unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, object: *mut ffi::PyObject) {
     match tracee.kind {
         Kind::Port => super::ports::collected(host, tracee),
+        // threads that have met it may remember its record
+        Kind::Queue => known(tracee).into_iter().for_each(|process| senders::gone(&process.senders)),
         // SAFETY: the caller's promise.
         Kind::Task => unsafe { super::relations::task_gone(py, host, tracee, object) },
         _ => {}

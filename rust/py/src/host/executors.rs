@@ -13,7 +13,13 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::{frame::Frame, held::Held};
+use crate::{
+    capture::is_text,
+    ffi::{
+        frame::{code_qualname, Frame},
+        held::Held,
+    },
+};
 use inviso_core::{flags::Flags, messages::About};
 use pyo3::{ffi, prelude::*};
 
@@ -104,6 +110,10 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
         }
         let own = here.thread.current().pid;
         let future = record(here, future);
+        if is_of_library(frame) {
+            outcome(&future).is_inner = true;
+            return;
+        }
         {
             let mut outcome = outcome(&future);
             outcome.reply_to = own;
@@ -129,6 +139,22 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
     }
 }
 
+/// Whether an event loop submits a call for itself, to look up a name or to read a file: seen from the frame of the item's initialiser.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; attached.
+unsafe fn is_of_library(frame: Frame) -> bool {
+    // SAFETY: the caller's promise: its callers run.
+    unsafe {
+        let is = |frame: &Frame, name| is_text(code_qualname(frame.code()), name);
+        let hands_in = passing::caller(frame).and_then(|submit| submit.caller());
+        let hands_in = hands_in.filter(|frame| is(frame, "BaseEventLoop.run_in_executor"));
+        hands_in
+            .and_then(|frame| frame.caller())
+            .is_some_and(|caller| passing::is_library(caller) && !is(&caller, "to_thread"))
+    }
+}
+
 /// A worker has taken an item that was not cancelled.
 fn on_running(here: &mut Here, frame: Frame, how: Ended) {
     let Ended::Returned(goes_on) = how else { return };
@@ -138,14 +164,15 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         let Some(worker) = passing::caller(frame) else { return };
-        let is_worker = crate::capture::is_text(crate::ffi::frame::code_qualname(worker.code()), "_WorkItem.run");
+        let is_worker = is_text(code_qualname(worker.code()), "_WorkItem.run");
         let (future, item) = (frame.local(0), worker.local(0));
         if !is_worker || future.is_null() || item.is_null() || !passing::is_library(worker) {
             return;
         }
         here.running.identify(here.host, &mut here.thread);
         let record = here.host.directory.known(future as usize);
-        if parcels::is_asked(here, Flags::RECEIVE) {
+        let inner = record.as_ref().is_some_and(|record| outcome(record).is_inner);
+        if !inner && parcels::is_asked(here, Flags::RECEIVE) {
             let by = record.as_ref().map_or(0, |future| futures::outcome(future).reply_to);
             let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
             let message = taken_call(here, item);
@@ -154,7 +181,7 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
         let told = record
             .is_some_and(|record| tokens::receive_by(here, About::Current, &record, |here| taken_call(here, item)));
         if !told && tokens::has(here) {
-            // handed in before tokens were in use: the worker is not to go on with that of the call before
+            // handed in before tokens were in use, or by the library: the worker is not to go on with that of the call before
             here.host.node.seq_clear(here.thread.current());
         }
     }

@@ -28,6 +28,7 @@ use crate::{
 use inviso_core::{
     flags::Flags,
     messages::{self, About},
+    seq::Carried,
     tracee::{Kind, Tracee},
 };
 use pyo3::{ffi, prelude::*, types::*};
@@ -75,6 +76,8 @@ pub struct Outcome {
     pub reply_to: u64,
     /// Whether it comes from another operating system process, by a thread that has nothing to do with it.
     pub comes_from_afar: bool,
+    /// Whether the library asked for it for itself: no message.
+    pub is_inner: bool,
     /// Whether it has been set.
     pub is_set: bool,
     /// By whom, 0 where that is not known.
@@ -138,8 +141,9 @@ fn on_set(here: &mut Here, frame: Frame, is_error: bool) {
     // SAFETY: the first two parameters, at the beginning; the caller's frame runs.
     let (object, value, inner) = unsafe { (frame.local(0), frame.local(1), passing::is_inner(passing::caller(frame))) };
     let known = here.host.directory.known(object as usize);
-    let reply = known.as_ref().is_some_and(|known| outcome(known).reply_to != 0);
-    if known.is_none() && inner || object.is_null() || value.is_null() {
+    let now = known.as_ref().map_or_else(Outcome::default, |known| *outcome(known));
+    let reply = now.reply_to != 0;
+    if known.is_none() && inner || now.is_inner || object.is_null() || value.is_null() {
         return;
     }
     // SAFETY: callbacks run attached on this thread; both objects stand.
@@ -654,6 +658,21 @@ pub unsafe fn closed_over(py: Python<'_>, function: *mut ffi::PyObject, name: &s
         let at = names.iter().position(|known| capture::is_text(known.as_ptr(), name))?;
         let value = Held::owned(ffi::PyCell_Get(cells.get_item(at).ok()?.as_ptr()));
         (!value.is_null()).then_some(value)
+    }
+}
+
+/// What goes with the result that the library passes on to an asyncio future by this frame, where it does.
+///
+/// # Safety
+/// The frame runs; attached.
+pub unsafe fn passed_on(here: &mut Here, frame: Frame) -> Option<Carried> {
+    // SAFETY: the caller's promise; the function's second parameter.
+    unsafe {
+        if !capture::is_text(code_qualname(frame.code()), "_copy_future_state") {
+            return None;
+        }
+        let target = here.host.directory.known(frame.local(1) as usize)?;
+        tokens::shown_by(&target)
     }
 }
 

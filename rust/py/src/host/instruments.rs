@@ -57,6 +57,7 @@ pub static HANDLERS: &[&Handler] = &[
     &pools::NEXT,
     &pickles::PUT,
     &pickles::GOT,
+    &pickles::CALLBACKS,
     &scheduling::THREAD,
     &scheduling::STEP,
     &loop_callbacks::RUN,

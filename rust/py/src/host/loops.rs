@@ -39,7 +39,9 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         watch::remove(py, host, &[&HANDLE, &RUN, &SUBMIT, &BEGUN])?;
-        forget_all();
+        for of in [&HANDLES, &COROUTINES] {
+            drop(std::mem::take(&mut *senders(of)));
+        }
         modules::leave(py, host, &MODULES)
     },
     |_| {
@@ -111,7 +113,7 @@ fn senders(of: &'static AtomicPtr<Senders>) -> MutexGuard<'static, FxHashMap<usi
 }
 
 fn forget_all() {
-    // the table is left to whoever still looks at it
+    // a thread that is no more may hold the lock
     HANDLES.store(std::ptr::null_mut(), Ordering::Release);
     COROUTINES.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -260,7 +262,8 @@ pub unsafe fn send(
 }
 
 /// A callback is scheduled by who runs on the loop's own thread, which sends no message: it has that process's token if the
-/// program did it, and not the library for itself. What is called more than once, as a reader is, has none.
+/// program did it, that of the result where the library passes one on, else none. What is called more than once, as a reader is, has
+/// none.
 ///
 /// # Safety
 /// The frame is that of the event that is being taken, which begins; attached.
@@ -271,9 +274,17 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
             return;
         }
         let (caller, once) = scheduler(frame);
-        if once && !passing::is_inner(caller) {
-            here.running.identify(here.host, &mut here.thread);
-            let carried = here.host.node.seq_copy(here.thread.current());
+        if !once {
+            return;
+        }
+        let carried = match caller.filter(|caller| passing::is_inner(Some(*caller))) {
+            None => {
+                here.running.identify(here.host, &mut here.thread);
+                Some(here.host.node.seq_copy(here.thread.current()))
+            }
+            Some(library) => futures::passed_on(here, library),
+        };
+        if let Some(carried) = carried {
             senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, carried });
         }
     }

@@ -12,6 +12,7 @@
 use super::{
     here::Here,
     instruments::Instrument,
+    loop_tokens,
     modules::{self, Module},
     multiprocess, parcels, passing, pools,
     senders::{self, Put},
@@ -27,7 +28,11 @@ use crate::{
         held::Held,
     },
 };
-use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_core::{
+    messages::About,
+    seq::Carried,
+    tracee::{Kind, Tracee},
+};
 use pyo3::{ffi, prelude::*};
 use std::{cell::RefCell, sync::Arc};
 
@@ -36,7 +41,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.tokens,
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
-        watch::remove(py, host, &[&PUT, &GOT])?;
+        watch::remove(py, host, &[&PUT, &GOT, &CALLBACKS])?;
         modules::leave(py, host, &MODULES)?;
         calling::method(&ours(py)?, "remove", ()).map(drop)
     },
@@ -54,8 +59,11 @@ pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done),
 /// `ApplyResult.get`.
 pub static GOT: Handler = Handler { end: Some(on_got), ..Handler::NONE };
 
+/// What calls back with a result in a thread of the library: `Future._invoke_callbacks`, `_set` of `ApplyResult` and `MapResult`.
+pub static CALLBACKS: Handler = Handler { begin: Some(on_callbacks), end: Some(on_called_back), ..Handler::NONE };
+
 /// Where they are defined.
-pub static MODULES: [Module; 4] = [
+pub static MODULES: [Module; 5] = [
     Module::new("multiprocessing.reduction", |py, _, module| install(py, "install_pickler", module)),
     Module::new("multiprocessing.process", |py, _, module| install(py, "install_start", module)),
     Module::new("multiprocessing.queues", |py, host, module| {
@@ -63,7 +71,15 @@ pub static MODULES: [Module; 4] = [
         modules::watch_all(py, host, module, &[("Queue.put", put, &PUT), ("JoinableQueue.put", put, &PUT)])
     }),
     Module::new("multiprocessing.pool", |py, host, module| {
-        modules::watch_all(py, host, module, &[("ApplyResult.get", &["self", "timeout"], &GOT)])
+        let set = [
+            ("ApplyResult.get", &["self", "timeout"][..], &GOT),
+            ("ApplyResult._set", &["self", "i", "obj"], &CALLBACKS),
+            ("MapResult._set", &["self", "i", "success_result"], &CALLBACKS),
+        ];
+        modules::watch_all(py, host, module, &set)
+    }),
+    Module::new("concurrent.futures._base", |py, host, module| {
+        modules::watch_all(py, host, module, &[("Future._invoke_callbacks", &["self"], &CALLBACKS)])
     }),
 ];
 
@@ -74,6 +90,9 @@ fn ours(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 fn install(py: Python<'_>, how: &str, module: &Bound<'_, PyAny>) -> PyResult<()> {
     calling::method(&ours(py)?, how, (module,)).map(drop)
 }
+
+/// Functions that put something into a pool's queues for the pool's own threads to see: no message.
+const WAKERS: [&str; 3] = ["_PoolCache.__delitem__", "Pool.close", "Pool._terminate_pool"];
 
 /// How an object comes by its token.
 pub enum Way {
@@ -135,7 +154,9 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
             };
         }
         if is(frame, "SimpleQueue.put") {
-            return Way::Now(frame.local(0));
+            let wakes = frame.caller().filter(|caller| passing::is_library(*caller));
+            let wakes = wakes.is_some_and(|caller| WAKERS.iter().any(|name| is(caller, name)));
+            return if wakes { Way::None } else { Way::Now(frame.local(0)) };
         }
         if !is(frame, "_ConnectionBase.send") {
             return Way::None;
@@ -166,6 +187,18 @@ pub unsafe fn is_for_another() -> bool {
             frame = here.caller();
         }
         false
+    }
+}
+
+/// Whether what is being unpickled is what a manager's process tells who starts it: no message.
+///
+/// # Safety
+/// As [`is_for_another`].
+pub unsafe fn is_greeting() -> bool {
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    unsafe {
+        let starts = caller().filter(|recv| passing::is_library(*recv)).and_then(|recv| recv.caller());
+        starts.is_some_and(|starts| passing::is_library(starts) && is(starts, "BaseManager.start"))
     }
 }
 
@@ -282,6 +315,33 @@ fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
             drop(senders::pick_last(&buffer, frame.local(1)));
         }
     }
+}
+
+/// A result is there, with which the program's callbacks are about to be called: they have its token, unseen, also where a thread of the
+/// library calls them.
+fn on_callbacks(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame begins, and has its parameter; attached.
+    unsafe {
+        let Some(record) = here.host.directory.known(frame.local(0) as usize) else { return };
+        if !super::futures::outcome(&record).is_set {
+            return; // cancelled, or not all of it
+        }
+        here.running.identify(here.host, &mut here.thread);
+        let own = here.thread.current().clone();
+        let result = pools::last_of(&record).or_else(|| tokens::shown_by(&record));
+        match result {
+            Some(Carried::Token(token, era)) if own.kind == Kind::Thread && token.from != own.pid => {
+                let way = loop_tokens::Way::Unseen(Carried::Token(token, era));
+                loop_tokens::begin(here, frame.address(), way, |_| Held::borrowed(std::ptr::null_mut()));
+            }
+            _ => {} // it is the running process's own
+        }
+    }
+}
+
+/// They have been called.
+fn on_called_back(here: &mut Here, frame: Frame, _how: Ended) {
+    loop_tokens::end(here, frame.address());
 }
 
 /// The program has the result of a pool's call, or its exception.

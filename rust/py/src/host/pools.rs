@@ -24,7 +24,7 @@ use crate::{
     capture,
     ffi::{frame::Frame, held::Held},
 };
-use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_core::{messages::About, node::Node, seq::Carried, tracee::Tracee};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     collections::BTreeMap,
@@ -68,6 +68,19 @@ fn pieces(result: &Tracee) -> MutexGuard<'_, Option<Box<Pieces>>> {
 /// What a piece of this call goes out with; `None` if it is no such call.
 pub fn call_of(result: &Tracee) -> Option<Carried> {
     pieces(result).as_ref().map(|pieces| pieces.call.clone())
+}
+
+/// What who takes all results of this call has then; `None` if it is no such call, or nothing came with them.
+pub fn last_of(result: &Tracee) -> Option<Carried> {
+    pieces(result).as_ref()?.came.values().next_back().cloned()
+}
+
+/// Tokens were reset: lets go of those of before.
+pub fn empty(node: &Node, result: &Tracee) {
+    if let Some(pieces) = pieces(result).as_deref_mut() {
+        node.seq_empty(&mut pieces.call);
+        pieces.came.values_mut().for_each(|carried| node.seq_empty(carried));
+    }
 }
 
 /// What a task of a pool goes out with, and the call that it is of: `None` where that is not known or has nothing.

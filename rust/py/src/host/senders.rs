@@ -5,7 +5,7 @@
 //! the order in which it will be taken.
 
 use super::{directory, here::Here, tokens};
-use inviso_core::{seq::Carried, tracee::Tracee};
+use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use pyo3::ffi::PyObject;
 use rustc_hash::FxHashMap;
 use std::{
@@ -108,6 +108,22 @@ pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
 fn known(here: &Here, queue: *mut PyObject) -> Option<Arc<Tracee>> {
     let address = queue as usize;
     here.places.tracee(address).cloned().or_else(|| here.host.directory.known(address))
+}
+
+/// The queue is gone: nobody takes what was in it.
+pub fn gone(senders: &Senders) {
+    drop(std::mem::take(&mut *senders.lock().0));
+}
+
+/// Tokens were reset: lets go of those of before, and of what is of no use without them.
+pub fn empty(node: &Node, senders: &Senders) {
+    let wanted = SENDERS.load(Ordering::Acquire);
+    let mut items = senders.lock();
+    items.0.retain(|_, puts| {
+        puts.iter_mut().for_each(|put| node.seq_empty(&mut put.carried));
+        wanted || puts.iter().any(|put| matches!(put.carried, Carried::Token(..)))
+    });
+    items.0.shrink_to_fit();
 }
 
 /// How a queue's length is found.

@@ -254,7 +254,7 @@ fn is_of_library(start: Frame) -> bool {
         let module = crate::ffi::frame::module_of(caller.globals());
         !module.is_null()
             && capture::text_is(module.as_ptr(), |name| {
-                name.starts_with("concurrent.futures") || name.starts_with("multiprocessing")
+                ["asyncio.", "concurrent.futures", "multiprocessing"].iter().any(|library| name.starts_with(library))
             })
     }
 }
@@ -599,7 +599,9 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         let name = if told { name_of(coroutine) } else { Vec::new() };
         if told {
             here.host.node.on_spawn(&mut here.thread, &tracee, &name);
-            tokens::spawned(here, &tracee, &name);
+            if tokens::has(here) && !is_own_task(coroutine) {
+                tokens::spawned(here, &tracee, &name);
+            }
         }
         relations::link_announced(here, &tracee);
         groups::announced(here, coroutine, &tracee);
@@ -610,6 +612,31 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         relations::tell_announced(here);
         here.thread.switch(parent);
         Some(tracee)
+    }
+}
+
+/// Coroutine functions of asyncio that it makes tasks of for itself.
+const OWN_TASKS: [&str; 7] = [
+    "BaseEventLoop.shutdown_asyncgens",
+    "BaseEventLoop.shutdown_default_executor",
+    "BaseSubprocessTransport._connect_pipes",
+    "Process._feed_stdin",
+    "Process._noop",
+    "Process._read_stream",
+    "staggered_race.<locals>.run_one_coro",
+];
+
+/// Whether a coroutine is one that the library makes a task of for itself: that is nobody's child where tokens are concerned.
+///
+/// # Safety
+/// Attached; it stands, and has not begun.
+unsafe fn is_own_task(coroutine: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise; the frame stands with its coroutine.
+    unsafe {
+        steps::frame_of(coroutine).is_some_and(|frame| {
+            super::passing::is_library(frame)
+                && capture::text_is(crate::ffi::frame::code_qualname(frame.code()), |name| OWN_TASKS.contains(&name))
+        })
     }
 }
 

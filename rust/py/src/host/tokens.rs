@@ -1,6 +1,12 @@
 //! Tokens of sequential tracing on their way through a Python program: which message carries one, and who gets it.
 
-use super::{directory, here::Here, late, loop_tokens, queues, senders::Put};
+use super::{
+    directory,
+    here::Here,
+    late, loop_tokens, pools, queues,
+    senders::{self, Put},
+    Host,
+};
 use crate::{capture, ffi::held::Held};
 use inviso_core::{
     messages::About,
@@ -12,7 +18,7 @@ use inviso_term::{
     etf::{self, Encoder, Full},
     term::{Identifier, Term},
 };
-use pyo3::ffi::PyObject;
+use pyo3::{ffi::PyObject, Python};
 use std::sync::{atomic::Ordering, MutexGuard};
 
 /// Writes a message for the system tracer.
@@ -157,9 +163,26 @@ pub fn kept_by(future: &Tracee) -> Option<Carried> {
     kept(future).take()
 }
 
+/// What goes by a future, which keeps it.
+pub fn shown_by(future: &Tracee) -> Option<Carried> {
+    kept(future).clone()
+}
+
 /// A result has come from elsewhere, with what it carries.
 pub fn keep(future: &Tracee, carried: Carried) {
     *kept(future) = Some(carried);
+}
+
+/// Tokens were reset: lets go of those of before that wait in queues and futures.
+pub fn empty(py: Python<'_>, host: &Host) {
+    for object in host.directory.queues(py) {
+        let known = directory::process(&object);
+        senders::empty(&host.node, &known.senders);
+        if let Some(carried) = &mut *kept(&object) {
+            host.node.seq_empty(carried);
+        }
+        pools::empty(&host.node, &object);
+    }
 }
 
 fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {

@@ -223,6 +223,9 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
         let came = match method.kind {
             Kind::Protocols => Came::Makes,
             Kind::Often | Kind::Signal => Came::Inner,
+            Kind::Once if by_library && !sets_future && here.host.node.seq_in_use() => {
+                caller.and_then(|frame| futures::passed_on(here, frame)).map_or(Came::Inner, Came::Scheduled)
+            }
             Kind::Once | Kind::Threadsafe if by_library || sets_future => Came::Inner,
             Kind::Threadsafe if is_closed(here, event_loop) => Came::Inner,
             Kind::Threadsafe => {
