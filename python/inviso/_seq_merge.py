@@ -39,6 +39,7 @@ __all__ = ["Anchor", "Collector", "Entry", "Output", "merge"]
 _DEPTH = 200
 _BYTES = 1 << 30
 _FORM = "inviso_seq_output"
+_FAR = 1 << 61  # a counter from here on begins anew with a serial below
 
 
 class Anchor(NamedTuple):
@@ -419,7 +420,8 @@ def _relate(events: list[_Event]) -> None:
         last[event.process] = n
         previous, current = counters.get(event.process, (0, 0))
         if event.tag == "receive":
-            event.clock = max(current, event.current)
+            began_anew = current >= _FAR > event.current
+            event.clock = event.current if began_anew else max(current, event.current)
             counters[event.process] = event.current, event.clock
             name = (event.label, event.sender, event.previous, event.current)
             sendings = sent.get(name)

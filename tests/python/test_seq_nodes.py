@@ -13,6 +13,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import inviso
@@ -280,6 +281,76 @@ def test_the_parts_of_a_hostile_header_are_right_otherwise() -> None:
     def server() -> None:
         for carrier in (changed(), changed(label=deep(40)), changed(serial=(1 << 62) - 1), changed(flags=63)):
             assert seq_trace.extract(carrier)
+
+    in_process(server)
+
+
+FAR, END = 1 << 61, 1 << 62
+
+
+def through(services: list[ThreadPoolExecutor], headers: dict[str, str]) -> tuple[Any, dict[str, str]]:
+    """One after the other, each asked by the one before: the label in the last one, and what that answers."""
+
+    def serve(headers: dict[str, str]) -> dict[str, str]:
+        seq_trace.extract(headers)
+        return seq_trace.inject({})
+
+    for service in services:
+        headers = service.submit(serve, headers).result(PATIENCE)
+    seq_trace.extract(headers)
+    return seq_trace.get_token("label"), headers
+
+
+@pytest.mark.parametrize("serial", [FAR - 2, FAR - 1, FAR, FAR + 1, END - 3, END - 2, END - 1])
+@pytest.mark.parametrize("ways", ["the first", "all"])
+def test_a_hostile_serial_does_no_harm_to_later_requests(serial: int, ways: str) -> None:
+    hostile = changed(label="evil", serial=serial)
+    services = [ThreadPoolExecutor(1) for _ in range(4)]
+    try:
+        through(services[:1] if ways == "the first" else services, hostile)
+        rejected = seq_trace.rejected()
+        for n in range(3):
+            label = ("order", n)
+
+            def client(label: Any = label) -> Any:
+                begin(label)
+                return through(services, seq_trace.inject({}))[0]
+
+            assert in_process(client) == ("label", label)
+        assert seq_trace.rejected() == rejected
+    finally:
+        for service in services:
+            service.shutdown()
+
+
+def test_a_client_s_next_sequence_goes_on_after_a_hostile_answer() -> None:
+    hostile = changed(label="evil", serial=END - 1)
+
+    def client() -> list[dict[str, str]]:
+        begin("mine")
+        assert seq_trace.extract(hostile)
+        sent = [seq_trace.inject({})]
+        seq_trace.set_token("label", "the next")
+        assert seq_trace.get_token("serial") == ("serial", (0, 0))
+        sent.append(seq_trace.inject({}))
+        assert seq_trace.extract(hostile)
+        seq_trace.set_token(None)
+        begin("one more")
+        assert seq_trace.get_token("serial") == ("serial", (0, 0))
+        return [*sent, seq_trace.inject({})]
+
+    assert [in_process(seq_trace.extract, headers) for headers in in_process(client)] == [False, True, True]
+
+
+def test_a_thread_has_its_own_counter_again_after_a_hostile_request() -> None:
+    application = wsgi.Middleware(lambda environ, start_response: [b""])
+
+    def server() -> None:
+        begin("mine")
+        seq_trace.set_token("serial", (3, 7))
+        application({"HTTP_INVISO_SEQ_TRACE": changed(serial=END - 1)[HEADER]}, lambda *_: None)
+        seq_trace.print("further")
+        assert seq_trace.get_token("serial") == ("serial", (3, 8))
 
     in_process(server)
 

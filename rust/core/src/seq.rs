@@ -75,6 +75,14 @@ pub mod flags {
 /// Bytes of a label, at most: a record of the system tracer's ring has room for it, and for a message.
 pub const LABEL: usize = 32 << 10;
 
+/// No process counts so far. A counter that a serial from outside has brought here begins anew with the next token that it counts for: one
+/// that is taken with a serial below, or one of the process's own.
+pub const FAR: i64 = 1 << 61;
+
+/// Serials that are taken from outside are below this. Between [`FAR`] and here a sequence that has met with such a serial can still
+/// go its way.
+pub const END: i64 = 1 << 62;
+
 /// A label as tokens have it: the same bytes for the same term, in whatever order the pairs of its maps and the members of its sets
 /// came. `None` of one that is too long.
 #[must_use]
@@ -159,6 +167,21 @@ struct Standing {
     current: i64,
 }
 
+impl Standing {
+    /// Counts from a token's serial on, if that is larger; see [`FAR`].
+    fn count(&mut self, serial: i64) {
+        let anew = self.current >= FAR && serial < FAR;
+        self.current = if anew { serial.max(0) } else { self.current.max(serial) };
+    }
+
+    /// Another sequence begins in this process; see [`FAR`].
+    fn begin(&mut self) {
+        if self.current >= FAR {
+            (self.previous, self.current) = (0, 0);
+        }
+    }
+}
+
 /// A process's place in sequential tracing, made at its first token.
 #[derive(Default)]
 pub(crate) struct Place {
@@ -193,14 +216,15 @@ pub(crate) struct Seq {
 }
 
 /// A token as it is made in a process that has none.
-fn fresh(tracee: &Tracee, standing: &Standing) -> Token {
+fn fresh(tracee: &Tracee, standing: &mut Standing) -> Token {
+    standing.begin();
     Token { flags: 0, label: Arc::new([97, 0]), serial: (standing.previous, 0), from: tracee.pid, away: None }
 }
 
 /// A process takes a token, by the algorithm.
 fn take(tracee: &Tracee, era: u64, token: Token) {
     tracee.seq.with(era, |standing| {
-        standing.current = standing.current.max(token.serial.1);
+        standing.count(token.serial.1);
         standing.previous = token.serial.1;
         standing.token = Some(token);
     });
@@ -284,6 +308,20 @@ impl Node {
         })
     }
 
+    /// Sets the label of a process's token; answers what it was.
+    pub fn seq_set_label(&self, tracee: &Tracee, label: Arc<[u8]>) -> Arc<[u8]> {
+        tracee.seq.with(self.seq_use(), |standing| {
+            let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            if standing.current >= FAR && token.label != label {
+                standing.begin();
+                token.serial = (0, 0);
+            }
+            let was = std::mem::replace(&mut token.label, label);
+            standing.token = Some(token);
+            was
+        })
+    }
+
     /// Sets the serial of a process's token, and with it the process's own counters; answers what it was.
     pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
         tracee.seq.with(self.seq_use(), |standing| {
@@ -306,7 +344,7 @@ impl Node {
         match name {
             "label" => {
                 let label = label(value.clone())?;
-                self.seq_change(tracee, |token| token.label = label);
+                self.seq_set_label(tracee, label);
             }
             "serial" => {
                 let Term::Tuple(pair) = value else { return None };
@@ -336,7 +374,13 @@ impl Node {
             Carried::Token(token, sent) if sent == era => Some(token),
             _ => None,
         };
-        let was = tracee.seq.with(era, |standing| std::mem::replace(&mut standing.token, token));
+        let was = tracee.seq.with(era, |standing| {
+            if let Some(token) = token.as_ref().filter(|token| standing.current.max(token.serial.1) >= FAR) {
+                standing.count(token.serial.1);
+                standing.previous = token.serial.0;
+            }
+            std::mem::replace(&mut standing.token, token)
+        });
         was.map_or(Carried::Empty, |token| Carried::Token(token, era))
     }
 

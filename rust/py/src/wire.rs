@@ -7,7 +7,7 @@ use crate::{match_spec, origin::Origin, pid, seq, terms};
 use inviso_core::{
     messages::About,
     node::Node,
-    seq::{self as tokens, flags, Carried, Token},
+    seq::{self as tokens, flags, Carried, Token, END},
     tracee::Kind,
 };
 use inviso_term::{
@@ -20,9 +20,6 @@ use std::sync::Arc;
 
 /// What the message is, that headers are for the system tracer: `{headers, Carrier}`.
 const MESSAGE: &str = "headers";
-
-/// Serials that are taken from outside are below this: whoever sends the largest must not bring a process's counter to its end.
-const SERIALS: i64 = 1 << 62;
 
 /// Terms in terms, in a token from outside.
 const DEPTH: usize = 64;
@@ -214,7 +211,7 @@ pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<Arrived>> {
     else {
         return Ok(None);
     };
-    let within = |n: BigInt| i64::try_from(n).ok().filter(|n| (0..SERIALS).contains(n));
+    let within = |n: BigInt| i64::try_from(n).ok().filter(|n| (0..END).contains(n));
     let bits = u32::try_from(bits).ok().filter(|bits| bits & !flags::ALL == 0);
     let (Some(bits), Some(serial), Some(previous)) = (bits, within(serial), within(previous)) else { return Ok(None) };
     let Term::Pid(by) = &carrier else { return Ok(None) };
