@@ -95,7 +95,8 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
         value: the component's value.
 
     Returns:
-        Of a component, the value before. Of None, the token before. Of a token, None.
+        Of a component, the value before, where the token was empty that of a new one: False, 0, or ``(last, 0)`` with the last serial
+        that the process took. Of None, the token before. Of a token, None.
 
     Raises:
         BadArg: an unknown component, or a value that it can't have. Of a whole token, what stands before the wrong part is set.

@@ -411,6 +411,19 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
     assert (seq_trace.get_token(), seq_trace.get_system_tracer()) == before
 
 
+def test_the_serial_of_an_empty_token_is_that_of_a_new_one() -> None:
+    """As OTP answers: the last serial that the process took, and 0."""
+
+    def body() -> None:
+        assert seq_trace.set_token("serial", (0, 0)) == (0, 0)
+        seq_trace.set_token("serial", (3, 7))
+        token = seq_trace.set_token(None)
+        assert token is not None and seq_trace.set_token("serial", (0, 0)) == (3, 0)
+        assert seq_trace.set_token("serial", (1, 2)) == (0, 0)
+
+    in_process(body)
+
+
 def test_a_serial_at_its_end_is_counted() -> None:
     def body() -> None:
         begin(9)

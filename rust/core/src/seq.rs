@@ -322,11 +322,12 @@ impl Node {
         })
     }
 
-    /// Sets the serial of a process's token, and with it the process's own counters; answers what it was.
+    /// Sets the serial of a process's token, and with it the process's own counters; answers what it was: of an empty token the serial of a
+    /// new one, the last that the process took and 0.
     pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
         tracee.seq.with(self.seq_use(), |standing| {
-            let had = standing.token.as_ref().map_or((0, 0), |token| token.serial);
             let token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            let had = token.serial;
             standing.token = Some(Token { serial, ..token });
             (standing.previous, standing.current) = serial;
             had
