@@ -31,7 +31,7 @@ from ._seq_nodes import apart
 from ._seq_text import checked, clipped, dropped, format
 from .errors import BadArg
 from .process import node as own_node
-from .process import receive, send, spawn
+from .process import receive, spawn
 from .terms import Atom
 
 __all__ = ["Anchor", "Collector", "Entry", "Output", "merge"]
@@ -233,8 +233,7 @@ class Collector:
         """Has the process look at all that was sent before."""
         if self.pid.is_alive():
             seen = threading.Event()
-            with apart():
-                send(self.pid, (what, seen))
+            _native.put_in(self.pid, (what, seen))
             while not seen.wait(0.1) and self.pid.is_alive():
                 pass
 
