@@ -7,6 +7,7 @@ import base64
 import copy
 import os
 import pickle
+import queue
 import re
 import subprocess
 import sys
@@ -191,6 +192,83 @@ def test_a_label_that_fits_into_no_header_stays_and_is_counted() -> None:
     before = seq_trace.rejected()
     assert seq_trace.inject({}) == {}
     assert seq_trace.rejected() == before + 1
+    assert seq_trace.get_token("serial") == ("serial", (0, 0))
+
+
+class ReadOnly(dict[str, str]):
+    def __setitem__(self, name: str, value: str) -> None:
+        raise KeyError(name)
+
+
+def refuse(*_: Any) -> None:
+    raise KeyError(HEADER)
+
+
+async def arefuse(_: Any) -> None:
+    refuse()
+
+
+def wsgi_request(start_response: Any) -> None:
+    def application(environ: Any, start_response: Any) -> list[bytes]:
+        token = seq_trace.get_token()
+        try:
+            start_response("200 OK", [])
+        finally:
+            assert seq_trace.get_token() == token
+        return []
+
+    headers = seq_trace.inject({})
+    wsgi.Middleware(application)({"HTTP_INVISO_SEQ_TRACE": headers[HEADER]}, start_response)
+
+
+def asgi_request(send: Any) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        token = seq_trace.get_token()
+        try:
+            await send({"type": "http.response.start"})
+        finally:
+            assert seq_trace.get_token() == token
+
+    headers = [(HEADER.encode(), seq_trace.inject({})[HEADER].encode())]
+    asyncio.run(asgi.Middleware(application)({"type": "http", "headers": headers}, None, send))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sent", "fails"),
+    [
+        (0, lambda: seq_trace.inject({}, refuse)),
+        (0, lambda: seq_trace.inject(ReadOnly())),
+        (1, lambda: wsgi_request(refuse)),
+        (1, lambda: asgi_request(arefuse)),
+    ],
+)
+def test_what_raises_has_sent_nothing(sent: int, fails: Any, collector: seq_trace.Collector) -> None:
+    def client() -> None:
+        begin()
+        with pytest.raises(KeyError):
+            fails()
+
+    in_process(client)
+    headers = [info for info in infos(collector) if info[0] == "send" and info[4][0] == "headers"]
+    assert len(headers) == sent
+
+
+def test_what_a_setter_sends_itself_comes_after(collector: seq_trace.Collector) -> None:
+    def client() -> None:
+        begin()
+        found = queue.SimpleQueue[Any]()
+
+        def fails(carrier: Any, name: str, value: str) -> None:
+            found.put(value)
+            refuse()
+
+        seq_trace.inject({}, lambda carrier, name, value: found.put(value))
+        with pytest.raises(KeyError):
+            seq_trace.inject({}, fails)
+        assert seq_trace.get_token("serial") == ("serial", (0, 4))
+
+    in_process(client)
+    assert [info[1] for info in infos(collector)] == [(0, 2), (0, 1), (0, 4)]
 
 
 # -- hostile headers

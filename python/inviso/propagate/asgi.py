@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import nullcontext
 from typing import Any
 
 from .._seq_nodes import HEADER, apart, current, take
@@ -51,12 +52,11 @@ class Middleware:
             return
 
         async def answered(message: _Message) -> None:
-            if carried and message["type"] in _REPLIES:
-                reply = current()
+            with current() if carried and message["type"] in _REPLIES else nullcontext() as reply:
                 if reply is not None:
                     headers = [*message.get("headers", ()), (_NAME, reply.encode("ascii"))]
                     message = {**message, "headers": headers}
-            await send(message)
+                await send(message)
 
         with apart():
             carried = take([value for name, value in scope.get("headers", ()) if name.lower() == _NAME], "clear")

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from .. import _native
@@ -43,10 +44,10 @@ class Middleware:
         value = environ.get(_VARIABLE)
 
         def started(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            reply = current() if request.carried else None
-            if reply is not None:
-                headers = [*headers, (HEADER, reply)]
-            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+            with current() if request.carried else nullcontext() as reply:
+                if reply is not None:
+                    headers = [*headers, (HEADER, reply)]
+                return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
         with request:
             request.carried = take([] if value is None else [value], "clear")

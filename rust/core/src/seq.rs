@@ -158,6 +158,23 @@ pub enum Carried {
     Token(Token, u64),
 }
 
+/// A message that is about to leave its sender, and may not: [`Node::seq_sent`] or [`Node::seq_take_back`] follows.
+#[must_use]
+pub struct Sending {
+    token: Token,
+    era: u64,
+    /// What the sender had: its counter, and its token's serial and sender.
+    before: (i64, (i64, i64), u64, Option<Arc<Identifier>>),
+}
+
+impl Sending {
+    /// What the message carries.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        Carried::Token(self.token.clone(), self.era)
+    }
+}
+
 /// A process's token and its counters, in an era.
 #[derive(Default)]
 struct Standing {
@@ -418,9 +435,10 @@ impl Node {
 
     /// The token that the next event of a process has, by the algorithm, and its era; `None` without one. The system tracer's own
     /// events don't count.
-    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<(Token, u64)> {
+    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<Sending> {
         tracee.seq.with(self.seq_era(), |standing| {
             let token = standing.token.as_mut().filter(|token| wanted(token))?;
+            let before = (standing.current, token.serial, token.from, token.away.clone());
             if tracer != tracee.pid {
                 match standing.current.checked_add(1) {
                     Some(next) => standing.current = next,
@@ -430,7 +448,7 @@ impl Node {
                 token.from = tracee.pid;
                 token.away = None;
             }
-            Some((token.clone(), standing.era))
+            Some(Sending { token: token.clone(), era: standing.era, before })
         })
     }
 
@@ -444,10 +462,50 @@ impl Node {
         }
         let tracer = self.seq_tracer();
         let tracer_pid = tracer.as_ref().map_or(0, |session| session.tracer.load(Relaxed));
-        let tracee = from.tracee(thread);
-        let pid = tracee.pid;
-        let Some((token, era)) = self.seq_step(tracee, tracer_pid, |_| true) else { return Carried::Empty };
-        if let Some(session) = tracer.filter(|_| token.flags & flags::SEND != 0 && tracer_pid != pid) {
+        let Some(sending) = self.seq_step(from.tracee(thread), tracer_pid, |_| true) else { return Carried::Empty };
+        self.seq_told(thread, tracer, from, to, sending, message)
+    }
+
+    /// A message is about to leave a process, and may not after all: who sends it learns that by an error. `None` without a token.
+    pub fn seq_begin_send(&self, tracee: &Tracee) -> Option<Sending> {
+        if !self.seq_may_have(tracee) {
+            return None;
+        }
+        let tracer = self.seq_tracer().map_or(0, |session| session.tracer.load(Relaxed));
+        self.seq_step(tracee, tracer, |_| true)
+    }
+
+    /// It has left.
+    pub fn seq_sent(
+        &self, thread: &mut Thread, from: About<'_>, to: u64, sending: Sending,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) {
+        if sending.era == self.seq_era() {
+            self.seq_told(thread, self.seq_tracer(), from, to, sending, message);
+        }
+    }
+
+    /// It has not: its sender has what it had, unless it has done something else since.
+    pub fn seq_take_back(&self, tracee: &Tracee, sending: Sending) {
+        tracee.seq.with(self.seq_era(), |standing| {
+            let Sending { token: sent, era, before: (current, serial, from, away) } = sending;
+            if era == standing.era && standing.current == sent.serial.1 {
+                if let Some(token) = standing.token.as_mut().filter(|token| **token == sent) {
+                    standing.current = current;
+                    (token.serial, token.from, token.away) = (serial, from, away);
+                }
+            }
+        });
+    }
+
+    fn seq_told(
+        &self, thread: &mut Thread, tracer: Option<Arc<Session>>, from: About<'_>, to: u64, sending: Sending,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) -> Carried {
+        let Sending { token, era, .. } = sending;
+        let pid = from.tracee(thread).pid;
+        let wanted = |session: &Arc<Session>| token.flags & flags::SEND != 0 && session.tracer.load(Relaxed) != pid;
+        if let Some(session) = tracer.filter(wanted) {
             self.seq_event(thread, &session, &token, "send", pid, Some(to), message);
         }
         Carried::Token(token, era)
@@ -510,7 +568,7 @@ impl Node {
         let tracee = &thread.current;
         let pid = tracee.pid;
         let step = self.seq_step(tracee, tracer_pid, |token| label.is_none_or(|label| *label == *token.label));
-        let Some((token, _)) = step else { return };
+        let Some(Sending { token, .. }) = step else { return };
         if let Some(session) = tracer.filter(|_| token.flags & flags::PRINT != 0 && tracer_pid != pid) {
             self.seq_event(thread, &session, &token, "print", pid, None, info);
         }

@@ -77,5 +77,5 @@ mod _native {
     #[pymodule_export]
     use super::tracer::tracer_pairs;
     #[pymodule_export]
-    use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside};
+    use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside, SeqSending};
 }

@@ -57,6 +57,7 @@ pub static HANDLERS: &[&Handler] = &[
     &pools::NEXT,
     &pickles::PUT,
     &pickles::GOT,
+    &pickles::SENT,
     &scheduling::THREAD,
     &scheduling::STEP,
     &loop_callbacks::RUN,
