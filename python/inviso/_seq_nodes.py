@@ -259,6 +259,11 @@ def _is_header(name: Any) -> bool:
     return isinstance(name, str) and name.lower() == HEADER
 
 
+def others(headers: Iterable[Any]) -> list[Any]:
+    """Those pairs of a name and its value that are not of the header."""
+    return [pair for pair in headers if not (isinstance(pair, (tuple, list)) and pair and _is_header(pair[0]))]
+
+
 def _found(where: str, carrier: Any) -> Iterator[Any]:
     items = getattr(carrier, "items", None)
     pairs = items() if callable(items) else carrier

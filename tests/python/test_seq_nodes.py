@@ -15,6 +15,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import inviso
@@ -578,6 +579,66 @@ def test_asgi_leaves_the_server_s_task_as_it_was() -> None:
     in_process(asyncio.run, server())
     assert seen == [("label", "request")] * 2 + [None, ("label", "request")]
     assert sent == [[b"a", HEADER.encode()]] * 2 + [[b"a"], [b"a", HEADER.encode()]]
+
+
+def test_an_answer_that_is_passed_on_has_one_header() -> None:
+    def backend() -> dict[str, str]:
+        begin("backend")
+        return seq_trace.inject({"a": "b"})
+
+    foreign = in_process(backend)
+    heads: list[Any] = []
+
+    def application(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [(name.title(), value) for name, value in foreign.items()])
+        return []
+
+    async def aapplication(scope: Any, receive: Any, send: Any) -> None:
+        headers = [[name.title().encode(), value.encode()] for name, value in foreign.items()]
+        await send({"type": "http.response.start", "headers": iter(headers)})
+
+    async def keep(message: Any) -> None:
+        heads.append([(name.decode(), value.decode()) for name, value in message["headers"]])
+
+    def client() -> None:
+        begin("gateway")
+        for carried in (True, False):
+            mine = seq_trace.inject({})[HEADER]
+            wsgi.Middleware(application)(
+                {"HTTP_INVISO_SEQ_TRACE": mine} if carried else {}, lambda status, headers: heads.append(headers)
+            )
+            given = [(HEADER.encode(), mine.encode())] if carried else []
+            asyncio.run(asgi.Middleware(aapplication)({"type": "http", "headers": given}, None, keep))  # type: ignore[arg-type]
+
+    before = seq_trace.rejected()
+    in_process(client)
+    assert [[name for name, _ in head] for head in heads] == [["A", HEADER]] * 2 + [["A"]] * 2
+    for head in heads[:2]:
+        assert in_process(lambda head=head: (seq_trace.extract(head), seq_trace.get_token("label"))) == (
+            True,
+            ("label", "gateway"),
+        )
+    assert seq_trace.rejected() == before
+
+
+def test_a_body_that_the_server_knows_goes_there_as_it_is(tmp_path: Path) -> None:
+    from wsgiref.util import FileWrapper
+
+    path = tmp_path / "body"
+    path.write_bytes(b"whole")
+
+    def client() -> None:
+        begin("request")
+        for environ in ({"HTTP_INVISO_SEQ_TRACE": seq_trace.inject({})[HEADER]}, {}):
+            with path.open("rb") as file:
+                wrapped = FileWrapper(file)
+                environ["wsgi.file_wrapper"] = FileWrapper
+                for body in (wrapped, file):
+                    assert wsgi.Middleware(lambda *_, body=body: body)(environ, None) is body  # type: ignore[misc]
+                other = wsgi.Middleware(lambda *_: iter([b"a"]))(environ, None)
+                assert list(other) == [b"a"] and not isinstance(other, FileWrapper)
+
+    in_process(client)
 
 
 def test_a_reply_has_a_token_only_if_its_request_had_one() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import nullcontext
 from typing import Any
 
-from .._seq_nodes import HEADER, apart, current, take
+from .._seq_nodes import HEADER, apart, current, others, take
 
 __all__ = ["Middleware"]
 
@@ -29,7 +29,8 @@ _Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[
 
 class Middleware:
     """An ASGI application around another one. The task that serves has the request's token while the application runs, and its own
-    afterwards. Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
+    afterwards. The response has one header at most, the handler's token; one that comes with a response of another service is left out.
+    Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
 
     Args:
         application: the application within.
@@ -52,11 +53,14 @@ class Middleware:
             return
 
         async def answered(message: _Message) -> None:
-            with current() if carried and message["type"] in _REPLIES else nullcontext() as reply:
-                if reply is not None:
-                    headers = [*message.get("headers", ()), (_NAME, reply.encode("ascii"))]
-                    message = {**message, "headers": headers}
+            if message["type"] not in _REPLIES:
                 await send(message)
+                return
+            headers = others(message.get("headers") or ())
+            with current() if carried else nullcontext() as reply:
+                if reply is not None:
+                    headers.append((_NAME, reply.encode("ascii")))
+                await send({**message, "headers": headers})
 
         with apart():
             carried = take([value for name, value in scope.get("headers", ()) if name.lower() == _NAME], "clear")
