@@ -22,6 +22,7 @@ The serial says that two events came before: the child was asked to start, and h
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _fork as _fork  # what a fork needs
@@ -273,10 +274,11 @@ def _answer(tracer: Pid | _native.LogPort | tuple[Any, Any] | None) -> Pid | Tra
 
 def carrier(queue: Any, on: bool) -> None:
     """Says whether items of a queue carry tokens. They do, but in queues whose newest item comes first (``LifoQueue``): those are pools
-    of objects mostly, and who takes an object out has nothing to do with who put it back.
+    of objects mostly, and who takes an object out has nothing to do with who put it back. Of a queue of ``multiprocessing`` each
+    operating system process says it for itself: what it puts in has no token, and what it takes out leaves the taker's as it is.
 
     Raises:
-        BadArg: ``queue`` is no object that can be told from others, or ``on`` not a bool.
+        BadArg: ``queue`` is no object that can be told from others, or one of a manager's; or ``on`` is not a bool.
 
     >>> import queue
     >>> stack = queue.LifoQueue()
@@ -286,6 +288,9 @@ def carrier(queue: Any, on: bool) -> None:
         raise BadArg("carrier/2", "on", f"{on!r} is not a bool; pass True or False")
     if not hasattr(type(queue), "get") or not hasattr(type(queue), "put"):
         raise BadArg("carrier/2", "queue", f"{queue!r} is no queue; pass one that has put and get")
+    if "multiprocessing.managers" in sys.modules and isinstance(queue, sys.modules["multiprocessing.managers"].BaseProxy):
+        why = "is a manager's, whose calls carry the token, whatever they do; pass a queue of this process's own"
+        raise BadArg("carrier/2", "queue", f"a {type(queue).__name__} {why}")
     _native.seq_carrier(queue, on)
 
 

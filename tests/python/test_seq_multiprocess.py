@@ -321,6 +321,30 @@ def test_what_is_not_put_is_not_sent(tracer: inviso.Pid, kind: Any) -> None:
     assert shape(tracer, "full") == [("send", (0, 1)), ("receive", (0, 1))]
 
 
+@pytest.mark.parametrize("kind", [multiprocessing.Queue, multiprocessing.JoinableQueue, multiprocessing.SimpleQueue])
+@pytest.mark.parametrize("options", [{}, {"block": False}])
+def test_a_queue_that_carries_nothing(tracer: inviso.Pid, kind: Any, options: dict[str, Any]) -> None:
+    items: Any = kind() if kind is multiprocessing.SimpleQueue else kind(9)
+    put_options = {} if kind is multiprocessing.SimpleQueue else options
+    begin("put")
+    items.put(1, **put_options)  # with a token, as another process does that says nothing
+    seq_trace.carrier(items, False)
+    items.put(2, **put_options)
+    seq_trace.set_token(None)
+    begin("own")
+    assert [items.get(), items.get()] == [1, 2] and label() == "own"
+    seq_trace.carrier(items, True)
+    items.put(3, **put_options)
+    seq_trace.set_token(None)
+    assert items.get() == 3 and label() == "own"
+    assert shape(tracer, "put") == [("send", (0, 1))]
+
+
+def test_a_manager_s_queue_is_refused() -> None:
+    with multiprocessing.get_context("spawn").Manager() as manager, pytest.raises(inviso.BadArg, match="queue: a "):
+        seq_trace.carrier(manager.Queue(), False)
+
+
 def broken_connection() -> None:
     near, far = multiprocessing.Pipe()
     far.close()

@@ -180,7 +180,7 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
             };
         }
         if is(frame, "SimpleQueue.put") {
-            return Way::Now(frame);
+            return if is_apart(here, frame) { Way::None } else { Way::Now(frame) };
         }
         if !is(frame, "_ConnectionBase.send") {
             return Way::None;
@@ -212,6 +212,30 @@ pub unsafe fn is_for_another() -> bool {
         }
         false
     }
+}
+
+/// Whether what is being unpickled comes out of a queue whose items carry no tokens, as the program says.
+///
+/// # Safety
+/// As [`is_for_another`].
+pub unsafe fn is_of_no_carrier(here: &Here) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        caller().is_some_and(|frame| {
+            passing::is_library(frame)
+                && (is(frame, "Queue.get") || is(frame, "SimpleQueue.get"))
+                && is_apart(here, frame)
+        })
+    }
+}
+
+/// Whether the program says of the queue whose method runs that its items carry no tokens.
+///
+/// # Safety
+/// The frame is a method's and runs, or begins or ends; attached.
+unsafe fn is_apart(here: &Here, frame: Frame) -> bool {
+    // SAFETY: the callers': the first parameter.
+    tokens::is_said_not_to_carry(here, unsafe { frame.local(0) })
 }
 
 /// Whether the library starts a process for itself.
@@ -321,7 +345,7 @@ fn on_put(here: &mut Here, frame: Frame) {
         here.running.identify(here.host, &mut here.thread);
         let item = frame.local(1);
         let carried = match passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))) {
-            None if multiprocess::is_closed(here, frame) => return,
+            None if multiprocess::is_closed(here, frame) || is_apart(here, frame) => return,
             None if multiprocess::is_sure(here, frame) => send(here, frame),
             // the feeder may have it before it is known whether it is sent
             None => here.host.node.seq_would_send(here.thread.current()),
@@ -361,14 +385,14 @@ fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
         here.running.identify(here.host, &mut here.thread);
         let by_program = !passing::caller(frame).is_some_and(|caller| passing::is_inner(Some(caller)));
         if let Ended::Returned(_) = how {
-            if by_program && !multiprocess::is_sure(here, frame) {
+            if by_program && !multiprocess::is_sure(here, frame) && !is_apart(here, frame) {
                 drop(send(here, frame));
             }
             return;
         }
         // nothing of it was left where the process has no token, and where the queue was closed
         let nothing = || !matches!(here.host.node.seq_would_send(here.thread.current()), Carried::Token(..));
-        if by_program && (nothing() || multiprocess::is_closed(here, frame)) {
+        if by_program && (nothing() || multiprocess::is_closed(here, frame) || is_apart(here, frame)) {
             return;
         }
         if let Some(buffer) = buffer_of(here, frame) {
