@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
 
 from . import _native
-from .errors import BadArg
+from .errors import BadArg, shown
 
 __all__ = ["HEADER", "LIMIT", "VARIABLE", "extract", "from_environment", "inject", "rejected", "to_environment"]
 
@@ -68,7 +68,7 @@ def inject(carrier: _Carrier, setter: Callable[[_Carrier, str, str], object] | N
     """
     where = "inject/2"
     if setter is not None and not callable(setter):
-        raise BadArg(where, "setter", f"{setter!r} can't be called; pass a function of carrier, name and value, or None")
+        raise BadArg(where, "setter", f"{shown(setter)} can't be called; pass a function of carrier, name and value, or None")
     if setter is None and not isinstance(carrier, MutableMapping):
         raise BadArg(where, "carrier", f"{type(carrier).__name__} is no mutable mapping; pass one, or a setter")
     with current() as value:
@@ -121,9 +121,9 @@ def extract(
     """
     where = "extract/2"
     if getter is not None and not callable(getter):
-        raise BadArg(where, "getter", f"{getter!r} can't be called; pass a function of carrier and name, or None")
+        raise BadArg(where, "getter", f"{shown(getter)} can't be called; pass a function of carrier and name, or None")
     if without not in ("clear", "keep"):
-        raise BadArg(where, "without", f"{without!r} is neither 'clear' nor 'keep'; pass one of them")
+        raise BadArg(where, "without", f"{shown(without)} is neither 'clear' nor 'keep'; pass one of them")
     found = _values(getter(carrier, HEADER)) if getter is not None else list(_found(where, carrier))
     return take(found, without)
 
@@ -158,7 +158,7 @@ def to_environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
     {'LANG': 'C'}
     """
     if env is not None and not isinstance(env, Mapping):
-        raise BadArg("to_environment/1", "env", f"{env!r} is no mapping; pass one of names to values, or None")
+        raise BadArg("to_environment/1", "env", f"{shown(env)} is no mapping; pass one of names to values, or None")
     made = dict(os.environ if env is None else env)
     made.pop(VARIABLE, None)
     with current() as value:
@@ -271,7 +271,7 @@ def _found(where: str, carrier: Any) -> Iterator[Any]:
         raise BadArg(where, "carrier", f"{type(carrier).__name__} is neither a mapping nor pairs; pass one, or a getter")
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise BadArg(where, "carrier", f"{pair!r} is no pair of a name and its value; pass a mapping, or a getter")
+            raise BadArg(where, "carrier", f"{shown(pair)} is no pair of a name and its value; pass a mapping, or a getter")
         if _is_header(pair[0]):
             yield from _values(pair[1])
 

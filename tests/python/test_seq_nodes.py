@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
+import importlib
 import os
 import pickle
 import queue
@@ -927,6 +928,15 @@ def test_a_propagator_beside_others() -> None:
 
 
 # -- bad input, and what is missing
+
+
+@pytest.mark.parametrize("kind", ["httpx", "requests"])
+def test_what_is_no_client_is_refused(kind: str) -> None:
+    pytest.importorskip(kind)
+    attach = importlib.import_module(f"inviso.propagate.{kind}").attach
+    for client in (None, 5, object()):
+        with pytest.raises(inviso.BadArg, match=f"is no client; pass one of {kind}."):
+            attach(client)
 
 
 @pytest.mark.parametrize(

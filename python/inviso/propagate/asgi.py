@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from .._seq_nodes import HEADER, apart, current, others, take
+from ._needs import check_application
 
 __all__ = ["Middleware"]
 
@@ -35,11 +36,15 @@ class Middleware:
     Args:
         application: the application within.
 
+    Raises:
+        BadArg: it can't be called.
+
     >>> Middleware(print).application is print
     True
     """
 
     def __init__(self, application: _Application) -> None:
+        check_application(application)
         self.application = application
 
     async def __call__(

@@ -19,6 +19,7 @@ from typing import Any
 
 from .. import _native
 from .._seq_nodes import HEADER, current, others, take
+from ._needs import check_application
 
 __all__ = ["Middleware"]
 
@@ -34,11 +35,15 @@ class Middleware:
     Args:
         application: the application within.
 
+    Raises:
+        BadArg: it can't be called.
+
     >>> Middleware(lambda environ, start_response: [b"hello"])({}, None)[0]
     b'hello'
     """
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+        check_application(application)
         self.application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -55,7 +60,7 @@ class Middleware:
         with request:
             request.carried = take([] if value is None else [value], "clear")
             body = self.application(environ, started)
-        if isinstance(body, (list, tuple)) and not hasattr(body, "close") or _is_file(body, environ):
+        if (isinstance(body, (list, tuple)) and not hasattr(body, "close")) or _is_file(body, environ):
             return body
         return _Body(body, request)
 
