@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from . import _native
-from ._seq_nodes import reject
+from ._seq_nodes import reject, told
 
 # what the thread that is starting a process gives it along, for the child of a fork
 _starting = threading.local()
@@ -53,13 +53,15 @@ def install_start(module: Any) -> None:
 
     @functools.wraps(original)
     def start(self: Any) -> None:
-        token = _native.seq_start(self)
-        if token is None:
+        started = _native.seq_start(self)
+        if started is None:
             return original(self)  # type: ignore[no-any-return]
+        token, sending = started
         _starting.token = token
         self._inviso = _Arrival(token)
         try:
-            original(self)
+            with told(sending):
+                original(self)
         finally:
             _starting.token = None
             self.__dict__.pop("_inviso", None)

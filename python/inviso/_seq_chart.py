@@ -10,7 +10,7 @@ from typing import Any
 from ._native import Pid
 from ._seq_merge import Anchor, Entry, Output, key, merge
 from ._seq_text import clipped, term, wide
-from .errors import BadArg
+from .errors import BadArg, shown
 
 __all__ = ["Chart", "chart"]
 
@@ -178,16 +178,16 @@ def chart(
     where = "chart/1"
     for argument, number, least in (("width", width, 50), ("limit", limit, 1)):
         if type(number) is not int or number < least:
-            raise BadArg(where, argument, f"{number!r} is too small, or no int; pass one from {least} on")
+            raise BadArg(where, argument, f"{shown(number)} is too small, or no int; pass one from {least} on")
     if names is not None and not isinstance(names, Mapping):
-        raise BadArg(where, "names", f"{names!r} is no mapping; pass one of pids to their names")
+        raise BadArg(where, "names", f"{shown(names)} is no mapping; pass one of pids to their names")
     entries = _entries(where, events)
     return _Drawing(names or {}, entries[:limit]).chart(len(entries) - min(limit, len(entries)), width)
 
 
 def _entries(where: str, events: Any) -> list[Entry]:
     if isinstance(events, (str, bytes)) or not isinstance(events, Iterable):
-        raise BadArg(where, "events", f"{clipped(repr(events), 80)} is no sequence of events; pass what merge() returned")
+        raise BadArg(where, "events", f"{clipped(shown(events), 80)} is no sequence of events; pass what merge() returned")
     found = list(events)
     if all(isinstance(event, Entry) for event in found):
         return found

@@ -29,9 +29,9 @@ from . import _native
 from ._native import Pid
 from ._seq_nodes import apart
 from ._seq_text import checked, clipped, dropped, format
-from .errors import BadArg
+from .errors import BadArg, shown
 from .process import node as own_node
-from .process import receive, send, spawn
+from .process import receive, spawn
 from .terms import Atom
 
 __all__ = ["Anchor", "Collector", "Entry", "Output", "merge"]
@@ -39,6 +39,7 @@ __all__ = ["Anchor", "Collector", "Entry", "Output", "merge"]
 _DEPTH = 200
 _BYTES = 1 << 30
 _FORM = "inviso_seq_output"
+_FAR = 1 << 61  # a counter from here on begins anew with a serial below
 
 
 class Anchor(NamedTuple):
@@ -98,18 +99,18 @@ class Output:
     def __post_init__(self) -> None:
         where = "Output/4"
         if not isinstance(self.node, str):
-            raise BadArg(where, "node", f"{self.node!r} is no name; pass a str, name@host")
+            raise BadArg(where, "node", f"{shown(self.node)} is no name; pass a str, name@host")
         anchor = self.anchor
         if not (isinstance(anchor, tuple) and len(anchor) == 2 and all(type(ns) is int for ns in anchor)):
-            raise BadArg(where, "anchor", f"{anchor!r} is no pair of monotonic and wall ns; pass an Anchor")
+            raise BadArg(where, "anchor", f"{shown(anchor)} is no pair of monotonic and wall ns; pass an Anchor")
         if isinstance(self.events, (str, bytes)) or not isinstance(self.events, Iterable):
-            raise BadArg(where, "events", f"{self.events!r} is no sequence; pass what the system tracer got")
+            raise BadArg(where, "events", f"{shown(self.events)} is no sequence; pass what the system tracer got")
         events = tuple(checked(where, "events", event) for event in self.events)
         for event in events:
             if len(event) == 4 and _stamp(anchor, event[3]) is None:
-                raise BadArg(where, "events", f"{event[3]!r} is no time stamp; pass events as the system tracer got them")
+                raise BadArg(where, "events", f"{shown(event[3])} is no time stamp; pass events as the system tracer got them")
         if type(self.dropped) is not int or self.dropped < 0:
-            raise BadArg(where, "dropped", f"{self.dropped!r} is no number of events; pass an int from 0 on")
+            raise BadArg(where, "dropped", f"{shown(self.dropped)} is no number of events; pass an int from 0 on")
         object.__setattr__(self, "anchor", Anchor(*anchor))
         object.__setattr__(self, "events", events)
 
@@ -201,7 +202,7 @@ class Collector:
 
     def __init__(self, *, limit: int = 1_000_000) -> None:
         if type(limit) is not int or limit < 1:
-            raise BadArg("Collector/1", "limit", f"{limit!r} is no number of events; pass an int from 1 on")
+            raise BadArg("Collector/1", "limit", f"{shown(limit)} is no number of events; pass an int from 1 on")
         self._limit = limit
         self._events: list[Any] = []
         self._dropped = 0
@@ -232,8 +233,7 @@ class Collector:
         """Has the process look at all that was sent before."""
         if self.pid.is_alive():
             seen = threading.Event()
-            with apart():
-                send(self.pid, (what, seen))
+            _native.put_in(self.pid, (what, seen))
             while not seen.wait(0.1) and self.pid.is_alive():
                 pass
 
@@ -338,7 +338,7 @@ def merge(*outputs: Output) -> list[Entry]:
     """
     for output in outputs:
         if not isinstance(output, Output):
-            raise BadArg("merge/n", "outputs", f"{clipped(repr(output), 80)} is no Output; pass Collector.output()'s")
+            raise BadArg("merge/n", "outputs", f"{clipped(shown(output), 80)} is no Output; pass Collector.output()'s")
     events = [_Event(output, message) for output in outputs for message in output.events]
     _time(events)
     _relate(events)
@@ -419,7 +419,8 @@ def _relate(events: list[_Event]) -> None:
         last[event.process] = n
         previous, current = counters.get(event.process, (0, 0))
         if event.tag == "receive":
-            event.clock = max(current, event.current)
+            began_anew = current >= _FAR > event.current
+            event.clock = event.current if began_anew else max(current, event.current)
             counters[event.process] = event.current, event.clock
             name = (event.label, event.sender, event.previous, event.current)
             sendings = sent.get(name)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Literal, TypeVar
 
 from . import _native
-from .errors import BadArg
+from .errors import BadArg, shown
 
 __all__ = ["HEADER", "LIMIT", "VARIABLE", "extract", "from_environment", "inject", "rejected", "to_environment"]
 
@@ -43,9 +43,9 @@ def inject(carrier: _Carrier, setter: Callable[[_Carrier, str, str], object] | N
     """Sends the caller's token along with ``carrier``: anything that has headers.
 
     It is the sending of a message whose receiver nobody knows yet. The serial advances, and with the flag ``send`` the system
-    tracer gets ``("send", serial, caller, carrier, ("headers", carrier))``, where ``carrier`` is a Pid of kind ``"queue"`` that
+    tracer gets ``("send", serial, caller, carrier, ("headers", carrier))`` once the headers are there, where ``carrier`` is a Pid of kind ``"queue"`` that
     stands for these headers here and where they arrive. Where the caller has no token nothing is sent, and a header that is there
-    from another time goes.
+    from another time goes. What the carrier or the setter raises comes through; then nothing was sent.
 
     Args:
         carrier: a dict of headers, or any other mutable mapping; with a setter anything.
@@ -68,20 +68,20 @@ def inject(carrier: _Carrier, setter: Callable[[_Carrier, str, str], object] | N
     """
     where = "inject/2"
     if setter is not None and not callable(setter):
-        raise BadArg(where, "setter", f"{setter!r} can't be called; pass a function of carrier, name and value, or None")
+        raise BadArg(where, "setter", f"{shown(setter)} can't be called; pass a function of carrier, name and value, or None")
     if setter is None and not isinstance(carrier, MutableMapping):
         raise BadArg(where, "carrier", f"{type(carrier).__name__} is no mutable mapping; pass one, or a setter")
-    value = current()
-    if setter is not None:
+    with current() as value:
+        if setter is not None:
+            if value is not None:
+                setter(carrier, HEADER, value)
+            return carrier
+        assert isinstance(carrier, MutableMapping)
+        for name in [name for name in carrier if _is_header(name)]:
+            with suppress(KeyError):  # a mapping that knows no case, or several values of a name
+                del carrier[name]
         if value is not None:
-            setter(carrier, HEADER, value)
-        return carrier
-    assert isinstance(carrier, MutableMapping)
-    for name in [name for name in carrier if _is_header(name)]:
-        with suppress(KeyError):  # a mapping that knows no case, or several values of a name
-            del carrier[name]
-    if value is not None:
-        carrier[HEADER] = value
+            carrier[HEADER] = value
     return carrier
 
 
@@ -121,9 +121,9 @@ def extract(
     """
     where = "extract/2"
     if getter is not None and not callable(getter):
-        raise BadArg(where, "getter", f"{getter!r} can't be called; pass a function of carrier and name, or None")
+        raise BadArg(where, "getter", f"{shown(getter)} can't be called; pass a function of carrier and name, or None")
     if without not in ("clear", "keep"):
-        raise BadArg(where, "without", f"{without!r} is neither 'clear' nor 'keep'; pass one of them")
+        raise BadArg(where, "without", f"{shown(without)} is neither 'clear' nor 'keep'; pass one of them")
     found = _values(getter(carrier, HEADER)) if getter is not None else list(_found(where, carrier))
     return take(found, without)
 
@@ -158,12 +158,12 @@ def to_environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
     {'LANG': 'C'}
     """
     if env is not None and not isinstance(env, Mapping):
-        raise BadArg("to_environment/1", "env", f"{env!r} is no mapping; pass one of names to values, or None")
+        raise BadArg("to_environment/1", "env", f"{shown(env)} is no mapping; pass one of names to values, or None")
     made = dict(os.environ if env is None else env)
     made.pop(VARIABLE, None)
-    value = current()
-    if value is not None:
-        made[VARIABLE] = value
+    with current() as value:
+        if value is not None:
+            made[VARIABLE] = value
     return made
 
 
@@ -181,17 +181,37 @@ def from_environment() -> bool:
     return take([] if value is None else [value], "keep")
 
 
-def current() -> str | None:
-    """Sends the caller's token: the value of a header; None if there is no token, or one that fits into no header."""
-    token = _native.seq_inject()
-    if token is None:
-        return None
+@contextmanager
+def current() -> Iterator[str | None]:
+    """Sends the caller's token with what is done within: the value of a header; None if there is no token, or one that fits into no
+    header. What raises has sent nothing."""
+    sending = _native.seq_inject()
+    value = None if sending is None else _encoded(sending.token)
+    if sending is not None and value is None:
+        sending.take_back()
+        reject()
+        sending = None
+    with told(sending):
+        yield value
+
+
+@contextmanager
+def told(sending: _native.SeqSending | None) -> Iterator[None]:
+    """What is done within sends that; what raises has sent nothing."""
+    try:
+        yield
+    except BaseException:
+        if sending is not None:
+            sending.take_back()
+        raise
+    if sending is not None:
+        sending.sent()
+
+
+def _encoded(token: bytes) -> str | None:
     text = binascii.b2a_base64(token, newline=False).rstrip(b"=").translate(_FOR_URLS)
     value = _VERSION + text.decode("ascii")
-    if len(value) > LIMIT:
-        reject()
-        return None
-    return value
+    return value if len(value) <= LIMIT else None
 
 
 def take(values: list[Any], without: str) -> bool:
@@ -239,6 +259,11 @@ def _is_header(name: Any) -> bool:
     return isinstance(name, str) and name.lower() == HEADER
 
 
+def others(headers: Iterable[Any]) -> list[Any]:
+    """Those pairs of a name and its value that are not of the header."""
+    return [pair for pair in headers if not (isinstance(pair, (tuple, list)) and pair and _is_header(pair[0]))]
+
+
 def _found(where: str, carrier: Any) -> Iterator[Any]:
     items = getattr(carrier, "items", None)
     pairs = items() if callable(items) else carrier
@@ -246,7 +271,7 @@ def _found(where: str, carrier: Any) -> Iterator[Any]:
         raise BadArg(where, "carrier", f"{type(carrier).__name__} is neither a mapping nor pairs; pass one, or a getter")
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-            raise BadArg(where, "carrier", f"{pair!r} is no pair of a name and its value; pass a mapping, or a getter")
+            raise BadArg(where, "carrier", f"{shown(pair)} is no pair of a name and its value; pass a mapping, or a getter")
         if _is_header(pair[0]):
             yield from _values(pair[1])
 

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from ._native import Pid
 from ._seq_nodes import apart
 from ._stream import put
-from .errors import BadArg
+from .errors import BadArg, shown
 from .process import receive, spawn
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Record
 
@@ -85,7 +85,7 @@ def printer(file: TextIO | None = None) -> Pid:
     <BLANKLINE>
     """
     if file is not None and not callable(getattr(file, "write", None)):
-        raise BadArg("printer/1", "file", f"{file!r} can't be written to; pass an open file of text, or None")
+        raise BadArg("printer/1", "file", f"{shown(file)} can't be written to; pass an open file of text, or None")
     with apart():
         pid: Pid = spawn(_print_all, sys.stdout if file is None else file, name="seq_trace printer")
     return pid
@@ -132,7 +132,7 @@ def checked(where: str, argument: str, message: Any) -> tuple[Any, ...]:
             serial = info[1]
             if isinstance(serial, tuple) and len(serial) == 2 and all(type(n) is int for n in serial):
                 return message
-    raise BadArg(where, argument, f"{clipped(repr(message), 80)} is no event; pass what the system tracer got")
+    raise BadArg(where, argument, f"{clipped(shown(message), 80)} is no event; pass what the system tracer got")
 
 
 def term(value: Any, depth: int = _DEPTH) -> str:

@@ -37,8 +37,20 @@ class SystemLimit(RuntimeError):
     """
 
 
+def shown(value: object) -> str:
+    """A value as an error shows it: its ``repr``. One that fails, or nests too deep, is not the caller's mistake: then as any object.
+
+    >>> shown("a"), shown(10**5000).partition(" at ")[0]
+    ("'a'", '<int object')
+    """
+    try:
+        return repr(value)
+    except Exception:
+        return object.__repr__(value)
+
+
 def check_timeout(function: str, timeout: object) -> None:
     """Refuses what is no time to wait: neither None nor a number of seconds. One that is over already is none."""
     number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if timeout is not None and (not number or timeout != timeout):
-        raise BadArg(function, "timeout", f"{timeout!r} is not a number of seconds; pass an int or float, or None")
+        raise BadArg(function, "timeout", f"{shown(timeout)} is not a number of seconds; pass an int or float, or None")

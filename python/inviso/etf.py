@@ -37,7 +37,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _native
-from .errors import BadArg, SystemLimit
+from .errors import BadArg, SystemLimit, shown
 from .terms import Fun, LocalFun
 
 __all__ = ["DEPTH", "SIZE", "Fun", "LocalFun", "dumps", "loads"]
@@ -68,7 +68,9 @@ def dumps(term: Any, *, compressed: int = 0) -> bytes:
     (2007, True)
     """
     if not isinstance(compressed, int) or isinstance(compressed, bool) or not 0 <= compressed <= 9:
-        raise BadArg("dumps/2", "compressed", f"{compressed!r} is no level of compression; pass an int from 0 to 9")
+        raise BadArg(
+            "dumps/2", "compressed", f"{shown(compressed)} is no level of compression; pass an int from 0 to 9"
+        )
     try:
         data = _native.etf_dumps(term)
     except TypeError as wrong:
@@ -108,7 +110,7 @@ def loads(data: bytes | bytearray | memoryview, *, depth: int = DEPTH, size: int
     """
     for name, limit in (("depth", depth), ("size", size)):
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise BadArg("loads/2", name, f"{limit!r} is no limit; pass an int from 1")
+            raise BadArg("loads/2", name, f"{shown(limit)} is no limit; pass an int from 1")
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise BadArg("loads/2", "data", f"{type(data).__name__} is not bytes; pass what dumps or term_to_binary made")
     whole = data if isinstance(data, bytes) else bytes(data)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _native
-from .errors import BadArg, SystemLimit
+from .errors import BadArg, SystemLimit, shown
 from .terms import Atom, ImproperList
 
 if TYPE_CHECKING:
@@ -275,14 +275,6 @@ def derives(value: object, kind: type) -> bool:
 def word(value: object) -> str | None:
     """The characters of a str, without asking it; None for anything else."""
     return str.__str__(value) if issubclass(type(value), str) else None
-
-
-def shown(value: object) -> str:
-    """How an error shows it. A repr that fails, or nests too deep, is not the caller's mistake."""
-    try:
-        return repr(value)
-    except Exception:
-        return object.__repr__(value)
 
 
 def _no_term(where: str, error: TypeError) -> BadArg:

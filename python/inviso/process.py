@@ -24,7 +24,7 @@ from . import _fork as _fork  # what a fork needs
 from . import _native
 from ._beside import Beside
 from ._native import Pid
-from .errors import BadArg, check_timeout
+from .errors import BadArg, check_timeout, shown
 from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def pid(object: Process | Any) -> Pid:
         return object
     found = _native.pid_of(object)
     if found is None:
-        why = f"{object!r} is not a running thread or task, nor a queue; pass one that has begun"
+        why = f"{shown(object)} is not a running thread or task, nor a queue; pass one that has begun"
         raise BadArg("pid/1", "object", why)
     return found
 
@@ -141,7 +141,7 @@ def port(object: Any) -> Port:
         return object
     found = _native.port_of(_outside(object))
     if found is None:
-        why = f"{object!r} is no open port; pass a socket, a Popen or a transport of asyncio"
+        why = f"{shown(object)} is no open port; pass a socket, a Popen or a transport of asyncio"
         raise BadArg("port/1", "object", why)
     return found
 
@@ -234,12 +234,12 @@ def spawn(
     'done'
     """
     if not callable(function):
-        raise BadArg("spawn/3", "function", f"{function!r} can't be called; pass a function and its arguments")
+        raise BadArg("spawn/3", "function", f"{shown(function)} can't be called; pass a function and its arguments")
     if name is not None and not isinstance(name, str):
-        raise BadArg("spawn/3", "name", f"{name!r} is not a str; pass a name, or None")
+        raise BadArg("spawn/3", "name", f"{shown(name)} is not a str; pass a name, or None")
     for option, value in (("link", link), ("monitor", monitor)):
         if not isinstance(value, bool):
-            raise BadArg("spawn/3", option, f"{value!r} is not a bool; pass True or False")
+            raise BadArg("spawn/3", option, f"{shown(value)} is not a bool; pass True or False")
     if _is_coroutine_function(function):
         import asyncio
 
@@ -360,7 +360,7 @@ def trap_exit(on: bool) -> bool:
     (False, True)
     """
     if not isinstance(on, bool):
-        raise BadArg("trap_exit/1", "on", f"{on!r} is not a bool; pass True or False")
+        raise BadArg("trap_exit/1", "on", f"{shown(on)} is not a bool; pass True or False")
     return _native.trap_exit(on)
 
 
@@ -382,9 +382,9 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
     if flag == "trap_exit":
         return trap_exit(value)  # type: ignore[arg-type]
     if flag != "max_heap_size":
-        raise BadArg("process_flag/2", "flag", f"{flag!r} is no flag; pass 'trap_exit' or 'max_heap_size'")
+        raise BadArg("process_flag/2", "flag", f"{shown(flag)} is no flag; pass 'trap_exit' or 'max_heap_size'")
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
-        raise BadArg("process_flag/2", "value", f"{value!r} is no number of words; pass an int from 0")
+        raise BadArg("process_flag/2", "value", f"{shown(value)} is no number of words; pass an int from 0")
     return _native.set_max_heap_size(int(value))
 
 
@@ -416,7 +416,7 @@ def demonitor(reference: Ref) -> bool:
     (True, 'end')
     """
     if not isinstance(reference, Ref):
-        raise BadArg("demonitor/1", "reference", f"{reference!r} is not a Ref; pass what monitor() returned")
+        raise BadArg("demonitor/1", "reference", f"{shown(reference)} is not a Ref; pass what monitor() returned")
     return _native.demonitor(reference)
 
 
@@ -475,11 +475,11 @@ def send(destination: Destination, message: Any) -> Any:
         found = _native.whereis(destination)
         known = _native.send(found if isinstance(found, Pid) else None, message, destination)
         if not known:
-            raise BadArg("send/2", "destination", f"no process is registered as {destination!r}; register one first")
+            raise BadArg("send/2", "destination", f"no process is registered as {shown(destination)}; register one first")
     elif _is_name_at_node(destination):
         name, at = destination
         if at != node():
-            raise BadArg("send/2", "destination", f"{at!r} is another node; messages go to processes of {node()!r} only")
+            raise BadArg("send/2", "destination", f"{shown(at)} is another node; messages go to processes of {shown(node())} only")
         found = _native.whereis(name)
         _native.send(found if isinstance(found, Pid) else None, message, destination)
     else:
@@ -522,7 +522,7 @@ def send_after(time: float, destination: Process, message: Any) -> Timer:
     """
     number = isinstance(time, (int, float)) and not isinstance(time, bool)
     if not number or not 0 <= time < 1 << 40:
-        raise BadArg("send_after/3", "time", f"{time!r} is no time in milliseconds; pass a number from 0")
+        raise BadArg("send_after/3", "time", f"{shown(time)} is no time in milliseconds; pass a number from 0")
     return Timer(time / 1000, _running("send_after/3", "destination", destination), message)
 
 
@@ -622,17 +622,17 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
     (True, True, True)
     """
     if not isinstance(name, str) or not name or name == "undefined":
-        raise BadArg("register/2", "name", f"{name!r} is no name; pass a str other than 'undefined'")
+        raise BadArg("register/2", "name", f"{shown(name)} is no name; pass a str other than 'undefined'")
     pid = _tracee(pid)
     if not isinstance(pid, Port) or not pid.is_local():
         _running("register/2", "pid", pid)
     why = _native.register(name, pid)
     if why == "dead":
-        raise BadArg("register/2", "pid", f"{pid!r} has ended; pass a living process")
+        raise BadArg("register/2", "pid", f"{shown(pid)} has ended; pass a living process")
     if why == "taken":
-        raise BadArg("register/2", "name", f"{name!r} is the name of {_native.whereis(name)!r}; unregister it first")
+        raise BadArg("register/2", "name", f"{shown(name)} is the name of {shown(_native.whereis(name))}; unregister it first")
     if why is not None:
-        raise BadArg("register/2", "pid", f"{pid!r} has a name already; unregister it first")
+        raise BadArg("register/2", "pid", f"{shown(pid)} has a name already; unregister it first")
     return True
 
 
@@ -647,7 +647,7 @@ def unregister(name: str) -> bool:
     (True, None)
     """
     if not isinstance(name, str) or not _native.unregister(name):
-        raise BadArg("unregister/1", "name", f"no process is registered as {name!r}; registered() lists the names")
+        raise BadArg("unregister/1", "name", f"no process is registered as {shown(name)}; registered() lists the names")
     return True
 
 
@@ -661,7 +661,7 @@ def whereis(name: str) -> Any:
     True
     """
     if not isinstance(name, str):
-        raise BadArg("whereis/1", "name", f"{name!r} is no name; pass a str")
+        raise BadArg("whereis/1", "name", f"{shown(name)} is no name; pass a str")
     return _native.whereis(name)
 
 
@@ -696,7 +696,7 @@ def set_node(name: str) -> None:
     """
     parts = name.split("@") if isinstance(name, str) else []
     if len(parts) != 2 or not all(parts):
-        raise BadArg("set_node/1", "name", f"{name!r} has not the form 'name@host'")
+        raise BadArg("set_node/1", "name", f"{shown(name)} has not the form 'name@host'")
     _native.set_node_name(name)
 
 
@@ -711,16 +711,16 @@ def _local(function: str, argument: str, given: Any) -> Pid:
     pid = given if isinstance(given, Pid) else _native.pid_of(given)
     if pid is None:
         ended = "has not begun, or has ended" if _is_gone(given) else "is not a process"
-        raise BadArg(function, argument, f"{given!r} {ended}; pass a Pid, or a thread or task that runs")
+        raise BadArg(function, argument, f"{shown(given)} {ended}; pass a Pid, or a thread or task that runs")
     if not pid.is_local():
-        raise BadArg(function, argument, f"{pid!r} is a process of another node; pass one of {node()}")
+        raise BadArg(function, argument, f"{shown(pid)} is a process of another node; pass one of {node()}")
     return pid
 
 
 def _running(function: str, argument: str, given: Any) -> Pid:
     pid = _local(function, argument, given)
     if pid.kind not in ("thread", "task"):
-        raise BadArg(function, argument, f"{pid!r} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
+        raise BadArg(function, argument, f"{shown(pid)} is a {pid.kind}, which doesn't run; pass the Pid of a thread or task")
     return pid
 
 

@@ -22,13 +22,14 @@ The serial says that two events came before: the child was asked to start, and h
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _fork as _fork  # what a fork needs
 from . import _native
 from . import trace_ports
 from ._native import Pid
-from .errors import BadArg
+from .errors import BadArg, shown
 from .terms import Atom
 from .trace_ports import TracePort
 
@@ -95,7 +96,8 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
         value: the component's value.
 
     Returns:
-        Of a component, the value before. Of None, the token before. Of a token, None.
+        Of a component, the value before, where the token was empty that of a new one: False, 0, or ``(last, 0)`` with the last serial
+        that the process took. Of None, the token before. Of a token, None.
 
     Raises:
         BadArg: an unknown component, or a value that it can't have. Of a whole token, what stands before the wrong part is set.
@@ -114,10 +116,10 @@ def set_token(component: Any, value: Any = _MISSING) -> Any:
     if name == "serial":
         pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_serial, value)) else None
         if pair is None:
-            raise BadArg(where, "value", f"{value!r} is no serial; pass (previous, current), two ints of 64 bits")
+            raise BadArg(where, "value", f"{shown(value)} is no serial; pass (previous, current), two ints of 64 bits")
         return _native.seq_set_serial(*pair)
     if not isinstance(value, bool):
-        raise BadArg(where, "value", f"{value!r} is not a bool; pass True or False")
+        raise BadArg(where, "value", f"{shown(value)} is not a bool; pass True or False")
     return _native.seq_set_flags(_FLAGS[name], value)
 
 
@@ -135,11 +137,11 @@ def _set_whole(token: Any) -> Any:
     if token is None or (isinstance(token, list) and not token):
         return _native.seq_clear()
     if not (isinstance(token, tuple) and len(token) == 5 and _is_serial(token[0])):
-        raise BadArg(where, "token", f"{token!r} is no token; pass what get_token() returned, or None")
+        raise BadArg(where, "token", f"{shown(token)} is no token; pass what get_token() returned, or None")
     flags, label, serial, _, previous = token
     _set_label(where, "token", label)
     if not (_is_serial(serial) and _is_serial(previous)):
-        raise BadArg(where, "token", f"{token!r} has no serial of two ints; pass what get_token() returned")
+        raise BadArg(where, "token", f"{shown(token)} has no serial of two ints; pass what get_token() returned")
     _native.seq_set_serial(previous, serial)
     _native.seq_set_flags(flags & _ALL, True)
     _native.seq_set_flags(~flags & _ALL, False)
@@ -185,7 +187,7 @@ def print(*arguments: Any) -> None:
         _native.seq_print(arguments[0], None)
     elif len(arguments) == 2:
         if isinstance(arguments[0], (Atom, bool)) or arguments[0] is None:
-            raise BadArg(where, "label", f"{arguments[0]!r} is an atom; pass a label of another type")
+            raise BadArg(where, "label", f"{shown(arguments[0])} is an atom; pass a label of another type")
         _native.seq_print(arguments[1], (arguments[0],))
     else:
         raise BadArg(where, "info", f"{len(arguments)} arguments; pass print(info) or print(label, info)")
@@ -237,19 +239,19 @@ def set_system_tracer(tracer: Pid | TracePort | tuple[Any, Any] | bool) -> Pid |
         tracer = _native.pid_of(tracer) or tracer
     if isinstance(tracer, Pid):
         if not tracer.is_local():
-            raise BadArg(where, "tracer", f"{tracer!r} is a process of another node; pass one of this node")
+            raise BadArg(where, "tracer", f"{shown(tracer)} is a process of another node; pass one of this node")
         if tracer.kind not in ("thread", "task") or not tracer.is_alive():
-            raise BadArg(where, "tracer", f"{tracer!r} has ended, or doesn't run; pass a living process, or False")
+            raise BadArg(where, "tracer", f"{shown(tracer)} has ended, or doesn't run; pass a living process, or False")
     elif isinstance(tracer, tuple):
         from .tracer import given  # what few programs use comes in at its first mention
 
         try:
             return _answer(_native.seq_set_tracer(None, None, given(where, tracer)))
         except _native.ProcessDead:
-            why = f"{tracer[0]!r} doesn't answer 'trace' to trace_status; pass one that does, or False"
+            why = f"{shown(tracer[0])} doesn't answer 'trace' to trace_status; pass one that does, or False"
             raise BadArg(where, "tracer", why) from None
     elif tracer is not False and not isinstance(tracer, TracePort):
-        why = f"{tracer!r} is not a process; pass a Pid, a trace port, (module, state), or False for none"
+        why = f"{shown(tracer)} is not a process; pass a Pid, a trace port, (module, state), or False for none"
         raise BadArg(where, "tracer", why)
     port = trace_ports.checked(where, "tracer", tracer) if isinstance(tracer, TracePort) else None
     return _answer(_native.seq_set_tracer(tracer if isinstance(tracer, Pid) else None, port))
@@ -272,19 +274,23 @@ def _answer(tracer: Pid | _native.LogPort | tuple[Any, Any] | None) -> Pid | Tra
 
 def carrier(queue: Any, on: bool) -> None:
     """Says whether items of a queue carry tokens. They do, but in queues whose newest item comes first (``LifoQueue``): those are pools
-    of objects mostly, and who takes an object out has nothing to do with who put it back.
+    of objects mostly, and who takes an object out has nothing to do with who put it back. Of a queue of ``multiprocessing`` each
+    operating system process says it for itself: what it puts in has no token, and what it takes out leaves the taker's as it is.
 
     Raises:
-        BadArg: ``queue`` is no object that can be told from others, or ``on`` not a bool.
+        BadArg: ``queue`` is no object that can be told from others, or one of a manager's; or ``on`` is not a bool.
 
     >>> import queue
     >>> stack = queue.LifoQueue()
     >>> carrier(stack, True)
     """
     if not isinstance(on, bool):
-        raise BadArg("carrier/2", "on", f"{on!r} is not a bool; pass True or False")
+        raise BadArg("carrier/2", "on", f"{shown(on)} is not a bool; pass True or False")
     if not hasattr(type(queue), "get") or not hasattr(type(queue), "put"):
-        raise BadArg("carrier/2", "queue", f"{queue!r} is no queue; pass one that has put and get")
+        raise BadArg("carrier/2", "queue", f"{shown(queue)} is no queue; pass one that has put and get")
+    if "multiprocessing.managers" in sys.modules and isinstance(queue, sys.modules["multiprocessing.managers"].BaseProxy):
+        why = "is a manager's, whose calls carry the token, whatever they do; pass a queue of this process's own"
+        raise BadArg("carrier/2", "queue", f"a {type(queue).__name__} {why}")
     _native.seq_carrier(queue, on)
 
 
@@ -299,7 +305,7 @@ def _component(where: str, component: Any) -> str:
     if isinstance(component, str) and component in (*_FLAGS, "label", "serial"):
         return str(component)
     known = ", ".join(("label", "serial", *_FLAGS))
-    raise BadArg(where, "component", f"{component!r} is no component of a token; they are {known}")
+    raise BadArg(where, "component", f"{shown(component)} is no component of a token; they are {known}")
 
 
 def _is_serial(value: object) -> bool:

@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _fork, _native, trace_ports
 from ._native import Pid
-from .errors import BadArg, SystemLimit, check_timeout
-from .match_spec import compiled, derives, shown, word
+from .errors import BadArg, SystemLimit, check_timeout, shown
+from .match_spec import compiled, derives, word
 from .process import _is_gone, _tracee
 from .terms import Atom, Port, Ref
 from .trace_ports import PortGenerator, TracePort
@@ -248,10 +248,10 @@ class Session:
 
     def _own(self, function: str) -> None:
         if self._native.has_module:
-            why = f"{self!r} calls its tracer module, and has no messages; make one with tracer None"
+            why = f"{shown(self)} calls its tracer module, and has no messages; make one with tracer None"
             raise BadArg(function, "session", why)
         if self._native.tracer is not None or self._native.port is not None:
-            raise BadArg(function, "session", f"the messages of {self!r} go to its tracer; make one with tracer None")
+            raise BadArg(function, "session", f"the messages of {shown(self)} go to its tracer; make one with tracer None")
 
 
 class Dump(NamedTuple):
@@ -354,12 +354,12 @@ def session_create(
     """
     where = "session_create/3"
     if not isinstance(name, str):
-        raise BadArg(where, "name", f"{name!r} is not a str; pass a name such as 'my_session'")
+        raise BadArg(where, "name", f"{shown(name)} is not a str; pass a name such as 'my_session'")
     options = _options(where, opts)
     module: Any = None
     port, recorded = None, _recorded(where, tracer, options)
     if isinstance(tracer, PortGenerator):
-        raise BadArg(where, "tracer", f"{tracer!r} opens a port when it is called; pass what it returns")
+        raise BadArg(where, "tracer", f"{shown(tracer)} opens a port when it is called; pass what it returns")
     if isinstance(tracer, TracePort):
         if options["capture"] == "ref":
             why = "capture 'ref' hands over objects, and a trace port writes copies; drop one of them"
@@ -374,7 +374,7 @@ def session_create(
     elif isinstance(tracer, tuple):
         module = _module(where, tracer, options)
     elif tracer is not None and not callable(tracer):
-        why = f"{tracer!r} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
+        why = f"{shown(tracer)} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
         raise BadArg(where, "tracer", why)
     worker = _Worker(name, tracer) if callable(tracer) and not module else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
@@ -411,14 +411,14 @@ def _recorded(
     asks = [name for name in ("dump_signal", "dump_on", "dump_slower") if options[name] is not None]
     every = options["dump_every"]
     if not isinstance(every, (int, float)) or isinstance(every, bool) or not 0 <= every < 1e9:
-        raise BadArg(where, "opts", f"dump_every {every!r} is no time; pass seconds, a number from 0")
+        raise BadArg(where, "opts", f"dump_every {shown(every)} is no time; pass seconds, a number from 0")
     if options["dump_to"] is None:
         if asks:
             raise BadArg(where, "opts", f"{asks[0]} needs files to write to; pass dump_to, a path such as 'dump-{{n}}'")
         return None
     path = options["dump_to"]
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in os.fsdecode(path):
-        raise BadArg(where, "opts", f"dump_to {options['dump_to']!r} is no path; pass one such as 'dump-{{n}}'")
+        raise BadArg(where, "opts", f"dump_to {shown(options['dump_to'])} is no path; pass one such as 'dump-{{n}}'")
     if tracer is not None:
         raise BadArg(where, "opts", "dump_to is for a session that is its own tracer; pass None as the tracer")
     if options["capture"] == "ref":
@@ -427,16 +427,16 @@ def _recorded(
     if number is not None:
         known = isinstance(number, int) and not isinstance(number, bool) and number in signals.valid_signals()
         if not known or number in _NO_DUMP:
-            raise BadArg(where, "opts", f"dump_signal {number!r} can't be handled; pass one such as signal.SIGUSR2")
+            raise BadArg(where, "opts", f"dump_signal {shown(number)} can't be handled; pass one such as signal.SIGUSR2")
     exceptions = None if options["dump_on"] is None else _exceptions(where, options["dump_on"])
     seconds = None
     if options["dump_slower"] is not None:
         pair = options["dump_slower"]
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise BadArg(where, "opts", f"dump_slower {pair!r} is no limit; pass (mfa, seconds)")
+            raise BadArg(where, "opts", f"dump_slower {shown(pair)} is no limit; pass (mfa, seconds)")
         mfa, seconds = pair
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not 0 <= seconds < 1e9:
-            raise BadArg(where, "opts", f"dump_slower, {seconds!r} is no time; pass seconds, a number from 0")
+            raise BadArg(where, "opts", f"dump_slower, {shown(seconds)} is no time; pass seconds, a number from 0")
         if isinstance(mfa, str):
             mfa = tuple(mfa.rsplit(":", 2))
             if len(mfa) == 3 and mfa[2].isdecimal():
@@ -501,16 +501,16 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
     where = "dump/2"
     native = _session(where, session)
     if native.tracer is not None or native.port is not None:
-        raise BadArg(where, "session", f"the messages of {session!r} go to its tracer; make one with tracer None")
+        raise BadArg(where, "session", f"the messages of {shown(session)} go to its tracer; make one with tracer None")
     if session._takes_objects():
-        raise BadArg(where, "session", f"{session!r} has objects (capture 'ref'), which no log takes; drop that option")
+        raise BadArg(where, "session", f"{shown(session)} has objects (capture 'ref'), which no log takes; drop that option")
     if not isinstance(compress, bool):
-        raise BadArg(where, "compress", f"{compress!r} is not a bool; pass True or False")
+        raise BadArg(where, "compress", f"{shown(compress)} is not a bool; pass True or False")
     if isinstance(to, TracePort):
         if compress:
             raise BadArg(where, "compress", "a trace port is compressed or not when it is opened; drop compress")
         if not to.is_open():
-            raise BadArg(where, "to", f"{to!r} takes nothing more; open another one")
+            raise BadArg(where, "to", f"{shown(to)} takes nothing more; open another one")
         return Dump(to.path, *native.dump_to_port(to._native))
     path = trace_ports.path_of(where, "to", to)
     return Dump(path, *native.dump_to_file(path, compress))
@@ -529,7 +529,7 @@ def session_destroy(session: Session) -> bool:
     True
     """
     if not isinstance(session, Session):
-        raise BadArg("session_destroy/1", "session", f"{session!r} is not a session; session_create() makes one")
+        raise BadArg("session_destroy/1", "session", f"{shown(session)} is not a session; session_create() makes one")
     worker = session._worker
     if worker and session._native.is_alive():
         session._native.pump()
@@ -563,7 +563,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
         return [s for s in every if s._native.flags_of(what)]
     if isinstance(what, Port):
         if not what.is_local():
-            raise BadArg(where, "tracee", f"{what!r} is a port of another node; pass one of this node")
+            raise BadArg(where, "tracee", f"{shown(what)} is a port of another node; pass one of this node")
         flags = [(s, s._native.flags_of(what)) for s in every]
         return None if flags and flags[0][1] is None else [s for s, bits in flags if bits]
     if isinstance(what, str):
@@ -616,9 +616,9 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     if isinstance(procs, Pid):
         _process(where, "procs", procs)
     elif _is_gone(procs):
-        raise BadArg(where, "procs", f"{procs!r} has not begun, or has ended; pass a living process")
+        raise BadArg(where, "procs", f"{shown(procs)} has not begun, or has ended; pass a living process")
     elif not (isinstance(procs, str) and procs in ("all", "existing", "new")):
-        raise BadArg(where, "procs", f"{procs!r} is not a process; pass a Pid, 'all', 'existing' or 'new'")
+        raise BadArg(where, "procs", f"{shown(procs)} is not a process; pass a Pid, 'all', 'existing' or 'new'")
     return _switch(where, native, "procs", procs, how, flags)
 
 
@@ -648,9 +648,9 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     native = _session(where, session)
     ports = _tracee(ports)
     if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in ("all", "existing", "new", "new_ports")):
-        raise BadArg(where, "ports", f"{ports!r} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'")
+        raise BadArg(where, "ports", f"{shown(ports)} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'")
     if isinstance(ports, Port) and not ports.is_local():
-        raise BadArg(where, "ports", f"{ports!r} is a port of another node; pass one of this node")
+        raise BadArg(where, "ports", f"{shown(ports)} is a port of another node; pass one of this node")
     if isinstance(ports, str) and ports == "new_ports":
         ports = "new"
     return _switch(where, native, "ports", ports, how, flags)
@@ -658,11 +658,11 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
 
 def _switch(where: str, native: _native.Session, argument: str, who: Any, how: bool, flags: Iterable[str]) -> int:
     if not isinstance(how, bool):
-        raise BadArg(where, "how", f"{how!r} is not a bool; pass True for on or False for off")
+        raise BadArg(where, "how", f"{shown(how)} is not a bool; pass True for on or False for off")
     bits = 0
     for flag in _list(where, "flags", flags):
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
-            raise BadArg(where, "flags", f"{flag!r} is an option of the old interface; the session has the tracer")
+            raise BadArg(where, "flags", f"{shown(flag)} is an option of the old interface; the session has the tracer")
         if isinstance(flag, str) and flag == "cpu_timestamp":
             if who != "all":
                 raise BadArg(where, "flags", f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
@@ -674,7 +674,7 @@ def _switch(where: str, native: _native.Session, argument: str, who: Any, how: b
         return native.process(who, how, bits, ports)
     except _native.ProcessDead:
         what = "is closed; pass an open port" if ports else "has ended; pass a living process"
-        raise BadArg(where, argument, f"{who!r} {what}") from None
+        raise BadArg(where, argument, f"{shown(who)} {what}") from None
     except _native.SessionDead:
         raise _dead(where) from None
 
@@ -735,7 +735,7 @@ def recv(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = 
 def _messages(where: str, context: str, session: Session, spec: Any, flags: Any) -> int:
     native = _session(where, session)
     if _list(where, "flags", flags):
-        raise BadArg(where, "flags", f"{flags!r} is not empty; messages have no flags: pass []")
+        raise BadArg(where, "flags", f"{shown(flags)} is not empty; messages have no flags: pass []")
     program = None
     if derives(spec, list):
         program = compiled(where, spec, context) if list.__len__(spec) else None
@@ -777,23 +777,23 @@ def system(session: Session, event: str, value: bool | int | tuple[int, int]) ->
         why = "its tracer is a module; make a session whose tracer is a Pid, a callable or None"
         raise BadArg(where, "session", why)
     if native.port is not None:
-        raise BadArg(where, "session", f"the tracer of {session!r} is a trace port; system events need a process")
+        raise BadArg(where, "session", f"the tracer of {shown(session)} is a trace port; system events need a process")
     if not (isinstance(event, str) and event in _EVENTS):
         _one_of(where, "event", "event", event, _EVENTS)
     if value is False:
         native.monitor(str(event), None)
     elif event in ("busy_port", "busy_dist_port"):
         if value is not True:
-            raise BadArg(where, "value", f"{value!r} is no setting of {event!r}; pass True or False")
+            raise BadArg(where, "value", f"{shown(value)} is no setting of {shown(event)}; pass True or False")
         native.monitor(str(event), 1)
     elif event == "long_message_queue":
         pair = value if isinstance(value, tuple) and len(value) == 2 and all(map(_is_length, value)) else (0, 0)
         if not 0 <= pair[0] < pair[1]:
-            why = f"{value!r} is no (disable, enable); pass two ints, 0 or more, the first less than the second"
+            why = f"{shown(value)} is no (disable, enable); pass two ints, 0 or more, the first less than the second"
             raise BadArg(where, "value", why)
         native.monitor(str(event), pair[1], pair[0])
     elif isinstance(value, tuple) or not _is_length(value) or value < 0:
-        raise BadArg(where, "value", f"{value!r} is no limit of {event!r}; pass an int from 0, or False")
+        raise BadArg(where, "value", f"{shown(value)} is no limit of {shown(event)}; pass an int from 0, or False")
     else:
         native.monitor(str(event), max(value, _LEAST))
 
@@ -847,12 +847,12 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     kinds = 0
     for name in names:
         if isinstance(name, tuple) and name and name[0] in ("tracer", "meta"):
-            raise BadArg(where, "flags", f"{name!r} is an option of the old interface; the session has the tracer")
+            raise BadArg(where, "flags", f"{shown(name)} is an option of the old interface; the session has the tracer")
         kinds |= _one_of(where, "flags", "flag", name, _KINDS)
     kinds = kinds or _GLOBAL
     if kinds & _GLOBAL and kinds != _GLOBAL:
         other = next(name for name in names if name != "global")
-        raise BadArg(where, "flags", f"'global' can't be combined with {other!r}; drop one of them")
+        raise BadArg(where, "flags", f"'global' can't be combined with {shown(other)}; drop one of them")
     if program is not None and not kinds & (_GLOBAL | _LOCAL | _META):
         why = "counters count every call, whatever it looks like; pass True, or 'local' or 'meta' among the flags"
         raise BadArg(where, "match_spec", why)
@@ -923,7 +923,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         return None if bits is None else _flags_info(session, item, bits)
     if isinstance(what, Port):
         if not what.is_local():
-            raise BadArg(where, "what", f"{what!r} is a port of another node; pass one of this node")
+            raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
         _one_of(where, "item", "item of a port", item, ("flags", "tracer"))
         bits = native.flags_of(what)
         return None if bits is None else _flags_info(session, item, bits)
@@ -948,7 +948,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         if what == "on_load":
             _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
             return _on_load_info(session, item, native.on_load_kinds())
-        why = f"{what!r} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
+        why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
         raise BadArg(where, "what", why)
     if _is_gone(what):
         _one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
@@ -993,7 +993,7 @@ def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivere
     if isinstance(tracee, Pid):
         _process(where, "tracee", tracee)
     elif not (isinstance(tracee, str) and tracee == "all"):
-        raise BadArg(where, "tracee", f"{tracee!r} is not a process; pass a Pid or 'all'")
+        raise BadArg(where, "tracee", f"{shown(tracee)} is not a process; pass a Pid or 'all'")
     caller = _native.self_pid()
     reference = Delivered()
     native.pump()
@@ -1146,7 +1146,7 @@ _inherited: list[Session] = []
 
 def _session(where: str, session: Any) -> _native.Session:
     if not isinstance(session, Session):
-        raise BadArg(where, "session", f"{session!r} is not a session; session_create() makes one")
+        raise BadArg(where, "session", f"{shown(session)} is not a session; session_create() makes one")
     if not session._native.is_alive():
         raise _dead(where)
     return session._native
@@ -1154,9 +1154,9 @@ def _session(where: str, session: Any) -> _native.Session:
 
 def _process(where: str, argument: str, pid: Pid) -> None:
     if not pid.is_local():
-        raise BadArg(where, argument, f"{pid!r} is a process of another node; pass one of this node")
+        raise BadArg(where, argument, f"{shown(pid)} is a process of another node; pass one of this node")
     if pid.kind == "queue":
-        raise BadArg(where, argument, f"{pid!r} is a queue, which doesn't run; pass a thread or task that uses it")
+        raise BadArg(where, argument, f"{shown(pid)} is a queue, which doesn't run; pass a thread or task that uses it")
 
 
 def _dead(where: str) -> BadArg:
@@ -1165,7 +1165,7 @@ def _dead(where: str) -> BadArg:
 
 def _list(where: str, argument: str, values: Any) -> list[Any]:
     if isinstance(values, (str, bytes)) or not isinstance(values, (list, tuple, set, frozenset)):
-        raise BadArg(where, argument, f"{values!r} is not a list; pass a list such as ['call']")
+        raise BadArg(where, argument, f"{shown(values)} is not a list; pass a list such as ['call']")
     return list(values)
 
 
@@ -1174,27 +1174,27 @@ def _one_of(where: str, argument: str, kind: str, value: Any, known: Any) -> Any
         return known[value] if isinstance(known, dict) else value
     near = difflib.get_close_matches(value, list(known), 1) if isinstance(value, str) else []
     mend = f"did you mean {near[0]!r}?" if near else f"pass one of {', '.join(known)}"
-    raise BadArg(where, argument, f"unknown {kind} {value!r}; {mend}")
+    raise BadArg(where, argument, f"unknown {kind} {shown(value)}; {mend}")
 
 
 def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str | None, str | None, int | None]:
     if not (isinstance(mfa, tuple) and len(mfa) == 3):
-        raise BadArg(where, argument, f"{mfa!r} is not an MFA; pass (module, qualified name, arity)")
+        raise BadArg(where, argument, f"{shown(mfa)} is not an MFA; pass (module, qualified name, arity)")
     module, name, arity = mfa
     if not isinstance(module, str):
-        raise BadArg(where, argument, f"the module {module!r} is not a str; pass its __name__")
+        raise BadArg(where, argument, f"the module {shown(module)} is not a str; pass its __name__")
     if not isinstance(name, str):
-        raise BadArg(where, argument, f"the function {name!r} is not a str; pass its __qualname__")
+        raise BadArg(where, argument, f"the function {shown(name)} is not a str; pass its __qualname__")
     any_arity = isinstance(arity, str) and arity == "_"
     if not any_arity and (not isinstance(arity, int) or isinstance(arity, bool)):
-        raise BadArg(where, argument, f"the arity {arity!r} is not an int; pass the number of parameters, or '_'")
+        raise BadArg(where, argument, f"the arity {shown(arity)} is not an int; pass the number of parameters, or '_'")
     if not any_arity and not 0 <= arity < 1 << 31:
         arity = -1  # any int may be asked for; no function has it
     wild = module == "_", name == "_", any_arity
     if any(wild) and not wildcards:
-        raise BadArg(where, argument, f"{mfa!r} has wildcards; name one function, with its arity")
+        raise BadArg(where, argument, f"{shown(mfa)} has wildcards; name one function, with its arity")
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
-        why = f"{mfa!r} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
+        why = f"{shown(mfa)} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
         raise BadArg(where, argument, why)
     return (None if wild[0] else module, None if wild[1] else name, None if wild[2] else arity)
 
@@ -1217,7 +1217,7 @@ def control_word(value: int | None = None) -> int:
     if value is None:
         return _native.control_word()
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 32:
-        raise BadArg("control_word/1", "value", f"{value!r} is no int of 32 bits; pass one from 0 to 4294967295")
+        raise BadArg("control_word/1", "value", f"{shown(value)} is no int of 32 bits; pass one from 0 to 4294967295")
     return _native.set_control_word(value)
 
 
@@ -1237,7 +1237,7 @@ def _options(where: str, opts: Any) -> dict[str, Any]:
     try:
         given = dict(opts)
     except (TypeError, ValueError):
-        raise BadArg(where, "opts", f"{opts!r} is no list of options; pass [] or a dict") from None
+        raise BadArg(where, "opts", f"{shown(opts)} is no list of options; pass [] or a dict") from None
     options = dict(_OPTIONS, given=frozenset(given))
     for key, value in given.items():
         _one_of(where, "opts", "option", key, _OPTIONS)
@@ -1245,11 +1245,11 @@ def _options(where: str, opts: Any) -> dict[str, Any]:
     for key, unit in _NUMBERS.items():
         value = options[key]
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 40:
-            raise BadArg(where, "opts", f"{key} {value!r} is not a number of {unit}; pass an int from 0")
+            raise BadArg(where, "opts", f"{key} {shown(value)} is not a number of {unit}; pass an int from 0")
     _one_of(where, "opts", "overflow policy", options["overflow"], ("drop", "overwrite", "block"))
     _one_of(where, "opts", "clock", options["clock"], ("fast", "system"))
     if not isinstance(options["repr"], bool):
-        raise BadArg(where, "opts", f"repr {options['repr']!r} is not a bool; pass True or False")
+        raise BadArg(where, "opts", f"repr {shown(options['repr'])} is not a bool; pass True or False")
     _check_capture(where, options["capture"], options["repr"])
     return options
 
@@ -1262,12 +1262,12 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
     if capture is None:
         return
     if not isinstance(capture, Mapping):
-        raise BadArg(where, "opts", f"capture {capture!r} is no set of limits; pass {{'items': 10}}, say, or 'ref'")
+        raise BadArg(where, "opts", f"capture {shown(capture)} is no set of limits; pass {{'items': 10}}, say, or 'ref'")
     for key, value in capture.items():
         _one_of(where, "opts", "limit of capture", key, _CAPTURE)
         least, most = _CAPTURE_RANGE[key]
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            why = f"capture, {key}: {value!r} is out of range; pass an int from {least} to {most}"
+            why = f"capture, {key}: {shown(value)} is out of range; pass an int from {least} to {most}"
             raise BadArg(where, "opts", why)
 
 

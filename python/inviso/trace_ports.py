@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import _fork, _limits, _native
-from .errors import BadArg
+from .errors import BadArg, shown
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -237,9 +237,9 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
     <trace port generator: wrap set calls*.log, 4 files of 1000 bytes>
     """
     if not isinstance(kind, str) or kind not in ("file", "ip"):
-        raise BadArg(_WHERE, "kind", f"{kind!r} is no kind of trace port; pass 'file' or 'ip'")
+        raise BadArg(_WHERE, "kind", f"{shown(kind)} is no kind of trace port; pass 'file' or 'ip'")
     if not isinstance(compress, bool):
-        raise BadArg(_WHERE, "compress", f"{compress!r} is not a bool; pass True or False")
+        raise BadArg(_WHERE, "compress", f"{shown(compress)} is not a bool; pass True or False")
     if kind == "ip":
         if compress:
             raise BadArg(_WHERE, "compress", "a socket is not compressed; drop compress, or pass 'file'")
@@ -258,7 +258,7 @@ def _file(path: str, compress: bool) -> PortGenerator:
         except OSError:
             mode = 0  # what is wrong with it is said where it is opened
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            why = f"{path!r} is a pipe, which may make its writer wait; pass a file's name"
+            why = f"{shown(path)} is a pipe, which may make its writer wait; pass a file's name"
             raise BadArg(_WHERE, "parameters", why)
         return TracePort(_native.port_to_file(path, compress))
 
@@ -267,26 +267,28 @@ def _file(path: str, compress: bool) -> PortGenerator:
 
 def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     if not 3 <= len(parameters) <= 5 or parameters[1] != "wrap":
-        why = f"{parameters!r} is no wrap set; pass (name, 'wrap', suffix), with a size and a count behind that or not"
+        why = f"{shown(parameters)} is no wrap set; pass (name, 'wrap', suffix), with a size and a count behind that or not"
         raise BadArg(_WHERE, "parameters", why)
     name, _, suffix, *rest = parameters
     path = _path(name)
     if not os.path.basename(path):
-        raise BadArg(_WHERE, "parameters", f"{name!r} is a folder; pass what the names of the files begin with")
+        raise BadArg(_WHERE, "parameters", f"{shown(name)} is a folder; pass what the names of the files begin with")
     if not isinstance(suffix, str) or not suffix or "/" in suffix or "\0" in suffix:
-        raise BadArg(_WHERE, "parameters", f"the suffix {suffix!r} can't end a file's name; pass one such as '.log'")
+        raise BadArg(
+            _WHERE, "parameters", f"the suffix {shown(suffix)} can't end a file's name; pass one such as '.log'"
+        )
     size: Any = rest[0] if rest else _SIZE
     milliseconds: int | None = None
     if isinstance(size, tuple):
         if not (len(size) == 2 and size[0] == "time" and _is_number(size[1], 1, 1 << 48)):
-            raise BadArg(_WHERE, "parameters", f"{size!r} is no time; pass ('time', milliseconds), an int from 1")
+            raise BadArg(_WHERE, "parameters", f"{shown(size)} is no time; pass ('time', milliseconds), an int from 1")
         milliseconds = size[1]
     elif not _is_number(size, 0, 1 << 62):
-        why = f"the size {size!r} is no number of bytes; pass an int from 0, or ('time', ms)"
+        why = f"the size {shown(size)} is no number of bytes; pass an int from 0, or ('time', ms)"
         raise BadArg(_WHERE, "parameters", why)
     count = rest[1] if len(rest) > 1 else _COUNT
     if not _is_number(count, 1, (1 << 32) - 1):
-        raise BadArg(_WHERE, "parameters", f"the count {count!r} is no number of files; pass an int from 1")
+        raise BadArg(_WHERE, "parameters", f"the count {shown(count)} is no number of files; pass an int from 1")
 
     bytes_: int | None = None if milliseconds else size
     whole = os.path.abspath(path)  # the program may go elsewhere while files are begun
@@ -301,12 +303,16 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
 def _socket(parameters: Any, host: Any) -> PortGenerator:
     number, queue = parameters if isinstance(parameters, tuple) and len(parameters) == 2 else (parameters, _QUEUE)
     if not _is_number(number, 0, 65_535):
-        why = f"{parameters!r} is no port to listen on; pass a number from 0 to 65535, or (number, queue_size)"
+        why = f"{shown(parameters)} is no port to listen on; pass a number from 0 to 65535, or (number, queue_size)"
         raise BadArg(_WHERE, "parameters", why)
     if not _is_number(queue, 0, 1 << 32):
-        raise BadArg(_WHERE, "parameters", f"the queue's size {queue!r} is no number of messages; pass an int from 0")
+        raise BadArg(
+            _WHERE, "parameters", f"the queue's size {shown(queue)} is no number of messages; pass an int from 0"
+        )
     if not isinstance(host, str) or not host or "\0" in host:
-        raise BadArg(_WHERE, "host", f"{host!r} is no host to listen on; pass a name or address such as '127.0.0.1'")
+        raise BadArg(
+            _WHERE, "host", f"{shown(host)} is no host to listen on; pass a name or address such as '127.0.0.1'"
+        )
 
     def opens() -> TracePort:
         return TracePort(_native.port_to_socket(host, number, queue))
@@ -321,10 +327,10 @@ def _path(path: Any) -> str:
 def path_of(where: str, argument: str, path: Any) -> str:
     """A file's name, checked: a descriptor's number is none."""
     if not isinstance(path, (str, bytes, os.PathLike)):
-        raise BadArg(where, argument, f"{path!r} is no file's name; pass a str" + _OR_SET * (where == _WHERE))
+        raise BadArg(where, argument, f"{shown(path)} is no file's name; pass a str" + _OR_SET * (where == _WHERE))
     name = os.fsdecode(path)
     if not name or "\0" in name:
-        raise BadArg(where, argument, f"{name!r} can't be a file's name; pass a path")
+        raise BadArg(where, argument, f"{shown(name)} can't be a file's name; pass a path")
     return name
 
 
@@ -340,7 +346,7 @@ def of(native: _native.LogPort) -> TracePort:
 def checked(where: str, argument: str, port: TracePort) -> _native.LogPort:
     """The port, if it may be a tracer."""
     if not port.is_open():
-        raise BadArg(where, argument, f"{port!r} can't be a tracer; open another one")
+        raise BadArg(where, argument, f"{shown(port)} can't be a tracer; open another one")
     return port._native
 
 

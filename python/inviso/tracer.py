@@ -33,7 +33,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
-from .errors import BadArg
+from .errors import BadArg, shown
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -293,9 +293,9 @@ def _file(where: str, path: Any) -> str:
     try:
         file = os.fsdecode(path)
     except TypeError:
-        raise BadArg(where, "path", f"{path!r} is not a path; pass the file of a shared library") from None
+        raise BadArg(where, "path", f"{shown(path)} is not a path; pass the file of a shared library") from None
     if not os.path.isfile(file):
-        raise BadArg(where, "path", f"there is no file {file!r}; pass a shared library")
+        raise BadArg(where, "path", f"there is no file {shown(file)}; pass a shared library")
     return os.path.abspath(file)
 
 
@@ -323,11 +323,11 @@ def _own(module: Any, name: str) -> Any:
 
 def _checked(where: str, module: NativeTracer, state: Any) -> Any:
     if module.name is None:
-        raise BadArg(where, "tracer", f"{module!r} is gone; load it anew")
+        raise BadArg(where, "tracer", f"{shown(module)} is gone; load it anew")
     try:
         _native.term_to_binary(state)
     except (TypeError, _native.LimitReached) as error:
-        raise BadArg(where, "tracer", f"the state of {module!r} is no term: {error}; pass one") from None
+        raise BadArg(where, "tracer", f"the state of {shown(module)} is no term: {error}; pass one") from None
     return state
 
 
@@ -338,7 +338,7 @@ def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
         BadArg: no pair, or callbacks that are missing or can't be called.
     """
     if len(tracer) != 2:
-        raise BadArg(where, "tracer", f"{tracer!r} is no tracer module; pass (module, state)")
+        raise BadArg(where, "tracer", f"{shown(tracer)} is no tracer module; pass (module, state)")
     module, state = tracer
     if isinstance(module, NativeTracer):
         return module, _checked(where, module, state), [module._native]
@@ -348,11 +348,11 @@ def given(where: str, tracer: tuple[Any, ...]) -> tuple[Any, Any, list[Any]]:
         found = [_own(module, name) for name in names]
         for name, callback in zip(names, found, strict=True):
             if callback is not None and not callable(callback):
-                raise BadArg(where, "tracer", f"{name} of {module!r} is not callable; make it a function")
+                raise BadArg(where, "tracer", f"{name} of {shown(module)} is not callable; make it a function")
         if not pair:
             missing = [f"{name}()" for name, callback in zip(names, found, strict=True) if callback is None]
             if missing:
-                why = f"{module!r} is no tracer module: it has no {' and no '.join(missing)}; add what is missing"
+                why = f"{shown(module)} is no tracer module: it has no {' and no '.join(missing)}; add what is missing"
                 raise BadArg(where, "tracer", why)
         callbacks += found
     return module, state, callbacks

@@ -29,7 +29,7 @@ BELOW = {
     "_seq_text": {"_native", "_seq_nodes", "_stream", "errors", "process", "terms"},
     "_seq_merge": {"_native", "_seq_nodes", "_seq_text", "errors", "process", "terms", "tracer"},
     "_seq_chart": {"_native", "_seq_merge", "_seq_text", "errors"},
-    "propagate": {"_native", "_seq_nodes"},
+    "propagate": {"_native", "_seq_nodes", "errors"},
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_beside", "_fork", "_native", "errors", "terms"},

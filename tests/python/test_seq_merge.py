@@ -16,7 +16,7 @@ import inviso
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inviso import Atom, Cut, Opaque, _native, seq_trace
+from inviso import Atom, Cut, Opaque, _native, seq_trace, trace
 from inviso._seq_merge import key
 from inviso.seq_trace import Anchor, Output, merge
 from trace_tools import until
@@ -298,6 +298,17 @@ def test_a_collector_has_what_was_told_before(over: None) -> None:
     seq_trace.set_system_tracer(False)
     inviso.send(first, "over")
     assert collector.output().events == output.events
+
+
+def test_a_collector_s_own_messages_are_nobody_s(over: None) -> None:
+    me = inviso.self()
+    with trace.session_create("own") as session, seq_trace.Collector() as collector:
+        session.process(me, True, ["send"])
+        session.process(collector.pid, True, ["receive"])
+        seq_trace.set_token("print", True)
+        seq_trace.print("one")
+        assert len(collector.output().events) == 1
+        assert session.drain() == []
 
 
 def test_a_collector_counts_what_its_ring_lost(over: None) -> None:

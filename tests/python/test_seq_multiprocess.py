@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import pickle
 import queue
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.pool import ThreadPool
@@ -390,6 +392,84 @@ def test_what_is_not_put_is_not_sent(tracer: inviso.Pid, kind: Any) -> None:
     assert seq_trace.get_token("serial") == ("serial", (0, 1))
     seq_trace.set_token([])
     assert shape(tracer, "full") == [("send", (0, 1)), ("receive", (0, 1))]
+
+
+@pytest.mark.parametrize("kind", [multiprocessing.Queue, multiprocessing.JoinableQueue, multiprocessing.SimpleQueue])
+@pytest.mark.parametrize("options", [{}, {"block": False}])
+def test_a_queue_that_carries_nothing(tracer: inviso.Pid, kind: Any, options: dict[str, Any]) -> None:
+    items: Any = kind() if kind is multiprocessing.SimpleQueue else kind(9)
+    put_options = {} if kind is multiprocessing.SimpleQueue else options
+    begin("put")
+    items.put(1, **put_options)  # with a token, as another process does that says nothing
+    seq_trace.carrier(items, False)
+    items.put(2, **put_options)
+    seq_trace.set_token(None)
+    begin("own")
+    assert [items.get(), items.get()] == [1, 2] and label() == "own"
+    seq_trace.carrier(items, True)
+    items.put(3, **put_options)
+    seq_trace.set_token(None)
+    assert items.get() == 3 and label() == "own"
+    assert shape(tracer, "put") == [("send", (0, 1))]
+
+
+def test_a_manager_s_queue_is_refused() -> None:
+    with multiprocessing.get_context("spawn").Manager() as manager, pytest.raises(inviso.BadArg, match="queue: a "):
+        seq_trace.carrier(manager.Queue(), False)
+
+
+def broken_connection() -> None:
+    near, far = multiprocessing.Pipe()
+    far.close()
+    near.send("lost")
+
+
+def broken_queue() -> None:
+    items: Any = multiprocessing.SimpleQueue()
+    items.close()
+    items.put("lost")
+
+
+def broken_start() -> None:
+    multiprocessing.get_context("spawn").Process(target=lambda: None).start()
+
+
+@pytest.mark.parametrize("fails", [broken_connection, broken_queue, broken_start])
+def test_what_fails_to_be_sent_is_not_sent(tracer: inviso.Pid, fails: Any) -> None:
+    begin("x")
+    token = seq_trace.get_token()
+    with pytest.raises(Exception, match=r"(?i)pipe|closed|pickle|local"):
+        fails()
+    assert seq_trace.get_token() == token and shape(tracer, "x") == []
+    near, far = multiprocessing.Pipe()
+    near.send("next")
+    assert far.recv() == "next" and shape(tracer, "x") == [("send", (0, 1)), ("receive", (0, 1))]
+
+
+def test_sends_inside_each_other_keep_apart(tracer: inviso.Pid) -> None:
+    slow, there = multiprocessing.Pipe()
+    near, _far = multiprocessing.Pipe()
+    broken, end = multiprocessing.Pipe()
+    end.close()
+
+    def also(*_: Any) -> None:
+        near.send("inner")
+        with pytest.raises(BrokenPipeError):
+            broken.send("lost")
+
+    taken: list[Any] = []
+    reader = threading.Timer(0.5, lambda: taken.append(len(there.recv())))
+    reader.start()
+    before = signal.signal(signal.SIGALRM, also)
+    begin("x")
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        slow.send("x" * 10_000_000)  # waits for the reader, and the signal comes meanwhile
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    reader.join(PATIENCE)
+    assert taken == [10_000_000]
+    assert sorted(event for event in shape(tracer, "x") if event[0] == "send") == [("send", (0, 1)), ("send", (0, 2))]
 
 
 def test_objects_that_can_t_be_pickled(tracer: inviso.Pid, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import copy
+import importlib
 import os
 import pickle
+import queue
 import re
 import subprocess
 import sys
 import threading
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import inviso
@@ -190,6 +194,83 @@ def test_a_label_that_fits_into_no_header_stays_and_is_counted() -> None:
     before = seq_trace.rejected()
     assert seq_trace.inject({}) == {}
     assert seq_trace.rejected() == before + 1
+    assert seq_trace.get_token("serial") == ("serial", (0, 0))
+
+
+class ReadOnly(dict[str, str]):
+    def __setitem__(self, name: str, value: str) -> None:
+        raise KeyError(name)
+
+
+def refuse(*_: Any) -> None:
+    raise KeyError(HEADER)
+
+
+async def arefuse(_: Any) -> None:
+    refuse()
+
+
+def wsgi_request(start_response: Any) -> None:
+    def application(environ: Any, start_response: Any) -> list[bytes]:
+        token = seq_trace.get_token()
+        try:
+            start_response("200 OK", [])
+        finally:
+            assert seq_trace.get_token() == token
+        return []
+
+    headers = seq_trace.inject({})
+    wsgi.Middleware(application)({"HTTP_INVISO_SEQ_TRACE": headers[HEADER]}, start_response)
+
+
+def asgi_request(send: Any) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        token = seq_trace.get_token()
+        try:
+            await send({"type": "http.response.start"})
+        finally:
+            assert seq_trace.get_token() == token
+
+    headers = [(HEADER.encode(), seq_trace.inject({})[HEADER].encode())]
+    asyncio.run(asgi.Middleware(application)({"type": "http", "headers": headers}, None, send))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sent", "fails"),
+    [
+        (0, lambda: seq_trace.inject({}, refuse)),
+        (0, lambda: seq_trace.inject(ReadOnly())),
+        (1, lambda: wsgi_request(refuse)),
+        (1, lambda: asgi_request(arefuse)),
+    ],
+)
+def test_what_raises_has_sent_nothing(sent: int, fails: Any, collector: seq_trace.Collector) -> None:
+    def client() -> None:
+        begin()
+        with pytest.raises(KeyError):
+            fails()
+
+    in_process(client)
+    headers = [info for info in infos(collector) if info[0] == "send" and info[4][0] == "headers"]
+    assert len(headers) == sent
+
+
+def test_what_a_setter_sends_itself_comes_after(collector: seq_trace.Collector) -> None:
+    def client() -> None:
+        begin()
+        found = queue.SimpleQueue[Any]()
+
+        def fails(carrier: Any, name: str, value: str) -> None:
+            found.put(value)
+            refuse()
+
+        seq_trace.inject({}, lambda carrier, name, value: found.put(value))
+        with pytest.raises(KeyError):
+            seq_trace.inject({}, fails)
+        assert seq_trace.get_token("serial") == ("serial", (0, 4))
+
+    in_process(client)
+    assert [info[1] for info in infos(collector)] == [(0, 2), (0, 1), (0, 4)]
 
 
 # -- hostile headers
@@ -280,6 +361,76 @@ def test_the_parts_of_a_hostile_header_are_right_otherwise() -> None:
     def server() -> None:
         for carrier in (changed(), changed(label=deep(40)), changed(serial=(1 << 62) - 1), changed(flags=63)):
             assert seq_trace.extract(carrier)
+
+    in_process(server)
+
+
+FAR, END = 1 << 61, 1 << 62
+
+
+def through(services: list[ThreadPoolExecutor], headers: dict[str, str]) -> tuple[Any, dict[str, str]]:
+    """One after the other, each asked by the one before: the label in the last one, and what that answers."""
+
+    def serve(headers: dict[str, str]) -> dict[str, str]:
+        seq_trace.extract(headers)
+        return seq_trace.inject({})
+
+    for service in services:
+        headers = service.submit(serve, headers).result(PATIENCE)
+    seq_trace.extract(headers)
+    return seq_trace.get_token("label"), headers
+
+
+@pytest.mark.parametrize("serial", [FAR - 2, FAR - 1, FAR, FAR + 1, END - 3, END - 2, END - 1])
+@pytest.mark.parametrize("ways", ["the first", "all"])
+def test_a_hostile_serial_does_no_harm_to_later_requests(serial: int, ways: str) -> None:
+    hostile = changed(label="evil", serial=serial)
+    services = [ThreadPoolExecutor(1) for _ in range(4)]
+    try:
+        through(services[:1] if ways == "the first" else services, hostile)
+        rejected = seq_trace.rejected()
+        for n in range(3):
+            label = ("order", n)
+
+            def client(label: Any = label) -> Any:
+                begin(label)
+                return through(services, seq_trace.inject({}))[0]
+
+            assert in_process(client) == ("label", label)
+        assert seq_trace.rejected() == rejected
+    finally:
+        for service in services:
+            service.shutdown()
+
+
+def test_a_client_s_next_sequence_goes_on_after_a_hostile_answer() -> None:
+    hostile = changed(label="evil", serial=END - 1)
+
+    def client() -> list[dict[str, str]]:
+        begin("mine")
+        assert seq_trace.extract(hostile)
+        sent = [seq_trace.inject({})]
+        seq_trace.set_token("label", "the next")
+        assert seq_trace.get_token("serial") == ("serial", (0, 0))
+        sent.append(seq_trace.inject({}))
+        assert seq_trace.extract(hostile)
+        seq_trace.set_token(None)
+        begin("one more")
+        assert seq_trace.get_token("serial") == ("serial", (0, 0))
+        return [*sent, seq_trace.inject({})]
+
+    assert [in_process(seq_trace.extract, headers) for headers in in_process(client)] == [False, True, True]
+
+
+def test_a_thread_has_its_own_counter_again_after_a_hostile_request() -> None:
+    application = wsgi.Middleware(lambda environ, start_response: [b""])
+
+    def server() -> None:
+        begin("mine")
+        seq_trace.set_token("serial", (3, 7))
+        application({"HTTP_INVISO_SEQ_TRACE": changed(serial=END - 1)[HEADER]}, lambda *_: None)
+        seq_trace.print("further")
+        assert seq_trace.get_token("serial") == ("serial", (3, 8))
 
     in_process(server)
 
@@ -429,6 +580,66 @@ def test_asgi_leaves_the_server_s_task_as_it_was() -> None:
     in_process(asyncio.run, server())
     assert seen == [("label", "request")] * 2 + [None, ("label", "request")]
     assert sent == [[b"a", HEADER.encode()]] * 2 + [[b"a"], [b"a", HEADER.encode()]]
+
+
+def test_an_answer_that_is_passed_on_has_one_header() -> None:
+    def backend() -> dict[str, str]:
+        begin("backend")
+        return seq_trace.inject({"a": "b"})
+
+    foreign = in_process(backend)
+    heads: list[Any] = []
+
+    def application(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [(name.title(), value) for name, value in foreign.items()])
+        return []
+
+    async def aapplication(scope: Any, receive: Any, send: Any) -> None:
+        headers = [[name.title().encode(), value.encode()] for name, value in foreign.items()]
+        await send({"type": "http.response.start", "headers": iter(headers)})
+
+    async def keep(message: Any) -> None:
+        heads.append([(name.decode(), value.decode()) for name, value in message["headers"]])
+
+    def client() -> None:
+        begin("gateway")
+        for carried in (True, False):
+            mine = seq_trace.inject({})[HEADER]
+            wsgi.Middleware(application)(
+                {"HTTP_INVISO_SEQ_TRACE": mine} if carried else {}, lambda status, headers: heads.append(headers)
+            )
+            given = [(HEADER.encode(), mine.encode())] if carried else []
+            asyncio.run(asgi.Middleware(aapplication)({"type": "http", "headers": given}, None, keep))  # type: ignore[arg-type]
+
+    before = seq_trace.rejected()
+    in_process(client)
+    assert [[name for name, _ in head] for head in heads] == [["A", HEADER]] * 2 + [["A"]] * 2
+    for head in heads[:2]:
+        assert in_process(lambda head=head: (seq_trace.extract(head), seq_trace.get_token("label"))) == (
+            True,
+            ("label", "gateway"),
+        )
+    assert seq_trace.rejected() == before
+
+
+def test_a_body_that_the_server_knows_goes_there_as_it_is(tmp_path: Path) -> None:
+    from wsgiref.util import FileWrapper
+
+    path = tmp_path / "body"
+    path.write_bytes(b"whole")
+
+    def client() -> None:
+        begin("request")
+        for environ in ({"HTTP_INVISO_SEQ_TRACE": seq_trace.inject({})[HEADER]}, {}):
+            with path.open("rb") as file:
+                wrapped = FileWrapper(file)
+                environ["wsgi.file_wrapper"] = FileWrapper
+                for body in (wrapped, file):
+                    assert wsgi.Middleware(lambda *_, body=body: body)(environ, None) is body  # type: ignore[misc]
+                other = wsgi.Middleware(lambda *_: iter([b"a"]))(environ, None)
+                assert list(other) == [b"a"] and not isinstance(other, FileWrapper)
+
+    in_process(client)
 
 
 def test_a_reply_has_a_token_only_if_its_request_had_one() -> None:
@@ -717,6 +928,15 @@ def test_a_propagator_beside_others() -> None:
 
 
 # -- bad input, and what is missing
+
+
+@pytest.mark.parametrize("kind", ["httpx", "requests"])
+def test_what_is_no_client_is_refused(kind: str) -> None:
+    pytest.importorskip(kind)
+    attach = importlib.import_module(f"inviso.propagate.{kind}").attach
+    for client in (None, 5, object()):
+        with pytest.raises(inviso.BadArg, match=f"is no client; pass one of {kind}."):
+            attach(client)
 
 
 @pytest.mark.parametrize(

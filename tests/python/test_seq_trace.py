@@ -11,6 +11,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import Atom, seq_trace, trace
+from inviso.propagate import asgi, wsgi
 from trace_tools import good, until
 
 PATIENCE = 10.0
@@ -409,6 +410,62 @@ def test_wrong_arguments(argument: str, call: Any) -> None:
         call()
     assert refused.value.argument == argument
     assert (seq_trace.get_token(), seq_trace.get_system_tracer()) == before
+
+
+class Unshown:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize("odd", [Unshown(), 10**5000], ids=["no repr", "too many digits"])
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("value", lambda odd: seq_trace.set_token("send", odd)),
+        ("value", lambda odd: seq_trace.set_token("serial", (0, odd))),
+        ("component", lambda odd: seq_trace.set_token(odd, 1)),
+        ("token", lambda odd: seq_trace.set_token(odd)),
+        ("component", lambda odd: seq_trace.get_token(odd)),
+        ("tracer", lambda odd: seq_trace.set_system_tracer(odd)),
+        ("tracer", lambda odd: seq_trace.set_system_tracer((odd, 1))),
+        ("without", lambda odd: seq_trace.extract({}, without=odd)),
+        ("carrier", lambda odd: seq_trace.extract([odd])),
+        ("getter", lambda odd: seq_trace.extract({}, odd)),
+        ("setter", lambda odd: seq_trace.inject({}, odd)),
+        ("env", lambda odd: seq_trace.to_environment(odd)),
+        ("queue", lambda odd: seq_trace.carrier(odd, True)),
+        ("on", lambda odd: seq_trace.carrier(queue.Queue(), odd)),
+        ("outputs", lambda odd: seq_trace.merge(odd)),
+        ("node", lambda odd: seq_trace.Output(odd, (0, 0))),
+        ("events", lambda odd: seq_trace.Output("a@b", (0, 0), [odd])),
+        ("events", lambda odd: seq_trace.chart([odd])),
+        ("events", lambda odd: seq_trace.chart(odd)),
+        ("names", lambda odd: seq_trace.chart([], names=odd)),
+        ("event", lambda odd: seq_trace.format(odd)),
+        ("file", lambda odd: seq_trace.printer(odd)),
+        ("destination", lambda odd: inviso.send(odd, 1)),
+        ("pid", lambda odd: inviso.register("somebody", odd)),
+        ("application", lambda odd: wsgi.Middleware(odd)),
+        ("application", lambda odd: asgi.Middleware(odd)),
+    ],
+)
+def test_what_can_t_be_shown_is_refused_as_any_other(argument: str, call: Any, odd: Any) -> None:
+    with pytest.raises(inviso.BadArg) as refused:
+        call(odd)
+    assert refused.value.argument == argument and " object at 0x" in str(refused.value)
+
+
+def test_the_serial_of_an_empty_token_is_that_of_a_new_one() -> None:
+    """As OTP answers: the last serial that the process took, and 0."""
+
+    def body() -> None:
+        assert seq_trace.set_token("serial", (0, 0)) == (0, 0)
+        seq_trace.set_token("serial", (3, 7))
+        token = seq_trace.set_token(None)
+        assert token is not None and seq_trace.set_token("serial", (0, 0)) == (3, 0)
+        assert seq_trace.set_token("serial", (1, 2)) == (0, 0)
+
+    in_process(body)
 
 
 def test_a_serial_at_its_end_is_counted() -> None:

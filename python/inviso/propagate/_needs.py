@@ -1,12 +1,15 @@
-"""What a module says whose third-party package is missing."""
+"""What is wrong with an application or a client, and what a module says whose third-party package is missing."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-__all__ = ["needs"]
+from ..errors import BadArg, shown
+
+__all__ = ["check_application", "check_client", "needs"]
 
 
 @contextmanager
@@ -20,3 +23,16 @@ def needs(package: str, distribution: str | None = None) -> Iterator[None]:
         asker = sys._getframe(2).f_globals["__name__"]
         name = distribution or package
         raise ModuleNotFoundError(f"{asker} needs the package {name}; install {name}", name=missing.name) from None
+
+
+def check_application(application: object) -> None:
+    """Refuses what is no application: it can't be called."""
+    if not callable(application):
+        raise BadArg("Middleware/1", "application", f"{shown(application)} can't be called; pass an application")
+
+
+def check_client(argument: str, client: object, *kinds: type[Any]) -> None:
+    """Refuses what is no client of these classes."""
+    if not isinstance(client, kinds):
+        names = " or ".join(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in kinds)
+        raise BadArg("attach/1", argument, f"{shown(client)} is no client; pass one of {names}")

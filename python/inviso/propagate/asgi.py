@@ -13,9 +13,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import nullcontext
 from typing import Any
 
-from .._seq_nodes import HEADER, apart, current, take
+from .._seq_nodes import HEADER, apart, current, others, take
+from ._needs import check_application
 
 __all__ = ["Middleware"]
 
@@ -28,16 +30,21 @@ _Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[
 
 class Middleware:
     """An ASGI application around another one. The task that serves has the request's token while the application runs, and its own
-    afterwards. Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
+    afterwards. The response has one header at most, the handler's token; one that comes with a response of another service is left out.
+    Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
 
     Args:
         application: the application within.
+
+    Raises:
+        BadArg: it can't be called.
 
     >>> Middleware(print).application is print
     True
     """
 
     def __init__(self, application: _Application) -> None:
+        check_application(application)
         self.application = application
 
     async def __call__(
@@ -51,12 +58,14 @@ class Middleware:
             return
 
         async def answered(message: _Message) -> None:
-            if carried and message["type"] in _REPLIES:
-                reply = current()
+            if message["type"] not in _REPLIES:
+                await send(message)
+                return
+            headers = others(message.get("headers") or ())
+            with current() if carried else nullcontext() as reply:
                 if reply is not None:
-                    headers = [*message.get("headers", ()), (_NAME, reply.encode("ascii"))]
-                    message = {**message, "headers": headers}
-            await send(message)
+                    headers.append((_NAME, reply.encode("ascii")))
+                await send({**message, "headers": headers})
 
         with apart():
             carried = take([value for name, value in scope.get("headers", ()) if name.lower() == _NAME], "clear")

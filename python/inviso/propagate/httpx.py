@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .._seq_nodes import HEADER, extract, inject
-from ._needs import needs
+from ._needs import check_client, needs
 
 with needs("httpx"):
     from httpx import AsyncClient, Client, Request, Response
@@ -22,10 +22,14 @@ def attach(client: _Client) -> _Client:
     Returns:
         The client.
 
+    Raises:
+        BadArg: it is none.
+
     >>> import httpx
     >>> sorted(attach(httpx.Client()).event_hooks)
     ['request', 'response']
     """
+    check_client("client", client, Client, AsyncClient)
     sends: Callable[..., Any] = _sends
     takes: Callable[..., Any] = _takes
     if isinstance(client, AsyncClient):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from .._seq_nodes import HEADER, extract, inject
-from ._needs import needs
+from ._needs import check_client, needs
 
 with needs("requests"):
     from requests import PreparedRequest, Response, Session
@@ -68,10 +68,14 @@ def attach(session: _Session) -> _Session:
     Returns:
         The session.
 
+    Raises:
+        BadArg: it is none.
+
     >>> import requests
     >>> type(attach(requests.Session()).get_adapter("https://example.org")).__name__
     'Adapter'
     """
+    check_client("session", session, Session)
     for prefix, adapter in list(session.adapters.items()):
         if not isinstance(adapter, Adapter):
             session.mount(prefix, Adapter(adapter))

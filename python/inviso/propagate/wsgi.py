@@ -14,10 +14,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 from .. import _native
-from .._seq_nodes import HEADER, current, take
+from .._seq_nodes import HEADER, current, others, take
+from ._needs import check_application
 
 __all__ = ["Middleware"]
 
@@ -26,16 +28,22 @@ _VARIABLE = "HTTP_" + HEADER.upper().replace("-", "_")
 
 class Middleware:
     """A WSGI application around another one. The thread that serves has the request's token while the application runs, and its own
-    before, between the parts of the body, and afterwards.
+    before, between the parts of the body, and afterwards. A body that is a file, or what the server's ``wsgi.file_wrapper`` made, goes
+    to the server as it is, which sends it by its own means: what reads it has no token. The response has one header at most, the
+    handler's token; one that comes with a response of another service is left out.
 
     Args:
         application: the application within.
+
+    Raises:
+        BadArg: it can't be called.
 
     >>> Middleware(lambda environ, start_response: [b"hello"])({}, None)[0]
     b'hello'
     """
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
+        check_application(application)
         self.application = application
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -43,17 +51,24 @@ class Middleware:
         value = environ.get(_VARIABLE)
 
         def started(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            reply = current() if request.carried else None
-            if reply is not None:
-                headers = [*headers, (HEADER, reply)]
-            return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
+            headers = others(headers)
+            with current() if request.carried else nullcontext() as reply:
+                if reply is not None:
+                    headers.append((HEADER, reply))
+                return start_response(status, headers, exc_info) if exc_info else start_response(status, headers)
 
         with request:
             request.carried = take([] if value is None else [value], "clear")
             body = self.application(environ, started)
-        if isinstance(body, (list, tuple)) and not hasattr(body, "close"):
+        if (isinstance(body, (list, tuple)) and not hasattr(body, "close")) or _is_file(body, environ):
             return body
         return _Body(body, request)
+
+
+def _is_file(body: Any, environ: dict[str, Any]) -> bool:
+    """Whether a server may look for such a body, to send it without asking for its parts."""
+    wrapper = environ.get("wsgi.file_wrapper")
+    return (isinstance(wrapper, type) and isinstance(body, wrapper)) or type(body).__module__ == "_io"
 
 
 class _Request:

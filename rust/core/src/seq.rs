@@ -75,6 +75,14 @@ pub mod flags {
 /// Bytes of a label, at most: a record of the system tracer's ring has room for it, and for a message.
 pub const LABEL: usize = 32 << 10;
 
+/// No process counts so far. A counter that a serial from outside has brought here begins anew with the next token that it counts for: one
+/// that is taken with a serial below, or one of the process's own.
+pub const FAR: i64 = 1 << 61;
+
+/// Serials that are taken from outside are below this. Between [`FAR`] and here a sequence that has met with such a serial can still
+/// go its way.
+pub const END: i64 = 1 << 62;
+
 /// A label as tokens have it: the same bytes for the same term, in whatever order the pairs of its maps and the members of its sets
 /// came. `None` of one that is too long.
 #[must_use]
@@ -150,6 +158,23 @@ pub enum Carried {
     Token(Token, u64),
 }
 
+/// A message that is about to leave its sender, and may not: [`Node::seq_sent`] or [`Node::seq_take_back`] follows.
+#[must_use]
+pub struct Sending {
+    token: Token,
+    era: u64,
+    /// What the sender had: its counter, and its token's serial and sender.
+    before: (i64, (i64, i64), u64, Option<Arc<Identifier>>),
+}
+
+impl Sending {
+    /// What the message carries.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        Carried::Token(self.token.clone(), self.era)
+    }
+}
+
 /// A process's token and its counters, in an era.
 #[derive(Default)]
 struct Standing {
@@ -157,6 +182,21 @@ struct Standing {
     token: Option<Token>,
     previous: i64,
     current: i64,
+}
+
+impl Standing {
+    /// Counts from a token's serial on, if that is larger; see [`FAR`].
+    fn count(&mut self, serial: i64) {
+        let anew = self.current >= FAR && serial < FAR;
+        self.current = if anew { serial.max(0) } else { self.current.max(serial) };
+    }
+
+    /// Another sequence begins in this process; see [`FAR`].
+    fn begin(&mut self) {
+        if self.current >= FAR {
+            (self.previous, self.current) = (0, 0);
+        }
+    }
 }
 
 /// A process's place in sequential tracing, made at its first token.
@@ -193,14 +233,15 @@ pub(crate) struct Seq {
 }
 
 /// A token as it is made in a process that has none.
-fn fresh(tracee: &Tracee, standing: &Standing) -> Token {
+fn fresh(tracee: &Tracee, standing: &mut Standing) -> Token {
+    standing.begin();
     Token { flags: 0, label: Arc::new([97, 0]), serial: (standing.previous, 0), from: tracee.pid, away: None }
 }
 
 /// A process takes a token, by the algorithm.
 fn take(tracee: &Tracee, era: u64, token: Token) {
     tracee.seq.with(era, |standing| {
-        standing.current = standing.current.max(token.serial.1);
+        standing.count(token.serial.1);
         standing.previous = token.serial.1;
         standing.token = Some(token);
     });
@@ -284,11 +325,26 @@ impl Node {
         })
     }
 
-    /// Sets the serial of a process's token, and with it the process's own counters; answers what it was.
+    /// Sets the label of a process's token; answers what it was.
+    pub fn seq_set_label(&self, tracee: &Tracee, label: Arc<[u8]>) -> Arc<[u8]> {
+        tracee.seq.with(self.seq_use(), |standing| {
+            let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            if standing.current >= FAR && token.label != label {
+                standing.begin();
+                token.serial = (0, 0);
+            }
+            let was = std::mem::replace(&mut token.label, label);
+            standing.token = Some(token);
+            was
+        })
+    }
+
+    /// Sets the serial of a process's token, and with it the process's own counters; answers what it was: of an empty token the serial of a
+    /// new one, the last that the process took and 0.
     pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
         tracee.seq.with(self.seq_use(), |standing| {
-            let had = standing.token.as_ref().map_or((0, 0), |token| token.serial);
             let token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            let had = token.serial;
             standing.token = Some(Token { serial, ..token });
             (standing.previous, standing.current) = serial;
             had
@@ -306,7 +362,7 @@ impl Node {
         match name {
             "label" => {
                 let label = label(value.clone())?;
-                self.seq_change(tracee, |token| token.label = label);
+                self.seq_set_label(tracee, label);
             }
             "serial" => {
                 let Term::Tuple(pair) = value else { return None };
@@ -336,7 +392,13 @@ impl Node {
             Carried::Token(token, sent) if sent == era => Some(token),
             _ => None,
         };
-        let was = tracee.seq.with(era, |standing| std::mem::replace(&mut standing.token, token));
+        let was = tracee.seq.with(era, |standing| {
+            if let Some(token) = token.as_ref().filter(|token| standing.current.max(token.serial.1) >= FAR) {
+                standing.count(token.serial.1);
+                standing.previous = token.serial.0;
+            }
+            std::mem::replace(&mut standing.token, token)
+        });
         was.map_or(Carried::Empty, |token| Carried::Token(token, era))
     }
 
@@ -380,9 +442,10 @@ impl Node {
 
     /// The token that the next event of a process has, by the algorithm, and its era; `None` without one. The system tracer's own
     /// events don't count.
-    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<(Token, u64)> {
+    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<Sending> {
         tracee.seq.with(self.seq_era(), |standing| {
             let token = standing.token.as_mut().filter(|token| wanted(token))?;
+            let before = (standing.current, token.serial, token.from, token.away.clone());
             if tracer != tracee.pid {
                 match standing.current.checked_add(1) {
                     Some(next) => standing.current = next,
@@ -392,7 +455,7 @@ impl Node {
                 token.from = tracee.pid;
                 token.away = None;
             }
-            Some((token.clone(), standing.era))
+            Some(Sending { token: token.clone(), era: standing.era, before })
         })
     }
 
@@ -406,10 +469,50 @@ impl Node {
         }
         let tracer = self.seq_tracer();
         let tracer_pid = tracer.as_ref().map_or(0, |session| session.tracer.load(Relaxed));
-        let tracee = from.tracee(thread);
-        let pid = tracee.pid;
-        let Some((token, era)) = self.seq_step(tracee, tracer_pid, |_| true) else { return Carried::Empty };
-        if let Some(session) = tracer.filter(|_| token.flags & flags::SEND != 0 && tracer_pid != pid) {
+        let Some(sending) = self.seq_step(from.tracee(thread), tracer_pid, |_| true) else { return Carried::Empty };
+        self.seq_told(thread, tracer, from, to, sending, message)
+    }
+
+    /// A message is about to leave a process, and may not after all: who sends it learns that by an error. `None` without a token.
+    pub fn seq_begin_send(&self, tracee: &Tracee) -> Option<Sending> {
+        if !self.seq_may_have(tracee) {
+            return None;
+        }
+        let tracer = self.seq_tracer().map_or(0, |session| session.tracer.load(Relaxed));
+        self.seq_step(tracee, tracer, |_| true)
+    }
+
+    /// It has left.
+    pub fn seq_sent(
+        &self, thread: &mut Thread, from: About<'_>, to: u64, sending: Sending,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) {
+        if sending.era == self.seq_era() {
+            self.seq_told(thread, self.seq_tracer(), from, to, sending, message);
+        }
+    }
+
+    /// It has not: its sender has what it had, unless it has done something else since.
+    pub fn seq_take_back(&self, tracee: &Tracee, sending: Sending) {
+        tracee.seq.with(self.seq_era(), |standing| {
+            let Sending { token: sent, era, before: (current, serial, from, away) } = sending;
+            if era == standing.era && standing.current == sent.serial.1 {
+                if let Some(token) = standing.token.as_mut().filter(|token| **token == sent) {
+                    standing.current = current;
+                    (token.serial, token.from, token.away) = (serial, from, away);
+                }
+            }
+        });
+    }
+
+    fn seq_told(
+        &self, thread: &mut Thread, tracer: Option<Arc<Session>>, from: About<'_>, to: u64, sending: Sending,
+        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) -> Carried {
+        let Sending { token, era, .. } = sending;
+        let pid = from.tracee(thread).pid;
+        let wanted = |session: &Arc<Session>| token.flags & flags::SEND != 0 && session.tracer.load(Relaxed) != pid;
+        if let Some(session) = tracer.filter(wanted) {
             self.seq_event(thread, &session, &token, "send", pid, Some(to), message);
         }
         Carried::Token(token, era)
@@ -472,7 +575,7 @@ impl Node {
         let tracee = &thread.current;
         let pid = tracee.pid;
         let step = self.seq_step(tracee, tracer_pid, |token| label.is_none_or(|label| *label == *token.label));
-        let Some((token, _)) = step else { return };
+        let Some(Sending { token, .. }) = step else { return };
         if let Some(session) = tracer.filter(|_| token.flags & flags::PRINT != 0 && tracer_pid != pid) {
             self.seq_event(thread, &session, &token, "print", pid, None, info);
         }

@@ -43,8 +43,8 @@ mod _native {
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
     #[pymodule_export]
     use super::host::relations::{
-        demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, register, registered, send,
-        send_by_clock, trap_exit, unlink, unregister, whereis,
+        demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, put_in, register, registered,
+        send, send_by_clock, trap_exit, unlink, unregister, whereis,
     };
     #[pymodule_export]
     use super::library::Library;
@@ -77,5 +77,5 @@ mod _native {
     #[pymodule_export]
     use super::tracer::tracer_pairs;
     #[pymodule_export]
-    use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside};
+    use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside, SeqSending};
 }

@@ -6,7 +6,8 @@ use crate::{
         pickles::{self, Way},
         tokens,
     },
-    seq, wire,
+    seq,
+    wire::{self, SeqSending},
 };
 use inviso_core::{messages::About, seq::Carried};
 use pyo3::{prelude::*, types::PyBytes};
@@ -22,12 +23,7 @@ pub fn seq_depart(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<
         let (carried, to) = unsafe {
             match pickles::leaving(here, object) {
                 Way::Kept(carried, to) => (carried, to),
-                Way::Now(container) => {
-                    let to = passing::queue(here, container);
-                    let message = pickles::message_of(here, object);
-                    let write = tokens::writing(message.as_ptr());
-                    (here.host.node.seq_send(&mut here.thread, About::Current, to, write), to)
-                }
+                Way::Now(frame) => pickles::begin_send(here, frame, object),
                 Way::None => return Ok(None),
             }
         };
@@ -36,10 +32,7 @@ pub fn seq_depart(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<
 }
 
 fn packed(py: Python<'_>, carried: &Carried, to: u64) -> Option<Py<PyBytes>> {
-    match carried {
-        Carried::Token(token, era) => Some(PyBytes::new(py, &wire::packed(token, to, Some(*era))).unbind()),
-        Carried::Empty | Carried::Nothing => None,
-    }
+    wire::packed(carried, to, true).map(|bytes| PyBytes::new(py, &bytes).unbind())
 }
 
 /// An object has been unpickled, with what stood behind the pickle. False if that is no token; then there is none.
@@ -56,7 +49,7 @@ pub fn seq_arrive(py: Python<'_>, token: Option<&[u8]>, object: &Bound<'_, PyAny
         unsafe {
             if pickles::is_for_another() {
                 pickles::leave(carried);
-            } else if !pickles::is_greeting() {
+            } else if !pickles::is_greeting() && !pickles::is_of_no_carrier(here) {
                 let message = pickles::message_of(here, object);
                 let write = tokens::writing(message.as_ptr());
                 here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
@@ -66,25 +59,26 @@ pub fn seq_arrive(py: Python<'_>, token: Option<&[u8]>, object: &Bound<'_, PyAny
     })
 }
 
-/// A process is about to be started: what goes along with it, None while no token is in use. Empty where the library starts it.
+/// A process is about to be started: what goes along with it, and, with a token, its sending; None while no token is in use. Empty where
+/// the library starts it.
 #[pyfunction]
-pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
+pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<(Py<PyBytes>, Option<SeqSending>)>> {
     seq::with(py, |py, here| {
         if !here.host.node.seq_in_use() {
             return Ok(None);
         }
         // SAFETY: attached; the object stands.
-        let carried = unsafe {
-            let to = passing::queue(here, process.as_ptr());
+        let sending = unsafe {
             if pickles::is_started_by_library() {
                 None
             } else {
+                let to = passing::queue(here, process.as_ptr());
                 let message = wire::spawn_request(to);
-                let sent = here.host.node.seq_send(&mut here.thread, About::Current, to, |out, _| out.raw(&message));
-                packed(py, &sent, to)
+                SeqSending::begin(py, here, to, message, |carried| wire::packed(carried, to, true))
             }
         };
-        Ok(Some(carried.unwrap_or_else(|| PyBytes::new(py, b"").unbind())))
+        let token = sending.as_ref().map_or_else(|| PyBytes::new(py, b"").unbind(), |sending| sending.token(py));
+        Ok(Some((token, sending)))
     })
 }
 

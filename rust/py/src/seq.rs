@@ -108,7 +108,7 @@ pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<Py
     begin(py)?;
     with(py, |py, here| {
         let current = here.thread.current().clone();
-        let was = here.host.node.seq_change(&current, |token| std::mem::replace(&mut token.label, label));
+        let was = here.host.node.seq_set_label(&current, label);
         terms::object(py, &was)
     })
 }

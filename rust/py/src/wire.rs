@@ -3,11 +3,11 @@
 //! Within a node a process is a number. Outside, that number has its node's name and creation beside it, in terms as in Erlang's
 //! own; what comes back gets its number again. Bytes from elsewhere are read with limits and believed in nothing.
 
-use crate::{match_spec, origin::Origin, pid, seq, terms};
+use crate::{host::here::Here, match_spec, origin::Origin, pid, seq, terms};
 use inviso_core::{
     messages::About,
     node::Node,
-    seq::{self as tokens, flags, Carried, Token},
+    seq::{self as tokens, flags, Carried, Sending, Token, END},
     tracee::Kind,
 };
 use inviso_term::{
@@ -16,13 +16,10 @@ use inviso_term::{
 };
 use num_bigint::BigInt;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What the message is, that headers are for the system tracer: `{headers, Carrier}`.
 const MESSAGE: &str = "headers";
-
-/// Serials that are taken from outside are below this: whoever sends the largest must not bring a process's counter to its end.
-const SERIALS: i64 = 1 << 62;
 
 /// Terms in terms, in a token from outside.
 const DEPTH: usize = 64;
@@ -102,33 +99,86 @@ pub fn binary_to_term(py: Python<'_>, binary: &[u8], depth: usize, size: usize) 
     terms::object(py, &etf::encode(&term))
 }
 
-/// The running process sends headers to a carrier that nobody knows yet: the token that goes with them, for any node; None
-/// if it has none.
+/// A message that is being sent to another node, with the running process's token.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct SeqSending {
+    sending: Mutex<Option<Sending>>,
+    to: u64,
+    message: Vec<u8>,
+    /// The token, for any node.
+    #[pyo3(get)]
+    token: Py<PyBytes>,
+}
+
+impl SeqSending {
+    /// The token, for any node.
+    pub fn token(&self, py: Python<'_>) -> Py<PyBytes> {
+        self.token.clone_ref(py)
+    }
+
+    fn take(&self) -> Option<Sending> {
+        self.sending.lock().unwrap_or_else(|e| e.into_inner()).take()
+    }
+
+    /// The running process begins to send; `None` if it has no token. `packed` makes of that what goes along.
+    pub fn begin(
+        py: Python<'_>, here: &Here, to: u64, message: Vec<u8>, packed: impl FnOnce(&Carried) -> Option<Vec<u8>>,
+    ) -> Option<Self> {
+        let sending = here.host.node.seq_begin_send(here.thread.current())?;
+        let token = PyBytes::new(py, &packed(&sending.carried())?).unbind();
+        Some(Self { sending: Mutex::new(Some(sending)), to, message, token })
+    }
+}
+
+#[pymethods]
+impl SeqSending {
+    /// It is sent.
+    fn sent(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(sending) = self.take() else { return Ok(()) };
+        seq::with(py, |_, here| {
+            let write = |out: &mut etf::Encoder<'_>, _: &_| out.raw(&self.message);
+            here.host.node.seq_sent(&mut here.thread, About::Current, self.to, sending, write);
+            Ok(())
+        })
+    }
+
+    /// It is not.
+    fn take_back(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(sending) = self.take() else { return Ok(()) };
+        seq::with(py, |_, here| {
+            here.host.node.seq_take_back(here.thread.current(), sending);
+            Ok(())
+        })
+    }
+}
+
+/// The running process sends headers to a carrier that nobody knows yet, with its token; None if it has none.
 #[pyfunction]
-pub fn seq_inject(py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
+pub fn seq_inject(py: Python<'_>) -> PyResult<Option<SeqSending>> {
     seq::with(py, |py, here| {
         let node = &here.host.node;
-        if !node.seq_in_use() || node.seq_token(here.thread.current()).is_none() {
+        if !node.seq_may_have(here.thread.current()) {
             return Ok(None);
         }
         let carrier = node.unused_number() << 2 | Kind::Queue as u64;
         let message = etf::encode(&message(Term::Pid(Identifier::own(carrier))));
-        let sent = node.seq_send(&mut here.thread, About::Current, carrier, |out, _| out.raw(&message));
-        let Carried::Token(token, _) = sent else { return Ok(None) };
-        Ok(Some(PyBytes::new(py, &packed(&token, carrier, None)).unbind()))
+        Ok(SeqSending::begin(py, here, carrier, message, |carried| packed(carried, carrier, false)))
     })
 }
 
-/// A token that goes to another node by this carrier, a queue or what stands for one; or that may come back to this one, with
-/// its era.
-pub fn packed(token: &Token, carrier: u64, era: Option<u64>) -> Vec<u8> {
+/// The token that goes to another node by this carrier, a queue or what stands for one; `None` of a message without one. With its era
+/// where it may come back to this one.
+pub fn packed(carried: &Carried, carrier: u64, with_era: bool) -> Option<Vec<u8>> {
+    let Carried::Token(token, era) = carried else { return None };
     let mut parts = match token.term() {
         Term::Tuple(parts) => parts,
         other => vec![other],
     };
     parts.push(Term::Pid(Identifier::own(carrier)));
-    parts.extend(era.map(|era| Term::Int(era.into())));
-    etf::encode(&outward(Term::Tuple(parts)))
+    if with_era {
+        parts.push(Term::Int((*era).into()));
+    }
+    Some(etf::encode(&outward(Term::Tuple(parts))))
 }
 
 /// The message by which a child process is asked to start, and which it receives: `{spawn_request, Carrier}`.
@@ -214,7 +264,7 @@ pub fn arrived(py: Python<'_>, bytes: &[u8]) -> PyResult<Option<Arrived>> {
     else {
         return Ok(None);
     };
-    let within = |n: BigInt| i64::try_from(n).ok().filter(|n| (0..SERIALS).contains(n));
+    let within = |n: BigInt| i64::try_from(n).ok().filter(|n| (0..END).contains(n));
     let bits = u32::try_from(bits).ok().filter(|bits| bits & !flags::ALL == 0);
     let (Some(bits), Some(serial), Some(previous)) = (bits, within(serial), within(previous)) else { return Ok(None) };
     let Term::Pid(by) = &carrier else { return Ok(None) };

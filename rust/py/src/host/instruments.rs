@@ -58,6 +58,7 @@ pub static HANDLERS: &[&Handler] = &[
     &pickles::PUT,
     &pickles::GOT,
     &pickles::CALLBACKS,
+    &pickles::SENT,
     &scheduling::THREAD,
     &scheduling::STEP,
     &loop_callbacks::RUN,

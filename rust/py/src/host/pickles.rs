@@ -30,18 +30,24 @@ use crate::{
 };
 use inviso_core::{
     messages::About,
-    seq::Carried,
+    seq::{Carried, Sending},
     tracee::{Kind, Tracee},
 };
 use pyo3::{ffi, prelude::*};
-use std::{cell::RefCell, sync::Arc};
+use std::{
+    cell::RefCell,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        Arc,
+    },
+};
 
 /// What pickles, and what starts processes; and queues whose feeders pickle.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.tokens,
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
-        watch::remove(py, host, &[&PUT, &GOT, &CALLBACKS])?;
+        watch::remove(py, host, &[&PUT, &GOT, &CALLBACKS, &SENT])?;
         modules::leave(py, host, &MODULES)?;
         calling::method(&ours(py)?, "remove", ()).map(drop)
     },
@@ -61,14 +67,30 @@ pub static GOT: Handler = Handler { end: Some(on_got), ..Handler::NONE };
 
 /// What calls back with a result in a thread of the library: `Future._invoke_callbacks`, `_set` of `ApplyResult` and `MapResult`.
 pub static CALLBACKS: Handler = Handler { begin: Some(on_callbacks), end: Some(on_called_back), ..Handler::NONE };
+/// `SimpleQueue.put`, and a connection's `send`.
+pub static SENT: Handler = Handler { end: Some(on_sent), ..Handler::NONE };
 
 /// Where they are defined.
-pub static MODULES: [Module; 5] = [
+pub static MODULES: [Module; 6] = [
     Module::new("multiprocessing.reduction", |py, _, module| install(py, "install_pickler", module)),
     Module::new("multiprocessing.process", |py, _, module| install(py, "install_start", module)),
     Module::new("multiprocessing.queues", |py, host, module| {
         let put = &["self", "obj", "block", "timeout"];
-        modules::watch_all(py, host, module, &[("Queue.put", put, &PUT), ("JoinableQueue.put", put, &PUT)])
+        let simple = &["self", "obj"];
+        modules::watch_all(
+            py,
+            host,
+            module,
+            &[("Queue.put", put, &PUT), ("JoinableQueue.put", put, &PUT), ("SimpleQueue.put", simple, &SENT)],
+        )?;
+        modules::keep(&PUT_CODE, modules::code(module, "SimpleQueue.put", simple)?);
+        Ok(())
+    }),
+    Module::new("multiprocessing.connection", |py, host, module| {
+        let (name, send) = ("_ConnectionBase.send", &["self", "obj"]);
+        modules::watch_all(py, host, module, &[(name, send, &SENT)])?;
+        modules::keep(&SEND_CODE, modules::code(module, name, send)?);
+        Ok(())
     }),
     Module::new("multiprocessing.pool", |py, host, module| {
         let set = [
@@ -98,13 +120,31 @@ const WAKERS: [&str; 3] = ["_PoolCache.__delitem__", "Pool.close", "Pool._termin
 pub enum Way {
     /// It was sent earlier, to this queue.
     Kept(Carried, u64),
-    /// It is being sent by the running process, to this queue or connection. Borrowed.
-    Now(*mut ffi::PyObject),
+    /// It is being sent by the running process, by a method of a queue or connection: its frame.
+    Now(Frame),
     /// It has none.
     None,
 }
 
+/// Codes whose ends are watched.
+static SEND_CODE: AtomicUsize = AtomicUsize::new(0);
+static PUT_CODE: AtomicUsize = AtomicUsize::new(0);
+
+/// What is being written, and may not get through.
+struct Sent {
+    /// The frame of the method that sends it.
+    frame: usize,
+    to: u64,
+    message: Option<Py<PyAny>>,
+    sending: Sending,
+}
+
+/// Methods inside each other (by a signal's handler) that this thread keeps in mind.
+const SENDS: usize = 16;
+
 thread_local! {
+    /// What this thread is sending.
+    static SENDING: RefCell<Vec<Sent>> = const { RefCell::new(Vec::new()) };
     /// What a result carries that this thread of the library is about to hand on.
     static WAITING: RefCell<Option<Carried>> = const { RefCell::new(None) };
 }
@@ -156,13 +196,13 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
         if is(frame, "SimpleQueue.put") {
             let wakes = frame.caller().filter(|caller| passing::is_library(*caller));
             let wakes = wakes.is_some_and(|caller| WAKERS.iter().any(|name| is(caller, name)));
-            return if wakes { Way::None } else { Way::Now(frame.local(0)) };
+            return if wakes || is_apart(here, frame) { Way::None } else { Way::Now(frame) };
         }
         if !is(frame, "_ConnectionBase.send") {
             return Way::None;
         }
         match frame.caller().filter(|frame| is(*frame, "Pool._handle_tasks")) {
-            None => Way::Now(frame.local(0)),
+            None => Way::Now(frame),
             Some(tasks) => match pools::task(here, object, tasks) {
                 Some((carried, to)) => Way::Kept(carried, to),
                 None => Way::None,
@@ -202,6 +242,30 @@ pub unsafe fn is_greeting() -> bool {
     }
 }
 
+/// Whether what is being unpickled comes out of a queue whose items carry no tokens, as the program says.
+///
+/// # Safety
+/// As [`is_for_another`].
+pub unsafe fn is_of_no_carrier(here: &Here) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        caller().is_some_and(|frame| {
+            passing::is_library(frame)
+                && (is(frame, "Queue.get") || is(frame, "SimpleQueue.get"))
+                && is_apart(here, frame)
+        })
+    }
+}
+
+/// Whether the program says of the queue whose method runs that its items carry no tokens.
+///
+/// # Safety
+/// The frame is a method's and runs, or begins or ends; attached.
+unsafe fn is_apart(here: &Here, frame: Frame) -> bool {
+    // SAFETY: the callers': the first parameter.
+    tokens::is_said_not_to_carry(here, unsafe { frame.local(0) })
+}
+
 /// Whether the library starts a process for itself.
 ///
 /// # Safety
@@ -238,6 +302,54 @@ pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
     }
 }
 
+/// The running process, which is known, sends an object by a method that runs: what that carries, and where to. It is told of when the
+/// method has ended well.
+///
+/// # Safety
+/// The frame runs; attached; the object stands.
+pub unsafe fn begin_send(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> (Carried, u64) {
+    // SAFETY: the caller's promise; the first parameter of a method.
+    unsafe {
+        let to = passing::queue(here, frame.local(0));
+        let message = message_of(here, object);
+        let code = frame.code() as usize;
+        if ![&SEND_CODE, &PUT_CODE].iter().any(|known| known.load(Ordering::Acquire) == code) {
+            let write = tokens::writing(message.as_ptr());
+            return (here.host.node.seq_send(&mut here.thread, About::Current, to, write), to);
+        }
+        let Some(sending) = here.host.node.seq_begin_send(here.thread.current()) else { return (Carried::Empty, to) };
+        let carried = sending.carried();
+        let message = Bound::from_borrowed_ptr_or_opt(object.py(), message.as_ptr()).map(Bound::unbind);
+        let sent = Sent { frame: frame.address(), to, message, sending };
+        let stale = SENDING.with_borrow_mut(|all| {
+            let stale = if all.len() == SENDS { std::mem::take(all) } else { Vec::new() };
+            all.push(sent);
+            stale
+        });
+        drop(stale);
+        (carried, to)
+    }
+}
+
+/// A method that sends has ended.
+fn on_sent(here: &mut Here, frame: Frame, how: Ended) {
+    let found = SENDING.with_borrow_mut(|all| {
+        let at = all.iter().rposition(|sent| sent.frame == frame.address())?;
+        Some(all.split_off(at))
+    });
+    let Some(Sent { to, message, sending, .. }) = found.and_then(|found| found.into_iter().next()) else { return };
+    // SAFETY: attached; the message is held.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if let Ended::Returned(_) = how {
+            let write = tokens::writing(message.as_ref().map_or(std::ptr::null_mut(), Py::as_ptr));
+            here.host.node.seq_sent(&mut here.thread, About::Current, to, sending, write);
+        } else {
+            here.host.node.seq_take_back(here.thread.current(), sending);
+        }
+    }
+}
+
 /// The record of what holds a queue's objects until they are pickled.
 ///
 /// # Safety
@@ -261,7 +373,7 @@ fn on_put(here: &mut Here, frame: Frame) {
         here.running.identify(here.host, &mut here.thread);
         let item = frame.local(1);
         let carried = match passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))) {
-            None if multiprocess::is_closed(here, frame) => return,
+            None if multiprocess::is_closed(here, frame) || is_apart(here, frame) => return,
             None if multiprocess::is_sure(here, frame) => send(here, frame),
             // the feeder may have it before it is known whether it is sent
             None => here.host.node.seq_would_send(here.thread.current()),
@@ -301,14 +413,14 @@ fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
         here.running.identify(here.host, &mut here.thread);
         let by_program = !passing::caller(frame).is_some_and(|caller| passing::is_inner(Some(caller)));
         if let Ended::Returned(_) = how {
-            if by_program && !multiprocess::is_sure(here, frame) {
+            if by_program && !multiprocess::is_sure(here, frame) && !is_apart(here, frame) {
                 drop(send(here, frame));
             }
             return;
         }
         // nothing of it was left where the process has no token, and where the queue was closed
         let nothing = || !matches!(here.host.node.seq_would_send(here.thread.current()), Carried::Token(..));
-        if by_program && (nothing() || multiprocess::is_closed(here, frame)) {
+        if by_program && (nothing() || multiprocess::is_closed(here, frame) || is_apart(here, frame)) {
             return;
         }
         if let Some(buffer) = buffer_of(here, frame) {

@@ -668,6 +668,17 @@ pub fn send(
     })
 }
 
+/// Puts a message of this package's own into a process's mailbox, behind what was sent before: nobody is told of it, and it carries
+/// nothing.
+#[pyfunction]
+pub fn put_in(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {
+    let Some(tracee) = to.tracee(py) else { return Ok(false) };
+    let mailbox = directory::process(&tracee).mailbox.clone();
+    mailbox.pump(py)?;
+    mailbox.put(py, [message.unbind()]);
+    Ok(true)
+}
+
 /// A timer sends a message: nobody's, which has no sender.
 #[pyfunction]
 pub fn send_by_clock(py: Python<'_>, to: &Pid, message: Bound<'_, PyAny>) -> PyResult<bool> {

@@ -64,6 +64,12 @@ pub mod carrier {
     pub const NO: u8 = 4;
 }
 
+/// Whether the program says that items of a queue carry no tokens.
+pub fn is_said_not_to_carry(here: &Here, queue: *mut PyObject) -> bool {
+    let known = here.host.directory.known(queue as usize);
+    known.is_some_and(|queue| directory::process(&queue).carrier.load(Ordering::Relaxed) == carrier::SAID_NO)
+}
+
 /// # Safety
 /// The queue stands; attached.
 unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
