@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import io
 import json
@@ -10,6 +11,7 @@ import marshal
 import os
 import pstats
 import queue
+import stat
 import struct
 import zlib
 from collections import defaultdict
@@ -537,6 +539,52 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
             data = gzip.decompress(data) if name.endswith(".gz") else data
             assert data == made(format, [call("a", 1), back("a", 2)])
     assert sorted(os.listdir(tmp_path)) == ["out", "out.gz"]
+
+
+@pytest.mark.parametrize("format", sorted(export.FORMATS))
+def test_what_is_no_regular_file_is_written_to_where_it_is(format: str, tmp_path: Path) -> None:
+    if format == "parquet":
+        pytest.importorskip("pyarrow")
+    messages = [call("a", 1), back("a", 2)]
+    fifo, target, link, dangling = (tmp_path / name for name in ("fifo", "target", "link", "dangling"))
+    os.mkfifo(fifo)
+    target.write_text("old")
+    link.symlink_to("target")
+    dangling.symlink_to("new")
+    end = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    export.FORMATS[format](messages, fifo)
+    assert fifo.is_fifo()
+    piped = os.read(end, 1 << 16)
+    os.close(end)
+    for one in link, dangling:
+        export.FORMATS[format](messages, one)
+        assert one.is_symlink() and one.read_bytes() == piped != b""
+    assert target.read_bytes() == (tmp_path / "new").read_bytes() == piped
+    assert len(list(tmp_path.iterdir())) == 5
+    # what the system says: no room behind a device, a link that leads to itself, nobody who reads any more
+    with pytest.raises(OSError) as caught:
+        export.FORMATS[format](messages, "/dev/full")
+    assert caught.value.errno == errno.ENOSPC and stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError) as caught:
+        export.FORMATS[format](messages, tmp_path / "loop")
+    assert caught.value.errno == errno.ELOOP and (tmp_path / "loop").is_symlink()
+    with pytest.raises(IsADirectoryError):
+        export.FORMATS[format](messages, tmp_path)
+
+
+def test_a_pipe_that_has_only_a_descriptor_is_written_to(tmp_path: Path) -> None:
+    # as /dev/stdout is where standard output is a pipe: its link leads to no path
+    reads, writes = os.pipe()
+    export.collapsed([call("a", 1), back("a", 2)], f"/dev/fd/{writes}")
+    os.close(writes)
+    with os.fdopen(reads, "rb") as file:
+        assert file.read() == b"shop.orders:a/1 1\n" == made("collapsed", [call("a", 1), back("a", 2)])
+    gone = (tmp_path / "gone").open("w+b")
+    (tmp_path / "gone").unlink()
+    export.collapsed([call("a", 1), back("a", 2)], f"/dev/fd/{gone.fileno()}")
+    assert gone.read() == b"shop.orders:a/1 1\n" and list(tmp_path.iterdir()) == []
+    gone.close()
 
 
 def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
