@@ -486,7 +486,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 
     Raises:
         BadArg: a wrong argument.
-        OSError: the operating system refuses.
+        OSError: the operating system refuses. If the file could be made, what it lacks is lost: it is counted, and the
+            next dump begins with a drop record of it.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()

@@ -177,7 +177,8 @@ impl LogPort {
 pub fn dump_file(py: Python<'_>, session: &Arc<Session>, path: PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
     let node = host::host(py)?.node.clone();
     let done = py.detach(|| recorder::dump_to_file(&node, session, &path, blocks));
-    done.map(|done| (done.written, done.lost)).map_err(|error| raised(py, &error, Some(&path)))
+    let done = done.and_then(|(told, written)| written.map(|()| (told.written, told.lost)));
+    done.map_err(|error| raised(py, &error, Some(&path)))
 }
 
 /// The same, to a trace port.
