@@ -59,7 +59,8 @@ class Damage:
         at: where, in bytes from the beginning of the file or stream (of the records as Erlang writes them).
         kind: ``"cut"`` (the last record), ``"op"`` (no record begins so; the end of that file), ``"long"``,
             ``"term"`` (a record that holds no term; the next one is read), ``"block"`` (compressed and damaged; the
-            next one is read), ``"overtaken"`` (the writer of a wrap set has deleted files that were not read yet).
+            next one is read), ``"overtaken"`` (the writer of a wrap set has deleted files that were not read yet),
+            ``"anew"`` (a file that is followed was emptied; it is read from its beginning).
         what: the same, in words.
         path: the file; None of a stream.
 
@@ -162,7 +163,8 @@ def read(source: Source, *, follow: bool = False, damage: Literal["tell", "raise
     Args:
         source: a path; ``(name, "wrap", suffix)``, with anything behind it, for a wrap set; or a list of these, read
             one after the other.
-        follow: True goes on where the log ends now, as it is being written; of several logs in turn.
+        follow: True goes on where the log ends now, as it is being written, and at its beginning if it is begun anew;
+            of several logs in turn.
         damage: what to do where something can't be read: ``"tell"`` gives a :class:`Damage` there and goes on behind
             it, as far as that is possible; ``"raise"`` raises :class:`Damaged`.
 
