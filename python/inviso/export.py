@@ -370,13 +370,16 @@ def _export(
     target = _target(where, out)
     logs = _logs(where, source)
     parts: Iterator[list[Any]] = iter(())
+    first: list[Any] = []
     if logs is None:
         parts = _parts(where, source)
         first = next(parts, None) or []
         parts = _chain(first, parts)
-        names = _names(first) if names is None else names
+    # an Erlang node without a name writes its pids as this process has its own
+    are_own = names is None and logs is not None
+    titles = _names(first) if names is None else dict(names)
     with tempfile.TemporaryDirectory(prefix="inviso-") as folder, _file(target) as file:
-        exporter = _native.Exporter(format, dict(names or {}), erlang, values, os.path.join(folder, "events"))
+        exporter = _native.Exporter(format, titles, are_own, erlang, values, os.path.join(folder, "events"))
         for path, suffix in logs or []:
             exporter.open(path, suffix)
             while exporter.read():
@@ -458,15 +461,16 @@ def _parts(where: str, source: Any) -> Iterator[list[Any]]:
 
 
 def _names(messages: list[Any]) -> dict[Pid | Port, str]:
-    """The names of processes of this node."""
-    pids = {
+    """The names of processes of this node, and of ports that messages are about."""
+    ports = {
         message[1] for message in messages if isinstance(message, tuple) and len(message) > 1 and _is_own(message[1])
     }
-    return {pid: pid.name for pid in (*pids, *_native.processes()) if pid.name}
+    names: dict[Pid | Port, str] = {port: port.name for port in ports}
+    return {**names, **dict(_native.process_names())}
 
 
 def _is_own(who: object) -> bool:
-    return isinstance(who, (Pid, Port)) and who.is_local()
+    return isinstance(who, Port) and who.is_local()
 
 
 def _target(where: str, out: Out) -> str | BinaryIO:

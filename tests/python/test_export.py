@@ -13,6 +13,7 @@ import pstats
 import queue
 import stat
 import struct
+import threading
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -22,7 +23,8 @@ import inviso
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from inviso import BadArg, export, trace
+from inviso import BadArg, etf, export, trace
+from inviso.trace_ports import trace_port
 
 from tests.python.export_tools import (
     MODULE,
@@ -654,6 +656,42 @@ def test_processes_are_called_by_their_names() -> None:
 
     asyncio.run(named())
     assert "worker <0." in made("chrome", [("trace", A, "exit", 1)], names={A: "worker"}).decode()
+
+
+def test_the_processes_of_a_log_are_called_by_their_names(tmp_path: Path) -> None:
+    def titles(source: Any, **options: Any) -> set[str]:
+        events = chrome(source, **options)["traceEvents"]
+        return {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+
+    async def main() -> asyncio.Task[None]:
+        task = asyncio.create_task(asyncio.to_thread(json.dumps, 1), name="a-task")  # type: ignore[arg-type]
+        await task
+        return task
+
+    path = tmp_path / "log"
+    port = trace_port("file", path)()
+    thread = threading.Thread(target=json.dumps, args=(1,), name="a-thread")
+    with trace.session_create("log", port) as session, trace.session_create("list") as own:
+        for one in session, own:
+            one.process("all", True, ["procs", "monotonic_timestamp"])
+            one.process("new", True, ["procs", "running", "monotonic_timestamp"])
+        thread.start()
+        thread.join()
+        kept = asyncio.run(main())
+        messages = own.drain()
+    expected = titles(messages)
+    assert {name.split(" <")[0] for name in expected} >= {"a-thread", "a-task"} and kept.done()
+    assert titles(path) == expected == titles(list(inviso.log.read(path)))
+    # names that are given are those of the log's pids, too
+    given = {next(message[1] for message in messages if message[1].name == "a-task"): "given"}
+    assert titles(path, names=given) == titles(messages, names=given)
+    assert {name.split()[0] for name in titles(path, names=given) if name[0] != "<"} == {"given"}
+    # the pids of an Erlang node without a name are none of this process's unless somebody says so
+    me = inviso.self()
+    erlang = tmp_path / "erlang"
+    data = etf.dumps(("trace", me, "call", ("m", "f", [])))
+    erlang.write_bytes(struct.pack(">BI", 0, len(data)) + data)
+    assert titles(erlang) == {str(me)} and titles(erlang, names={me: "given"}) == {f"given {me}"}
 
 
 def test_an_erlang_node_s_pids_are_shown_as_it_does() -> None:

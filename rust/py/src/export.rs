@@ -4,6 +4,7 @@ use crate::{
     arrow::{self, Batches},
     ffi::calling,
     match_spec,
+    origin::Origin,
 };
 use inviso_export::{
     chrome::Chrome,
@@ -13,6 +14,7 @@ use inviso_export::{
     pstats::Pstats,
     speedscope::Speedscope,
     table::{self, Table, Values},
+    tracks::Titles,
 };
 use inviso_term::etf;
 use pyo3::{
@@ -58,10 +60,10 @@ impl Exporter {
 
 #[pymethods]
 impl Exporter {
-    /// `titles` are the names of pids; `temporary` is a path where nothing is.
+    /// `names` are those of pids; `is_log`: pids without a creation are none of this process's. `temporary` is a path where nothing is.
     #[new]
     fn new(
-        format: &str, titles: &Bound<'_, PyDict>, erlang: bool, most: usize, temporary: PathBuf,
+        format: &str, names: &Bound<'_, PyDict>, is_log: bool, erlang: bool, most: usize, temporary: PathBuf,
     ) -> PyResult<Exporter> {
         let writer: Box<dyn Write> = match format {
             "perfetto" => Box::new(Perfetto::new(most)),
@@ -71,10 +73,10 @@ impl Exporter {
             "pstats" => Box::new(Pstats::default()),
             _ => return Err(PyValueError::new_err(format!("no format {format}"))),
         };
-        let title = |(pid, title): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-            PyResult::Ok((bytes_of(&pid)?.into(), title.extract::<String>()?))
-        };
-        let titles = titles.iter().map(title).collect::<PyResult<_>>()?;
+        let mut titles = Titles::new(Origin::here().creation() as u32, is_log);
+        for (pid, name) in names {
+            titles.insert(&bytes_of(&pid)?, name.extract()?);
+        }
         Ok(Exporter(Mutex::new(Making { export: Export::new(writer, titles, erlang), input: None })))
     }
 
