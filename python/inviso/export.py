@@ -373,7 +373,7 @@ def _export(
     first: list[Any] = []
     if logs is None:
         parts = _parts(where, source)
-        first = next(parts, None) or []
+        first = next(parts, [])
         parts = _chain(first, parts)
     # an Erlang node without a name writes its pids as this process has its own
     are_own = names is None and logs is not None
