@@ -263,10 +263,7 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
         raise BadArg("convert/3", "out", f"{target!r} is no path; pass the name of a file")
     if os.path.exists(target) and any(os.path.samefile(target, path) for path in files(logs)):
         raise BadArg("convert/3", "out", f"{target!r} is the log itself; pass another file")
-    try:
-        records, dropped, damage, damaged, other = _native.log_write(logs, merged, target, to == "blocks")
-    except OSError as wrong:
-        raise _about(wrong, target) from None
+    records, dropped, damage, damaged, other = _native.log_write(logs, merged, target, to == "blocks")
     return Written(records, dropped, tuple(_damage(*one) for one in damage), damaged, other)
 
 
@@ -324,17 +321,7 @@ def files(logs: Iterable[Named]) -> list[str]:
 
 
 def _opened(logs: list[Named], follow: bool, merged: bool) -> _native.LogReader:
-    try:
-        return _native.LogReader(logs, follow, merged, *Reader._made)
-    except OSError as wrong:
-        raise _about(wrong, ", ".join(path for path, _ in logs)) from None
-
-
-def _about(wrong: OSError, what: str) -> OSError:
-    """The same error, with what it is about."""
-    if wrong.errno is None:
-        return type(wrong)(f"{what}: {wrong}")
-    return OSError(wrong.errno, os.strerror(wrong.errno), what)
+    return _native.LogReader(logs, follow, merged, *Reader._made)
 
 
 def _flag(where: str, name: str, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import errno
 import ipaddress
 import json
 import os
@@ -220,6 +221,23 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
 
 
 # logs that are written meanwhile
+
+
+def test_errors_of_the_system_have_its_number_and_the_file(write: Callable[..., str], tmp_path: Path) -> None:
+    path, out = write(record(1)), str(tmp_path / "no" / "out")
+    (tmp_path / "file").write_bytes(b"")
+    for call, number, name in [
+        (lambda: log.convert(path, out), errno.ENOENT, out),
+        (lambda: log.convert(path, out, "blocks"), errno.ENOENT, out),
+        (lambda: log.convert(path, "/dev/full"), errno.ENOSPC, "/dev/full"),
+        (lambda: log.convert(str(tmp_path / "none"), out), errno.ENOENT, str(tmp_path / "none")),
+        (lambda: log.read((tmp_path / "file" / "x", "wrap", ".log"), follow=True), errno.ENOTDIR, None),
+        (lambda: trace_port("file", out)(), errno.ENOENT, out),
+    ]:
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.errno == number and name in (None, caught.value.filename), caught.value
+        assert caught.value.strerror == os.strerror(number)
 
 
 def test_a_log_is_followed_as_it_is_written(write: Callable[..., str]) -> None:

@@ -2,6 +2,7 @@
 
 use crate::{
     arrow::{self, Batches},
+    errors::of_system,
     ffi::calling,
     match_spec,
     origin::Origin,
@@ -24,7 +25,7 @@ use pyo3::{
 };
 use std::{
     cell::Cell,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -36,6 +37,15 @@ fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         return Ok(bytes.as_bytes().to_vec());
     }
     Ok(etf::encode(&match_spec::snapshot_of(message)?))
+}
+
+/// A log, or a wrap set.
+fn opened(path: &Path, suffix: Option<&str>) -> PyResult<Input> {
+    let input = match suffix {
+        Some(suffix) => Input::set(path, suffix),
+        None => Input::file(path),
+    };
+    input.map_err(|error| of_system(&error, Some(path)))
 }
 
 fn told<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyTuple>> {
@@ -83,10 +93,7 @@ impl Exporter {
     /// What is read from now on: a file, or a wrap set.
     #[pyo3(signature = (path, suffix=None))]
     fn open(&self, path: PathBuf, suffix: Option<&str>) -> PyResult<()> {
-        let input = match suffix {
-            Some(suffix) => Input::set(&path, suffix)?,
-            None => Input::file(&path)?,
-        };
+        let input = opened(&path, suffix)?;
         self.lock().input = Some(input);
         Ok(())
     }
@@ -101,9 +108,9 @@ impl Exporter {
             let more = input.read(&mut making.export, |export| {
                 left.set(left.get() - 1);
                 left.get() == 0 || export.out.len() >= end
-            })?;
-            making.export.check()?;
-            Ok(more)
+            });
+            let more = more.and_then(|more| making.export.check().map(|()| more));
+            more.map_err(|error| of_system(&error, None))
         })
     }
 
@@ -113,12 +120,12 @@ impl Exporter {
         let messages = messages.iter().map(|message| bytes_of(&message)).collect::<PyResult<Vec<_>>>()?;
         let making = &mut *self.lock();
         messages.iter().for_each(|bytes| making.export.term(bytes));
-        Ok(making.export.check()?)
+        making.export.check().map_err(|error| of_system(&error, None))
     }
 
     /// A part of the end; True when that was all.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(py.detach(|| self.lock().export.end())?)
+        py.detach(|| self.lock().export.end()).map_err(|error| of_system(&error, None))
     }
 
     /// What was made.
@@ -167,13 +174,10 @@ impl Rows {
                             self.ended = true;
                             return Ok(());
                         };
-                        none.insert(match suffix {
-                            Some(suffix) => Input::set(&path, &suffix)?,
-                            None => Input::file(&path)?,
-                        })
+                        none.insert(opened(&path, suffix.as_deref())?)
                     }
                 };
-                if !input.read(&mut self.table, Table::is_full)? {
+                if !input.read(&mut self.table, Table::is_full).map_err(|error| of_system(&error, None))? {
                     self.input = None;
                 }
                 Ok(())
