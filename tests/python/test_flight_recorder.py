@@ -455,6 +455,7 @@ s.destroy()
     [
         ({"dump_on": "X"}, "pass dump_to"),
         ({"dump_signal": signal.SIGUSR2}, "pass dump_to"),
+        ({"dump_every": 10}, "dump_every needs files .* pass dump_to"),
         ({"dump_to": 7}, "is no path"),
         ({"dump_to": "a\0"}, "is no path"),
         ({"dump_to": "x", "capture": "ref"}, "a dump has copies"),
