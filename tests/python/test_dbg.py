@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import functools
 import gc
 import queue
 import re
@@ -15,7 +17,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import BadArg, dbg, trace
-from inviso.dbg import _lines
+from inviso.dbg import _lines, _saved
 from otp import erl, needs_otp
 from trace_tools import good
 
@@ -328,6 +330,40 @@ def test_specifications_in_files(tmp_path: Path) -> None:
         answer = dbg.rtp(name)
         assert answer[:1] == ("error",) and answer[1][0] in ("read_error", "file_format_error"), text
     Path(name).write_bytes(b"\xff")
+    assert dbg.rtp(name)[1][0] == "read_error"
+
+
+class Shade(enum.IntEnum):
+    DARK = 7
+
+
+class Named(str):
+    def __repr__(self) -> str:
+        return "<named>"
+
+
+def test_odd_values_of_specifications_in_files(tmp_path: Path) -> None:
+    name = str(tmp_path / "patterns")
+    values = [float("nan"), float("inf"), float("-inf"), -0.0, 1e300, frozenset({1, "a"}), {2}, frozenset(), 10**5000,
+              -(10**5000), Shade.DARK, Named("n"), b"\0", "\ud800", inviso.BitString(b"a", 3), True, None]  # fmt: skip
+    spec = [("_", [], [("message", ("const", values))])]
+    dbg.tp(HERE, "leaf", spec)
+    assert dbg.wtp(name) is None
+    dbg.dtp()
+    assert dbg.rtp(name) is None
+    (read,) = [value for key, value in dbg._default.saved if key == 1]
+    expected = [*values[:6], frozenset({2}), *values[7:10], 7, "n", *values[12:]]
+    assert _saved._same(read[0][2][0][1][1], expected)
+    # what no file can hold is refused by name, and the file stays
+    before = Path(name).read_bytes()
+    for value, shown in ((inviso.self(), repr(inviso.self())), (functools.reduce(lambda a, _: [a], range(70), 1), "deep")):
+        assert dbg.tp(HERE, "leaf", [("_", [("==", ("self",), ("const", value))], [])])[0] == "ok"
+        answer = dbg.wtp(name)
+        assert answer[:1] == ("error",) and answer[1][0] == "write_error", answer
+        assert answer[1][1].startswith("specification 2: ") and shown in answer[1][1], answer
+        assert Path(name).read_bytes() == before
+        dbg.dtp(2)
+    Path(name).write_text("[('_', [], [('message', float('1e3'))])]")
     assert dbg.rtp(name)[1][0] == "read_error"
 
 

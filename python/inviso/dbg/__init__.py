@@ -534,7 +534,8 @@ def wtp(name: str) -> Any:
     ``wtp/1``).
 
     Returns:
-        None, or ``("error", "enoent")`` and the like.
+        None, or ``("error", "enoent")`` and the like; ``("error", ("write_error", reason))`` if one of them has a pid or
+        a port, which no file can hold: then nothing is written.
 
     Raises:
         BadArg: ``name`` is no file's name; an int is none.
