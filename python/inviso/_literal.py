@@ -10,12 +10,22 @@ from .terms import Atom, BitString, ImproperList, Map
 
 __all__ = ["NotLiteral", "read", "read_all", "written"]
 
+
+def _float(text: str) -> float:
+    if text not in _ODD_FLOATS:
+        raise ValueError(f"{text!r} is none of {', '.join(_ODD_FLOATS)}")
+    return float(text)
+
+
+_ODD_FLOATS: Final = ("nan", "inf", "-inf")
 _CLASSES: Final[dict[str, Any]] = {
     "Atom": Atom,
     "BitString": BitString,
     "ImproperList": ImproperList,
     "Map": Map,
     "Prefix": Prefix,
+    "float": _float,
+    "frozenset": frozenset,
 }
 _DEEPEST = 60
 
@@ -56,10 +66,12 @@ def read_all(text: str) -> list[Any]:
 
 
 def written(term: Any) -> str:
-    """A term as :func:`read` takes it.
+    """A term as :func:`read` takes it; :class:`NotLiteral` for what only its process has, such as a pid.
 
     >>> written([("_", [], [("message", Atom("a"))])])
     "[('_', [], [('message', Atom('a'))])]"
+    >>> written([float("nan"), {1}])
+    "[float('nan'), frozenset([1])]"
     """
     match term:
         case Atom():
@@ -76,7 +88,21 @@ def written(term: Any) -> str:
             return f"[{', '.join(map(written, term))}]"
         case dict():
             return "{" + ", ".join(f"{written(key)}: {written(value)}" for key, value in term.items()) + "}"
-    return repr(term)
+        case set() | frozenset():
+            return f"frozenset([{', '.join(map(written, term))}])"
+        case None | bool() | BitString():
+            return repr(term)
+        case int():
+            # Python refuses to write, and to read, very long ones in decimal
+            return int.__repr__(term) if term.bit_length() < 4096 else hex(term)
+        case float():
+            text = float.__repr__(term)
+            return f"float({text!r})" if text in _ODD_FLOATS else text
+        case str():
+            return str.__repr__(term)
+        case bytes():
+            return bytes.__repr__(term)
+    raise NotLiteral(f"{term!r} can't be written as a literal")
 
 
 def _term(node: ast.AST, depth: int) -> Any:

@@ -112,7 +112,8 @@ def _connected(parameters: Any) -> Reader:
         mend = "is the trace port open, and is that its number?"
         raise ConnectionRefusedError(wrong.errno, f"nobody listens on {host}:{port}; {mend}") from None
     except OSError as wrong:
-        raise type(wrong)(wrong.errno, f"trace_client/3: can't connect to {host}:{port}: {wrong}") from None
+        why = wrong.strerror or wrong
+        raise type(wrong)(wrong.errno, f"trace_client/3: can't connect to {host}:{port}: {why}") from None
 
 
 def _never(_: Any) -> bool:

@@ -59,7 +59,8 @@ class Damage:
         at: where, in bytes from the beginning of the file or stream (of the records as Erlang writes them).
         kind: ``"cut"`` (the last record), ``"op"`` (no record begins so; the end of that file), ``"long"``,
             ``"term"`` (a record that holds no term; the next one is read), ``"block"`` (compressed and damaged; the
-            next one is read), ``"overtaken"`` (the writer of a wrap set has deleted files that were not read yet).
+            next one is read), ``"overtaken"`` (the writer of a wrap set has deleted files that were not read yet),
+            ``"anew"`` (a file that is followed was emptied; it is read from its beginning).
         what: the same, in words.
         path: the file; None of a stream.
 
@@ -162,7 +163,8 @@ def read(source: Source, *, follow: bool = False, damage: Literal["tell", "raise
     Args:
         source: a path; ``(name, "wrap", suffix)``, with anything behind it, for a wrap set; or a list of these, read
             one after the other.
-        follow: True goes on where the log ends now, as it is being written; of several logs in turn.
+        follow: True goes on where the log ends now, as it is being written, and at its beginning if it is begun anew;
+            of several logs in turn.
         damage: what to do where something can't be read: ``"tell"`` gives a :class:`Damage` there and goes on behind
             it, as far as that is possible; ``"raise"`` raises :class:`Damaged`.
 
@@ -261,10 +263,7 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
         raise BadArg("convert/3", "out", f"{target!r} is no path; pass the name of a file")
     if os.path.exists(target) and any(os.path.samefile(target, path) for path in files(logs)):
         raise BadArg("convert/3", "out", f"{target!r} is the log itself; pass another file")
-    try:
-        records, dropped, damage, damaged, other = _native.log_write(logs, merged, target, to == "blocks")
-    except OSError as wrong:
-        raise _about(wrong, target) from None
+    records, dropped, damage, damaged, other = _native.log_write(logs, merged, target, to == "blocks")
     return Written(records, dropped, tuple(_damage(*one) for one in damage), damaged, other)
 
 
@@ -322,17 +321,7 @@ def files(logs: Iterable[Named]) -> list[str]:
 
 
 def _opened(logs: list[Named], follow: bool, merged: bool) -> _native.LogReader:
-    try:
-        return _native.LogReader(logs, follow, merged, *Reader._made)
-    except OSError as wrong:
-        raise _about(wrong, ", ".join(path for path, _ in logs)) from None
-
-
-def _about(wrong: OSError, what: str) -> OSError:
-    """The same error, with what it is about."""
-    if wrong.errno is None:
-        return type(wrong)(f"{what}: {wrong}")
-    return OSError(wrong.errno, os.strerror(wrong.errno), what)
+    return _native.LogReader(logs, follow, merged, *Reader._made)
 
 
 def _flag(where: str, name: str, value: Any) -> None:

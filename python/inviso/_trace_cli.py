@@ -52,7 +52,7 @@ options:
   --rate N/s             stop tracing when there are more than N messages in a
                          second; N/10s, N/100ms are other times
   -o, --output FILE      write to FILE, not to standard error; *.log is a log
-                         for 'inviso log', or for Erlang's dbg
+                         for 'inviso log', or for Erlang's dbg, and no pipe
   -m MODULE              run a module, as python -m does
   -h, --help             show this text
 
@@ -196,6 +196,8 @@ class Tracing:
                 self._output = _stderr()
         except OSError as error:
             raise CannotBegin(f"{path}: {error.strerror or reason(error)}") from error
+        except BadArg as error:  # a pipe
+            raise CannotBegin(f"--output: {error.why}") from error
         if path is None and self._output is not None and wants_color(self._output.number):
             self._paint = _color
         atexit.register(self._finish)

@@ -111,7 +111,9 @@ def perfetto(
 
     Args:
         source: see :mod:`inviso.export`.
-        out: a path, or a binary file. A file is there when it is whole; it is compressed if its name ends with ``.gz``.
+        out: a path, or a binary file. A file is there when it is whole; a symbolic link stays, and the file that it leads
+            to is replaced. What is no regular file (a FIFO, a device) is written to as it is, piece by piece. What goes
+            to a path is compressed if that ends with ``.gz``.
         values: bytes of text that an argument, message or result is shown in; 0 leaves them out.
         names: what processes are called beside their pids; unless given, the names that pids of this node have.
         pids: ``"erlang"`` for logs of an Erlang node, none of whose pids is a queue from which others take messages.
@@ -368,13 +370,16 @@ def _export(
     target = _target(where, out)
     logs = _logs(where, source)
     parts: Iterator[list[Any]] = iter(())
+    first: list[Any] = []
     if logs is None:
         parts = _parts(where, source)
-        first = next(parts, None) or []
+        first = next(parts, [])
         parts = _chain(first, parts)
-        names = _names(first) if names is None else names
+    # an Erlang node without a name writes its pids as this process has its own
+    are_own = names is None and logs is not None
+    titles = _names(first) if names is None else dict(names)
     with tempfile.TemporaryDirectory(prefix="inviso-") as folder, _file(target) as file:
-        exporter = _native.Exporter(format, dict(names or {}), erlang, values, os.path.join(folder, "events"))
+        exporter = _native.Exporter(format, titles, are_own, erlang, values, os.path.join(folder, "events"))
         for path, suffix in logs or []:
             exporter.open(path, suffix)
             while exporter.read():
@@ -456,15 +461,16 @@ def _parts(where: str, source: Any) -> Iterator[list[Any]]:
 
 
 def _names(messages: list[Any]) -> dict[Pid | Port, str]:
-    """The names of processes of this node."""
-    pids = {
+    """The names of processes of this node, and of ports that messages are about."""
+    ports = {
         message[1] for message in messages if isinstance(message, tuple) and len(message) > 1 and _is_own(message[1])
     }
-    return {pid: pid.name for pid in (*pids, *_native.processes()) if pid.name}
+    names: dict[Pid | Port, str] = {port: port.name for port in ports}
+    return {**names, **dict(_native.process_names())}
 
 
 def _is_own(who: object) -> bool:
-    return isinstance(who, (Pid, Port)) and who.is_local()
+    return isinstance(who, Port) and who.is_local()
 
 
 def _target(where: str, out: Out) -> str | BinaryIO:
@@ -476,7 +482,7 @@ def _target(where: str, out: Out) -> str | BinaryIO:
     if not isinstance(out, (str, bytes, os.PathLike)):
         raise BadArg(where, "out", f"{out!r} is neither a path nor a file; pass a path")
     path = trace_ports.path_of(where, "out", out)
-    folder = os.path.dirname(path) or "."
+    folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise BadArg(where, "out", f"there is no folder {folder!r}; make it first")
     return path
@@ -484,20 +490,38 @@ def _target(where: str, out: Out) -> str | BinaryIO:
 
 @contextlib.contextmanager
 def _file(path: str | BinaryIO) -> Iterator[BinaryIO]:
-    """Where bytes go. A file of a name is there when it is whole, or not at all."""
+    """Where bytes go, compressed if its name says so."""
     if not isinstance(path, str):
         yield path
         return
-    folder = os.path.dirname(path) or "."
-    handle, temporary = tempfile.mkstemp(prefix=".inviso-", dir=folder)
+    with _opened(path) as file:
+        if path.endswith(".gz"):
+            with gzip.GzipFile("", "wb", 6, file, 0) as packed:
+                yield cast("BinaryIO", packed)
+        else:
+            yield file
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """A regular file is there when it is whole, or not at all; what is none is written to where it is."""
+    real = os.path.realpath(path)
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        in_place = False
+    else:
+        # a link of /proc may lead to what has no path (a pipe, a file that was removed)
+        in_place = not os.path.isfile(real)
+    if in_place:
+        with open(path, "wb") as there:
+            yield there
+        return
+    handle, temporary = tempfile.mkstemp(prefix=".inviso-", dir=os.path.dirname(real))
     try:
         with os.fdopen(handle, "wb") as file:
-            if path.endswith(".gz"):
-                with gzip.GzipFile("", "wb", 6, file, 0) as packed:
-                    yield cast("BinaryIO", packed)
-            else:
-                yield file
-        os.replace(temporary, path)
+            yield file
+        os.replace(temporary, real)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

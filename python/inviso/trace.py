@@ -409,6 +409,7 @@ def _recorded(
 ) -> tuple[_native.MatchProgram | list[type[BaseException]] | None, float | None] | None:
     """Checks the options of a flight recorder; what asks for its dumps, None for any other session."""
     asks = [name for name in ("dump_signal", "dump_on", "dump_slower") if options[name] is not None]
+    asks += ["dump_every"] * ("dump_every" in options["given"])
     every = options["dump_every"]
     if not isinstance(every, (int, float)) or isinstance(every, bool) or not 0 <= every < 1e9:
         raise BadArg(where, "opts", f"dump_every {shown(every)} is no time; pass seconds, a number from 0")
@@ -486,7 +487,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 
     Raises:
         BadArg: a wrong argument.
-        OSError: the operating system refuses.
+        OSError: the operating system refuses. If the file could be made, what it lacks is lost: it is counted, and the
+            next dump begins with a drop record of it.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -519,8 +521,8 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
 def session_destroy(session: Session) -> bool:
     """Ends a session and everything that it has set; False if it had ended before (trace.md, ``session_destroy/1``).
 
-    Messages that have been sent can still be read. No callback of a tracer module runs any more, unless this is called
-    inside one.
+    Messages that have been sent can still be read; a callable tracer has handled them, or was waited for 5 seconds. No
+    callback of a tracer module runs any more, unless this is called inside one.
 
     Raises:
         BadArg: ``session`` is not a session.
@@ -1026,6 +1028,8 @@ class _Worker:
         self._thread: threading.Thread | None = None
         """The one that is, or was last."""
         self._over = threading.Event()
+        self._left = False
+        """Its end was waited for in vain."""
         self.pid = _native.new_process(f"inviso tracer {name}")
         _workers.add(self)
         try:
@@ -1062,7 +1066,7 @@ class _Worker:
         """Has everything that has arrived handled, and ends the process."""
         if is_ending():  # its thread has been stopped, and modules may be empty
             return
-        if self._over.is_set() or not _native.mailbox_put(self.pid, _STOP):
+        if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
             return
         if self._thread is threading.current_thread() or _fork.is_by_caller():
             return  # it is done later
@@ -1071,7 +1075,8 @@ class _Worker:
             self.start()
             while not self._over.wait(0.05) and time.monotonic() < end:
                 self.start()
-        if self._over.is_set() and self._thread is not None:
+        self._left = not self._over.is_set()
+        if not self._left and self._thread is not None:
             self._thread.join(_PATIENCE)
 
     def when_done(self, job: Callable[[], None]) -> None:

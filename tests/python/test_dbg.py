@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+import functools
+import gc
 import queue
 import re
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import inviso
 import pytest
 from inviso import BadArg, dbg, trace
-from inviso.dbg import _lines
+from inviso.dbg import _lines, _saved
 from otp import erl, needs_otp
 from trace_tools import good
 
@@ -329,6 +333,40 @@ def test_specifications_in_files(tmp_path: Path) -> None:
     assert dbg.rtp(name)[1][0] == "read_error"
 
 
+class Shade(enum.IntEnum):
+    DARK = 7
+
+
+class Named(str):
+    def __repr__(self) -> str:
+        return "<named>"
+
+
+def test_odd_values_of_specifications_in_files(tmp_path: Path) -> None:
+    name = str(tmp_path / "patterns")
+    values = [float("nan"), float("inf"), float("-inf"), -0.0, 1e300, frozenset({1, "a"}), {2}, frozenset(), 10**5000,
+              -(10**5000), Shade.DARK, Named("n"), b"\0", "\ud800", inviso.BitString(b"a", 3), True, None]  # fmt: skip
+    spec = [("_", [], [("message", ("const", values))])]
+    dbg.tp(HERE, "leaf", spec)
+    assert dbg.wtp(name) is None
+    dbg.dtp()
+    assert dbg.rtp(name) is None
+    (read,) = [value for key, value in dbg._default.saved if key == 1]
+    expected = [*values[:6], frozenset({2}), *values[7:10], 7, "n", *values[12:]]
+    assert _saved._same(read[0][2][0][1][1], expected)
+    # what no file can hold is refused by name, and the file stays
+    before = Path(name).read_bytes()
+    for value, shown in ((inviso.self(), repr(inviso.self())), (functools.reduce(lambda a, _: [a], range(70), 1), "deep")):
+        assert dbg.tp(HERE, "leaf", [("_", [("==", ("self",), ("const", value))], [])])[0] == "ok"
+        answer = dbg.wtp(name)
+        assert answer[:1] == ("error",) and answer[1][0] == "write_error", answer
+        assert answer[1][1].startswith("specification 2: ") and shown in answer[1][1], answer
+        assert Path(name).read_bytes() == before
+        dbg.dtp(2)
+    Path(name).write_text("[('_', [], [('message', float('1e3'))])]")
+    assert dbg.rtp(name)[1][0] == "read_error"
+
+
 def test_messages() -> None:
     seen = traced(flags=["m"])
     assert dbg.tpe("send", [(["_", ("order", "_")], [], [])]) == ("ok", [*matched(1), ("saved", 1)])
@@ -405,8 +443,46 @@ def test_c_calls_with_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert dbg.c(HERE, "leaf", [1], "sofa") == ("error", ("bad_flags", ["sofa"]))
     with pytest.raises(BadArg, match="has no function 'nothing'; pass its qualified name"):
         dbg.c(HERE, "nothing", [])
-    with pytest.raises(BadArg, match="can't be imported"):
-        dbg.c("no.such.module", "f", [])
+    for module in "no.such.module", "", ".":
+        with pytest.raises(BadArg, match="can't be imported"):
+            dbg.c(module, "f", [])
+
+
+def test_c_refuses_what_is_wrong_before_anything_begins() -> None:
+    before = inviso.processes()
+    for args in 5, {"a": 1}, {1}, "1", b"1", None, iter([1]):
+        with pytest.raises(BadArg, match="c/4, args: .* is no list of arguments; pass one"):
+            dbg.c("json", "loads", args)  # type: ignore[arg-type]
+    with pytest.raises(BadArg, match="c/4, module: 5 is no module; pass its name"):
+        dbg.c(5, "loads", [])  # type: ignore[arg-type]
+    assert inviso.processes() == before and dbg.c("json", "loads", ("[1]",), "c") == [1]
+
+
+def test_a_specification_for_calls_is_refused_for_messages_in_the_words_of_tpe() -> None:
+    dbg.tracer("process", (print, None))
+    answer = dbg.tpe("send", "c")
+    assert answer[1][0][:3] == ("matched", inviso.node(), 0)
+    assert answer[1][0][3][1].startswith("tpe/2, match_spec: clause 1, body 1: 'caller_line' can't be used")
+
+
+def test_stop_waits_once_for_a_handler_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace, "_PATIENCE", 2.0)
+    go, there = threading.Event(), threading.Event()
+
+    def handler(message: Any, state: None) -> None:
+        there.set()
+        go.wait(60)
+
+    dbg.tracer("process", (handler, None))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(HERE, "leaf", [])
+    leaf(1)
+    assert there.wait(30)
+    begun = time.monotonic()
+    dbg.stop()
+    gc.collect()
+    assert 2 <= time.monotonic() - begun < 4
+    go.set()
 
 
 @pytest.mark.parametrize("raised", [ValueError("no"), SystemExit("no"), KeyboardInterrupt("no")])
@@ -485,8 +561,6 @@ def test_a_session_for_a_block() -> None:
 
 
 def test_a_session_that_is_let_go_ends() -> None:
-    import gc
-
     session = dbg.session_create("lost")
     dbg.session(session, lambda: dbg.tracer("process", (lambda m, s: s, None)))
     assert any(s.name == "lost" for s in trace.session_info("all") or [])
@@ -508,6 +582,7 @@ def test_a_session_that_is_let_go_ends() -> None:
         (lambda: dbg.rtp(7), "rtp/1, name: 7 is no file's name; pass a str"),
         (lambda: dbg.rtp([]), "rtp/1, name: .* is no file's name; pass a str"),
         (lambda: dbg.tracer("module", 7), "tracer/2, data: 7 is no tracer module; pass"),
+        (lambda: dbg.tracer("module", (5, 6)), "tracer/2, data: 5 is no tracer module: it has no enabled"),
         (lambda: dbg.tracer(7, "process", (print, 0)), "tracer/3, node: 7 is no node; pass the name"),
         (lambda: dbg.tracer(limit=0), "tracer/0, limit: 0 is no number of messages; pass an int from 1"),
         (lambda: dbg.tracer(rate=(1,)), "tracer/0, rate: .* is no rate; pass messages a second"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import io
 import json
@@ -10,7 +11,9 @@ import marshal
 import os
 import pstats
 import queue
+import stat
 import struct
+import threading
 import zlib
 from collections import defaultdict
 from pathlib import Path
@@ -20,7 +23,8 @@ import inviso
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from inviso import BadArg, export, trace
+from inviso import BadArg, etf, export, trace
+from inviso.trace_ports import trace_port
 
 from tests.python.export_tools import (
     MODULE,
@@ -539,6 +543,52 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["out", "out.gz"]
 
 
+@pytest.mark.parametrize("format", sorted(export.FORMATS))
+def test_what_is_no_regular_file_is_written_to_where_it_is(format: str, tmp_path: Path) -> None:
+    if format == "parquet":
+        pytest.importorskip("pyarrow")
+    messages = [call("a", 1), back("a", 2)]
+    fifo, target, link, dangling = (tmp_path / name for name in ("fifo", "target", "link", "dangling"))
+    os.mkfifo(fifo)
+    target.write_text("old")
+    link.symlink_to("target")
+    dangling.symlink_to("new")
+    end = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    export.FORMATS[format](messages, fifo)
+    assert fifo.is_fifo()
+    piped = os.read(end, 1 << 16)
+    os.close(end)
+    for one in link, dangling:
+        export.FORMATS[format](messages, one)
+        assert one.is_symlink() and one.read_bytes() == piped != b""
+    assert target.read_bytes() == (tmp_path / "new").read_bytes() == piped
+    assert len(list(tmp_path.iterdir())) == 5
+    # what the system says: no room behind a device, a link that leads to itself, nobody who reads any more
+    with pytest.raises(OSError) as caught:
+        export.FORMATS[format](messages, "/dev/full")
+    assert caught.value.errno == errno.ENOSPC and stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError) as caught:
+        export.FORMATS[format](messages, tmp_path / "loop")
+    assert caught.value.errno == errno.ELOOP and (tmp_path / "loop").is_symlink()
+    with pytest.raises(IsADirectoryError):
+        export.FORMATS[format](messages, tmp_path)
+
+
+def test_a_pipe_that_has_only_a_descriptor_is_written_to(tmp_path: Path) -> None:
+    # as /dev/stdout is where standard output is a pipe: its link leads to no path
+    reads, writes = os.pipe()
+    export.collapsed([call("a", 1), back("a", 2)], f"/dev/fd/{writes}")
+    os.close(writes)
+    with os.fdopen(reads, "rb") as file:
+        assert file.read() == b"shop.orders:a/1 1\n" == made("collapsed", [call("a", 1), back("a", 2)])
+    gone = (tmp_path / "gone").open("w+b")
+    (tmp_path / "gone").unlink()
+    export.collapsed([call("a", 1), back("a", 2)], f"/dev/fd/{gone.fileno()}")
+    assert gone.read() == b"shop.orders:a/1 1\n" and list(tmp_path.iterdir()) == []
+    gone.close()
+
+
 def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
     here = [call("a", 1)]
     for what, wrong in [
@@ -606,6 +656,42 @@ def test_processes_are_called_by_their_names() -> None:
 
     asyncio.run(named())
     assert "worker <0." in made("chrome", [("trace", A, "exit", 1)], names={A: "worker"}).decode()
+
+
+def test_the_processes_of_a_log_are_called_by_their_names(tmp_path: Path) -> None:
+    def titles(source: Any, **options: Any) -> set[str]:
+        events = chrome(source, **options)["traceEvents"]
+        return {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+
+    async def main() -> asyncio.Task[None]:
+        task = asyncio.create_task(asyncio.to_thread(json.dumps, 1), name="a-task")  # type: ignore[arg-type]
+        await task
+        return task
+
+    path = tmp_path / "log"
+    port = trace_port("file", path)()
+    thread = threading.Thread(target=json.dumps, args=(1,), name="a-thread")
+    with trace.session_create("log", port) as session, trace.session_create("list") as own:
+        for one in session, own:
+            one.process("all", True, ["procs", "monotonic_timestamp"])
+            one.process("new", True, ["procs", "running", "monotonic_timestamp"])
+        thread.start()
+        thread.join()
+        kept = asyncio.run(main())
+        messages = own.drain()
+    expected = titles(messages)
+    assert {name.split(" <")[0] for name in expected} >= {"a-thread", "a-task"} and kept.done()
+    assert titles(path) == expected == titles(list(inviso.log.read(path)))
+    # names that are given are those of the log's pids, too
+    given = {next(message[1] for message in messages if message[1].name == "a-task"): "given"}
+    assert titles(path, names=given) == titles(messages, names=given)
+    assert {name.split()[0] for name in titles(path, names=given) if name[0] != "<"} == {"given"}
+    # the pids of an Erlang node without a name are none of this process's unless somebody says so
+    me = inviso.self()
+    erlang = tmp_path / "erlang"
+    data = etf.dumps(("trace", me, "call", ("m", "f", [])))
+    erlang.write_bytes(struct.pack(">BI", 0, len(data)) + data)
+    assert titles(erlang) == {str(me)} and titles(erlang, names={me: "given"}) == {f"given {me}"}
 
 
 def test_an_erlang_node_s_pids_are_shown_as_it_does() -> None:

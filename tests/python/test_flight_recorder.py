@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -231,6 +233,67 @@ def test_a_dump_that_fails_is_told_to_whoever_asks(tmp_path: Path) -> None:
         assert "no" in session.info("session", "dumps")[1][2]
 
 
+def test_what_a_dump_could_not_write_is_told_by_the_next(tmp_path: Path) -> None:
+    with recorder(overflow="overwrite", ring_bytes=16_384) as session:
+        for n in range(1000):
+            work(n)
+        overwritten = session.info("session", "dropped")[1]
+        assert 0 < overwritten < 2000
+        for _ in range(2):
+            with pytest.raises(OSError) as caught:
+                session.dump("/dev/full")
+            assert caught.value.errno == errno.ENOSPC and str(caught.value.filename) == "/dev/full"
+            assert session.info("session", "dropped") == ("dropped", 2000)
+        work(7)
+        assert session.dump(tmp_path / "box")[1:] == (2, 2000)
+        assert read(tmp_path / "box")[0] == ("drop", 2000) and calls(tmp_path / "box") == [7]
+        # whoever takes the messages otherwise is told, too
+        work(8)
+        with pytest.raises(OSError):
+            session.dump("/dev/full", compress=False)
+        work(9)
+        first, *rest = session.drain()
+        assert first == ("drop", 2) and [m[2] for m in rest] == ["call", "return_from"]
+        assert session.dump(tmp_path / "box")[1:] == (0, 0)
+        assert session.info("session", "dropped") == ("dropped", 2002)
+
+
+def test_what_of_a_dump_was_written_stays(tmp_path: Path) -> None:
+    # files of 200,000 bytes at most, in a process of its own
+    code = f"""
+        import errno, resource, signal, time
+        import inviso
+        from inviso import trace
+        def work(n): return n
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        options = dict(overflow="overwrite", ring_bytes=1 << 22, dump_to={str(tmp_path / "box-{n}")!r}, dump_every=0)
+        session = trace.session_create("recorder", None, options)
+        session.function((__name__, "work", "_"), [([-1], [], [("dump",)]), ("_", [], [])], ["local"])
+        session.process(inviso.self(), True, ["call"])
+        for n in range(10_000):
+            work(n)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+        work(-1)
+        while (state := session.info("session", "dumps")[1])[2] is None:
+            time.sleep(0.01)
+        assert state[:2] == (0, None) and "box-1" in state[2], state
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        work(-1)
+        while not (state := session.info("session", "dumps")[1])[0]:
+            time.sleep(0.01)
+        assert state[1].endswith("box-2"), state
+        print(session.info("session", "dropped")[1])
+    """
+    done = python(textwrap.dedent(code))
+    assert done.returncode == 0, done.stderr
+    lost = int(done.stdout)
+    kept = calls(tmp_path / "box-1")
+    assert kept == list(range(len(kept))) and len(kept) + lost == 10_001 and kept
+    # where there was room again for a drop record it stands in the first file
+    told = [m[1] for name in ("box-1", "box-2") for m in read(tmp_path / name) if m[0] == "drop"]
+    assert sum(told) == lost and calls(tmp_path / "box-2") == [-1]
+
+
 def test_dump_means_nothing_where_nobody_writes(tmp_path: Path) -> None:
     with trace.session_create("plain") as session:
         session.function((__name__, "work", "_"), [("_", [], [("message", [("dump",)])])], ["local"])
@@ -392,6 +455,7 @@ s.destroy()
     [
         ({"dump_on": "X"}, "pass dump_to"),
         ({"dump_signal": signal.SIGUSR2}, "pass dump_to"),
+        ({"dump_every": 10}, "dump_every needs files .* pass dump_to"),
         ({"dump_to": 7}, "is no path"),
         ({"dump_to": "a\0"}, "is no path"),
         ({"dump_to": "x", "capture": "ref"}, "a dump has copies"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import errno
 import ipaddress
 import json
 import os
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ import inviso
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inviso import Atom, BadArg, BitString, ImproperList, Map, Pid, etf, log
+from inviso import Atom, BadArg, BitString, ImproperList, Map, Pid, etf, log, trace
+from inviso.trace_ports import trace_port
 from otp import erl, needs_otp
 from test_properties import examples
 
@@ -220,6 +223,23 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
 # logs that are written meanwhile
 
 
+def test_errors_of_the_system_have_its_number_and_the_file(write: Callable[..., str], tmp_path: Path) -> None:
+    path, out = write(record(1)), str(tmp_path / "no" / "out")
+    (tmp_path / "file").write_bytes(b"")
+    for call, number, name in [
+        (lambda: log.convert(path, out), errno.ENOENT, out),
+        (lambda: log.convert(path, out, "blocks"), errno.ENOENT, out),
+        (lambda: log.convert(path, "/dev/full"), errno.ENOSPC, "/dev/full"),
+        (lambda: log.convert(str(tmp_path / "none"), out), errno.ENOENT, str(tmp_path / "none")),
+        (lambda: log.read((tmp_path / "file" / "x", "wrap", ".log"), follow=True), errno.ENOTDIR, None),
+        (lambda: trace_port("file", out)(), errno.ENOENT, out),
+    ]:
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.errno == number and name in (None, caught.value.filename), caught.value
+        assert caught.value.strerror == os.strerror(number)
+
+
 def test_a_log_is_followed_as_it_is_written(write: Callable[..., str]) -> None:
     path = write(record(0))
     with log.read(path, follow=True) as reader, open(path, "ab", buffering=0) as file:
@@ -230,6 +250,55 @@ def test_a_log_is_followed_as_it_is_written(write: Callable[..., str]) -> None:
             file.write(data[n % len(data) :])
             assert next(reader) == n
     assert list(reader) == []
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(5, 5), (5, 2), (5, 300), (300, 5), (3000, 3000), (1, 1)])
+def test_a_followed_log_that_is_begun_anew_is_read_from_its_beginning(
+    write: Callable[..., str], tmp_path: Path, before: int, after: int, blocks: bool
+) -> None:
+    def content(first: int, count: int) -> bytes:
+        path = write(*(record(n) for n in range(first, first + count)), name="made")
+        if blocks:
+            log.convert(path, path + ".blocks", "blocks")
+            path += ".blocks"
+        return Path(path).read_bytes()
+
+    followed = tmp_path / "followed"
+    followed.write_bytes(content(1000, before))
+    with log.read(followed, follow=True) as reader:
+        assert [next(reader) for _ in range(before)] == list(range(1000, 1000 + before))
+        followed.write_bytes(content(20_000, after))
+        damage, *messages = (next(reader) for _ in range(1 + after))
+        assert (damage.kind, damage.path) == ("anew", str(followed)) and "begun anew" in str(damage)
+        assert messages == list(range(20_000, 20_000 + after))
+        # what ended the file doesn't end the next one, and a part of a record is no record's beginning
+        for part in b"\7", record("half")[:-2]:
+            followed.write_bytes(content(40_000, 2) + part)
+            assert [m if isinstance(m, int) else m.kind for m in islice(reader, 3)] == ["anew", 40_000, 40_001]
+            if blocks or part == b"\7":
+                assert next(reader).kind == ("block" if blocks else "op")
+        followed.write_bytes(content(50_000, 1))
+        assert [m if isinstance(m, int) else m.kind for m in islice(reader, 2)] == ["anew", 50_000]
+
+
+def test_a_trace_port_begins_a_followed_log_anew(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for n in range(3):
+        port = trace_port("file", path)()
+        with trace.session_create("anew", port) as session:
+            if n == 0:
+                reader = log.read(path, follow=True)
+            session.process(inviso.self(), True, ["send"])
+            for value in range(2):
+                inviso.send(inviso.self(), (n, value))
+                inviso.receive()
+            session.process(inviso.self(), False, ["all"])
+            port.flush()
+            assert [m[3] if isinstance(m, tuple) else m.kind for m in islice(reader, 2 + (n > 0))] == [
+                *["anew"] * (n > 0), (n, 0), (n, 1)
+            ]  # fmt: skip
+    reader.close()
 
 
 def test_closing_ends_a_reader_that_waits(write: Callable[..., str]) -> None:

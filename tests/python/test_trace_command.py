@@ -150,6 +150,10 @@ def test_into_a_file(work: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     done = trace("-p", "__main__:bad", "-o", "pipe", work, cwd=tmp_path)
     assert done.returncode == 2 and "pipe: No such device or address" in done.stderr and done.stdout == ""
+    os.mkfifo(tmp_path / "pipe.log")
+    done = trace("-p", "__main__:bad", "-o", "pipe.log", work, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("inviso trace: --output: ") and done.stdout == ""
+    assert "is a pipe, which may make its writer wait" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_pattern_that_matches_no_function_is_named(work: Path, tmp_path: Path) -> None:

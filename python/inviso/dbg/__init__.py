@@ -216,7 +216,8 @@ def get_tracer(node: str | None = None) -> Answer:
 
 def stop() -> None:
     """Ends tracing: everything that was sent before is handled, then the session, its patterns, flags and tracer are
-    gone, trace clients and ports are closed, and saved match specifications are forgotten (dbg.md, ``stop/0``).
+    gone, trace clients and ports are closed, and saved match specifications are forgotten (dbg.md, ``stop/0``). A
+    handler that hasn't handled it within 5 seconds is not waited for any longer.
 
     >>> stop()
     """
@@ -284,13 +285,15 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
         What it returned; ``("error", exception)`` if it raised; ``("error", ("bad_flags", flags))``.
 
     Raises:
-        BadArg: there is no such function.
+        BadArg: there is no such function, or ``args`` is no list.
 
     >>> c("json", "loads", ["[1, 2]"], "c")
     [1, 2]
     """
     where = "c/4"
     called = _function(where, module, function)
+    if not isinstance(args, Sequence) or isinstance(args, (str, bytes, bytearray, memoryview)):
+        raise BadArg(where, "args", f"{args!r} is no list of arguments; pass one such as [1, 2]")
     try:
         names = flags_of(flags)
     except BadFlags as error:
@@ -531,7 +534,8 @@ def wtp(name: str) -> Any:
     ``wtp/1``).
 
     Returns:
-        None, or ``("error", "enoent")`` and the like.
+        None, or ``("error", "enoent")`` and the like; ``("error", ("write_error", reason))`` if one of them has a pid or
+        a port, which no file can hold: then nothing is written.
 
     Raises:
         BadArg: ``name`` is no file's name; an int is none.
@@ -853,9 +857,13 @@ def _load(module: str) -> None:
 
 
 def _function(where: str, module: Any, name: str) -> Callable[..., Any]:
+    if not isinstance(module, (str, types.ModuleType)):
+        raise BadArg(where, "module", f"{module!r} is no module; pass its name")
     try:
-        found = sys.modules.get(module) or importlib.import_module(module) if isinstance(module, str) else module
-    except ImportError as error:
+        found: Any = module
+        if isinstance(module, str):
+            found = sys.modules.get(module) or importlib.import_module(module)
+    except (ImportError, TypeError, ValueError) as error:
         raise BadArg(where, "module", f"{module!r} can't be imported: {error}") from None
     for part in str(name).split("."):
         found = getattr(found, part, None)

@@ -67,8 +67,16 @@ class Saved:
         yield from BUILT_IN.items()
 
     def write(self, path: str) -> tuple[str, Any] | None:
-        """Writes all to a file that only its owner may read, a specification a line."""
-        text = "".join(written(value) + "\n" for _, value in self if isinstance(value, list))
+        """Writes all to a file that only its owner may read, a specification a line; all that can be read, or nothing."""
+        text = ""
+        for key, value in self:
+            if isinstance(value, list):
+                try:
+                    line = written(value) + "\n"
+                    read_all(line)
+                except (NotLiteral, RecursionError) as error:
+                    return ("error", ("write_error", f"specification {key}: {error}"))
+                text += line
         try:
             with open(private(path), "w", encoding="utf-8") as file:
                 file.write(text)

@@ -127,7 +127,10 @@ class Server:
         if not (isinstance(module, tuple) and len(module) == 2):
             raise BadArg("tracer/2", "data", f"{module!r} is no tracer module; pass (module, state)")
         made: Any = module
-        self._session = trace.session_create(self.name, made)
+        try:
+            self._session = trace.session_create(self.name, made)
+        except BadArg as error:
+            raise BadArg("tracer/2", "data", error.why) from None
         self._what = module
         return ("ok", module)
 
@@ -193,7 +196,7 @@ class Server:
             try:
                 number = session.function(target, spec or True, [] if target in ("send", "receive") else [flag])
             except BadArg as error:
-                return [("matched", node(), 0, ("badarg", str(error)))]
+                return [("matched", node(), 0, ("badarg", str(BadArg(where, error.argument, error.why))))]
             if target == EVERYTHING:
                 self._wild = {flag}
             return [("matched", node(), number)]

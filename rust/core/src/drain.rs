@@ -207,7 +207,7 @@ pub enum Losses {
 /// Takes up to `max` records out of each ring of the session and hands them on in the order of time.
 ///
 /// Returns how many it took, losses included as one each. A loss has the time of the record before it in its ring, or of
-/// the one after it where this drain has none before.
+/// the one after it where this drain has none before. What was given up ([`Session::give_up`]) comes first.
 ///
 /// # Errors
 /// [`Busy`] when another drain of the session is under way; nothing was taken then.
@@ -232,6 +232,9 @@ pub fn drain_borrowed(
     let feeds = session.feeds();
     let (mut all, mut bytes): (Vec<Taken>, Vec<u8>) = Default::default();
     let mut tails = Vec::with_capacity(feeds.len());
+    // older than all that is there
+    let untold = session.take_untold();
+    all.extend((untold > 0).then_some(Taken { ticks: 0, what: Bytes::Lost(untold) }));
     for feed in &feeds {
         let first = all.len();
         let drained = feed.ring.drain(max, |seen| {

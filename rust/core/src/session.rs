@@ -7,6 +7,7 @@
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
 //! | rings | their mutex | their mutex | a ring that is added is closed at the end, or refused |
+//! | what nobody was told of | whoever gave it up, `Relaxed` | the drain, `Relaxed` | a number, which nothing else depends on |
 //! | flags of new processes | any, `AcqRel` | `Relaxed`, holding the node's processes | the mutex orders them; see [`crate::node`] |
 //!
 //! # Checked by
@@ -132,7 +133,7 @@ pub const MODULE: u64 = u64::MAX;
 #[derive(Default)]
 struct Feeds {
     now: Vec<Arc<Feed>>,
-    /// What rings lost that are gone.
+    /// What rings lost that are gone, and what was given up.
     lost: u64,
 }
 
@@ -166,6 +167,8 @@ pub struct Session {
     seen_flags: [AtomicU32; 2],
     seen_tokens: AtomicU8,
     feeds: Mutex<Feeds>,
+    /// Lost records of which the next drain is to tell: see [`Session::give_up`].
+    untold: AtomicU64,
     on_load: Mutex<Option<Entry>>,
 }
 
@@ -193,6 +196,7 @@ impl Session {
             seen_flags: [AtomicU32::new(0), AtomicU32::new(0)],
             seen_tokens: AtomicU8::new(0),
             feeds: Mutex::new(Feeds::default()),
+            untold: AtomicU64::new(0),
             on_load: Mutex::new(None),
         }
     }
@@ -360,6 +364,18 @@ impl Session {
             }
             !done
         });
+    }
+
+    /// Of the records that a drain has handed over, `lost` could not be kept. The next drain tells first of `untold`: those of
+    /// them, and of the losses that were handed over, of which nobody has been told.
+    pub fn give_up(&self, lost: u64, untold: u64) {
+        self.feeds.lock().unwrap().lost += lost;
+        self.untold.fetch_add(untold, Relaxed);
+    }
+
+    /// Lost records of which somebody is told now.
+    pub(crate) fn take_untold(&self) -> u64 {
+        self.untold.swap(0, Relaxed)
     }
 
     /// Records lost so far.

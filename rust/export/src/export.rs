@@ -2,11 +2,10 @@
 
 use crate::{
     event::{Clock, Event, What},
-    tracks::Tracks,
+    tracks::{Titles, Tracks},
 };
 use inviso_log::{damage::Damage, frame::Record, names::Names, reader, set::SetReader};
 use inviso_term::etf;
-use rustc_hash::FxHashMap;
 use std::{fs::File, io, path::Path};
 
 /// Bytes of messages that are looked at before the first is exported.
@@ -194,10 +193,9 @@ const DROP: u8 = 1;
 const DAMAGE: u8 = 2;
 
 impl Export {
-    /// With a writer, and names of processes by the bytes of their pids. `erlang`: they are an Erlang node's,
-    /// none of which is a queue.
+    /// With a writer, and names of processes. `erlang`: they are an Erlang node's, none of which is a queue.
     #[must_use]
-    pub fn new(writer: Box<dyn Write>, titles: FxHashMap<Box<[u8]>, String>, erlang: bool) -> Export {
+    pub fn new(writer: Box<dyn Write>, titles: Titles, erlang: bool) -> Export {
         Export {
             writer,
             tracks: Some(Tracks::new(titles, erlang)),

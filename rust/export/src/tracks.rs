@@ -17,7 +17,7 @@
 
 use crate::{
     event::{Name, Tag, Trace},
-    scan::Bytes,
+    scan::{Bytes, Identity},
     text,
 };
 use rustc_hash::FxHashMap;
@@ -114,15 +114,55 @@ pub struct Tracks {
     any_returns: bool,
     /// What [`Tracks::take`] did.
     pub steps: Vec<Step>,
-    /// What processes are called, by their bytes.
-    titles: FxHashMap<Box<[u8]>, String>,
+    titles: Titles,
     erlang: bool,
 }
 
-impl Tracks {
-    /// No process yet. `titles` are names of some, by the bytes of their pids; `erlang`: they are an Erlang node's, none of which is a queue.
+/// What processes and ports are called.
+///
+/// One of this node is written in two ways: by its number alone, and with a creation where it is in a log.
+#[derive(Debug, Default)]
+pub struct Titles {
+    names: FxHashMap<Box<[u8]>, String>,
+    own: u32,
+    is_log: bool,
+}
+
+impl Titles {
+    /// No name yet. `own` is the creation that this process writes; with `is_log` what has none is somebody else's, in Erlang's
+    /// logs, and gets no name of a process of this node.
     #[must_use]
-    pub fn new(titles: FxHashMap<Box<[u8]>, String>, erlang: bool) -> Tracks {
+    pub fn new(own: u32, is_log: bool) -> Titles {
+        Titles { names: FxHashMap::default(), own, is_log }
+    }
+
+    /// Names what these bytes are a pid or port of.
+    pub fn insert(&mut self, of: Bytes<'_>, title: String) {
+        let Some(of) = Identity::of(of) else { return };
+        if of.is_own() {
+            self.names.insert(self.key(&Identity { creation: self.own, ..of }), title.clone());
+        }
+        if !of.is_own() || !self.is_log {
+            self.names.insert(self.key(&of), title);
+        }
+    }
+
+    fn get(&self, of: Bytes<'_>) -> Option<&str> {
+        let title = self.names.get(&self.key(&Identity::of(of)?))?;
+        Some(title).filter(|title| !title.is_empty()).map(String::as_str)
+    }
+
+    /// The same however the identifier is written, and whatever this node was called then.
+    fn key(&self, of: &Identity<'_>) -> Box<[u8]> {
+        let node = if of.creation == self.own { &[][..] } else { of.node };
+        [&[u8::from(of.is_port)][..], &of.id.to_le_bytes(), &of.creation.to_le_bytes(), node].concat().into()
+    }
+}
+
+impl Tracks {
+    /// No process yet. `titles` are names of some; `erlang`: they are an Erlang node's, none of which is a queue.
+    #[must_use]
+    pub fn new(titles: Titles, erlang: bool) -> Tracks {
         Tracks { titles, erlang, ..Tracks::default() }
     }
 
@@ -137,8 +177,8 @@ impl Tracks {
     pub fn title(&self, of: Bytes<'_>) -> String {
         let text = text::who(of);
         match self.titles.get(of) {
-            Some(title) if !title.is_empty() => format!("{title} {text}"),
-            _ => text,
+            Some(title) => format!("{title} {text}"),
+            None => text,
         }
     }
 
@@ -170,7 +210,7 @@ impl Tracks {
         if let Some(lane) = self.by_process.get(of) {
             return (*lane, false);
         }
-        let node = crate::scan::Identity::of(of).map_or_else(Default::default, |of| of.node.into());
+        let node = Identity::of(of).map_or_else(Default::default, |of| of.node.into());
         let new = Lane { number: self.count, title: self.title(of), node, last: i64::MIN, ..Lane::default() };
         self.count += 1;
         let lane = match self.free.pop() {

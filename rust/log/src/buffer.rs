@@ -71,6 +71,11 @@ impl Buffer {
         (self.written_ever, self.lost_ever)
     }
 
+    /// Messages that were lost, here or before, and that no drop record tells of.
+    pub(crate) fn untold(&self) -> u64 {
+        self.lost
+    }
+
     pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
         if self.packer.is_some() && term.len() > blocks::LONGEST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a term of more than 1 GiB in a block"));

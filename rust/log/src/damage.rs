@@ -46,6 +46,10 @@ pub enum What {
     /// the oldest one.
     #[error("the writer came round")]
     Overtaken,
+    /// A file that is followed is shorter than what was read of it, or begins or goes on otherwise: somebody emptied it and began
+    /// anew. It is read from its beginning.
+    #[error("the file was begun anew")]
+    Anew,
 }
 
 impl What {
@@ -59,6 +63,7 @@ impl What {
             What::NoTerm | What::Term(_) => "term",
             What::Block => "block",
             What::Overtaken => "overtaken",
+            What::Anew => "anew",
         }
     }
 }

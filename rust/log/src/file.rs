@@ -58,7 +58,7 @@ pub enum Form {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct FileLog(Option<Buffer>, (u64, u64));
+pub struct FileLog(Option<Buffer>, (u64, u64), u64);
 
 impl FileLog {
     /// Empties the file or makes it.
@@ -66,7 +66,7 @@ impl FileLog {
     /// # Errors
     /// What the system says.
     pub fn create(path: &Path, options: Options) -> io::Result<FileLog> {
-        Buffer::create(path, options.form, options.room).map(|buffer| FileLog(Some(buffer), (0, 0)))
+        Buffer::create(path, options.form, options.room).map(|buffer| FileLog(Some(buffer), (0, 0), 0))
     }
 
     /// A record of another log, also one that tells of no lost messages.
@@ -78,6 +78,12 @@ impl FileLog {
             Record::Term(term) => self.term(term),
             Record::Dropped(n) => self.open()?.drop_record(n),
         }
+    }
+
+    /// Messages that were lost, here or before, and that the file doesn't tell of: those that the last write could not write.
+    #[must_use]
+    pub fn untold(&self) -> u64 {
+        self.0.as_ref().map_or(self.2, Buffer::untold)
     }
 
     fn open(&mut self) -> io::Result<&mut Buffer> {
@@ -101,7 +107,7 @@ impl Sink for FileLog {
     fn close(&mut self) -> io::Result<()> {
         let Some(mut buffer) = self.0.take() else { return Ok(()) };
         let flushed = buffer.flush();
-        self.1 = buffer.counts();
+        (self.1, self.2) = (buffer.counts(), buffer.untold());
         flushed
     }
 

@@ -120,6 +120,11 @@ impl<R: Read> Reader<R> {
         matches!(frame::next(self.records.left()), Next::Record(..))
     }
 
+    /// Where it is: behind the last record, in bytes of Erlang's form.
+    pub(crate) fn at(&self) -> u64 {
+        self.records.at()
+    }
+
     /// What it reads from.
     pub fn get_ref(&self) -> &R {
         &self.from

@@ -1,10 +1,11 @@
-//! The core's errors as Python's, exhaustively.
+//! The core's errors as Python's, exhaustively; and the system's.
 
 use inviso_core::error::Error;
 use pyo3::{
-    exceptions::{PyLookupError, PyRuntimeError},
+    exceptions::{PyLookupError, PyOSError, PyRuntimeError},
     prelude::*,
 };
+use std::{io, path::Path};
 
 pyo3::create_exception!(_native, SessionDead, PyLookupError, "The session has been destroyed.");
 pyo3::create_exception!(_native, ProcessDead, PyLookupError, "The process has ended.");
@@ -18,5 +19,18 @@ pub fn raise(error: Error) -> PyErr {
         Error::ProcessDead => ProcessDead::new_err(text),
         Error::Limit(_) => LimitReached::new_err(text),
         Error::GlobalWith(_) | Error::Reentered => PyRuntimeError::new_err(text),
+    }
+}
+
+/// With the text and number of the system, and the file as Python's own errors name it.
+pub fn of_system(error: &io::Error, path: Option<&Path>) -> PyErr {
+    let text = error.to_string();
+    let Some(number) = error.raw_os_error() else {
+        return PyOSError::new_err(path.map_or_else(|| text.clone(), |path| format!("{}: {text}", path.display())));
+    };
+    let text = text.strip_suffix(&format!(" (os error {number})")).unwrap_or(&text).to_owned();
+    match path {
+        Some(path) => PyOSError::new_err((number, text, path.as_os_str().to_owned())),
+        None => PyOSError::new_err((number, text)),
     }
 }

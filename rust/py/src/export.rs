@@ -2,8 +2,10 @@
 
 use crate::{
     arrow::{self, Batches},
+    errors::of_system,
     ffi::calling,
     match_spec,
+    origin::Origin,
 };
 use inviso_export::{
     chrome::Chrome,
@@ -14,6 +16,7 @@ use inviso_export::{
     pstats::Pstats,
     speedscope::Speedscope,
     table::{self, Table, Values},
+    tracks::Titles,
 };
 use inviso_term::etf;
 use pyo3::{
@@ -24,7 +27,7 @@ use pyo3::{
 use std::{
     cell::Cell,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -36,6 +39,14 @@ fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         return Ok(bytes.as_bytes().to_vec());
     }
     Ok(etf::encode(&match_spec::snapshot_of(message)?))
+}
+
+/// A log, or a wrap set.
+fn opened(path: &Path, suffix: Option<&str>) -> io::Result<Input> {
+    match suffix {
+        Some(suffix) => Input::set(path, suffix),
+        None => Input::file(path),
+    }
 }
 
 fn told<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, PyTuple>> {
@@ -60,10 +71,10 @@ impl Exporter {
 
 #[pymethods]
 impl Exporter {
-    /// `titles` are the names of pids; `temporary` is a path where nothing is.
+    /// `names` are those of pids; `is_log`: pids without a creation are none of this process's. `temporary` is a path where nothing is.
     #[new]
     fn new(
-        format: &str, titles: &Bound<'_, PyDict>, erlang: bool, most: usize, temporary: PathBuf,
+        format: &str, names: &Bound<'_, PyDict>, is_log: bool, erlang: bool, most: usize, temporary: PathBuf,
     ) -> PyResult<Exporter> {
         let writer: Box<dyn Write> = match format {
             "perfetto" => Box::new(Perfetto::new(most)),
@@ -73,20 +84,17 @@ impl Exporter {
             "pstats" => Box::new(Pstats::default()),
             _ => return Err(PyValueError::new_err(format!("no format {format}"))),
         };
-        let title = |(pid, title): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-            PyResult::Ok((bytes_of(&pid)?.into(), title.extract::<String>()?))
-        };
-        let titles = titles.iter().map(title).collect::<PyResult<_>>()?;
+        let mut titles = Titles::new(Origin::here().creation() as u32, is_log);
+        for (pid, name) in names {
+            titles.insert(&bytes_of(&pid)?, name.extract()?);
+        }
         Ok(Exporter(Mutex::new(Making { export: Export::new(writer, titles, erlang), input: None })))
     }
 
     /// What is read from now on: a file, or a wrap set.
     #[pyo3(signature = (path, suffix=None))]
     fn open(&self, path: PathBuf, suffix: Option<&str>) -> PyResult<()> {
-        let input = match suffix {
-            Some(suffix) => Input::set(&path, suffix)?,
-            None => Input::file(&path)?,
-        };
+        let input = opened(&path, suffix).map_err(|error| of_system(&error, Some(&path)))?;
         self.lock().input = Some(input);
         Ok(())
     }
@@ -101,9 +109,9 @@ impl Exporter {
             let more = input.read(&mut making.export, |export| {
                 left.set(left.get() - 1);
                 left.get() == 0 || export.out.len() >= end
-            })?;
-            making.export.check()?;
-            Ok(more)
+            });
+            let more = more.and_then(|more| making.export.check().map(|()| more));
+            more.map_err(|error| of_system(&error, None))
         })
     }
 
@@ -113,12 +121,12 @@ impl Exporter {
         let messages = messages.iter().map(|message| bytes_of(&message)).collect::<PyResult<Vec<_>>>()?;
         let making = &mut *self.lock();
         messages.iter().for_each(|bytes| making.export.term(bytes));
-        Ok(making.export.check()?)
+        making.export.check().map_err(|error| of_system(&error, None))
     }
 
     /// A part of the end; True when that was all.
     fn end(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(py.detach(|| self.lock().export.end())?)
+        py.detach(|| self.lock().export.end()).map_err(|error| of_system(&error, None))
     }
 
     /// What was made.
@@ -140,7 +148,11 @@ struct Logs {
     /// Those that have not been read, the next one last.
     left: Vec<(PathBuf, Option<String>)>,
     input: Option<Input>,
+    /// The one that could not be opened, for whoever makes an exception of that.
+    closed: Closed,
 }
+
+type Closed = Arc<Mutex<Option<PathBuf>>>;
 
 impl Logs {
     /// Gives records to `take` until that has enough; whether there may be more.
@@ -150,10 +162,9 @@ impl Logs {
                 Some(input) => input,
                 none => {
                     let Some((path, suffix)) = self.left.pop() else { return Ok(false) };
-                    none.insert(match suffix {
-                        Some(suffix) => Input::set(&path, &suffix)?,
-                        None => Input::file(&path)?,
-                    })
+                    none.insert(opened(&path, suffix.as_deref()).inspect_err(|_| {
+                        *self.closed.lock().unwrap_or_else(|e| e.into_inner()) = Some(path);
+                    })?)
                 }
             };
             if !input.read(take, &enough)? {
@@ -189,6 +200,7 @@ struct Rows {
     counted: Summary,
     /// What reading said behind the rows of the table.
     failed: Option<PyErr>,
+    closed: Closed,
     ended: bool,
 }
 
@@ -200,13 +212,13 @@ impl Rows {
                 Source::Logs(logs) => {
                     let read = logs.read(&mut self.table, Table::is_full);
                     self.ended = !matches!(read, Ok(true));
-                    self.failed = read.err().map(PyErr::from);
+                    self.failed = read.err().map(|error| of_log(&error, &self.closed));
                 }
                 Source::Pieces(pieces) => {
                     let batch = pieces.next();
                     self.ended = !matches!(batch, Ok(Some(_)));
                     self.counted.clone_from(pieces.summary());
-                    return Ok(batch?);
+                    return batch.map_err(|error| of_log(&error, &self.closed));
                 }
                 Source::Messages((more, refuse), list, taken) => {
                     self.ended = !Python::attach(|py| messages(py, &mut self.table, (more, refuse), list, taken))?;
@@ -232,7 +244,8 @@ impl Rows {
         if let Source::Logs(logs) = &mut self.source {
             let mut logs = std::mem::take(logs);
             let feed = Box::new(move |piece: &mut Piece| logs.read(piece, Piece::is_full));
-            self.source = Source::Pieces(Pieces::new(self.values, feed)?);
+            let pieces = Pieces::new(self.values, feed).map_err(|error| of_system(&error, None))?;
+            self.source = Source::Pieces(pieces);
         }
         Ok(())
     }
@@ -264,6 +277,12 @@ fn messages(
         *taken += 1;
     }
     Ok(true)
+}
+
+/// What reading a log said.
+fn of_log(error: &io::Error, closed: &Closed) -> PyErr {
+    let path = closed.lock().unwrap_or_else(|e| e.into_inner()).take();
+    of_system(error, path.as_deref())
 }
 
 /// A TypeError in the words of whoever made the rows.
@@ -327,9 +346,10 @@ impl ArrowRows {
             _ => return Err(PyValueError::new_err(format!("no values {values}"))),
         };
         logs.reverse();
+        let closed = Closed::default();
         let source = match messages {
             Some(messages) => Source::Messages(messages, None, 0),
-            None => Source::Logs(Logs { left: logs, input: None }),
+            None => Source::Logs(Logs { left: logs, input: None, closed: closed.clone() }),
         };
         let (told, error) = (Arc::<Mutex<Summary>>::default(), Raised::default());
         let rows = Rows {
@@ -340,6 +360,7 @@ impl ArrowRows {
             source,
             counted: Summary::default(),
             failed: None,
+            closed,
             ended: false,
         };
         Ok(ArrowRows { values, told, error, rows: Mutex::new(Some(rows)) })

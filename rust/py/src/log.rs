@@ -4,6 +4,7 @@
 //! common is made once for each reader ([`Cache`]).
 
 use crate::{
+    errors::of_system,
     etf::{self, Cache, Cached},
     ffi::calling::call,
     terms,
@@ -95,10 +96,10 @@ pub struct LogReader {
     damage: Py<PyAny>,
 }
 
-fn open((path, suffix): Named, follow: bool) -> io::Result<Source> {
+fn open((path, suffix): &Named, follow: bool) -> io::Result<Source> {
     match suffix {
-        None => Source::open(&path, follow),
-        Some(suffix) => Source::open_set(Names::new(&path, &suffix)?, follow),
+        None => Source::open(path, follow),
+        Some(suffix) => Source::open_set(Names::new(path, suffix)?, follow),
     }
 }
 
@@ -108,8 +109,9 @@ fn is_pause(e: &io::Error) -> bool {
 }
 
 impl Logs {
-    fn open(logs: Vec<Named>, follow: bool, merge: bool) -> io::Result<Logs> {
-        let sources = logs.into_iter().map(|log| open(log, follow)).collect::<io::Result<Vec<_>>>()?;
+    fn open(logs: Vec<Named>, follow: bool, merge: bool) -> PyResult<Logs> {
+        let open = |log: Named| open(&log, follow).map_err(|error| of_system(&error, Some(&log.0)));
+        let sources = logs.into_iter().map(open).collect::<PyResult<Vec<_>>>()?;
         Ok(if merge { Logs::Merged(Box::new(Merge::new(sources))) } else { Logs::Chain(sources, 0) })
     }
 
@@ -247,7 +249,8 @@ impl LogReader {
             }
         };
         let state = &mut *state;
-        let may_go_on = py.detach(|| state.fill(n))?;
+        let may_go_on = py.detach(|| state.fill(n));
+        let may_go_on = may_go_on.map_err(|error| of_system(&error, state.from.path().as_deref()))?;
         if state.items.is_empty() && !may_go_on {
             return Ok(None);
         }
@@ -318,7 +321,7 @@ pub fn log_connect(
     py: Python<'_>, host: String, port: u16, seconds: f64, drop: Py<PyAny>, damage: Py<PyAny>,
 ) -> PyResult<LogReader> {
     let time = Duration::try_from_secs_f64(seconds).unwrap_or(LOOK);
-    let stream = py.detach(|| -> io::Result<TcpStream> {
+    let stream = py.detach(|| {
         let mut failed = io::Error::new(ErrorKind::NotFound, "the host has no address");
         for address in (host.as_str(), port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, time) {
@@ -330,7 +333,8 @@ pub fn log_connect(
             }
         }
         Err(failed)
-    })?;
+    });
+    let stream = stream.map_err(|error: io::Error| of_system(&error, None))?;
     Ok(LogReader::of(Logs::Chain(vec![Source::stream(stream)], 0), false, drop, damage))
 }
 
@@ -343,23 +347,26 @@ type Written = (u64, u64, Vec<Told>, u64, u64);
 pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, blocks: bool) -> PyResult<Written> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
     let room = Options::default().room.max(if blocks { BATCH } else { 0 });
-    let (mut from, mut log) = py.detach(|| -> io::Result<(Logs, FileLog)> {
+    let to = |error: io::Error| of_system(&error, Some(&out));
+    let (mut from, mut log) = py.detach(|| -> PyResult<(Logs, FileLog)> {
         let from = Logs::open(logs, false, merge)?;
-        Ok((from, FileLog::create(&out, Options { form, room })?))
+        Ok((from, FileLog::create(&out, Options { form, room }).map_err(to)?))
     })?;
     let mut done: Written = (0, 0, Vec::new(), 0, 0);
-    while py.detach(|| write_some(&mut from, &mut log, &mut done))? {
+    while py.detach(|| write_some(&mut from, &mut log, &mut done, to))? {
         py.check_signals()?;
     }
-    py.detach(|| log.close())?;
+    py.detach(|| log.close()).map_err(to)?;
     if let Logs::Merged(merge) = &from {
         done.4 = merge.other_clock();
     }
     Ok(done)
 }
 
-/// Whether there is more.
-fn write_some(from: &mut Logs, log: &mut FileLog, done: &mut Written) -> io::Result<bool> {
+/// Whether there is more. `to` is what writing says, as an error.
+fn write_some(
+    from: &mut Logs, log: &mut FileLog, done: &mut Written, to: impl Fn(io::Error) -> PyErr,
+) -> PyResult<bool> {
     for _ in 0..STEP {
         let mut damage = None;
         let mut written = Ok(());
@@ -375,8 +382,9 @@ fn write_some(from: &mut Logs, log: &mut FileLog, done: &mut Written) -> io::Res
                 Err(e) => damage = Some(Damage { at, what: What::Term(e) }),
             },
             Event::Damage(found) => damage = Some(found),
-        })?;
-        written?;
+        });
+        let read = read.map_err(|error| of_system(&error, from.path().as_deref()))?;
+        written.map_err(&to)?;
         if let Some(found) = damage {
             done.3 += 1;
             if done.2.len() < TOLD {

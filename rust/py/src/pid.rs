@@ -88,7 +88,7 @@ impl Pid {
 
     /// The name of the thread or task, its last one once it has ended; the class of a queue; `""` for a process of another node.
     #[getter]
-    fn name(&self, py: Python<'_>) -> PyResult<String> {
+    pub fn name(&self, py: Python<'_>) -> PyResult<String> {
         if self.id == FOLDED {
             return Ok("(ended processes)".to_owned());
         }

@@ -7,7 +7,7 @@ use crate::{
     pid::{self, Pid},
 };
 use inviso_core::tracee::Tracee;
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyException, prelude::*};
 use std::{sync::Arc, time::Duration};
 
 /// The process that runs the caller.
@@ -126,6 +126,23 @@ pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
     let host = host::host(py)?;
     host.directory.refresh(py, host)?;
     Ok(host.node.processes().into_iter().map(|t| Pid::new(t.pid)).collect())
+}
+
+/// The names of all living processes and of the latest that have ended; a name that can't be had is left out.
+#[pyfunction]
+pub fn process_names(py: Python<'_>) -> PyResult<Vec<(Pid, String)>> {
+    // without it nothing of this process was traced
+    let Some(host) = host::try_host() else { return Ok(Vec::new()) };
+    let mut names = Vec::new();
+    for pid in processes(py)? {
+        match pid.name(py) {
+            Ok(name) => names.push((pid, name)),
+            Err(error) if error.is_instance_of::<PyException>(py) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    names.extend(host.directory.ended_names(py).into_iter().map(|(pid, name)| (Pid::new(pid), name)));
+    Ok(names)
 }
 
 /// Gives a process a name of its own.

@@ -1,10 +1,13 @@
 //! `LogPort`: convert, call the host, convert back.
 
-use crate::host::{
-    self,
-    limits::Why,
-    log_ports::{self, Kind},
-    recorder,
+use crate::{
+    errors::of_system,
+    host::{
+        self,
+        limits::Why,
+        log_ports::{self, Kind},
+        recorder,
+    },
 };
 use inviso_core::session::Session;
 use inviso_log::{
@@ -14,7 +17,7 @@ use inviso_log::{
     sink::Sink,
     wrap::{Limit, WrapLog},
 };
-use pyo3::{exceptions::PyOSError, prelude::*};
+use pyo3::prelude::*;
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
@@ -30,17 +33,6 @@ const TOGETHER: Duration = Duration::from_millis(100);
 #[pyclass(frozen, module = "inviso._native")]
 pub struct LogPort(pub Arc<log_ports::LogPort>);
 
-/// With the text and number of the system, and the file as Python's own errors name it.
-fn raised(py: Python<'_>, error: &io::Error, path: Option<&PathBuf>) -> PyErr {
-    let Some(number) = error.raw_os_error() else { return PyOSError::new_err(error.to_string()) };
-    let text = py.import("os").and_then(|os| os.call_method1("strerror", (number,))).map(Bound::unbind);
-    match (text, path) {
-        (Ok(text), Some(path)) => PyOSError::new_err((number, text, path.clone())),
-        (Ok(text), None) => PyOSError::new_err((number, text)),
-        (Err(error), _) => error,
-    }
-}
-
 fn opened<S: Sink + Send + 'static>(
     py: Python<'_>, kind: Kind, path: Option<&PathBuf>, patience: Duration,
     open: impl FnOnce() -> io::Result<(S, Option<SocketAddr>)> + Send,
@@ -50,7 +42,7 @@ fn opened<S: Sink + Send + 'static>(
         let (sink, address) = open()?;
         Ok(log_ports::LogPort::open(node, kind, path.cloned(), address, patience, Box::new(sink)))
     });
-    made.map(LogPort).map_err(|error: io::Error| raised(py, &error, path))
+    made.map(LogPort).map_err(|error: io::Error| of_system(&error, path.map(PathBuf::as_path)))
 }
 
 /// Opens a file, in Erlang's form or in blocks.
@@ -177,13 +169,14 @@ impl LogPort {
 pub fn dump_file(py: Python<'_>, session: &Arc<Session>, path: PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
     let node = host::host(py)?.node.clone();
     let done = py.detach(|| recorder::dump_to_file(&node, session, &path, blocks));
-    done.map(|done| (done.written, done.lost)).map_err(|error| raised(py, &error, Some(&path)))
+    let done = done.and_then(|(told, written)| written.map(|()| (told.written, told.lost)));
+    done.map_err(|error| of_system(&error, Some(&path)))
 }
 
 /// The same, to a trace port.
 pub fn dump_port(py: Python<'_>, session: &Arc<Session>, port: &LogPort) -> PyResult<(u64, u64)> {
     let done = py.detach(|| port.0.dump(session));
-    done.map(|done| (done.written, done.lost)).map_err(|error| raised(py, &error, None))
+    done.map(|done| (done.written, done.lost)).map_err(|error| of_system(&error, None))
 }
 
 /// Has a session's dumps written when they are asked for.
@@ -191,7 +184,7 @@ pub fn record(py: Python<'_>, session: &Arc<Session>, template: String, every: f
     let node = host::host(py)?.node.clone();
     let every = Duration::try_from_secs_f64(every.max(0.0)).unwrap_or(Duration::MAX);
     let done = py.detach(|| recorder::begin(node, session.clone(), template, every, signal));
-    done.map_err(|error| raised(py, &error, None))
+    done.map_err(|error| of_system(&error, None))
 }
 
 /// Before a fork.

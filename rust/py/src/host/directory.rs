@@ -279,6 +279,24 @@ impl Directory {
         unsafe { task_name::name(py, object.as_ptr()) }.map(|name| name.text())
     }
 
+    /// The names that are still known of processes that have ended.
+    pub fn ended_names(&self, py: Python<'_>) -> Vec<(u64, String)> {
+        let text = |(pid, name): &(u64, Name)| (*pid, name.text());
+        let mut names: Vec<_> = lock(&self.ended_threads).0.iter().map(text).collect();
+        let left: Vec<_> = {
+            let tasks = self.tasks.lock(py);
+            names.extend(tasks.ended.0.iter().map(text));
+            let ended = tasks.all.iter().filter(|(_, task)| !task.tracee.is_alive());
+            ended.map(|(address, task)| (*address, task.tracee.pid, task.end.copy(py))).collect()
+        };
+        for (address, pid, teller) in left {
+            let Some(object) = teller.object(py, address) else { continue };
+            // SAFETY: the task is held.
+            names.extend(unsafe { task_name::name(py, object.as_ptr()) }.map(|name| (pid, name.text())));
+        }
+        names
+    }
+
     /// The calling thread is this process from now on.
     pub fn replace_own(&self, own: &Arc<Tracee>) {
         lock(&self.threads).insert(native_id(), own.clone());

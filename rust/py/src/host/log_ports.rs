@@ -258,10 +258,10 @@ impl LogPort {
             let Some(sink) = inner.sink.as_deref_mut() else {
                 return Err(io::Error::new(io::ErrorKind::NotConnected, "the trace port is closed"));
             };
-            let done = super::recorder::dump(&self.node, session, sink)?;
-            self.written.fetch_add(done.written, Ordering::Relaxed);
-            self.dropped.fetch_add(done.lost, Ordering::Relaxed);
-            Ok(done)
+            let (told, done) = super::recorder::dump(&self.node, session, sink);
+            self.written.fetch_add(told.written, Ordering::Relaxed);
+            self.dropped.fetch_add(told.lost, Ordering::Relaxed);
+            done.map(|()| told)
         })
     }
 

@@ -48,11 +48,9 @@ pub struct Dump {
     pub lost: u64,
 }
 
-/// Writes what the rings of a session hold now, oldest first; what was overwritten stands in front as one drop record.
-///
-/// # Errors
-/// What the system says first; the rest is tried all the same.
-pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> io::Result<Dump> {
+/// Writes what the rings of a session hold now, oldest first; what was overwritten stands in front as one drop record. With it
+/// comes what the system said first; the rest was tried all the same, and the sink counts what it could not write.
+pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::Result<()>) {
     node.clock.follow();
     let mut messages = messages();
     let (mut done, mut told, mut lost, mut out) = (Ok(()), Dump { written: 0, lost: 0 }, 0, Vec::new());
@@ -63,7 +61,7 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> io::Result<D
     };
     let mark = Mark::of(session);
     let begun = Instant::now();
-    while !mark.passed() && begun.elapsed() < BUSY {
+    loop {
         let drained = drain::drain_borrowed(session, usize::MAX, Losses::First, |record| {
             out.clear();
             match &record.what {
@@ -82,6 +80,10 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> io::Result<D
                 }
             }
         });
+        // also where nothing is left, losses may have to be told
+        if drained.is_ok() && mark.passed() || begun.elapsed() >= BUSY {
+            break;
+        }
         if drained.is_err() {
             thread::yield_now();
         }
@@ -89,18 +91,20 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> io::Result<D
     note(sink.dropped(lost));
     told.lost += lost;
     note(sink.flush());
-    done.map(|()| told)
+    (told, done)
 }
 
-/// As [`dump`], to a file of its own.
+/// As [`dump`], to a file of its own. What that lacks, the next drain of the session tells of.
 ///
 /// # Errors
-/// As there; then nothing was taken if the file could not be made.
-pub fn dump_to_file(node: &Node, session: &Session, path: &Path, blocks: bool) -> io::Result<Dump> {
+/// The file could not be made; nothing was taken.
+pub fn dump_to_file(node: &Node, session: &Session, path: &Path, blocks: bool) -> io::Result<(Dump, io::Result<()>)> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
     let mut log = FileLog::create(path, Options { form, ..Options::default() })?;
-    let done = dump(node, session, &mut log);
-    done.and_then(|done| log.close().map(|()| done))
+    let (told, done) = dump(node, session, &mut log);
+    let closed = log.close();
+    session.give_up(log.lost(), log.untold());
+    Ok((told, done.and(closed)))
 }
 
 /// What a session asked the recorder for.
@@ -120,6 +124,8 @@ pub struct Recording {
 #[derive(Default)]
 struct State {
     dumps: u64,
+    /// Files that were begun.
+    files: u64,
     last: Option<Instant>,
     path: Option<PathBuf>,
     error: Option<String>,
@@ -381,7 +387,7 @@ impl Recording {
             self.session.take_dump();
             return None;
         }
-        let number = state.dumps + 1;
+        let number = state.files + 1;
         let path = PathBuf::from(self.template.replace("{n}", &number.to_string()));
         drop(state);
         thread::sleep(SETTLE);
@@ -389,8 +395,9 @@ impl Recording {
         let done = dump_to_file(&self.node, &self.session, &path, false);
         let mut state = lock(&self.state);
         state.last = Some(Instant::now());
-        match done {
-            Ok(_) => (state.dumps, state.path) = (number, Some(path)),
+        state.files += u64::from(done.is_ok());
+        match done.and_then(|(_, written)| written) {
+            Ok(()) => (state.dumps, state.path) = (state.dumps + 1, Some(path)),
             Err(error) => state.error = Some(format!("{}: {error}", path.display())),
         }
         None
