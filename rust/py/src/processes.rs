@@ -2,7 +2,7 @@
 
 use crate::{
     errors,
-    ffi::calling::call,
+    ffi::{again, calling::call},
     host::{self, directory, relations},
     pid::{self, Pid},
 };
@@ -263,7 +263,7 @@ extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
 /// Whether it wants to be called again.
 fn called(function: &Bound<'_, PyAny>, may_wait: bool) -> bool {
     call(function, (may_wait,)).and_then(|again| again.is_truthy()).unwrap_or_else(|error| {
-        error.write_unraisable(function.py(), None);
+        again::report(function.py(), error);
         false
     })
 }

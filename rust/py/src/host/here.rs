@@ -104,6 +104,12 @@ pub unsafe fn here() -> Option<&'static mut Here> {
     Some(unsafe { &mut *here })
 }
 
+/// Whether code of ours runs on this thread, which is attached, or code that it has called.
+pub fn is_busy() -> bool {
+    // SAFETY: as above.
+    unsafe { tls::get().cast::<Here>().as_ref() }.is_some_and(|here| here.thread.busy)
+}
+
 #[cold]
 #[inline(never)]
 fn create() -> Option<&'static mut Here> {
