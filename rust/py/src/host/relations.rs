@@ -161,10 +161,7 @@ pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, r
 /// Attached; nothing of the task has been cleared.
 pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
     let asked = instruments::wanted(ENDS);
-    if !tracee.is_alive()
-        || !(asked || are_any(host))
-        || directory::process(tracee).is_gone.swap(true, Ordering::AcqRel)
-    {
+    if !tracee.is_alive() || !(asked || are_any(host)) || directory::go(host, tracee) {
         return;
     }
     // SAFETY: attached; the caller's promise. What is asked for here is not used beyond this block.
@@ -188,7 +185,7 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
 
 /// A process is gone whose end nobody has seen; `true` if it had relations, whom the main thread tells soon.
 pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
-    if tracee.kind.is_process() && are_any(host) && !directory::process(tracee).is_gone.swap(true, Ordering::AcqRel) {
+    if tracee.kind.is_process() && are_any(host) && !directory::go(host, tracee) {
         let links = host.node.unrelate(None, tracee);
         let monitors = take_monitors(tracee);
         orphan(Orphan { tracee: tracee.clone(), reason: spawning::normal(), links, monitors, untold: None });
@@ -302,7 +299,7 @@ pub fn port_closed(
 type Monitors = Vec<(Py<PyAny>, u64)>;
 
 fn leave(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) -> (Vec<u64>, Monitors) {
-    directory::process(tracee).is_gone.store(true, Ordering::Release);
+    directory::go(host, tracee);
     host.node.on_process_exit(thread, About::Other(tracee), reason);
     let links = host.node.unrelate(Some(thread), tracee);
     (links, take_monitors(tracee))
@@ -449,9 +446,8 @@ fn with_ports(id: u64, on: bool) -> Option<Wants> {
     on.then(|| Wants { related: true, related_ports: port, ..Wants::default() })
 }
 
-/// Whether a process has told of its end, though its thread may not be gone.
 fn is_gone(tracee: &Tracee) -> bool {
-    directory::process(tracee).is_gone.load(Ordering::Acquire)
+    directory::process(tracee).is_gone()
 }
 
 /// The running process links itself to another, or to a port.
@@ -460,7 +456,7 @@ pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |py, here| {
         let own = here.thread.current().clone();
-        match here.host.directory.living(py, here.host, id).filter(|other| !is_gone(other)) {
+        match here.host.directory.living(py, here.host, id) {
             Some(other) => {
                 if other.kind == Kind::Port {
                     ports::linked(&other, own.pid, true);
@@ -605,8 +601,7 @@ pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |py, here| {
         use inviso_core::relations::Unnamed;
-        let living = here.host.directory.living(py, here.host, id);
-        let Some(tracee) = living.filter(|tracee| !is_gone(tracee)) else { return Ok(Some("dead")) };
+        let Some(tracee) = here.host.directory.living(py, here.host, id) else { return Ok(Some("dead")) };
         Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
             Ok(()) => None,
             Err(Unnamed::Dead) => Some("dead"),

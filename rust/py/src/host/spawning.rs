@@ -345,7 +345,7 @@ pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
             return;
         }
         let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !directory::process(&tracee).is_gone.swap(true, Ordering::AcqRel) {
+        if !directory::go(here.host, &tracee) {
             let reason = reason_of_task(&tracee, task);
             relations::exit(here.host, &mut here.thread, &tracee, &reason);
         }
