@@ -76,7 +76,7 @@ impl Drop for AtEnd {
         if !here.told_exit {
             // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
             let reason = here.reason.take().unwrap_or_else(super::spawning::normal);
-            super::relations::exit_unattached(here.host, &mut here.thread, &own, &reason);
+            super::relations::exit_unattached(&mut here, &own, &reason);
         }
         super::scheduling::thread_ended(&mut here);
         here.host.node.end_thread(here.thread);

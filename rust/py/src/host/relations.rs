@@ -112,7 +112,21 @@ pub fn tell_announced(here: &mut Here) {
 
 /// A process ends for `reason`, a term: whoever is linked to it, or watches it, is told.
 pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave(host, thread, tracee, reason);
+    host.node.on_process_exit(thread, About::Other(tracee), reason);
+    directory::go(host, tracee);
+    let links = host.node.unrelate(Some(thread), tracee);
+    tell(host, thread, tracee, reason, links, take_monitors(tracee));
+}
+
+/// As [`exit`], of the thread itself.
+pub fn exit_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(here, own, reason);
+    tell(here.host, &mut here.thread, own, reason, links, monitors);
+}
+
+fn tell(
+    host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>, monitors: Monitors,
+) {
     if !links.is_empty() || !monitors.is_empty() {
         Python::attach(|py| pass_on(py, host, thread, tracee, reason, links, monitors));
     }
@@ -148,10 +162,10 @@ fn pass_on(
     thread.busy = was;
 }
 
-/// As [`exit`] where the thread has left the interpreter already: the others are told soon, by the main thread.
-pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave(host, thread, tracee, reason);
-    orphan(Orphan { tracee: tracee.clone(), reason: reason.to_vec(), links, monitors, untold: None });
+/// As [`exit_thread`] where it has left the interpreter already: the others are told soon, by the main thread.
+pub fn exit_unattached(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(here, own, reason);
+    orphan(Orphan { tracee: own.clone(), reason: reason.to_vec(), links, monitors, untold: None });
 }
 
 /// A task is gone whose end no event has told: it was destroyed while it waited, or was found to be done. Sessions are told at
@@ -298,11 +312,16 @@ pub fn port_closed(
 
 type Monitors = Vec<(Py<PyAny>, u64)>;
 
-fn leave(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) -> (Vec<u64>, Monitors) {
-    directory::go(host, tracee);
-    host.node.on_process_exit(thread, About::Other(tracee), reason);
-    let links = host.node.unrelate(Some(thread), tracee);
-    (links, take_monitors(tracee))
+/// A thread tells all of its end, and is gone then; whom that concerns.
+fn leave(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    let host = here.host;
+    host.node.on_process_exit(&mut here.thread, About::Other(own), reason);
+    let mut links = host.node.unrelate(Some(&mut here.thread), own);
+    super::scheduling::thread_ended(here);
+    directory::go(host, own);
+    // who came meanwhile
+    links.extend(host.node.unrelate(Some(&mut here.thread), own));
+    (links, take_monitors(own))
 }
 
 fn take_monitors(tracee: &Tracee) -> Monitors {

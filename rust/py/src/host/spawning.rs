@@ -296,7 +296,7 @@ fn on_thread_end(here: &mut Here, _frame: Frame, how: Ended) {
     let own = here.thread.own().clone();
     let reason = here.reason.take().unwrap_or_else(|| reason(&own, how.error()));
     here.told_exit = true;
-    relations::exit(here.host, &mut here.thread, &own, &reason);
+    relations::exit_thread(here, &own, &reason);
 }
 
 /// A coroutine ends; if it is the outermost one of a task, so does the task.
