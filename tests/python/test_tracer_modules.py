@@ -384,6 +384,21 @@ def test_a_dead_tracer_leaves_no_flags() -> None:
         assert made.info(me, "flags") == ("flags", [])
 
 
+@pytest.mark.parametrize("item", ["flags", "tracer"])
+@pytest.mark.parametrize("what", ["new", "new_processes", "new_ports"])
+def test_a_tracer_is_asked_for_those_to_come(what: str, item: str) -> None:
+    seen: list[Any] = []
+    module = Log(asks=True)
+    with session(module, seen) as made:
+        (made.port if what == "new_ports" else made.process)("new", True, ["send"])
+        assert made.info(what, "flags") == ("flags", ["send"])
+        seen.clear()
+        module.answer = lambda tag: "remove"
+        assert made.info(what, item) == (item, [])
+        assert made.info(what, "flags") == ("flags", [])  # nobody is asked where there are none
+        assert seen == [("trace_status", None)]
+
+
 @pytest.mark.parametrize("raises", [ValueError("tracer"), SystemExit(3), GeneratorExit(), asyncio.CancelledError()])
 @pytest.mark.parametrize("where", ["enabled", "trace"])
 def test_what_a_callback_raises_is_counted_and_reported_once(
