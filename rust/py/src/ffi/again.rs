@@ -52,7 +52,8 @@ pub fn whose(py: Python<'_>, error: &PyErr) -> Whose {
 /// Has an exception raised in the program, where the main thread runs its next instruction that looks for signals. False if that
 /// can't be.
 pub fn raise(py: Python<'_>, error: &PyErr) -> bool {
-    let value = error.value(py).clone().into_ptr();
+    // with its traceback, which it has not by itself before 3.12
+    let value = error.clone_ref(py).into_value(py).into_ptr();
     let queued = queue(value.cast());
     if !queued {
         // SAFETY: it was not taken over.
