@@ -117,7 +117,8 @@ def test_what_otp_wrote_is_read_in_every_form(forms: list[bytes]) -> None:
         ("83 6c 00000001 6101 6c 00000001 6102 6a", [1, 2]), ("83 74 00000000", {}),
         ("83 6101 63", 1),  # bytes behind a term are nothing
         ("83 74 00000002 6101 6102 46 3ff0000000000000 6103", Map([(1, 2), (1.0, 3)])),
-        ("83 71 77016d 770166 62 00000002", etf.Fun("m", "f", 2)), ("83 71 77016d 770166 62 00000100", etf.Fun("m", "f", 256)),
+        ("83 71 77016d 770166 62 00000002", etf.Fun("m", "f", 2)),
+        ("83 71 77016d 770166 62 00000100", etf.Fun("m", "f", 256)),
     ],
 )  # fmt: skip
 def test_old_and_unusual_forms_are_read(data: str, term: Any) -> None:

@@ -63,7 +63,8 @@ def identifiers() -> Iterator[bytes]:
             yield from (b"r" + size + node + creation + word + words[-1] * (length - 1) for creation in bytes_)
             yield from (b"Z" + size + node + creation + word + words[-1] * (length - 1) for creation in words)
     yield b"r\0\0" + node + b"\0"
-    bigs = [number.to_bytes(8, "little") for number in (5, 1 << 31, (1 << 59) - 1, 1 << 59, (1 << 59) + 1, (1 << 64) - 1)]
+    large = [5, 1 << 31, (1 << 59) - 1, 1 << 59, (1 << 59) + 1, (1 << 64) - 1]
+    bigs = [number.to_bytes(8, "little") for number in large]
     integers = [
         *(b"a" + number for number in bytes_), *(b"b" + word for word in words),
         *(b"n\x08" + sign + big for big in bigs for sign in (b"\0", b"\1")), *(b"o\0\0\0\x08\0" + big for big in bigs),
@@ -79,7 +80,9 @@ def identifiers() -> Iterator[bytes]:
 READ = """
 {ok, B} = file:read_file(hd(init:get_plain_arguments())),
 Read = fun R(<<N:32, T:N/binary, More/binary>>) -> [catch {ok, binary_to_term(T)} | R(More)]; R(<<>>) -> [] end,
-Say = fun F([{ok, T}, {ok, T} | L]) -> [$1 | F(L)]; F([{ok, _}, {ok, _} | L]) -> [$2 | F(L)]; F([{ok, _}, _ | L]) -> [$3 | F(L)];
+Say = fun F([{ok, T}, {ok, T} | L]) -> [$1 | F(L)];
+          F([{ok, _}, {ok, _} | L]) -> [$2 | F(L)];
+          F([{ok, _}, _ | L]) -> [$3 | F(L)];
           F([_, _ | L]) -> [$0 | F(L)]; F([]) -> [] end,
 io:put_chars(Say(Read(B))), halt().
 """
