@@ -236,7 +236,7 @@ impl Classes {
         }
         if is(&self.fun) {
             let name = |of: &str| field(object, of)?.extract::<String>();
-            let arity = u64::try_from(number_of(object, "arity")?).ok().filter(|arity| *arity <= etf::SMALL as u64);
+            let arity = Some(number_of(object, "arity")?).filter(|arity| *arity <= etf::SMALL as u64);
             let arity = arity.ok_or_else(|| PyTypeError::new_err("the arity of a Fun is 0 to 2**59 - 1"))?;
             return Ok(Term::Fun(name("module")?.into(), name("name")?.into(), arity));
         }
