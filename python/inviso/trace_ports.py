@@ -44,7 +44,7 @@ __all__ = ["PortGenerator", "TracePort", "trace_port"]
 
 _SIZE = 128 << 10
 _COUNT = 8
-_QUEUE = 50
+_QUEUE = 200
 _WHERE = "trace_port/2"
 _OR_SET = ", or a tuple for a wrap set"
 
@@ -221,7 +221,7 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
             ``(name, "wrap", suffix, size, count)`` for a set of at most ``count`` files (8), which are written round
             and round. Each has about ``size`` bytes (131,072), or is written for ``("time", milliseconds)``. The names
             are ``name + number + suffix``. Of a socket: the number of the port that it listens on, 0 for any, or
-            ``(number, queue_size)``, how many messages wait for the client (50).
+            ``(number, queue_size)``, how many messages wait for the client (200).
         host: the interface that a socket listens on. What is sent is not encrypted, and whoever connects may read it.
         compress: a plain file in the smaller form of :mod:`inviso`'s own readers, which Erlang doesn't read.
 

@@ -10,7 +10,7 @@ from typing import Any
 import inviso
 import pytest
 from dbg_tools import HERE, leaf
-from inviso import BadArg, dbg
+from inviso import BadArg, dbg, trace
 from otp import erl, needs_otp
 from trace_tools import until
 
@@ -44,6 +44,31 @@ def test_a_file_and_its_client(tmp_path: Path, capsys: pytest.CaptureFixture[str
     client = dbg.trace_client("file", path)
     until(lambda: not client.is_alive())
     assert capsys.readouterr().out.splitlines()[2].startswith("*** ")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("again", ["tracer", "stop"])
+@pytest.mark.parametrize("how", ["port", "process"])
+def test_a_tracer_that_is_gone_is_none(how: str, again: str, tmp_path: Path) -> None:
+    sessions = trace.session_info("all")
+    if how == "port":
+        begin(dbg.trace_port("file", tmp_path / "log")).close()
+    else:
+        pid = dbg.tracer("process", (lambda message, state: state, None))[1]
+        inviso.exit(pid, "kill")
+        until(lambda: not pid.is_alive())
+    gone = ("error", ("no_tracer_on_node", inviso.node()))
+    assert (dbg.get_tracer(), dbg.p(inviso.self(), "c"), dbg.tpl(HERE, "leaf", [])) == (gone, gone, ("ok", []))
+    assert dbg.flush_trace_port() == ("error", "no_trace_driver")
+    if again == "tracer":
+        port = begin(dbg.trace_port("file", tmp_path / "next"))
+        leaf(1)
+        assert len(trace.session_info("all") or []) == len(sessions or []) + 1
+        dbg.stop()
+        assert port.written == 2
+    else:
+        dbg.stop()
+    assert trace.session_info("all") == sessions and dbg.get_tracer() == gone
 
 
 @needs_otp
@@ -117,8 +142,8 @@ def test_a_port_with_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     dbg.tpl(HERE, "leaf", [])
     for n in range(10):
         leaf(n)
-    until(lambda: dbg.flush_trace_port() is None or not dbg.get_tracer()[1].is_open())
-    until(lambda: not dbg.get_tracer()[1].is_open())
+    until(lambda: dbg.flush_trace_port() == ("error", "no_trace_driver"))
+    assert dbg.get_tracer()[0] == "error"
     dbg.stop()
     assert capsys.readouterr().out == "*** dbg stopped: the limit of 3 messages was reached.\n"
     client = dbg.trace_client("file", path)

@@ -118,6 +118,7 @@ def test_what_otp_wrote_is_read_in_every_form(forms: list[bytes]) -> None:
         ("83 6101 63", 1),  # bytes behind a term are nothing
         ("83 74 00000002 6101 6102 46 3ff0000000000000 6103", Map([(1, 2), (1.0, 3)])),
         ("83 71 77016d 770166 62 00000002", etf.Fun("m", "f", 2)),
+        ("83 71 77016d 770166 62 00000100", etf.Fun("m", "f", 256)),
     ],
 )  # fmt: skip
 def test_old_and_unusual_forms_are_read(data: str, term: Any) -> None:
@@ -200,7 +201,9 @@ def test_a_level_of_compression_that_is_none(level: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "term", [object(), [print], {1: {2: open}}, type, bytearray(b"a"), etf.Fun("m", "f", 256)], ids=repr
+    "term",
+    [object(), [print], {1: {2: open}}, type, bytearray(b"a"), etf.Fun("m", "f", 1 << 59), etf.Fun("m", "f", -1)],
+    ids=repr,
 )
 def test_what_is_no_term_is_refused(term: Any) -> None:
     with pytest.raises(BadArg, match="dumps/2, term: .*; pass what Erlang has a type for"):
@@ -243,6 +246,8 @@ def test_what_is_too_deep_is_refused_and_never_cut() -> None:
         ("83 50 00000010 789c", "at byte 6: the bytes end"),
         ("83 50 ffffffff 789c", "at byte 6: too large; pass a size that is larger"),
         ("83 4d 00000001 09 00", "at byte 8: a malformed bit string"),
+        ("83 67 770178 00000001 00000001 04", "at byte 14: a malformed creation"),
+        ("83 72 0000 770178 00", "at byte 8: a malformed reference"),
     ],
 )
 def test_bytes_that_are_no_term_say_where(data: str, why: str) -> None:

@@ -198,6 +198,29 @@ def test_links_and_monitors_of_the_dead() -> None:
     assert inviso.exit(child, "late") is True
 
 
+def test_who_has_told_of_its_end_is_dead(session: trace.Session) -> None:
+    session.process(inviso.self(), True, ["send"])
+    session.process("new", True, ["receive", "procs"])
+    for n in range(100):  # its thread may go on for a while
+        child, _ = process(lambda: None, name=f"child {n}", monitor=True)
+        assert told(child) == "normal"
+        assert not child.is_alive() and child not in inviso.processes() and child.name == f"child {n}"
+        assert inviso.send(child, "late") == "late"
+        assert inviso.whereis("nobody") is None and session.info(child, "flags") is None
+    tags = [message[2] for message in session.drain() if "late" in message]
+    assert tags == ["send_to_non_existing_process"] * 100
+
+
+def test_a_dead_tracer_has_no_flags() -> None:
+    for _ in range(50):
+        tracer, _ = process(monitor=True)
+        with trace.session_create("orphan", tracer) as session:
+            session.process(inviso.self(), True, ["call"])
+            inviso.send(tracer, "end")
+            assert told(tracer) == "normal"
+            assert not tracer.is_alive() and session.info(inviso.self(), "flags") == ("flags", [])
+
+
 def test_a_monitor_is_told_once_each_and_taken_back() -> None:
     child = process()
     one, two, three = inviso.monitor(child), inviso.monitor(child), inviso.monitor(child)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import threading
 import time
@@ -122,6 +123,31 @@ def test_an_interrupt_in_a_text_comes_again(make: Any) -> None:
         for _ in range(1000):
             time.sleep(0.001)
     assert session.drain()[0][3][2][0][0].text == "<repr raised KeyboardInterrupt>"
+
+
+def test_what_a_handler_raises_in_a_text_comes_again(make: Any) -> None:
+    class Ends(Exception):
+        pass
+
+    def ends(*_: Any) -> None:
+        raise Ends
+
+    class Slow:
+        def __repr__(self) -> str:
+            signal.raise_signal(signal.SIGUSR1)
+            return "slow"
+
+    session = make(repr=True)
+    local(session, traced)
+    own(session)
+    before = signal.signal(signal.SIGUSR1, ends)
+    try:
+        with pytest.raises(Ends):
+            traced(Slow())
+            for _ in range(1000):
+                pass
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_text_may_change_what_it_is_taken_from(make: Any) -> None:

@@ -161,6 +161,25 @@ def test_a_socket_tells_its_client(tmp_path: Path) -> None:
     assert (port.written, port.dropped) == (5, 7)
 
 
+@pytest.mark.parametrize("queue", [0, 5, 50])
+def test_a_burst_reaches_a_client_that_reads(queue: int) -> None:
+    port = trace_port("ip", (0, queue))()
+    assert port.address
+    with socket.create_connection(port.address) as client, trace.session_create("sent", port) as session:
+        reader = threading.Thread(target=lambda: got.append(b"".join(iter(lambda: client.recv(65536), b""))))
+        got: list[bytes] = []
+        reader.start()
+        session.function((__name__, "work", "_"), True, ["local"])
+        session.process(inviso.self(), True, ["call"])
+        for n in range(2000):
+            work(n)
+        assert session.delivered().wait(10)
+        session.destroy()
+        reader.join(10)
+    assert [m[3][2][0] for m in frames(got[0])] == list(range(2000))
+    assert (port.written, port.dropped) == (2000, 0)
+
+
 def test_several_sessions_may_have_one_port(tmp_path: Path) -> None:
     port = trace_port("file", tmp_path / "log")()
     first, second = (trace.session_create(str(n), port) for n in range(2))

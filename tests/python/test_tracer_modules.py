@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import queue
+import signal
 import socket
 import sys
 import threading
@@ -382,6 +384,21 @@ def test_a_dead_tracer_leaves_no_flags() -> None:
         assert made.info(me, "flags") == ("flags", [])
 
 
+@pytest.mark.parametrize("item", ["flags", "tracer"])
+@pytest.mark.parametrize("what", ["new", "new_processes", "new_ports"])
+def test_a_tracer_is_asked_for_those_to_come(what: str, item: str) -> None:
+    seen: list[Any] = []
+    module = Log(asks=True)
+    with session(module, seen) as made:
+        (made.port if what == "new_ports" else made.process)("new", True, ["send"])
+        assert made.info(what, "flags") == ("flags", ["send"])
+        seen.clear()
+        module.answer = lambda tag: "remove"
+        assert made.info(what, item) == (item, [])
+        assert made.info(what, "flags") == ("flags", [])  # nobody is asked where there are none
+        assert seen == [("trace_status", None)]
+
+
 @pytest.mark.parametrize("raises", [ValueError("tracer"), SystemExit(3), GeneratorExit(), asyncio.CancelledError()])
 @pytest.mark.parametrize("where", ["enabled", "trace"])
 def test_what_a_callback_raises_is_counted_and_reported_once(
@@ -434,8 +451,6 @@ def test_any_other_answer_is_a_discard_and_counted(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interrupt_in_a_callback_reaches_the_program_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    import signal
-
     class Slow(Log):
         def trace(self, *_: Any) -> None:
             signal.raise_signal(signal.SIGINT)
@@ -452,6 +467,117 @@ def test_an_interrupt_in_a_callback_reaches_the_program_and_is_counted(monkeypat
             for _ in range(1000):
                 pass
         assert errors(made) == len(reports) == 1 and isinstance(reports[0], KeyboardInterrupt)
+
+
+class Ends(BaseException):
+    """What a handler raises."""
+
+
+def ends(signum: int, frame: Any) -> None:
+    raise Ends(signum)
+
+
+def lets_go(signum: int, frame: Any) -> None:
+    del signum, frame
+    raise Ends
+
+
+def once(signum: int, _: Any) -> None:
+    signal.signal(signum, signal.SIG_DFL)
+    raise Ends
+
+
+def wrapped(*args: Any, **more: Any) -> None:
+    ends(*args, **more)
+
+
+class Handler:
+    def method(self, signum: int, frame: Any) -> None:
+        ends(signum, frame)
+
+    def __call__(self, signum: int, frame: Any) -> None:
+        raise Ends
+
+
+HANDLERS = {
+    "function": ends, "lambda": lambda *a: ends(*a), "lets go": lets_go, "once": once, "wrapped": wrapped,
+    "method": Handler().method, "object": Handler(), "partial": functools.partial(lambda more, *a: ends(*a), 1),
+}  # fmt: skip
+
+
+@contextmanager
+def handled(handler: Any) -> Iterator[None]:
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("where", ["enabled", "trace"])
+@pytest.mark.parametrize("how", HANDLERS)
+def test_what_a_handler_raises_in_a_callback_reaches_the_program(
+    how: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def comes(at: str) -> None:
+        if at == where and not came:
+            came.append(at)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            for _ in range(1000):
+                pass
+            came.append("not interrupted")
+
+    class Interrupted(Log):
+        def enabled(self, tag: str, state: Any, tracee: Any) -> Any:
+            if tag == "call":
+                comes("enabled")
+            return "trace"
+
+        def trace(self, *args: Any) -> None:
+            comes("trace")
+            super().trace(*args)
+
+    came: list[str] = []
+    seen: list[Any] = []
+    reports: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: reports.append(told.exc_value))
+    # its callbacks come behind: they are not where the exception comes up again, nor does it end them
+    with handled(HANDLERS[how]), session(Interrupted(), []) as made, session(Log(), seen) as other:
+        for one in (made, other):
+            local(one, double)
+            own(one)
+        with pytest.raises(Ends) as caught:
+            double(1)
+            for _ in range(1000):
+                pass
+        assert (came, errors(made), errors(other), reports) == ([where], 0, 0, [])
+        assert [told[0] for told in seen].count("call") == 1
+    names = [entry.name for entry in caught.traceback]
+    assert names[0] == "test_what_a_handler_raises_in_a_callback_reaches_the_program" and "comes" in names
+
+
+def test_what_a_callback_raises_stays_there_whatever_a_handler_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Raises(Log):
+        def trace(self, *_: Any) -> None:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            for _ in range(1000):
+                pass
+            raise [ValueError, KeyboardInterrupt][len(came) - 1]
+
+    came: list[int] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: None)
+    # no handler that is in place raises KeyboardInterrupt unseen
+    with handled(lambda signum, _: came.append(signum)), session(Raises(), []) as made:
+        default = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            local(made, double)
+            own(made)
+            assert (double(1), double(2)) == (2, 4)
+            for _ in range(1000):
+                pass
+        finally:
+            signal.signal(signal.SIGINT, default)
+        assert came == [signal.SIGUSR1] * 2 and errors(made) == 2
 
 
 def test_an_interrupt_that_a_callback_raises_outside_the_main_thread_reaches_nobody(

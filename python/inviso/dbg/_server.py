@@ -49,9 +49,12 @@ class Server:
 
     @property
     def session(self) -> trace.Session | None:
-        """The trace session, if there is a tracer."""
-        session = self._session
-        return session if session is not None and session.is_alive() else None
+        """The trace session, if there is a tracer: a port may have been closed, a process told to end."""
+        session, what = self._session, self._what
+        if session is None or not session.is_alive():
+            return None
+        lives = isinstance(what, tuple) or (what.is_alive() if isinstance(what, Pid) else what.is_open())
+        return session if lives else None
 
     def tracer(self) -> Any:
         """Where the messages go, or None: a Pid, a trace port, ``(module, state)``."""
@@ -244,7 +247,7 @@ class Server:
     def stop(self) -> None:
         """Ends tracing; what was sent before is handled first."""
         with self._lock:
-            session, port = self.session, self._what
+            session, port = self._session, self._what
             clients, self.clients = self.clients, []
             left = self._take()
             self.saved.clear()
@@ -263,9 +266,11 @@ class Server:
                 optional("log").stop_trace_client(client)
 
     def _leave(self) -> None:
-        """What an ended session has left."""
-        port = self._what
+        """What an ended session has left, or one without a tracer."""
+        session, port = self._session, self._what
         _end(*self._take())
+        if session is not None:
+            session.destroy()
         self._tell_of(port)
 
     def _tell_of(self, port: Any) -> None:

@@ -211,6 +211,14 @@ impl Node {
         }
     }
 
+    /// A process is about to be known as ended: the sessions whose tracer it is have none.
+    pub fn lose_tracers(&self, tracee: &Tracee) {
+        if tracee.is_tracer() {
+            let all = self.sessions();
+            all.iter().filter(|s| s.tracer.load(Relaxed) == tracee.pid).for_each(|session| self.lose_tracer(session));
+        }
+    }
+
     /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).
     pub fn lose_tracer(&self, session: &Session) {
         let population = self.population.lock().unwrap();

@@ -4,7 +4,10 @@
 //!
 //! The *producer* owns the [`IpPort`] and adds messages to a queue. The *sender* is a thread of the port's own: it waits for a
 //! client, sends it what is in the queue, and waits for the next client when that one has gone. The lock of the queue is
-//! held only while records are moved; nothing is sent or waited for under it.
+//! held only while records are moved or a client is looked for; nothing is sent or waited for under it.
+//!
+//! Messages come in bursts, and a queue is soon full that the sender has not yet seen. So a producer that finds it full lets the
+//! sender try the socket, for [`PATIENCE`] in all until the queue is empty again, before it drops.
 
 use crate::{
     queue::{Batch, Queue},
@@ -20,7 +23,10 @@ use std::{
 };
 
 /// Messages that wait for a client at most, as in Erlang.
-pub const QUEUE: usize = 50;
+pub const QUEUE: usize = 200;
+
+/// How long the producer waits for room, all in all, between two times that the client has everything.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// How long the sender waits until it looks for something else: a client, whether that has gone, the end.
 const LOOK: Duration = Duration::from_millis(50);
@@ -33,9 +39,10 @@ const BATCH: usize = 64 << 10;
 
 /// A port that serves one client at a time.
 ///
-/// Messages wait for the client, `queue` of them at most; those that come after are counted, in one drop record behind the ones
-/// that wait. So a client that is too slow, or late, gets the oldest messages, then a drop record, then what came when there
-/// was room again. The producer never waits for it.
+/// What the system doesn't take for the client waits, `queue` messages at most; those that come after are counted, in one drop record
+/// behind the ones that wait. So a client that is too slow, or late, gets the oldest messages, then a drop record, then what came
+/// when there was room again. The producer doesn't wait for a client that isn't there, and a fifth of a second at most for one that
+/// doesn't read.
 ///
 /// Another client is not served before the first has gone; what that one hadn't been sent when it went is counted as lost; what
 /// the system had taken for it is not. What is sent
@@ -80,11 +87,17 @@ struct Shared {
     state: Mutex<State>,
     /// Something was added, or the end is near.
     changed: Condvar,
+    /// There may be room in the queue, or nobody to make it.
+    sent: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
     queue: Queue,
+    /// There was no client when the sender looked, and what is in the queue was there then.
+    alone: bool,
+    /// How long the producer may still wait.
+    patience: Duration,
     /// Until when the client may take what is left.
     closing: Option<Instant>,
     /// Whether the sender is asked to rest.
@@ -110,8 +123,9 @@ impl IpPort {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let state = State { queue: Queue::new(queue), closing: None, pausing: false, bytes: 0 };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let queue = Queue::new(queue);
+        let state = State { queue, alone: false, patience: PATIENCE, closing: None, pausing: false, bytes: 0 };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), sent: Condvar::new() });
         let sender = Sender { shared: Arc::clone(&shared), listener, client: None, batch: Batch::default(), sent: 0 };
         let mut port = IpPort { shared, address, sending: Sending::Rests(Box::new(sender)) };
         port.resume()?;
@@ -148,28 +162,41 @@ impl IpPort {
         Ok(state.queue.messages())
     }
 
-    fn add(&self, add: impl FnOnce(&mut Queue) -> io::Result<()>) -> io::Result<()> {
-        if matches!(self.sending, Sending::IsOver) {
-            return Err(closed());
-        }
-        let mut state = self.shared.lock();
+    fn add(&self, waits: bool, add: impl FnOnce(&mut Queue) -> io::Result<()>) -> io::Result<()> {
+        let mut state = match self.sending {
+            Sending::IsOver => return Err(closed()),
+            Sending::Runs(_) if waits => self.with_room(),
+            _ => self.shared.lock(),
+        };
         let was_empty = state.queue.is_empty();
         let added = add(&mut state.queue);
+        state.alone &= !was_empty;
         drop(state);
         if was_empty {
             self.shared.changed.notify_one();
         }
         added
     }
+
+    /// The state, with room in the queue if that can be had by waiting a while.
+    fn with_room(&self) -> MutexGuard<'_, State> {
+        let mut state = self.shared.lock();
+        while state.queue.is_full() && !state.alone && !state.patience.is_zero() {
+            let (begun, patience) = (Instant::now(), state.patience);
+            state = self.shared.sent.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
+            state.patience = state.patience.saturating_sub(begun.elapsed());
+        }
+        state
+    }
 }
 
 impl Sink for IpPort {
     fn term(&mut self, term: &[u8]) -> io::Result<()> {
-        self.add(|queue| queue.term(term))
+        self.add(true, |queue| queue.term(term))
     }
 
     fn dropped(&mut self, n: u64) -> io::Result<()> {
-        self.add(|queue| {
+        self.add(false, |queue| {
             queue.dropped(n);
             Ok(())
         })
@@ -250,6 +277,15 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// There is a client, or that one has gone.
+    fn serves(&self, how: bool) {
+        let mut state = self.lock();
+        state.queue.serves(how);
+        state.alone = false;
+        drop(state);
+        self.sent.notify_all();
+    }
+
     fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -286,19 +322,26 @@ impl Sender {
             }
             drop(state);
             if let Some(client) = self.client.take() {
+                self.shared.serves(true);
                 if self.serve(&client).unwrap_or(Served::Done) == Served::Later {
                     self.client = Some(client);
+                } else {
+                    self.shared.serves(false);
                 }
                 continue;
             }
             // also while it closes: who connected before that gets what there is
+            let mut state = self.shared.lock();
             if let Ok((client, _)) = self.listener.accept() {
+                drop(state);
                 if prepare(&client).is_ok() {
                     self.client = Some(client);
                 }
                 continue;
             }
-            let state = self.shared.lock();
+            // under the lock: what is added from here on wakes it
+            state.alone = true;
+            self.shared.sent.notify_all();
             if state.closing.is_some() {
                 drop(state);
                 return self;
@@ -339,7 +382,11 @@ impl Sender {
             let mut state = shared.lock();
             state.queue.sent(&self.batch, self.sent);
             state.bytes += self.sent as u64;
+            if state.queue.terms() == 0 {
+                state.patience = PATIENCE;
+            }
             drop(state);
+            shared.sent.notify_all();
             self.batch.bytes.clear();
             self.sent = 0;
             if gone {

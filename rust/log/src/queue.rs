@@ -3,13 +3,15 @@
 use crate::frame;
 use std::{collections::VecDeque, io};
 
-/// Records, of which at most `limit` are terms; what comes after those is counted behind them.
+/// Records, of which at most `limit` are terms; what comes after those is counted behind them. While there is a client one may be on
+/// its way whatever the limit.
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Terms in `waiting`, and those that are being sent.
     terms: usize,
     limit: usize,
+    served: bool,
     /// Terms that were not taken, or not sent.
     lost: u64,
 }
@@ -33,11 +35,11 @@ pub(crate) struct Batch {
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Queue {
-        Queue { waiting: VecDeque::new(), terms: 0, limit, lost: 0 }
+        Queue { waiting: VecDeque::new(), terms: 0, limit, served: false, lost: 0 }
     }
 
     pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
-        if self.terms >= self.limit {
+        if self.is_full() {
             self.dropped(1);
             self.lost += 1;
             return Ok(());
@@ -55,6 +57,15 @@ impl Queue {
             _ if n > 0 => self.waiting.push_back(Waiting::Dropped(n)),
             _ => {}
         }
+    }
+
+    /// There is a client, or none.
+    pub(crate) fn serves(&mut self, how: bool) {
+        self.served = how;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.terms >= self.limit.max(usize::from(self.served))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -189,5 +200,8 @@ mod tests {
         assert_eq!(all(&mut queue), [1, 0, 0, 0, 1]);
         queue.dropped(0);
         assert!(queue.is_empty());
+        queue.serves(true);
+        (1..3).for_each(|n| queue.term(&[97, n]).unwrap());
+        assert_eq!(all(&mut queue), [term(1), vec![1, 0, 0, 0, 1]].concat());
     }
 }

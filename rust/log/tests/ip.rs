@@ -61,6 +61,32 @@ fn what_a_slow_client_misses_is_counted_at_its_place() {
 }
 
 #[test]
+fn a_burst_reaches_a_client_that_reads() {
+    for queue in [0, 1, 50] {
+        let mut port = IpPort::local(0, queue).unwrap();
+        let client = TcpStream::connect(port.address()).unwrap();
+        let reader = thread::spawn(move || count(Reader::new(client)));
+        let all = 5000;
+        for n in 0..all {
+            port.term(&message(n, 100)).unwrap();
+        }
+        assert_eq!(port.close_within(LONG).unwrap(), 0);
+        assert_eq!((reader.join().unwrap(), port.lost()), ((u64::from(all), 0), 0));
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_waited_for_once() {
+    let mut port = IpPort::local(0, 5).unwrap();
+    let client = TcpStream::connect(port.address()).unwrap();
+    let begun = Instant::now();
+    (0..200).for_each(|n| port.term(&message(n, 1 << 20)).unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(5)); // not 200 times
+    assert!(port.waiting() <= 5 && port.lost() > 0);
+    drop(client);
+}
+
+#[test]
 fn live_messages_follow_the_drop_record() {
     let mut port = IpPort::local(0, 5).unwrap();
     for n in 0..9 {

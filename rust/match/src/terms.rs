@@ -29,8 +29,8 @@ pub fn look(term: &Term) -> Look<'_> {
         Term::Pid(_) => Look::Pid,
         Term::Port(_) => Look::Port,
         Term::Ref(_) => Look::Ref,
-        Term::Fun(_, _, arity) => Look::Fun(Some(u32::from(*arity))),
-        Term::Closure(closure) => Look::Fun(closure.arity().map(u32::from)),
+        Term::Fun(_, _, arity) => Look::Fun(Some(*arity)),
+        Term::Closure(closure) => Look::Fun(closure.arity().map(u64::from)),
         Term::Record(_) | Term::Opaque(..) | Term::Cut(_) => Look::Other,
     }
 }

@@ -34,7 +34,7 @@ pub enum Look<'a> {
     /// A reference.
     Ref,
     /// A function, with the number of its parameters where that is known.
-    Fun(Option<u32>),
+    Fun(Option<u64>),
     /// Anything else: an object that is only itself.
     Other,
 }

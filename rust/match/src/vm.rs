@@ -518,7 +518,7 @@ where
         Ok(truth(match function {
             Function::IsFunction2 => {
                 let arity = match self.look(second) {
-                    Look::Int(n) if n >= 0 => u32::try_from(n).ok(),
+                    Look::Int(n) if n >= 0 => u64::try_from(n).ok(),
                     Look::Big if self.order(second, Val::Int(0), Mode::Exact, 0)?.is_gt() => None,
                     _ => return Err(Exception),
                 };

@@ -75,7 +75,7 @@ fn term(json: &Json) -> Term {
         "pid" => pid(text("pid")),
         "ref" => Term::Ref(id(text("ref")[1..].parse().expect("a number"))),
         "port" => Term::Port(id(text("port")[1..].parse().expect("a number"))),
-        "fun" | "arity" => Term::Fun("m".into(), "f".into(), object["arity"].as_u64().expect("arity") as u8),
+        "fun" | "arity" => Term::Fun("m".into(), "f".into(), object["arity"].as_u64().expect("arity")),
         other => panic!("tag {other}"),
     }
 }

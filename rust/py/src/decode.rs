@@ -35,7 +35,7 @@ pub trait Makers {
     /// A native record; a value for each of its fields.
     fn record<'py>(&self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>) -> Made<'py>;
     /// A function by its name.
-    fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py>;
+    fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u64) -> Made<'py>;
     /// A function that Erlang made at run time.
     fn closure<'py>(&self, py: Python<'py>, of: ClosureRef<'_>) -> Made<'py>;
 }
@@ -178,7 +178,7 @@ impl<'py, M: Makers> Visit for Objects<'py, '_, M> {
         Ok(self.makers.reference(self.py, of)?)
     }
 
-    fn fun(&mut self, module: &str, name: &str, arity: u8) -> Value<'py> {
+    fn fun(&mut self, module: &str, name: &str, arity: u64) -> Value<'py> {
         Ok(self.makers.fun(self.py, module, name, arity)?)
     }
 

@@ -109,7 +109,7 @@ impl Makers for Cached<'_> {
         self.classes.record_of(py, of, values, |name| self.named(py, name))
     }
 
-    fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py> {
+    fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u64) -> Made<'py> {
         let (module, name) = (self.named(py, module)?, self.named(py, name)?);
         self.classes.fun_of(&module, &name, arity)
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    ffi::calling::call,
+    ffi::{again, calling::call},
     host::{
         alone::Alone,
         outlet::{pump_all, Outlet},
@@ -68,7 +68,7 @@ impl Mailbox {
             let waiters = std::mem::take(&mut *lock(&self.waiters));
             for waiter in waiters {
                 if let Err(error) = call(waiter.bind(py), ()) {
-                    error.write_unraisable(py, None);
+                    again::report(py, error);
                 }
             }
         }

@@ -93,7 +93,8 @@ impl Pid {
             return Ok("(ended processes)".to_owned());
         }
         let Some(host) = host::try_host().filter(|_| self.is_local()) else { return Ok(String::new()) };
-        let Some(tracee) = self.tracee(py) else {
+        // one that has told of its end has its name still
+        let Some(tracee) = self.tracee(py).or_else(|| host.node.tracee(self.id)) else {
             return Ok(host.directory.ended_name(py, self.id).unwrap_or_default());
         };
         let given = directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()).clone();

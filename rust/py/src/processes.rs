@@ -2,7 +2,7 @@
 
 use crate::{
     errors,
-    ffi::calling::call,
+    ffi::{again, calling::call},
     host::{self, directory, relations},
     pid::{self, Pid},
 };
@@ -31,7 +31,8 @@ pub fn self_pid(py: Python<'_>) -> PyResult<Pid> {
 #[pyfunction]
 pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
     let host = host::host(py)?;
-    Ok(host.directory.of_object(host, object)?.filter(|t| t.is_alive()).map(|t| Pid::new(t.pid)))
+    let found = host.directory.of_object(host, object)?;
+    Ok(found.filter(|t| t.is_alive() && !directory::process(t).is_gone()).map(|t| Pid::new(t.pid)))
 }
 
 /// The thread or task object of a process; None if it is gone.
@@ -125,7 +126,8 @@ pub fn enter_process(py: Python<'_>) -> PyResult<()> {
 pub fn processes(py: Python<'_>) -> PyResult<Vec<Pid>> {
     let host = host::host(py)?;
     host.directory.refresh(py, host)?;
-    Ok(host.node.processes().into_iter().map(|t| Pid::new(t.pid)).collect())
+    let living = host.node.processes().into_iter().filter(|t| !directory::process(t).is_gone());
+    Ok(living.map(|t| Pid::new(t.pid)).collect())
 }
 
 /// The names of all living processes and of the latest that have ended; a name that can't be had is left out.
@@ -280,7 +282,7 @@ extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
 /// Whether it wants to be called again.
 fn called(function: &Bound<'_, PyAny>, may_wait: bool) -> bool {
     call(function, (may_wait,)).and_then(|again| again.is_truthy()).unwrap_or_else(|error| {
-        error.write_unraisable(function.py(), None);
+        again::report(function.py(), error);
         false
     })
 }

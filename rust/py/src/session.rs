@@ -470,8 +470,12 @@ impl Session {
 
     /// The flags that new processes, or new ports, get.
     fn new_flags(&self, py: Python<'_>, ports: bool) -> PyResult<u32> {
-        self.host(py)?;
-        Ok(self.core.new_flags(if ports { Kind::Port } else { Kind::Thread }).0)
+        let host = self.host(py)?;
+        let kind = if ports { Kind::Port } else { Kind::Thread };
+        if self.outlet.tracer.is_some() && self.core.new_flags(kind) != Flags::NONE {
+            seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, None)))?;
+        }
+        Ok(self.core.new_flags(kind).0)
     }
 
     /// Sets which messages are traced where they are sent, or where they arrive: `on`, `off`, or as a program decides.

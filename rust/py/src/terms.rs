@@ -236,8 +236,8 @@ impl Classes {
         }
         if is(&self.fun) {
             let name = |of: &str| field(object, of)?.extract::<String>();
-            let arity = u8::try_from(number_of(object, "arity")?);
-            let arity = arity.map_err(|_| PyTypeError::new_err("the arity of a Fun is 0 to 255"))?;
+            let arity = Some(number_of(object, "arity")?).filter(|arity| *arity <= etf::SMALL as u64);
+            let arity = arity.ok_or_else(|| PyTypeError::new_err("the arity of a Fun is 0 to 2**59 - 1"))?;
             return Ok(Term::Fun(name("module")?.into(), name("name")?.into(), arity));
         }
         if is(&self.local_fun) {
@@ -308,7 +308,7 @@ impl Classes {
     ///
     /// # Errors
     /// What making it raises.
-    pub fn fun_of<'py>(&self, module: &Bound<'py, PyAny>, name: &Bound<'py, PyAny>, arity: u8) -> Made<'py> {
+    pub fn fun_of<'py>(&self, module: &Bound<'py, PyAny>, name: &Bound<'py, PyAny>, arity: u64) -> Made<'py> {
         call(self.fun.bind(module.py()), (module, name, arity))
     }
 
@@ -381,7 +381,7 @@ impl Makers for Classes {
     fn record<'py>(&self, py: Python<'py>, of: RecordRef<'_>, values: Vec<Bound<'py, PyAny>>) -> Made<'py> {
         self.record_of(py, of, values, |name| self.name(py, name, || call(self.atom.bind(py), (name,))))
     }
-    fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u8) -> Made<'py> {
+    fn fun<'py>(&self, py: Python<'py>, module: &str, name: &str, arity: u64) -> Made<'py> {
         let named = |name: &str| self.name(py, name, || call(self.atom.bind(py), (name,)));
         self.fun_of(&named(module)?, &named(name)?, arity)
     }

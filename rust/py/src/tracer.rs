@@ -2,7 +2,11 @@
 //! with nothing locked; what it raises is counted, and the first of it reported.
 
 use crate::{
-    ffi::{calling::call, interrupt_again, tls},
+    ffi::{
+        again::{self, Whose},
+        calling::call,
+        tls,
+    },
     host::{self, outlet::Outlet},
     library::Library,
     messages, terms,
@@ -97,14 +101,20 @@ impl Installed {
         }
     }
 
-    /// A callback has raised, or answered nonsense. An interrupt of the user's is the program's, and comes again.
+    /// A callback has raised, or answered nonsense. What a handler of a signal has raised is the program's, and comes again.
     fn failed(&self, py: Python<'_>, error: PyErr, callback: &Bound<'_, PyAny>) {
+        let whose = again::whose(py, &error);
+        if whose == Whose::Handler && again::raise(py, &error) {
+            return;
+        }
         let before = self.session().map_or(0, |session| session.note_tracer_error());
         if before == 0 {
             error.clone_ref(py).write_unraisable(py, Some(callback));
         }
         // last: the report may be Python code, which it would end
-        interrupt_again(py, &error);
+        if whose == Whose::Either {
+            again::raise(py, &error);
+        }
     }
 }
 

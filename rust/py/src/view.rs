@@ -183,7 +183,7 @@ impl<'a> PyView<'a> {
                 return Look::Pid;
             }
             if ffi::PyFunction_Check(object) != 0 {
-                return Look::Fun(Some(frame::arity(ffi::PyFunction_GetCode(object)) as u32));
+                return Look::Fun(Some(frame::arity(ffi::PyFunction_GetCode(object)) as u64));
             }
             if ffi::PyCFunction_Check(object) != 0 || capture::is_method(object) {
                 return Look::Fun(None);

@@ -48,8 +48,8 @@ pub enum Term {
     Ref(Identifier),
     /// A native record.
     Record(Box<Record>),
-    /// A function, by module, name and arity.
-    Fun(Box<str>, Box<str>, u8),
+    /// A function, by module, name and arity, which is a small integer of Erlang's ([`SMALL`](crate::etf::SMALL)).
+    Fun(Box<str>, Box<str>, u64),
     /// A function that Erlang made at run time.
     Closure(Box<Closure>),
     /// An object that is not copied: the name of its type, its identity, and its text if that was asked for.

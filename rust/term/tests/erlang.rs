@@ -158,6 +158,27 @@ fn fun(size: u32) -> String {
     )
 }
 
+/// What was written in few bits has no more.
+#[test]
+fn old_identifiers_have_their_bounds() {
+    for (before, after) in [
+        ("67 770178 ffffffff ffffffff", ""),
+        ("66 770178 ffffffff", ""),
+        ("65 770178 0003ffff", ""),
+        ("72 0002 770178", "0003ffff ffffffff"),
+    ] {
+        assert!(etf::decode(&hex(&format!("{before} 03 {after}"))).is_ok());
+        for creation in ["04", "ff"] {
+            refused(&format!("{before} {creation} {after}"), DecodeError::Malformed("creation"));
+        }
+    }
+    refused("65 770178 00040000 00", DecodeError::Malformed("reference"));
+    refused("72 0002 770178 00 00040000 00000000", DecodeError::Malformed("reference"));
+    refused("72 0000 770178 00", DecodeError::Malformed("reference"));
+    assert!(etf::decode(&hex("5a 0000 770178 00000000")).is_ok());
+    assert!(etf::decode(&hex("5a 0001 770178 ffffffff ffffffff")).is_ok());
+}
+
 /// As OTP 29 writes and shows them.
 #[test]
 fn native_records() {
@@ -194,9 +215,13 @@ fn funs() {
     let known = Term::Fun("m".into(), "f".into(), 2);
     read("71 77016d 770166 62 00000002", known.clone());
     read("71 77016d 770166 6e 01 00 02", known);
-    for wrong in ["62 00000100", "62 ffffffff", "6e 01 01 02"] {
+    read("71 77016d 770166 6f 00000001 00 02", Term::Fun("m".into(), "f".into(), 2));
+    same("71 77016d 770166 62 00000100", Term::Fun("m".into(), "f".into(), 256));
+    same("71 77016d 770166 6e 08 00 ffffffffffffff07", Term::Fun("m".into(), "f".into(), etf::SMALL as u64));
+    for wrong in ["62 ffffffff", "6e 01 01 02"] {
         refused(&format!("71 77016d 770166 {wrong}"), DecodeError::Malformed("fun"));
     }
+    refused("71 77016d 770166 6e 08 00 0000000000000008", DecodeError::Malformed("integer"));
     refused("71 77016d 770166 770161", DecodeError::Tag(0x77));
 
     let size = hex(&fun(0)).len() as u32 - 1;

@@ -36,7 +36,7 @@ fn leaf() -> impl Strategy<Value = Term> {
         identifier().prop_map(Term::Pid),
         identifier().prop_map(Term::Port),
         reference().prop_map(Term::Ref),
-        ("\\PC{1,3}", "\\PC{1,3}", any::<u8>()).prop_map(|(m, f, a)| Term::Fun(m.into(), f.into(), a)),
+        ("\\PC{1,3}", "\\PC{1,3}", 0..=etf::SMALL as u64).prop_map(|(m, f, a)| Term::Fun(m.into(), f.into(), a)),
         ("\\PC{0,9}", any::<u64>(), option::of("\\PC{0,4}")).prop_map(|(name, id, text)| Term::Opaque(
             name.into(),
             id,

@@ -18,7 +18,7 @@ fn leaf() -> impl Strategy<Value = Term> {
         }),
         1 => Just(Term::List(Vec::new())),
         1 => (1u64..4).prop_map(|n| Term::Pid(Identifier::new(n, "nonode@nohost", 0))),
-        1 => select(&[0u8, 2]).prop_map(|arity| Term::Fun("m".into(), "f".into(), arity)),
+        1 => select(&[0u64, 2, 1 << 40]).prop_map(|arity| Term::Fun("m".into(), "f".into(), arity)),
         1 => prop_oneof![
             Just(Term::Ref(Identifier::new(1, "nonode@nohost", 0))),
             Just(Term::Port(Identifier::new(1, "nonode@nohost", 0))),

@@ -5,7 +5,12 @@
 //! external term format nothing but the strings themselves knows how long they are, so that a term may grow in its place.
 
 use super::{text, type_name};
-use crate::ffi::{calling, held::Held, interrupt_again, Aside};
+use crate::ffi::{
+    again::{self, Whose},
+    calling,
+    held::Held,
+    Aside,
+};
 use inviso_term::etf::Encoder;
 use pyo3::{
     ffi::{self, PyObject},
@@ -102,10 +107,12 @@ unsafe fn text_of(py: Python<'_>, object: *mut PyObject, most: usize) -> String 
     }
 }
 
-/// What stands in place of a text that could not be made. An interrupt is not lost with it: it comes again.
+/// What stands in place of a text that could not be made. What a handler of a signal has raised is not lost with it: it comes again.
 fn raised(py: Python<'_>) -> String {
     let Some(error) = PyErr::take(py) else { return String::new() };
-    interrupt_again(py, &error);
+    if again::whose(py, &error) != Whose::Callee {
+        again::raise(py, &error);
+    }
     let mut buffer = [0; 256];
     // SAFETY: the class of an exception.
     let name = unsafe { type_name(error.get_type(py).as_ptr().cast(), &mut buffer) };

@@ -32,6 +32,7 @@
 // Each version of CPython uses its own part of this.
 #![allow(dead_code)]
 
+pub mod again;
 pub mod alloc;
 pub mod attribute;
 mod calibrate;
@@ -72,11 +73,7 @@ pub mod word;
 #[cfg(not(Py_3_12))]
 use std::ptr;
 
-use pyo3::{
-    exceptions::PyKeyboardInterrupt,
-    ffi::{self as api, PyObject},
-    prelude::*,
-};
+use pyo3::ffi::{self as api, PyObject};
 
 pub use state::current as tstate;
 
@@ -164,20 +161,4 @@ impl Drop for Aside {
             }
         }
     }
-}
-
-/// A KeyboardInterrupt that can't be raised where it came up comes again in the program, as it may be the user's. That one comes up in
-/// the main thread only: in any other one it is of the code that raised it, and comes no further.
-pub fn interrupt_again(py: Python<'_>, error: &PyErr) {
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) && is_main(py).unwrap_or(true) {
-        // SAFETY: may be called at any time.
-        unsafe { api::PyErr_SetInterrupt() };
-    }
-}
-
-/// Whether this is the thread that handles signals.
-fn is_main(py: Python<'_>) -> PyResult<bool> {
-    let main: std::ffi::c_ulong = py.import("threading")?.getattr("_main_thread")?.getattr("_ident")?.extract()?;
-    // SAFETY: may be called at any time.
-    Ok(main == unsafe { api::PyThread_get_thread_ident() })
 }

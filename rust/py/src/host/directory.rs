@@ -50,7 +50,7 @@ pub struct Process {
     /// Whether it was told to end and has not heard it yet.
     pub told: AtomicBool,
     /// Whether its end has been told.
-    pub is_gone: AtomicBool,
+    is_gone: AtomicBool,
     /// Who linked itself to it while starting it, until that is told; else 0.
     pub linked_by: AtomicU64,
     /// Who is told of its end: the reference, and whose mailbox gets the message.
@@ -72,6 +72,20 @@ pub struct Process {
     pub result: Mutex<super::futures::Outcome>,
     /// Of what a program waits by for many results of a pool.
     pub pieces: Mutex<Option<Box<super::pools::Pieces>>>,
+}
+
+impl Process {
+    /// Whether it has told of its end, or is about to.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+}
+
+/// A process tells of its end now, and is none to anybody from here on: nor a tracer, so that who finds it dead doesn't find its flags.
+/// Whether it was so before.
+pub fn go(host: &Host, tracee: &Tracee) -> bool {
+    host.node.lose_tracers(tracee);
+    process(tracee).is_gone.swap(true, Ordering::AcqRel)
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -367,9 +381,9 @@ impl Directory {
     }
 
     /// The living process, queue or port of a number. A task that is done is none, also where nobody has watched for its end and
-    /// the program holds its object.
+    /// the program holds its object; nor is a process that has told of its end, though its thread may not be gone.
     pub fn living(&self, py: Python<'_>, host: &'static Host, pid: u64) -> Option<Arc<Tracee>> {
-        host.node.tracee(pid).filter(|tracee| !self.is_done(py, host, tracee))
+        host.node.tracee(pid).filter(|tracee| !process(tracee).is_gone() && !self.is_done(py, host, tracee))
     }
 
     /// Whether a process is a task that is done: then it has ended from now on.

@@ -76,7 +76,7 @@ impl Drop for AtEnd {
         if !here.told_exit {
             // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
             let reason = here.reason.take().unwrap_or_else(super::spawning::normal);
-            super::relations::exit_unattached(here.host, &mut here.thread, &own, &reason);
+            super::relations::exit_unattached(&mut here, &own, &reason);
         }
         super::scheduling::thread_ended(&mut here);
         here.host.node.end_thread(here.thread);
@@ -102,6 +102,12 @@ pub unsafe fn here() -> Option<&'static mut Here> {
     }
     // SAFETY: the word is null or a live box of this thread (see `create`, `AtEnd`).
     Some(unsafe { &mut *here })
+}
+
+/// Whether code of ours runs on this thread, which is attached, or code that it has called.
+pub fn is_busy() -> bool {
+    // SAFETY: as above.
+    unsafe { tls::get().cast::<Here>().as_ref() }.is_some_and(|here| here.thread.busy)
 }
 
 #[cold]

@@ -112,7 +112,21 @@ pub fn tell_announced(here: &mut Here) {
 
 /// A process ends for `reason`, a term: whoever is linked to it, or watches it, is told.
 pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave(host, thread, tracee, reason);
+    host.node.on_process_exit(thread, About::Other(tracee), reason);
+    directory::go(host, tracee);
+    let links = host.node.unrelate(Some(thread), tracee);
+    tell(host, thread, tracee, reason, links, take_monitors(tracee));
+}
+
+/// As [`exit`], of the thread itself.
+pub fn exit_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(here, own, reason);
+    tell(here.host, &mut here.thread, own, reason, links, monitors);
+}
+
+fn tell(
+    host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>, monitors: Monitors,
+) {
     if !links.is_empty() || !monitors.is_empty() {
         Python::attach(|py| pass_on(py, host, thread, tracee, reason, links, monitors));
     }
@@ -148,10 +162,10 @@ fn pass_on(
     thread.busy = was;
 }
 
-/// As [`exit`] where the thread has left the interpreter already: the others are told soon, by the main thread.
-pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave(host, thread, tracee, reason);
-    orphan(Orphan { tracee: tracee.clone(), reason: reason.to_vec(), links, monitors, untold: None });
+/// As [`exit_thread`] where it has left the interpreter already: the others are told soon, by the main thread.
+pub fn exit_unattached(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
+    let (links, monitors) = leave(here, own, reason);
+    orphan(Orphan { tracee: own.clone(), reason: reason.to_vec(), links, monitors, untold: None });
 }
 
 /// A task is gone whose end no event has told: it was destroyed while it waited, or was found to be done. Sessions are told at
@@ -161,10 +175,7 @@ pub fn exit_unattached(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, r
 /// Attached; nothing of the task has been cleared.
 pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, task: *mut pyo3::ffi::PyObject) {
     let asked = instruments::wanted(ENDS);
-    if !tracee.is_alive()
-        || !(asked || are_any(host))
-        || directory::process(tracee).is_gone.swap(true, Ordering::AcqRel)
-    {
+    if !tracee.is_alive() || !(asked || are_any(host)) || directory::go(host, tracee) {
         return;
     }
     // SAFETY: attached; the caller's promise. What is asked for here is not used beyond this block.
@@ -188,7 +199,7 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
 
 /// A process is gone whose end nobody has seen; `true` if it had relations, whom the main thread tells soon.
 pub fn gone_unseen(host: &Host, tracee: &Arc<Tracee>) {
-    if tracee.kind.is_process() && are_any(host) && !directory::process(tracee).is_gone.swap(true, Ordering::AcqRel) {
+    if tracee.kind.is_process() && are_any(host) && !directory::go(host, tracee) {
         let links = host.node.unrelate(None, tracee);
         let monitors = take_monitors(tracee);
         orphan(Orphan { tracee: tracee.clone(), reason: spawning::normal(), links, monitors, untold: None });
@@ -301,11 +312,16 @@ pub fn port_closed(
 
 type Monitors = Vec<(Py<PyAny>, u64)>;
 
-fn leave(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) -> (Vec<u64>, Monitors) {
-    directory::process(tracee).is_gone.store(true, Ordering::Release);
-    host.node.on_process_exit(thread, About::Other(tracee), reason);
-    let links = host.node.unrelate(Some(thread), tracee);
-    (links, take_monitors(tracee))
+/// A thread tells all of its end, and is gone then; whom that concerns.
+fn leave(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    let host = here.host;
+    host.node.on_process_exit(&mut here.thread, About::Other(own), reason);
+    let mut links = host.node.unrelate(Some(&mut here.thread), own);
+    super::scheduling::thread_ended(here);
+    directory::go(host, own);
+    // who came meanwhile
+    links.extend(host.node.unrelate(Some(&mut here.thread), own));
+    (links, take_monitors(own))
 }
 
 fn take_monitors(tracee: &Tracee) -> Monitors {
@@ -449,9 +465,8 @@ fn with_ports(id: u64, on: bool) -> Option<Wants> {
     on.then(|| Wants { related: true, related_ports: port, ..Wants::default() })
 }
 
-/// Whether a process has told of its end, though its thread may not be gone.
 fn is_gone(tracee: &Tracee) -> bool {
-    directory::process(tracee).is_gone.load(Ordering::Acquire)
+    directory::process(tracee).is_gone()
 }
 
 /// The running process links itself to another, or to a port.
@@ -460,7 +475,7 @@ pub fn link(py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<()> {
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |py, here| {
         let own = here.thread.current().clone();
-        match here.host.directory.living(py, here.host, id).filter(|other| !is_gone(other)) {
+        match here.host.directory.living(py, here.host, id) {
             Some(other) => {
                 if other.kind == Kind::Port {
                     ports::linked(&other, own.pid, true);
@@ -605,8 +620,7 @@ pub fn register(py: Python<'_>, name: &str, who: &Bound<'_, PyAny>) -> PyResult<
     let id = terms::local_number(who).unwrap_or_default();
     with(py, with_ports(id, true), |py, here| {
         use inviso_core::relations::Unnamed;
-        let living = here.host.directory.living(py, here.host, id);
-        let Some(tracee) = living.filter(|tracee| !is_gone(tracee)) else { return Ok(Some("dead")) };
+        let Some(tracee) = here.host.directory.living(py, here.host, id) else { return Ok(Some("dead")) };
         Ok(match here.host.node.register(&mut here.thread, name, &tracee) {
             Ok(()) => None,
             Err(Unnamed::Dead) => Some("dead"),

@@ -296,7 +296,7 @@ fn on_thread_end(here: &mut Here, _frame: Frame, how: Ended) {
     let own = here.thread.own().clone();
     let reason = here.reason.take().unwrap_or_else(|| reason(&own, how.error()));
     here.told_exit = true;
-    relations::exit(here.host, &mut here.thread, &own, &reason);
+    relations::exit_thread(here, &own, &reason);
 }
 
 /// A coroutine ends; if it is the outermost one of a task, so does the task.
@@ -345,7 +345,7 @@ pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
             return;
         }
         let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
-        if !directory::process(&tracee).is_gone.swap(true, Ordering::AcqRel) {
+        if !directory::go(here.host, &tracee) {
             let reason = reason_of_task(&tracee, task);
             relations::exit(here.host, &mut here.thread, &tracee, &reason);
         }

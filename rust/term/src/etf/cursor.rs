@@ -1,6 +1,6 @@
 //! The bytes of terms, piece by piece: numbers, names, texts.
 
-use super::{decode::DecodeError, encode::trimmed, mark, tag, MAX_ATOM};
+use super::{decode::DecodeError, encode::trimmed, mark, tag, MAX_ATOM, SMALL};
 use std::borrow::Cow;
 
 /// Bytes that are read from the front.
@@ -96,12 +96,18 @@ impl<'a> Cursor<'a> {
         match self.u8()? {
             tag::SMALL_INTEGER => Ok(i128::from(self.u8()?)),
             tag::INTEGER => Ok(i128::from(i32::from_be_bytes(self.array()?))),
-            tag::SMALL_BIG => {
-                let (negative, magnitude) = self.big(tag::SMALL_BIG)?;
+            tag @ (tag::SMALL_BIG | tag::LARGE_BIG) => {
+                let (negative, magnitude) = self.big(tag)?;
                 word(negative, magnitude).ok_or(DecodeError::Malformed("integer"))
             }
             other => Err(DecodeError::Tag(other)),
         }
+    }
+
+    /// An integer that Erlang keeps in one word.
+    pub(super) fn small_integer(&mut self) -> Result<i64, DecodeError> {
+        let small = i64::try_from(self.integer()?).ok().filter(|n| (-SMALL - 1..=SMALL).contains(n));
+        small.ok_or(DecodeError::Malformed("integer"))
     }
 
     pub(super) fn big(&mut self, tag: u8) -> Result<(bool, &'a [u8]), DecodeError> {
@@ -150,7 +156,16 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn creation(&mut self, is_long: bool) -> Result<u32, DecodeError> {
-        Ok(if is_long { self.u32()? } else { u32::from(self.u8()?) })
+        if is_long {
+            return self.u32();
+        }
+        // what was written in a byte had two bits
+        Some(self.u8()?).filter(|n| *n < 4).map(u32::from).ok_or(DecodeError::Malformed("creation"))
+    }
+
+    /// The first word of a reference, where it was written in a form that had 18 bits for it.
+    pub(super) fn short_word(&mut self) -> Result<u32, DecodeError> {
+        Some(self.u32()?).filter(|word| *word < 1 << 18).ok_or(DecodeError::Malformed("reference"))
     }
 
     pub(super) fn sized(&mut self) -> Result<&'a [u8], DecodeError> {

@@ -234,7 +234,12 @@ impl<'a> Decoder<'a> {
                 let name = self.bytes.name()?;
                 let creation = self.bytes.creation(tag == tag::NEWER_REFERENCE)?;
                 let mut words = [0; 5];
-                let used = words.get_mut(..n).ok_or(DecodeError::Malformed("reference"))?;
+                let mut used = words.get_mut(..n).ok_or(DecodeError::Malformed("reference"))?;
+                if tag == tag::NEW_REFERENCE {
+                    let (first, rest) = used.split_first_mut().ok_or(DecodeError::Malformed("reference"))?;
+                    *first = self.bytes.short_word()?;
+                    used = rest;
+                }
                 for word in used {
                     *word = self.bytes.u32()?;
                 }
@@ -243,13 +248,13 @@ impl<'a> Decoder<'a> {
             }
             tag::REFERENCE => {
                 let name = self.bytes.name()?;
-                let (id, rest) = reference::of_words([self.bytes.u32()?, 0, 0, 0, 0]);
+                let (id, rest) = reference::of_words([self.bytes.short_word()?, 0, 0, 0, 0]);
                 let creation = self.bytes.creation(false)?;
                 v.reference(Node { name: &name, id, rest, creation })
             }
             tag::EXPORT => {
                 let (module, name) = (self.bytes.name()?, self.bytes.name()?);
-                let arity = u8::try_from(self.bytes.integer()?).map_err(|_| DecodeError::Malformed("fun"))?;
+                let arity = u64::try_from(self.bytes.small_integer()?).map_err(|_| DecodeError::Malformed("fun"))?;
                 v.fun(&module, &name, arity)
             }
             tag::RECORD => self.record(v),
@@ -394,7 +399,7 @@ impl<'a> Decoder<'a> {
         let _index = self.bytes.u32()?;
         let free = self.bytes.u32()? as usize;
         let module = self.bytes.name()?;
-        let (index, unique) = (self.bytes.integer()? as u32, self.bytes.integer()? as u32);
+        let (index, unique) = (self.bytes.small_integer()? as u32, self.bytes.small_integer()? as u32);
         self.skip_pid()?;
         self.values(free, &mut Skip)?;
         if self.bytes.at() - from != size {

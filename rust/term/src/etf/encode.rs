@@ -343,12 +343,12 @@ impl<'a> Encoder<'a> {
     }
 
     /// A function.
-    pub fn fun(&mut self, module: &str, name: &str, arity: u8) -> Result<(), Full> {
+    pub fn fun(&mut self, module: &str, name: &str, arity: u64) -> Result<(), Full> {
         self.whole(|out| {
             out.put([tag::EXPORT])?;
             out.plain_atom(module)?;
             out.plain_atom(name)?;
-            out.put([tag::SMALL_INTEGER, arity])
+            out.big(false, &arity.to_le_bytes())
         })
     }
 

@@ -53,6 +53,9 @@ pub const VERSION: u8 = 131;
 /// Terms in terms, at most: what is deeper is cut when a [`Term`](crate::term::Term) is written, and refused when read.
 pub const MAX_DEPTH: usize = 200;
 
+/// The largest integer that Erlang keeps in one word.
+pub const SMALL: i64 = (1 << 59) - 1;
+
 /// Characters of an atom, at most.
 pub const MAX_ATOM: usize = 255;
 

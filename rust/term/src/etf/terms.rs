@@ -110,7 +110,7 @@ impl Visit for Terms {
         Ok(Term::Ref(of.into()))
     }
 
-    fn fun(&mut self, module: &str, name: &str, arity: u8) -> Made {
+    fn fun(&mut self, module: &str, name: &str, arity: u64) -> Made {
         Ok(Term::Fun(module.into(), name.into(), arity))
     }
 

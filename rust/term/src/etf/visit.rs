@@ -114,7 +114,7 @@ pub trait Visit {
     /// A reference.
     fn reference(&mut self, of: Node<'_>) -> Result<Self::Value, Self::Error>;
     /// A function, by module, name and arity.
-    fn fun(&mut self, module: &str, name: &str, arity: u8) -> Result<Self::Value, Self::Error>;
+    fn fun(&mut self, module: &str, name: &str, arity: u64) -> Result<Self::Value, Self::Error>;
     /// An object that was not copied: the name of its type, its identity, and its text if that was asked for.
     fn opaque(&mut self, type_name: &str, id: u64, text: Option<&str>) -> Result<Self::Value, Self::Error>;
     /// Where a limit cut something off, and which limit.
@@ -147,7 +147,7 @@ macro_rules! alike {
     (@ pid, $answer:expr) => { $crate::alike!(@ $answer, pid($crate::etf::Node<'_>)); };
     (@ port, $answer:expr) => { $crate::alike!(@ $answer, port($crate::etf::Node<'_>)); };
     (@ reference, $answer:expr) => { $crate::alike!(@ $answer, reference($crate::etf::Node<'_>)); };
-    (@ fun, $answer:expr) => { $crate::alike!(@ $answer, fun(&str, &str, u8)); };
+    (@ fun, $answer:expr) => { $crate::alike!(@ $answer, fun(&str, &str, u64)); };
     (@ opaque, $answer:expr) => { $crate::alike!(@ $answer, opaque(&str, u64, Option<&str>)); };
     (@ cut, $answer:expr) => { $crate::alike!(@ $answer, cut(&str)); };
     (@ closure, $answer:expr) => { $crate::alike!(@ $answer, closure($crate::etf::ClosureRef<'_>)); };
