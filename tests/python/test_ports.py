@@ -584,6 +584,48 @@ def test_streams(session: trace.Session) -> None:
         assert [event for event in of(messages, port) if event[0] == "closed"] == [("closed", "normal")]
 
 
+def test_what_writelines_is_given_may_be_any_iterable(session: trace.Session) -> None:
+    class Own(list[bytes]):
+        def __iter__(self) -> Iterator[bytes]:
+            return iter([b"own"])
+
+    given: list[Callable[[], Any]] = [
+        lambda: [b"li", b"st"],
+        lambda: (b"tuple",),
+        lambda: (part for part in [b"gen", b"erator"]),
+        lambda: {b"dict": 1},
+        lambda: iter([bytearray(b"bytearray"), memoryview(b"view")]),
+        lambda: [array.array("B", b"array")],
+        lambda: Own([b"other"]),
+    ]
+    told: list[Any] = []
+
+    async def main() -> bytes:
+        one, other = socket.socketpair()
+        _, writer = await asyncio.open_connection(sock=one)
+        port = inviso.port(one)
+        session.port(port, True, ["receive"])
+        for make in given:
+            writer.writelines(make())
+            # nobody can have read it before
+            told.append([m[3][1][1] for m in session.drain()])
+        writer.writelines([])
+        with pytest.raises(TypeError):
+            writer.writelines(iter([b"x", 1]))  # type: ignore[list-item]
+        writer.writelines(iter([b"more" * 100_000]))
+        writer.writelines(iter([b"behind"]))
+        told.append([m[3][1][1] for m in session.drain()])
+        writer.transport.abort()
+        with other:
+            return other.recv(1000)
+
+    read = asyncio.run(main())
+    expected = [b"list", b"tuple", b"generator", b"dict", b"bytearrayview", b"array", b"own"]
+    assert told[:-1] == [[data] for data in expected]
+    assert [len(told[-1]), told[-1][1]] == [2, b"behind"]
+    assert read.startswith(b"".join(expected))
+
+
 def test_a_write_is_one_message_whatever_becomes_of_it(session: trace.Session) -> None:
     session.port("new", True, ["receive"])
     size = 4_000_000

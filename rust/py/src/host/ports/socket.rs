@@ -496,7 +496,7 @@ unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
 ///
 /// # Safety
 /// `buffers` lives throughout, and the calling thread is attached to the interpreter.
-pub unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
+unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
     // SAFETY: the caller's object stands.
     let buffers = unsafe { Bound::from_borrowed_ptr(py, buffers) };
     let parts: Vec<Bound<'py, PyAny>> = if let Ok(list) = buffers.cast_exact::<PyList>() {
