@@ -544,6 +544,36 @@ def test_tls_is_seen_before_it_is_encrypted(session: trace.Session, certificate:
     assert of(messages, port)[-1] == ("closed", "normal")
 
 
+def test_sendall_over_tls_is_told_as_it_begins(session: trace.Session, certificate: Path) -> None:
+    server, client = contexts(certificate)
+    one, other = socket.socketpair()
+    size, go = 300_000, threading.Event()
+    seen: list[int] = []
+
+    def serve() -> None:
+        with server.wrap_socket(other, server_side=True) as connection:
+            go.wait()
+            while sum(seen) < size + 9:
+                seen.append(len(connection.recv(size)))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with client.wrap_socket(one) as connection:
+        port = inviso.port(connection)
+        session.port("all", True, ["send", "receive"])
+        go.set()
+        connection.sendall(b"z" * size)
+        connection.sendall(array.array("B", b"array"))
+        assert connection.send(b"part") == 4
+        thread.join()
+        messages = session.drain()
+    # the writer's is first, and one, whatever it takes to write it
+    assert messages[0][1:3] == (port, "receive")
+    parts = [what for tag, what in data(messages, port) if tag == "receive"]
+    assert [len(parts), *parts[1:]] == [3, b"array", b"part"]
+    assert len(messages) == 3 + len(seen)
+
+
 # asyncio
 
 
