@@ -863,6 +863,37 @@ def test_a_loop_that_exists_already(session: trace.Session) -> None:
     assert session.drain() == []
 
 
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_loop_that_is_collected(session: trace.Session, before: bool) -> None:
+    loops = [asyncio.new_event_loop()] if before else []
+    session.port("all", True, EVENTS)
+    if not before:
+        loops.append(asyncio.new_event_loop())
+    loops.clear()
+    gc.collect()
+    assert session.drain() == []
+
+
+def test_a_socket_that_a_finaliser_closes_is_closed_once(session: trace.Session) -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.me, self.sockets = self, socket.socketpair()
+
+        def __del__(self) -> None:
+            for one in self.sockets:
+                one.close()
+
+    session.port("new", True, ["ports"])
+    client = Client()
+    ports = [inviso.port(one) for one in client.sockets]
+    del client
+    gc.collect()
+    messages = session.drain()
+    assert [m[1] for m in messages if m[2] == "open"] == ports
+    assert sorted(m[1] for m in messages if m[2] == "closed") == sorted(ports)
+
+
 # subprocesses
 
 

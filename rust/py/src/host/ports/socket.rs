@@ -3,7 +3,7 @@
 //! A socket of asyncio's is read here; what is written to it its transport tells (see `transport`). What goes through an
 //! `ssl.SSLSocket` is told as it is before it is encrypted, at the methods of its C half.
 
-use super::{busy, bytes_of, closed, opened, port, quietly, read, runs, transport, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, known, opened, port, quietly, read, runs, transport, written, Seen, BUSY};
 use crate::{
     capture,
     ffi::{
@@ -322,6 +322,7 @@ unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *
     let port = unsafe {
         match hook.data {
             Data::Encrypted | Data::Decrypted => tls_port(here, this)?,
+            Data::Closed => known(here, this)?,
             _ => port(here, this)?,
         }
     };
