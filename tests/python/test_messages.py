@@ -448,6 +448,17 @@ def test_a_put_that_raises_is_no_send(session: trace.Session, base: Any) -> None
     ]
 
 
+@pytest.mark.parametrize("kind", [queue.PriorityQueue, asyncio.PriorityQueue])
+def test_what_cannot_be_ordered_is_sent_for_it_is_in_the_queue(session: trace.Session, kind: Any) -> None:
+    session.process(inviso.self(), True, ["send", "receive"])
+    box = kind()
+    box.put_nowait(1)
+    with pytest.raises(TypeError):
+        box.put_nowait("b")
+    assert box.qsize() == 2
+    assert [m[2:4] for m in session.drain()] == [("send", 1), ("send", "b")]
+
+
 class InASet(queue.Queue[Any]):
     def _init(self, maxsize: int) -> None:
         self.queue: Any = set()

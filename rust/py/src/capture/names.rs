@@ -352,33 +352,57 @@ pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) ->
     }
 }
 
-/// Writes `(module, function, arity)` of what a call of `callable` with so many arguments runs, named as by
-/// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments.
+/// Writes `(module, function, arity)` of what a call of `callable` with so many arguments, and perhaps some by name, runs, named as by
+/// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments: those of partials
+/// count, and all those by name as one, as they are one in the list of a call's arguments.
 ///
 /// # Safety
 /// As [`name_of_callable`].
 ///
 /// # Errors
 /// [`Full`].
-pub unsafe fn place_of_callable(callable: *mut PyObject, arguments: usize, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the caller's promise; a function has its code as long as it stands.
+pub unsafe fn place_of_callable(
+    callable: *mut PyObject, mut arguments: usize, mut named: bool, out: &mut Encoder<'_>,
+) -> Result<(), Full> {
+    // SAFETY: the caller's promise; a function has its code as long as it stands, a partial its arguments, whose types are checked.
     unsafe {
         out.tuple(3)?;
         name_of_callable(callable, out)?;
         let mut callable = Held::borrowed(callable);
         for _ in 0..8 {
-            match wrapped(callable.as_ptr()) {
-                Some(inner) => callable = inner,
+            let object = callable.as_ptr();
+            match wrapped(object) {
+                Some(inner) => {
+                    if is_partial(object) {
+                        let [args, keywords] = [c"args", c"keywords"].map(|name| Held::owned(attribute(object, name)));
+                        if !args.is_null() && ffi::PyTuple_Check(args.as_ptr()) != 0 {
+                            arguments += ffi::PyTuple_GET_SIZE(args.as_ptr()) as usize;
+                        }
+                        named |= !keywords.is_null()
+                            && ffi::PyDict_Check(keywords.as_ptr()) != 0
+                            && ffi::PyDict_Size(keywords.as_ptr()) > 0;
+                    }
+                    callable = inner;
+                }
                 None => break,
             }
         }
         let object = callable.as_ptr();
         let arity = match ffi::PyFunction_Check(object) {
-            0 => arguments,
+            0 => arguments + usize::from(named),
             _ => frame::arity(ffi::PyFunction_GetCode(object)),
         };
         out.int(arity as i64)
     }
+}
+
+/// Whether it is a `functools.partial`, exactly.
+///
+/// # Safety
+/// As [`wrapped`].
+unsafe fn is_partial(object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { type_name(ffi::Py_TYPE(object), &mut [0; 256]) == "functools.partial" }
 }
 
 /// Writes module and qualified name of the `run` method that a thread object's start runs, as two atoms.
@@ -411,7 +435,7 @@ pub unsafe fn place_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resu
     unsafe {
         let run = lookup(ffi::Py_TYPE(thread), c"run");
         if !run.is_null() {
-            return place_of_callable(run.as_ptr(), 1, out);
+            return place_of_callable(run.as_ptr(), 1, false, out);
         }
         out.tuple(3)?;
         class_atoms(ffi::Py_TYPE(thread), ".run", out)?;
