@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import queue
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

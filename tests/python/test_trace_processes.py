@@ -567,7 +567,8 @@ def test_a_start_that_is_broken_off_is_a_start(session: trace.Session, monkeypat
     until(lambda: len(inviso.processes()) == 1)
     first, *rest = session.drain()
     assert first[2] == "spawn"
-    assert [message[2:4] for message in rest if message[1] == first[3]] == [("spawned", inviso.self()), ("exit", "normal")]
+    told = [message[2:4] for message in rest if message[1] == first[3]]
+    assert told == [("spawned", inviso.self()), ("exit", "normal")]
 
 
 @pytest.mark.parametrize("flag", [None, "send", "running"])
