@@ -175,9 +175,8 @@ def _tracee(object: Any) -> Any:
     return found or _native.port_of(_outside(object)) or object
 
 
-_KINDS = (
-    ("threading", "Thread"),
-    ("_asyncio", "Task"),
+_PROCESSES = (("threading", "Thread"), ("_asyncio", "Task"))
+_PORTS = (
     ("socket", "socket"),
     ("subprocess", "Popen"),
     ("asyncio.transports", "BaseTransport"),
@@ -188,8 +187,19 @@ _KINDS = (
 
 def _is_gone(object: Any) -> bool:
     """Whether it stood for a process or port, or will, and there is none now."""
-    known = (getattr(sys.modules.get(module), name, None) for module, name in _KINDS)
+    return _is_one(object, _PROCESSES + _PORTS)
+
+
+def _is_one(object: Any, kinds: tuple[tuple[str, str], ...]) -> bool:
+    known = (getattr(sys.modules.get(module), name, None) for module, name in kinds)
     return issubclass(type(object), tuple(kind for kind in known if isinstance(kind, type)))
+
+
+def _why_no_process(object: Any) -> str:
+    """What is wrong with it where a process is wanted."""
+    if isinstance(object, Port) or _is_one(object, _PORTS):
+        return "is a port, not a process"
+    return "has not begun, or has ended" if _is_one(object, _PROCESSES) else "is not a process"
 
 
 def object_of(pid: Pid | Port) -> Any:
@@ -380,7 +390,9 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
     (0, 1073741824)
     """
     if flag == "trap_exit":
-        return trap_exit(value)  # type: ignore[arg-type]
+        if not isinstance(value, bool):
+            raise BadArg("process_flag/2", "value", f"{value!r} is not a bool; pass True or False")
+        return trap_exit(value)
     if flag != "max_heap_size":
         raise BadArg("process_flag/2", "flag", f"{shown(flag)} is no flag; pass 'trap_exit' or 'max_heap_size'")
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
@@ -710,8 +722,8 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 def _local(function: str, argument: str, given: Any) -> Pid:
     pid = given if isinstance(given, Pid) else _native.pid_of(given)
     if pid is None:
-        ended = "has not begun, or has ended" if _is_gone(given) else "is not a process"
-        raise BadArg(function, argument, f"{shown(given)} {ended}; pass a Pid, or a thread or task that runs")
+        why = f"{shown(given)} {_why_no_process(given)}; pass a Pid, or a thread or task that runs"
+        raise BadArg(function, argument, why)
     if not pid.is_local():
         raise BadArg(function, argument, f"{shown(pid)} is a process of another node; pass one of {node()}")
     return pid

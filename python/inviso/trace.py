@@ -34,7 +34,7 @@ from . import _fork, _native, trace_ports
 from ._native import Pid
 from .errors import BadArg, SystemLimit, check_timeout, shown
 from .match_spec import compiled, derives, word
-from .process import _is_gone, _tracee
+from .process import _is_gone, _tracee, _why_no_process
 from .terms import Atom, Port, Ref
 from .trace_ports import PortGenerator, TracePort
 
@@ -617,10 +617,9 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     procs = _tracee(procs)
     if isinstance(procs, Pid):
         _process(where, "procs", procs)
-    elif _is_gone(procs):
-        raise BadArg(where, "procs", f"{shown(procs)} has not begun, or has ended; pass a living process")
     elif not (isinstance(procs, str) and procs in ("all", "existing", "new")):
-        raise BadArg(where, "procs", f"{shown(procs)} is not a process; pass a Pid, 'all', 'existing' or 'new'")
+        why = f"{shown(procs)} {_why_no_process(procs)}; pass a living process, 'all', 'existing' or 'new'"
+        raise BadArg(where, "procs", why)
     return _switch(where, native, "procs", procs, how, flags)
 
 
@@ -950,11 +949,12 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         if what == "on_load":
             _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
             return _on_load_info(session, item, native.on_load_kinds())
-        why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
-        raise BadArg(where, "what", why)
     if _is_gone(what):
         _one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
         return None
+    if not isinstance(what, tuple):
+        why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'new', 'send', 'on_load', 'system' or 'session'"
+        raise BadArg(where, "what", why)
     mfa = _mfa(where, "item", what, wildcards=False)  # OTP blames the item
     _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
     kinds = native.kinds_of(mfa)
@@ -1169,7 +1169,7 @@ def _dead(where: str) -> BadArg:
 
 
 def _list(where: str, argument: str, values: Any) -> list[Any]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, (list, tuple, set, frozenset)):
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise BadArg(where, argument, f"{shown(values)} is not a list; pass a list such as ['call']")
     return list(values)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import queue
+import socket
 import subprocess
 import sys
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -96,7 +97,7 @@ NO_MFA = [
     ("json", "loads", Hostile()), (Hostile(), Hostile(), Hostile()), ("_", "loads", 8), ("_", "loads", "_"),
     ("_", "_", 8), ("json", "_", 8), "onload",
 ]  # fmt: skip
-NO_FLAGS = [None, "call", b"call", 1, {"call": True}, Hostile(), iter(["call"])]
+NO_FLAGS = [None, "call", b"call", 1, {"call": True}, Hostile()]
 NO_FLAG = [
     "calls", "CALL", "", 1, None, b"call", ["call"], ("call",), Hostile(), "scheduler_id", ("tracer", 1),
     ("meta", 1),
@@ -248,8 +249,8 @@ def test_global_stands_alone(other: str, spec: Any, there_is_something_to_change
 
 @pytest.mark.parametrize("what", [*NO_MFA, "threads", ("json", "loads", "_"), FOREIGN])
 def test_things_to_ask_about(what: Any, there_is_something_to_change: trace.Session) -> None:
-    # what is no function is the item's fault, as in OTP
-    other = isinstance(what, (str, inviso.Pid))
+    # a tuple that is no function is the item's fault, as in OTP
+    other = not isinstance(what, tuple)
     refused("what" if other else "item", lambda: there_is_something_to_change.info(what, "traced"))
 
 
@@ -309,6 +310,36 @@ NO_LOCAL_PID = [None, 1, "x", [], Hostile(), threading.Thread(), FOREIGN, QUEUE,
 def test_processes_and_names(argument: str, call: Any, values: list[Any]) -> None:
     for value in values:
         refused(argument, lambda value=value: call(value))
+
+
+def test_the_flag_of_a_process_is_named_by_its_own_arguments() -> None:
+    why = refused("value", lambda: process.process_flag("trap_exit", 1))
+    assert why.startswith("process_flag/2")
+
+
+def test_a_port_is_no_process(there_is_something_to_change: trace.Session) -> None:
+    session = there_is_something_to_change
+    with socket.socket() as one:
+        given = [one, inviso.port(one)]
+        for port in given:
+            assert "is a port" in refused("destination", lambda port=port: process.send(port, 1))
+            assert "is a port" in refused("procs", lambda port=port: session.process(port, True, ["send"]))
+    # a closed one, too
+    assert "is a port" in refused("destination", lambda: process.send(one, 1))
+    assert "is a port" in refused("procs", lambda: session.process(one, True, ["send"]))
+
+
+def test_flags_may_be_any_iterable() -> None:
+    with trace.session_create("iterables") as session:
+        me = inviso.self()
+        both = ["call", "send"]
+        for flags in (both, tuple(both), set(both), iter(both), dict.fromkeys(both).keys()):
+            assert session.process(me, True, flags) == 1
+            assert session.info(me, "flags") == ("flags", both)
+            session.process(me, False, ["call", "send"])
+        assert session.function(MFA, True, (flag for flag in ["local", "call_count"])) == 1
+        assert session.info(MFA, "call_count") == ("call_count", 0)
+        assert session.send(True, iter([])) == 1
 
 
 def test_a_dead_process_gets_no_name() -> None:

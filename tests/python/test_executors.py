@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import concurrent.futures
 import contextvars
 import functools
@@ -28,6 +29,17 @@ def work(a: Any, b: Any = 2, **more: Any) -> Any:
 
 def fails(*args: Any) -> None:
     raise LookupError(*args)
+
+
+class Stack(list[Any]):
+    """A list whose `append` is its own."""
+
+    def append(self, item: Any) -> None:
+        raise AssertionError
+
+    @property
+    def push(self) -> Any:
+        return super().append
 
 
 class Callable:
@@ -75,6 +87,17 @@ def test_submit_is_a_message_there_and_one_back(session: trace.Session) -> None:
         ((Callable(), 1), (HERE, "Callable.__call__", [1])),
         ((max, 1, 2), ("builtins", "max", [1, 2])),
         ((int, "5"), ("builtins", "int", ["5"])),
+        ((str.upper, "a"), ("builtins", "str.upper", ["a"])),
+        (([].append, 1), ("builtins", "list.append", [1])),
+        ((Stack().extend, [1]), ("builtins", "list.extend", [[1]])),
+        ((Stack().push, 1), ("builtins", "list.append", [1])),
+        (({}.__setitem__, 1, 2), ("builtins", "dict.__setitem__", [1, 2])),
+        ((dict.__setitem__, {}, 1, 2), ("builtins", "dict.__setitem__", [{}, 1, 2])),
+        ((dict.fromkeys, [1]), ("builtins", "dict.fromkeys", [[1]])),
+        ((collections.OrderedDict.fromkeys, [1]), ("collections", "OrderedDict.fromkeys", [[1]])),
+        ((str.maketrans, {}), ("builtins", "str.maketrans", [{}])),
+        ((int.mro,), ("builtins", "type.mro", [])),
+        ((collections.deque().append, 1), ("collections", "deque.append", [1])),
     ],
 )
 def test_the_message_is_the_call(session: trace.Session, call: Any, message: Any) -> None:
@@ -290,12 +313,12 @@ def test_calls_of_a_loop_from_other_threads(session: trace.Session) -> None:
         for i in range(calls):
             n = next(n for n, p in pids.items() if p == pid)
             expected += [
-                ("send", ("builtins", "append", [(n, i)]), me),
+                ("send", ("builtins", "list.append", [(n, i)]), me),
                 ("send", (HERE, double.__qualname__, [i]), me),
                 ("receive", 2 * i),
             ]
         assert own == expected
-    callbacks = Counter(m[2][2][0] for m in messages if m[:2] == (me, "receive") and m[2][1] == "append")
+    callbacks = Counter(m[2][2][0] for m in messages if m[:2] == (me, "receive") and m[2][1] == "list.append")
     assert callbacks == Counter((n, i) for n in range(threads) for i in range(calls))
     coroutines = Counter(m[2][2][0] for m in messages if m[:2] == (me, "receive") and m[2][1] == double.__qualname__)
     assert coroutines == Counter({i: threads for i in range(calls)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import copy
 import pickle
 import queue
@@ -445,6 +446,79 @@ def test_a_put_that_raises_is_no_send(session: trace.Session, base: Any) -> None
         ("long_message_queue", True),
         ("receive", "1"),
     ]
+
+
+@pytest.mark.parametrize("kind", [queue.PriorityQueue, asyncio.PriorityQueue])
+def test_what_cannot_be_ordered_is_sent_for_it_is_in_the_queue(session: trace.Session, kind: Any) -> None:
+    session.process(inviso.self(), True, ["send", "receive"])
+    box = kind()
+    box.put_nowait(1)
+    with pytest.raises(TypeError):
+        box.put_nowait("b")
+    assert box.qsize() == 2
+    assert [m[2:4] for m in session.drain()] == [("send", 1), ("send", "b")]
+
+
+class InASet(queue.Queue[Any]):
+    def _init(self, maxsize: int) -> None:
+        self.queue: Any = set()
+
+    def _put(self, item: Any) -> None:
+        self.queue.add(item)
+
+    def _get(self) -> Any:
+        return self.queue.pop()
+
+
+class InADict(asyncio.Queue[Any]):
+    def _init(self, maxsize: int) -> None:
+        self._queue = collections.OrderedDict[Any, Any]()
+
+    def _put(self, item: Any) -> None:
+        self._queue[item] = item
+
+    def _get(self) -> Any:
+        return self._queue.popitem()[0]
+
+    @property
+    def queue(self) -> Any:
+        raise AssertionError("nobody but the program asks this")
+
+
+class InADequeOfItsOwn(queue.Queue[Any]):
+    def _init(self, maxsize: int) -> None:
+        class Own(collections.deque[Any]):
+            def __len__(self) -> int:
+                raise AssertionError("nor this")
+
+        self.queue = Own()
+
+    def _qsize(self) -> int:
+        return sum(1 for _ in self.queue)
+
+
+class Elsewhere(queue.Queue[Any]):
+    def _init(self, maxsize: int) -> None:
+        self.items: list[Any] = []
+
+    def _qsize(self) -> int:
+        return len(self.items)
+
+    def _put(self, item: Any) -> None:
+        self.items.append(item)
+
+    def _get(self) -> Any:
+        return self.items.pop()
+
+
+@pytest.mark.parametrize("kind", [InASet, InADict, InADequeOfItsOwn, Elsewhere])
+def test_long_queues_of_other_containers(session: trace.Session, kind: Any) -> None:
+    session.system("long_message_queue", (0, 2))
+    box = kind()
+    for n in range(3):
+        box.put_nowait(n)
+    assert {box.get_nowait() for _ in range(3)} == {0, 1, 2}
+    assert [m[3] for m in session.drain()] == ([] if kind is Elsewhere else [True, False])
 
 
 class OfThePrograms(queue.Queue[Any]):

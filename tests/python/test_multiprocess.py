@@ -29,6 +29,17 @@ def fails(*args: Any) -> None:
     raise LookupError(*args)
 
 
+class Putting:
+    """Puts something, too, while it is pickled."""
+
+    def __init__(self, queue: Any) -> None:
+        self.queue = queue
+
+    def __reduce__(self) -> Any:
+        self.queue.put("inner")
+        return (str, ("outer",))
+
+
 def echo_connection(connection: Any) -> None:
     while (item := connection.recv()) is not None:
         connection.send(item)
@@ -301,6 +312,23 @@ def test_time_outs_and_full_queues(session: trace.Session) -> None:
         (me, "receive", "timeout"), (me, "receive", "timeout"),
         (me, "send", 1), (me, "send", 2), (me, "receive", 1), (me, "receive", 2),
     ]  # fmt: skip
+
+
+def test_a_simple_queue_that_cannot_take_an_object_is_sent_nothing(session: trace.Session) -> None:
+    me = traced(session)
+    items: Any = multiprocessing.SimpleQueue()
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        items.put(lambda: None)
+    inner: Any = multiprocessing.SimpleQueue()
+    items.put(Putting(inner))
+    sent = told(session)
+    assert sent[0][:3] == (me, "send", "inner")
+    assert (sent[1][1], "Putting" in repr(sent[1][2]), sent[1][3] != sent[0][3]) == ("send", True, True)
+    items.close()
+    with pytest.raises(OSError, match="closed"):
+        items.put(1)
+    inner.put("last")
+    assert [m[:3] for m in told(session)] == [(me, "send", "last")]
 
 
 def test_who_has_sent_it(session: trace.Session) -> None:

@@ -544,6 +544,36 @@ def test_tls_is_seen_before_it_is_encrypted(session: trace.Session, certificate:
     assert of(messages, port)[-1] == ("closed", "normal")
 
 
+def test_sendall_over_tls_is_told_as_it_begins(session: trace.Session, certificate: Path) -> None:
+    server, client = contexts(certificate)
+    one, other = socket.socketpair()
+    size, go = 300_000, threading.Event()
+    seen: list[int] = []
+
+    def serve() -> None:
+        with server.wrap_socket(other, server_side=True) as connection:
+            go.wait()
+            while sum(seen) < size + 9:
+                seen.append(len(connection.recv(size)))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with client.wrap_socket(one) as connection:
+        port = inviso.port(connection)
+        session.port("all", True, ["send", "receive"])
+        go.set()
+        connection.sendall(b"z" * size)
+        connection.sendall(array.array("B", b"array"))
+        assert connection.send(b"part") == 4
+        thread.join()
+        messages = session.drain()
+    # the writer's is first, and one, whatever it takes to write it
+    assert messages[0][1:3] == (port, "receive")
+    parts = [what for tag, what in data(messages, port) if tag == "receive"]
+    assert [len(parts), *parts[1:]] == [3, b"array", b"part"]
+    assert len(messages) == 3 + len(seen)
+
+
 # asyncio
 
 
@@ -582,6 +612,48 @@ def test_streams(session: trace.Session) -> None:
     assert data(messages, listener) == []
     for port in ports.values():
         assert [event for event in of(messages, port) if event[0] == "closed"] == [("closed", "normal")]
+
+
+def test_what_writelines_is_given_may_be_any_iterable(session: trace.Session) -> None:
+    class Own(list[bytes]):
+        def __iter__(self) -> Iterator[bytes]:
+            return iter([b"own"])
+
+    given: list[Callable[[], Any]] = [
+        lambda: [b"li", b"st"],
+        lambda: (b"tuple",),
+        lambda: (part for part in [b"gen", b"erator"]),
+        lambda: {b"dict": 1},
+        lambda: iter([bytearray(b"bytearray"), memoryview(b"view")]),
+        lambda: [array.array("B", b"array")],
+        lambda: Own([b"other"]),
+    ]
+    told: list[Any] = []
+
+    async def main() -> bytes:
+        one, other = socket.socketpair()
+        _, writer = await asyncio.open_connection(sock=one)
+        port = inviso.port(one)
+        session.port(port, True, ["receive"])
+        for make in given:
+            writer.writelines(make())
+            # nobody can have read it before
+            told.append([m[3][1][1] for m in session.drain()])
+        writer.writelines([])
+        with pytest.raises(TypeError):
+            writer.writelines(iter([b"x", 1]))  # type: ignore[list-item]
+        writer.writelines(iter([b"more" * 100_000]))
+        writer.writelines(iter([b"behind"]))
+        told.append([m[3][1][1] for m in session.drain()])
+        writer.transport.abort()
+        with other:
+            return other.recv(1000)
+
+    read = asyncio.run(main())
+    expected = [b"list", b"tuple", b"generator", b"dict", b"bytearrayview", b"array", b"own"]
+    assert told[:-1] == [[data] for data in expected]
+    assert [len(told[-1]), told[-1][1]] == [2, b"behind"]
+    assert read.startswith(b"".join(expected))
 
 
 def test_a_write_is_one_message_whatever_becomes_of_it(session: trace.Session) -> None:
@@ -789,6 +861,37 @@ def test_a_loop_that_exists_already(session: trace.Session) -> None:
     finally:
         loop.close()
     assert session.drain() == []
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_loop_that_is_collected(session: trace.Session, before: bool) -> None:
+    loops = [asyncio.new_event_loop()] if before else []
+    session.port("all", True, EVENTS)
+    if not before:
+        loops.append(asyncio.new_event_loop())
+    loops.clear()
+    gc.collect()
+    assert session.drain() == []
+
+
+def test_a_socket_that_a_finaliser_closes_is_closed_once(session: trace.Session) -> None:
+    class Client:
+        def __init__(self) -> None:
+            self.me, self.sockets = self, socket.socketpair()
+
+        def __del__(self) -> None:
+            for one in self.sockets:
+                one.close()
+
+    session.port("new", True, ["ports"])
+    client = Client()
+    ports = [inviso.port(one) for one in client.sockets]
+    del client
+    gc.collect()
+    messages = session.drain()
+    assert [m[1] for m in messages if m[2] == "open"] == ports
+    assert sorted(m[1] for m in messages if m[2] == "closed") == sorted(ports)
 
 
 # subprocesses

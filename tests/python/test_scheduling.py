@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import os
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
-from trace_tools import good, in_threads
+from trace_tools import good, in_threads, until
 
 NEW = sys.version_info >= (3, 12)
 eager = pytest.mark.skipif(not NEW, reason="eager tasks are of 3.12")
@@ -452,6 +453,31 @@ def test_a_thread_that_exits(session: trace.Session) -> None:
     thread.join()
     threading.excepthook = hook
     assert [str(m[2]) for m in session.drain()] == ["spawned", "exit", "out_exited"]
+
+
+@pytest.mark.parametrize(
+    ("target", "args", "keywords", "place"),
+    [
+        (functools.partial(print, "", end=""), (), {}, ("builtins", "print", 2)),
+        (functools.partial(print, end=""), ("",), {"flush": True}, ("builtins", "print", 2)),
+        (functools.partial(functools.partial(print, ""), ""), ("",), {}, ("builtins", "print", 3)),
+        ([].append, (1,), {}, ("builtins", "list.append", 1)),
+        (functools.partial(strict, []), (), {}, (__name__, "strict", 1)),
+    ],
+)
+def test_the_place_of_a_thread_is_that_of_its_spawn(
+    session: trace.Session, target: Any, args: Any, keywords: Any, place: Any
+) -> None:
+    session.process("new", True, ["running", "procs"])
+    before = len(inviso.processes())
+    thread = threading.Thread(target=target, args=args, kwargs=keywords)
+    thread.start()
+    thread.join()
+    until(lambda: len(inviso.processes()) == before)  # 3.11 lets a joiner go on before the thread is gone
+    messages = session.drain()
+    assert [m[3] for m in messages if m[2] in ("in", "out")] == [place] * 2
+    spawned = next(m[4] for m in messages if m[2] == "spawned")
+    assert (*spawned[:2], len(spawned[2])) == place
 
 
 # what a loop runs besides

@@ -505,6 +505,72 @@ print("ok")
     assert good(text) == "ok\n"
 
 
+STARTER = "_start_joinable_thread" if sys.version_info >= (3, 13) else "_start_new_thread"
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_a_thread_that_the_system_refuses_ends_at_once(
+    session: trace.Session, monkeypatch: pytest.MonkeyPatch, link: bool
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    me, before = inviso.self(), set(inviso.processes())
+    session.process(me, True, ["procs", "set_on_spawn"])
+    monkeypatch.setattr(threading, STARTER, refuse)
+    with pytest.raises(RuntimeError, match="start new"):
+        inviso.spawn(print, link=link, monitor=True)
+    monkeypatch.undo()
+    messages = session.drain()
+    child = messages[0][3]
+    assert messages[0] == ("trace", me, "spawn", child, ("builtins", "print", []))
+    assert ("trace", child, "exit", ("RuntimeError", ("can't start new thread",))) in messages
+    # who has the exception has no signal, nor a message
+    told = [message[2:] for message in messages[1:] if message[1] == me]
+    assert told == ([("link", child), ("getting_unlinked", child)] if link else [])
+    assert set(inviso.processes()) == before
+    assert not child.is_alive()
+    assert inviso.peek() == []
+
+
+def test_a_thread_that_was_never_made_is_no_process(session: trace.Session) -> None:
+    class Unmade(threading.Thread):
+        def __init__(self) -> None:
+            pass
+
+    session.process("all", True, ["procs"])
+    with pytest.raises(RuntimeError):
+        Unmade().start()
+    assert session.drain() == []
+
+
+def test_a_start_that_is_broken_off_is_a_start(session: trace.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[Callable[[], Any]] = []
+    real = getattr(threading, STARTER)
+
+    def late(*args: Any, **more: Any) -> None:
+        starts.append(lambda: real(*args, **more))
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    thread = threading.Thread(target=int)
+    session.process("all", True, ["procs"])
+    monkeypatch.setattr(threading, STARTER, late)
+    monkeypatch.setattr(thread._started, "wait", interrupted)  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt):
+        thread.start()
+    monkeypatch.undo()
+    starts[0]()
+    until(thread._started.is_set)  # type: ignore[attr-defined]
+    thread.join()
+    until(lambda: len(inviso.processes()) == 1)
+    first, *rest = session.drain()
+    assert first[2] == "spawn"
+    told = [message[2:4] for message in rest if message[1] == first[3]]
+    assert told == [("spawned", inviso.self()), ("exit", "normal")]
+
+
 @pytest.mark.parametrize("flag", [None, "send", "running"])
 def test_a_task_that_is_done_has_ended_whatever_is_traced(session: trace.Session, flag: str | None) -> None:
     class Derived(asyncio.Task[Any]):

@@ -222,7 +222,8 @@ pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -
 }
 
 /// Writes the module and the qualified name of what a call of `callable` runs, as two atoms. Methods, partials and
-/// static methods are looked through; a class stands for itself, any other object for its type's `__call__`.
+/// static methods are looked through; a class stands for itself, a method written in C for that of the class that has it, any
+/// other object for its type's `__call__`.
 ///
 /// # Safety
 /// `callable` stands, and the calling thread is attached and has no exception set.
@@ -247,18 +248,82 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
         }
         if ffi::PyCFunction_Check(object) != 0 {
             let function: *mut ffi::PyCFunctionObject = object.cast();
+            let name = CStr::from_ptr((*(*function).m_ml).ml_name).to_str().unwrap_or("undefined");
+            if let Some(class) = class_of_method(function, name) {
+                return class_atoms(class, &format!(".{name}"), out);
+            }
             let module = (*function).m_module;
             if !module.is_null() && ffi::PyUnicode_Check(module) != 0 {
                 super::atom_of_str(module, out)?;
             } else {
                 out.atom("builtins")?;
             }
-            let name = CStr::from_ptr((*(*function).m_ml).ml_name);
-            return out.atom(name.to_str().unwrap_or("undefined"));
+            return out.atom(name);
+        }
+        if is_method_of_c(object) {
+            let class = Held::owned(attribute(object, c"__objclass__"));
+            let name = Held::owned(attribute(object, c"__name__"));
+            if !class.is_null() && !name.is_null() {
+                let name = String::from_utf8_lossy(&utf8(name.as_ptr(), 240).0).into_owned();
+                return class_atoms(class.as_ptr().cast(), &format!(".{name}"), out);
+            }
         }
         let is_class = ffi::PyType_Check(object) != 0;
         let class: *mut PyTypeObject = if is_class { object.cast() } else { ffi::Py_TYPE(object) };
         class_atoms(class, if is_class { "" } else { ".__call__" }, out)
+    }
+}
+
+/// The class that has a method written in C, which is bound: the nearest with this very definition under the name. `None` for a
+/// module's function.
+///
+/// # Safety
+/// The function stands, and the calling thread is attached.
+unsafe fn class_of_method(function: *mut ffi::PyCFunctionObject, name: &str) -> Option<*mut PyTypeObject> {
+    // SAFETY: the caller's promise; types are checked, and the order of a ready type is a tuple of types.
+    unsafe {
+        let (this, method) = ((*function).m_self, (*function).m_ml);
+        if this.is_null() || ffi::PyModule_Check(this) != 0 {
+            return None;
+        }
+        let own: *mut PyTypeObject = if ffi::PyType_Check(this) != 0 { this.cast() } else { ffi::Py_TYPE(this) };
+        let of_class = (*method).ml_flags & ffi::METH_CLASS != 0;
+        let order = (*if of_class { own } else { ffi::Py_TYPE(this) }).tp_mro;
+        let key = Held::owned(ffi::PyUnicode_FromStringAndSize(name.as_ptr().cast(), name.len() as ffi::Py_ssize_t));
+        if key.is_null() || order.is_null() {
+            ffi::PyErr_Clear();
+            return Some(own);
+        }
+        let kind = if of_class { &raw mut ffi::PyClassMethodDescr_Type } else { &raw mut ffi::PyMethodDescr_Type };
+        for i in 0..ffi::PyTuple_GET_SIZE(order) {
+            let class: *mut PyTypeObject = ffi::PyTuple_GET_ITEM(order, i).cast();
+            let dict = dict_of(class);
+            let found = if dict.is_null() { dict } else { dict_get(dict.as_ptr(), key.as_ptr()) };
+            if !found.is_null()
+                && ffi::Py_TYPE(found.as_ptr()) == kind
+                && (*found.as_ptr().cast::<ffi::PyMethodDescrObject>()).d_method == method
+            {
+                return Some(class);
+            }
+        }
+        Some(own)
+    }
+}
+
+/// Whether it is a method of a type written in C as that type has it, or a special one of those bound (`[].__len__`), whose type
+/// is nowhere to be had.
+///
+/// # Safety
+/// The object stands.
+unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise; a type that is ready has a name.
+    unsafe {
+        let class = ffi::Py_TYPE(object);
+        class == &raw mut ffi::PyMethodDescr_Type
+            || class == &raw mut ffi::PyClassMethodDescr_Type
+            || class == &raw mut ffi::PyWrapperDescr_Type
+            || ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0
+                && CStr::from_ptr((*class).tp_name) == c"method-wrapper"
     }
 }
 
@@ -287,33 +352,57 @@ pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) ->
     }
 }
 
-/// Writes `(module, function, arity)` of what a call of `callable` with so many arguments runs, named as by
-/// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments.
+/// Writes `(module, function, arity)` of what a call of `callable` with so many arguments, and perhaps some by name, runs, named as by
+/// [`name_of_callable`]. Where no code says how many parameters there are, the arity is the number of arguments: those of partials
+/// count, and all those by name as one, as they are one in the list of a call's arguments.
 ///
 /// # Safety
 /// As [`name_of_callable`].
 ///
 /// # Errors
 /// [`Full`].
-pub unsafe fn place_of_callable(callable: *mut PyObject, arguments: usize, out: &mut Encoder<'_>) -> Result<(), Full> {
-    // SAFETY: the caller's promise; a function has its code as long as it stands.
+pub unsafe fn place_of_callable(
+    callable: *mut PyObject, mut arguments: usize, mut named: bool, out: &mut Encoder<'_>,
+) -> Result<(), Full> {
+    // SAFETY: the caller's promise; a function has its code as long as it stands, a partial its arguments, whose types are checked.
     unsafe {
         out.tuple(3)?;
         name_of_callable(callable, out)?;
         let mut callable = Held::borrowed(callable);
         for _ in 0..8 {
-            match wrapped(callable.as_ptr()) {
-                Some(inner) => callable = inner,
+            let object = callable.as_ptr();
+            match wrapped(object) {
+                Some(inner) => {
+                    if is_partial(object) {
+                        let [args, keywords] = [c"args", c"keywords"].map(|name| Held::owned(attribute(object, name)));
+                        if !args.is_null() && ffi::PyTuple_Check(args.as_ptr()) != 0 {
+                            arguments += ffi::PyTuple_GET_SIZE(args.as_ptr()) as usize;
+                        }
+                        named |= !keywords.is_null()
+                            && ffi::PyDict_Check(keywords.as_ptr()) != 0
+                            && ffi::PyDict_Size(keywords.as_ptr()) > 0;
+                    }
+                    callable = inner;
+                }
                 None => break,
             }
         }
         let object = callable.as_ptr();
         let arity = match ffi::PyFunction_Check(object) {
-            0 => arguments,
+            0 => arguments + usize::from(named),
             _ => frame::arity(ffi::PyFunction_GetCode(object)),
         };
         out.int(arity as i64)
     }
+}
+
+/// Whether it is a `functools.partial`, exactly.
+///
+/// # Safety
+/// As [`wrapped`].
+unsafe fn is_partial(object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { type_name(ffi::Py_TYPE(object), &mut [0; 256]) == "functools.partial" }
 }
 
 /// Writes module and qualified name of the `run` method that a thread object's start runs, as two atoms.
@@ -346,7 +435,7 @@ pub unsafe fn place_of_run(thread: *mut PyObject, out: &mut Encoder<'_>) -> Resu
     unsafe {
         let run = lookup(ffi::Py_TYPE(thread), c"run");
         if !run.is_null() {
-            return place_of_callable(run.as_ptr(), 1, out);
+            return place_of_callable(run.as_ptr(), 1, false, out);
         }
         out.tuple(3)?;
         class_atoms(ffi::Py_TYPE(thread), ".run", out)?;

@@ -1,7 +1,7 @@
 //! How long mailboxes and queues are, for who watches for long ones (`system/3`, long_message_queue).
 
-use super::{directory, here::Here, senders::Length, Host};
-use crate::ffi::attribute::Attribute;
+use super::{directory, here::Here, queues, senders::Length, Host};
+use crate::{capture, ffi::attribute::Attribute};
 use inviso_core::{monitor::Event, thread::Thread, tracee::Tracee};
 use inviso_term::term::Term;
 use pyo3::ffi::{self, PyObject};
@@ -25,21 +25,43 @@ pub fn are_wanted() -> bool {
 /// # Safety
 /// The queue stands; attached.
 pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
-    // SAFETY: the caller's promise; plain attributes of the standard library's classes, and containers of exact built-in types.
+    // SAFETY: the caller's promise; the types are checked before what only they have is asked.
+    unsafe { of_items(queue, |items| (ffi::PyList_Check(items) != 0 || is_deque(items)).then(|| ffi::Py_SIZE(items))) }
+}
+
+/// The same of a class that may keep its items in a set or a dict.
+///
+/// # Safety
+/// As [`length`].
+pub unsafe fn size(queue: *mut PyObject) -> Option<u64> {
+    // SAFETY: as in `length`.
     unsafe {
-        static ITEMS: [Attribute; 2] = [Attribute::new(c"queue"), Attribute::new(c"_queue")];
-        for named in &ITEMS {
-            let items = named.of(queue);
-            if items.is_null() {
-                continue;
-            }
-            let sized = (*ffi::Py_TYPE(items)).tp_as_sequence;
-            let known = ffi::PyList_CheckExact(items) != 0 || is_deque(items);
-            let length = if known && !sized.is_null() { ffi::PySequence_Size(items) } else { -1 };
-            ffi::Py_DECREF(items);
-            return u64::try_from(length).ok();
-        }
-        None
+        length(queue).or_else(|| {
+            of_items(queue, |items| match ffi::PyDict_Check(items) {
+                0 => (ffi::PyAnySet_Check(items) != 0).then(|| ffi::PySet_Size(items)),
+                _ => Some(ffi::PyDict_Size(items)),
+            })
+        })
+    }
+}
+
+/// What is asked of a queue's items, without any code of their class's own: of built-in types, or what derives from them.
+///
+/// # Safety
+/// As [`length`].
+unsafe fn of_items(queue: *mut PyObject, length: impl FnOnce(*mut PyObject) -> Option<ffi::Py_ssize_t>) -> Option<u64> {
+    static ITEMS: [(&str, Attribute); 2] = [("queue", Attribute::new(c"queue")), ("_queue", Attribute::new(c"_queue"))];
+    // SAFETY: the caller's promise; plain attributes, whose values are held.
+    unsafe {
+        let class = ffi::Py_TYPE(queue);
+        let own = !queues::is_of_library(class);
+        // a property of the program's is not asked
+        let plain = |name: &str| !own || capture::attribute_of_class(class, name).is_null();
+        let mut items = ITEMS.iter().filter(|(name, _)| plain(name)).map(|(_, named)| named.of(queue));
+        let items = items.find(|items| !items.is_null())?;
+        let length = length(items);
+        ffi::Py_DECREF(items);
+        u64::try_from(length?).ok()
     }
 }
 
@@ -47,19 +69,26 @@ pub unsafe fn length(queue: *mut PyObject) -> Option<u64> {
 /// The object stands; attached.
 unsafe fn is_deque(object: *mut PyObject) -> bool {
     static CLASS: AtomicPtr<ffi::PyTypeObject> = AtomicPtr::new(std::ptr::null_mut());
-    // SAFETY: the object stands. The class that is kept is the library's own, in a module that is never unloaded.
+    // SAFETY: the object stands, and the order of a ready type is a tuple of types. The class that is kept is the library's own, in a
+    // module that is never unloaded.
     unsafe {
-        let class = ffi::Py_TYPE(object);
-        if CLASS.load(Ordering::Relaxed) == class {
-            return true;
+        let (class, known) = (ffi::Py_TYPE(object), CLASS.load(Ordering::Relaxed));
+        if !known.is_null() {
+            return class == known || ffi::PyType_IsSubtype(class, known) != 0;
         }
+        let order = (*class).tp_mro;
         let mut buffer = [0; 256];
-        let is = crate::capture::type_name(class, &mut buffer) == "collections.deque";
-        if is && ffi::PyType_GetFlags(class) & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0 {
+        let found = (0..if order.is_null() { 0 } else { ffi::PyTuple_GET_SIZE(order) })
+            .map(|n| ffi::PyTuple_GET_ITEM(order, n).cast::<ffi::PyTypeObject>())
+            .find(|class| {
+                capture::type_name(*class, &mut buffer) == "collections.deque"
+                    && ffi::PyType_GetFlags(*class) & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
+            });
+        if let Some(class) = found {
             ffi::Py_INCREF(class.cast());
             CLASS.store(class, Ordering::Relaxed);
         }
-        is
+        found.is_some()
     }
 }
 

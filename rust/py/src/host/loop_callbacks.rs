@@ -127,5 +127,5 @@ unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box
 /// It stands; attached, and nobody listens.
 pub unsafe fn place_of(here: &mut Here, callback: *mut PyObject, number: usize) -> Box<[u8]> {
     // SAFETY: the caller's promise.
-    here.turn.places.written(|out| unsafe { capture::place_of_callable(callback, number, out) }).into()
+    here.turn.places.written(|out| unsafe { capture::place_of_callable(callback, number, false, out) }).into()
 }

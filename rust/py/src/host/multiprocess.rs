@@ -22,7 +22,7 @@ use inviso_core::{flags::Flags, messages::About, monitor::Event, tracee::Tracee}
 use inviso_term::term::{Identifier, Term};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     sync::{
         atomic::{AtomicI64, AtomicUsize, Ordering},
         Arc,
@@ -62,7 +62,7 @@ pub static BUSY_SENDS: Instrument = Instrument::new(
 pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done), ..Handler::NONE };
 
 /// `SimpleQueue.put`.
-pub static PUT_SIMPLE: Handler = Handler { begin: Some(put), ..Handler::NONE };
+pub static PUT_SIMPLE: Handler = Handler { begin: Some(on_put_simple), end: Some(on_put_simple_done), ..Handler::NONE };
 
 /// `get` of any of them.
 pub static GET: Handler = Handler { end: Some(on_got), ..Handler::NONE };
@@ -244,6 +244,40 @@ fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
+thread_local! {
+    /// Calls of `SimpleQueue.put` that have not written yet, by their frames, and what they put: the method binds its argument anew.
+    static PUTTING: RefCell<Vec<(usize, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An object is to be pickled, and then written to a queue's connection: see [`on_send`].
+fn on_put_simple(here: &mut Here, frame: Frame) {
+    // SAFETY: the event's frame; its second parameter, which stands.
+    unsafe {
+        if frame.local(1).is_null() || passing::is_inner(passing::caller(frame)) {
+            return;
+        }
+        let object = quietly(here, |py, _| Bound::from_borrowed_ptr(py, frame.local(1)).unbind());
+        // one whose end was not seen may have left its own
+        let left = putting(frame);
+        PUTTING.with_borrow_mut(|all| all.push((frame.address(), object)));
+        quietly(here, |_, _| drop(left));
+    }
+}
+
+/// It has been put, or could not be.
+fn on_put_simple_done(here: &mut Here, frame: Frame, _how: Ended) {
+    let left = putting(frame);
+    quietly(here, |_, _| drop(left));
+}
+
+/// What a call of `SimpleQueue.put` is about to put.
+fn putting(frame: Frame) -> Option<Py<PyAny>> {
+    PUTTING.with_borrow_mut(|all| {
+        let at = all.iter().rposition(|(known, _)| *known == frame.address())?;
+        Some(all.swap_remove(at).1)
+    })
+}
+
 /// An object has been taken out of a queue, or none was there in time.
 fn on_got(here: &mut Here, frame: Frame, how: Ended) {
     // SAFETY: the event's frame ends; what ends it is held; `queue.Empty` is kept for ever.
@@ -270,6 +304,10 @@ fn on_send(here: &mut Here, frame: Frame) {
         let Some(caller) = passing::caller(frame) else { return };
         let code = caller.code() as usize;
         let bytes = code == SEND_BYTES_CODE.load(Ordering::Acquire);
+        if let Some((put, object)) = caller.caller().filter(|_| bytes).and_then(|put| Some((put, putting(put)?))) {
+            send(here, put.local(0), object.as_ptr());
+            return quietly(here, |_, _| drop(object));
+        }
         if !(bytes || code == SEND_CODE.load(Ordering::Acquire)) || passing::is_inner(caller.caller()) {
             return;
         }

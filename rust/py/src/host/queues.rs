@@ -192,7 +192,7 @@ pub fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
 }
 
 /// Whether a class is one of the standard library's own.
-fn is_of_library(class: *mut ffi::PyTypeObject) -> bool {
+pub fn is_of_library(class: *mut ffi::PyTypeObject) -> bool {
     let mut buffer = [0; 256];
     // SAFETY: the class stands; attached.
     let name = unsafe { capture::type_name(class, &mut buffer) };
@@ -309,7 +309,7 @@ fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObj
         let number = passing::queue(here, queue);
         passing::sent_by_current(here, number, item);
         senders::put(here, queue, item, Some(before));
-        lengths::of_queue(here, queue, number, 0, lengths::length);
+        lengths::of_queue(here, queue, number, 0, lengths::size);
     }
 }
 
@@ -333,7 +333,7 @@ fn take(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut f
             passing::received_by_current(here, sender, item);
             tokens::taken_from_queue(here, queue, put, item);
         }
-        lengths::of_queue(here, queue, number, 0, lengths::length);
+        lengths::of_queue(here, queue, number, 0, lengths::size);
     }
 }
 

@@ -132,6 +132,15 @@ fn tell(
     }
 }
 
+/// A process that was told of has not come into being, for `reason`, a term. Who wanted to start it has an exception, and no signal.
+pub fn unborn(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) {
+    let (links, monitors) = leave(host, thread, tracee, reason);
+    for other in links.into_iter().filter_map(|pid| host.node.tracee(pid)) {
+        host.node.on_getting_unlinked(thread, &other, tracee.pid);
+    }
+    Python::attach(|_| drop(monitors));
+}
+
 /// Tells those that are linked to a process that has ended, or watch it.
 fn pass_on(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>,

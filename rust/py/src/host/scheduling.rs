@@ -34,7 +34,7 @@ use inviso_term::{
     etf::{self, Encoder, Full},
     term::Term,
 };
-use pyo3::{ffi, prelude::*};
+use pyo3::{ffi, prelude::*, types::PyDict};
 use std::sync::{
     atomic::{AtomicBool, Ordering},
     Arc, Mutex,
@@ -595,7 +595,9 @@ unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> 
         match spawning::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
             Some(target) => {
                 let arguments = spawning::attribute(py, thread, "_args").and_then(|args| args.len().ok());
-                capture::place_of_callable(target.as_ptr(), arguments.unwrap_or(0), out)
+                let named = spawning::attribute(py, thread, "_kwargs")
+                    .is_some_and(|all| all.cast::<PyDict>().is_ok_and(|all| !all.is_empty()));
+                capture::place_of_callable(target.as_ptr(), arguments.unwrap_or(0), named, out)
             }
             None => capture::place_of_run(thread, out),
         }

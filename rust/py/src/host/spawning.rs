@@ -115,10 +115,17 @@ impl Spawning {
 
     /// The thread object was not started after all.
     pub fn renounce(&self, host: &Host, object: usize) {
-        let announced = lock(&self.pending).remove(&object);
-        if let Some(announced) = announced {
+        if let Some(announced) = self.failed(object) {
             host.node.end_process(&announced.tracee);
         }
+    }
+
+    /// What was announced of a thread object, unless its thread has begun: then it is only the waiting for that which was broken off.
+    fn failed(&self, object: usize) -> Option<Pending> {
+        if !lock(&self.pending).contains_key(&object) || is_beginning(object) {
+            return None;
+        }
+        lock(&self.pending).remove(&object)
     }
 
     fn is_hidden(&self, object: usize) -> bool {
@@ -222,7 +229,7 @@ fn on_start(here: &mut Here, frame: Frame) {
         here.running.identify(here.host, &mut here.thread);
         frame.local(0)
     };
-    if has_started(object) || here.host.spawning.is_hidden(object as usize) {
+    if !can_start(object) || here.host.spawning.is_hidden(object as usize) {
         return; // the call is going to raise; or it is no thread of the program's
     }
     let mut name = vec![0; 8192];
@@ -259,10 +266,18 @@ fn is_of_library(start: Frame) -> bool {
     }
 }
 
-/// The start has failed.
-fn on_start_failed(here: &mut Here, frame: Frame, _how: Ended) {
-    // SAFETY: the event's frame still stands.
-    here.host.spawning.renounce(here.host, unsafe { frame.local(0) } as usize);
+/// The start has failed: the process that has been told of ends at once.
+fn on_start_failed(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: the event's frame still stands; attached.
+    let object = unsafe { frame.local(0) } as usize;
+    let Some(Pending { tracee, name, .. }) = here.host.spawning.failed(object) else { return };
+    if name.is_some() {
+        // SAFETY: as above.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        let reason = reason(&tracee, how.error());
+        relations::unborn(here.host, &mut here.thread, &tracee, &reason);
+    }
+    here.host.node.end_process(&tracee);
 }
 
 /// A thread begins.
@@ -444,15 +459,26 @@ fn thread_name(here: &mut Here, thread: *mut ffi::PyObject, out: &mut Encoder<'_
     }
 }
 
-/// Whether a thread object has been started already.
-fn has_started(thread: *mut ffi::PyObject) -> bool {
+/// Whether a thread object has been made and not been started yet.
+fn can_start(thread: *mut ffi::PyObject) -> bool {
     Python::attach(|py| {
         // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes.
         unsafe {
+            let is_set = |of: *mut ffi::PyObject, name: &str| {
+                attribute(py, of, name).is_some_and(|flag| flag.is_truthy().unwrap_or(false))
+            };
             let started = attribute(py, thread, "_started");
-            let flag = started.and_then(|event| attribute(py, event.as_ptr(), "_flag"));
-            flag.is_some_and(|flag| flag.is_truthy().unwrap_or(false))
+            is_set(thread, "_initialized") && !started.is_some_and(|event| is_set(event.as_ptr(), "_flag"))
         }
+    })
+}
+
+/// Whether a thread object's thread has been started and has not said yet that it runs.
+fn is_beginning(object: usize) -> bool {
+    Python::attach(|py| {
+        let beginning = || py.import("threading")?.getattr("_limbo")?.cast_into::<PyDict>().map_err(PyErr::from);
+        // by identity: a class of threads may have an equality of its own
+        beginning().is_ok_and(|all| all.values().iter().any(|thread| thread.as_ptr() as usize == object))
     })
 }
 

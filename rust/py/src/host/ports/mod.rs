@@ -199,6 +199,17 @@ unsafe fn port(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee
     unsafe { meet(here, object) }
 }
 
+/// As [`port`] of an object that is about to be closed: nobody has been told of one that has not been met before, or it was told
+/// that it is collected, and only then does a finaliser close it.
+///
+/// # Safety
+/// As [`port`].
+unsafe fn known(here: &mut Here, object: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    here.host.directory.known(object as usize)?;
+    // SAFETY: the caller's promise.
+    unsafe { port(here, object) }
+}
+
 /// As [`port`], where the thread has not met the object lately.
 ///
 /// # Safety

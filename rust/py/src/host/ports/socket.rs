@@ -3,12 +3,15 @@
 //! A socket of asyncio's is read here; what is written to it its transport tells (see `transport`). What goes through an
 //! `ssl.SSLSocket` is told as it is before it is encrypted, at the methods of its C half.
 
-use super::{busy, bytes_of, closed, opened, port, quietly, read, runs, transport, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, known, opened, port, quietly, read, runs, transport, written, Seen, BUSY};
 use crate::{
+    capture,
     ffi::{
         calling,
+        code::is_parameter,
+        frame::{code_qualname, module_of, Frame},
         method::{Keywords, Method, Plain, Wrapper},
-        tls,
+        tls, tstate,
     },
     host::{
         here::{here, Here},
@@ -304,6 +307,8 @@ unsafe fn around(
 /// What is known of a call from before it.
 struct Before {
     port: Arc<Tracee>,
+    /// Whether what it writes has been told already.
+    is_told: bool,
     /// When it began, if somebody watches for busy ports and it may wait.
     began: Option<Instant>,
 }
@@ -317,14 +322,24 @@ unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *
     let port = unsafe {
         match hook.data {
             Data::Encrypted | Data::Decrypted => tls_port(here, this)?,
+            Data::Closed => known(here, this)?,
             _ => port(here, this)?,
         }
     };
     runs(here.host, &mut here.thread, &port, record::Kind::In, hook.command);
-    if hook.data == Data::SentAll {
-        // all of it is written or the connection is lost: told before anybody can have read it
-        // SAFETY: as above; nothing of the result is looked at.
-        unsafe { pass(here, hook.data, &port, args, std::ptr::null_mut()) };
+    let mut is_told = hook.data == Data::SentAll;
+    // all of it is written or the connection is lost: told before anybody can have read it
+    // SAFETY: as above; nothing of the result is looked at. The argument of the C half's method stands.
+    unsafe {
+        if is_told {
+            pass(here, hook.data, &port, args, std::ptr::null_mut());
+        } else if hook.data == Data::Encrypted {
+            let written_before = of_sendall();
+            is_told = written_before.is_some();
+            if written_before == Some(0) {
+                written(here, &port, |py| Some(bytes_of(py, args, None)));
+            }
+        }
     }
     let mut began = None;
     if hook.command == COMMAND && hook.data != Data::Encrypted && BUSY.load(Ordering::Relaxed) {
@@ -335,7 +350,26 @@ unsafe fn before(here: &mut Here, hook: &Hook, this: *mut ffi::PyObject, args: *
             Waits::Never => {}
         }
     }
-    Some(Before { port, began })
+    Some(Before { port, is_told, began })
+}
+
+/// How much `ssl.SSLSocket.sendall` has written before this write, if that is what writes: it hands on all that is left, again and again.
+///
+/// # Safety
+/// Attached.
+unsafe fn of_sendall() -> Option<usize> {
+    /// Which local of it says so.
+    const COUNT: usize = 3;
+    // SAFETY: attached; whoever called a frame that runs runs, too. What a local has stands while its frame does nothing.
+    unsafe {
+        let sendall = Frame::current_python(tstate())?.caller()?;
+        let code = sendall.code();
+        let is_it = capture::is_text(code_qualname(code), "SSLSocket.sendall")
+            && capture::is_text(module_of(sendall.globals()).as_ptr(), "ssl")
+            && is_parameter(code, COUNT, "count");
+        let count = if is_it { sendall.local(COUNT) } else { std::ptr::null_mut() };
+        (!count.is_null()).then(|| size(count)).flatten()
+    }
 }
 
 /// Whether a call that writes is going to wait for room.
@@ -392,7 +426,7 @@ unsafe fn after(here: &mut Here, hook: &Hook, before: &Before, args: *mut ffi::P
     if before.began.is_some_and(|began| began.elapsed() >= LONG) {
         busy(here, port);
     }
-    if !result.is_null() && hook.data != Data::SentAll {
+    if !result.is_null() && !before.is_told {
         // SAFETY: the caller's promise.
         unsafe { pass(here, hook.data, port, args, result) };
     }
@@ -496,7 +530,7 @@ unsafe fn first(object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
 ///
 /// # Safety
 /// `buffers` lives throughout, and the calling thread is attached to the interpreter.
-pub unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
+unsafe fn gathered<'py>(py: Python<'py>, buffers: *mut ffi::PyObject, length: usize) -> Option<Bound<'py, PyAny>> {
     // SAFETY: the caller's object stands.
     let buffers = unsafe { Bound::from_borrowed_ptr(py, buffers) };
     let parts: Vec<Bound<'py, PyAny>> = if let Ok(list) = buffers.cast_exact::<PyList>() {

@@ -4,21 +4,25 @@
 //! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
 //! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
 
-use super::{
-    busy, bytes_of, closed, lock, opened, own, port, quietly, read, serves, socket::gathered, written, Seen, BUSY,
-};
+use super::{busy, bytes_of, closed, lock, opened, own, port, quietly, read, serves, written, Seen, BUSY};
 use crate::{
     capture,
-    ffi::frame::{code_qualname, Frame},
+    ffi::frame::{code_qualname, CodeLayout, Frame},
     host::{
         here::Here,
+        passing,
         spawning::{self, attribute},
         watch::{self, Ended, Handler},
         Host,
     },
 };
 use inviso_core::tracee::{Kind, Tracee};
-use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::PyTuple};
+use pyo3::{
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBytes, PyTuple},
+};
 use rustc_hash::FxHashMap;
 use std::{
     cell::Cell,
@@ -34,7 +38,7 @@ pub static SOCKET: Handler = Handler { begin: Some(on_socket), ..Handler::NONE }
 /// `write` and `sendto` of transports.
 pub static WRITE: Handler = Handler { begin: Some(on_write), ..Handler::NONE };
 
-/// `writelines` of transports.
+/// `writelines` of transports, and what it has its buffers written by.
 pub static WRITELINES: Handler = Handler { begin: Some(on_writelines), ..Handler::NONE };
 
 /// `__init__` of transports of pipes.
@@ -124,7 +128,8 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &SOCKET, &[code(classes.selector.bind(py), "__init__")?])?;
     watch::add(py, host, &WRITE, &[code(&stream, "write")?, code(&datagram, "sendto")?, code(writer, "write")?])?;
     if stream.getattr("__dict__")?.contains("writelines")? {
-        watch::add(py, host, &WRITELINES, &[code(&stream, "writelines")?])?;
+        let writers = [code(&stream, "writelines")?, code(&stream, "_write_sendmsg")?, code(&stream, "_write_send")?];
+        watch::add(py, host, &WRITELINES, &writers)?;
     }
     watch::add(py, host, &PIPE, &[code(reader, "__init__")?, code(writer, "__init__")?])?;
     let ready = code(reader, "_read_ready")?;
@@ -346,16 +351,45 @@ fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>
     }
 }
 
-/// Several things are written to a transport.
+thread_local! {
+    /// The `writelines` that this thread is in: its frame, and how many buffers waited before its own.
+    static LINES: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
+
+/// Several things are written to a transport: what may be an iterator, which is not ours to run. They are told when they stand in the
+/// transport's buffer, of which nothing has been written yet.
 fn on_writelines(here: &mut Here, frame: Frame) {
-    // SAFETY: as above.
+    // SAFETY: arguments of methods whose frames stand; the caller of a frame that runs runs, too; attached.
     unsafe {
-        let (transport, buffers) = (frame.local(0), frame.local(1));
+        let transport = frame.local(0);
+        if CodeLayout::read(frame.code()).arity() > 1 {
+            let waiting = quietly(here, |py, _| attribute(py, transport, "_buffer").and_then(|all| all.len().ok()));
+            return LINES.set(waiting.filter(|_| takes(here, transport)).map_or((0, 0), |all| (frame.address(), all)));
+        }
+        let (lines, before) = LINES.get();
+        if lines == 0 || passing::caller(frame).is_none_or(|caller| caller.address() != lines) {
+            return;
+        }
+        LINES.set((0, 0));
         let Some(port) = port_of(here, transport) else { return };
-        if !own(&port).is_encrypted.load(Ordering::Relaxed) && takes(here, transport) {
-            written(here, &port, |py| gathered(py, buffers, usize::MAX));
+        if !own(&port).is_encrypted.load(Ordering::Relaxed) {
+            written(here, &port, |py| joined(py, attribute(py, transport, "_buffer")?.try_iter().ok()?.skip(before)));
         }
     }
+}
+
+/// The bytes of buffers, one behind the other; `None` if there are none.
+fn joined<'py>(
+    py: Python<'py>, buffers: impl Iterator<Item = PyResult<Bound<'py, PyAny>>>,
+) -> Option<Bound<'py, PyAny>> {
+    let mut all = Vec::new();
+    for buffer in buffers {
+        let buffer = buffer.ok()?;
+        // SAFETY: held; attached, and nobody listens.
+        let bytes = unsafe { bytes_of(py, buffer.as_ptr(), None) };
+        all.extend_from_slice(bytes.cast::<PyBytes>().ok()?.as_bytes());
+    }
+    (!all.is_empty()).then(|| PyBytes::new(py, &all).into_any())
 }
 
 /// Whether it is bytes that are not empty.
