@@ -11,6 +11,7 @@
 //! | `foreign` | functions written in C, seen where they are called |
 //! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
+//! | `task_init` | when a task's object is made |
 //! | `task_end` | when a task's object is gone |
 //! | `spawning` | who starts whom, and how it ends |
 //! | `watch` | functions of the standard library that instruments look at |
@@ -87,6 +88,7 @@ pub mod senders;
 pub mod simple_queue;
 pub mod spawning;
 mod task_end;
+mod task_init;
 pub mod tokens;
 pub mod uv_loops;
 pub mod waiting;

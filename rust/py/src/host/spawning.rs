@@ -7,7 +7,7 @@ use super::{
     call, directory, groups,
     here::Here,
     instruments::Instrument,
-    parcels, relations, scheduling, tokens,
+    parcels, relations, scheduling, task_init, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -32,7 +32,7 @@ use rustc_hash::FxHashMap;
 use std::{
     ffi::c_int,
     sync::{
-        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex,
     },
 };
@@ -153,9 +153,7 @@ impl Spawning {
         py.import("asyncio")?;
         steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
         ON.store(true, Ordering::Release);
-        if let Some(class) = directory::task_type(py) {
-            hook_tasks(class.as_ptr().cast(), SPAWNING);
-        }
+        task_init::take(py, task_init::SPAWNING, initialise)?;
         self.watch_existing(py, host)
     }
 
@@ -165,9 +163,7 @@ impl Spawning {
     /// What `sys.monitoring` raises.
     pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         ON.store(false, Ordering::Release);
-        if let Some(class) = directory::task_type(py) {
-            unhook_tasks(class.as_ptr().cast(), SPAWNING);
-        }
+        task_init::give_back(py, task_init::SPAWNING, initialise);
         scheduling::leave_ends();
         watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])
     }
@@ -475,57 +471,19 @@ pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: 
     }
 }
 
-type Init = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
-
-static TASK_INIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
-fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
-    // SAFETY: `tp_init` of a class that lives as long as the process; it is read by the interpreter as one word, and
-    // written here as one.
-    unsafe { AtomicPtr::from_ptr((&raw mut (*class).tp_init).cast()) }
-}
-
-/// Who needs tasks to be seen when they are made, a bit each.
-static HOOKED_FOR: AtomicU8 = AtomicU8::new(0);
-/// For the messages about spawning.
-const SPAWNING: u8 = 1;
-/// For the first step of eager tasks.
-pub const EAGER: u8 = 2;
-
-/// Has the initialiser of tasks come to [`task_init`].
-pub fn hook_tasks(class: *mut ffi::PyTypeObject, user: u8) {
-    HOOKED_FOR.fetch_or(user, Ordering::AcqRel);
-    let there = slot(class).load(Ordering::Acquire);
-    if !std::ptr::eq(there, task_init as *const ()) {
-        TASK_INIT.store(there, Ordering::Release);
-        slot(class).store(task_init as *mut (), Ordering::Release);
-    }
-}
-
-/// One needs it no longer.
-pub fn unhook_tasks(class: *mut ffi::PyTypeObject, user: u8) {
-    if HOOKED_FOR.fetch_and(!user, Ordering::AcqRel) & !user != 0 {
-        return;
-    }
-    let original = TASK_INIT.load(Ordering::Acquire);
-    let _ = slot(class).compare_exchange(task_init as *mut (), original, Ordering::AcqRel, Ordering::Acquire);
-}
-
 /// `Task.__init__`: announces the task to who asked.
 ///
 /// # Safety
 /// To be called by the interpreter only.
-unsafe extern "C" fn task_init(
+pub unsafe extern "C" fn initialise(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> c_int {
-    // SAFETY: only ever in place when the original is stored, which is never unloaded.
-    let original: Init = unsafe { std::mem::transmute(TASK_INIT.load(Ordering::Acquire)) };
     // SAFETY: the interpreter calls an initialiser attached, with a tuple and a dict or null.
     unsafe {
         let coroutine = first_argument(args, keywords);
         let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
         let eager = scheduling::begin_eager(this, coroutine, keywords);
-        let done = original(this, args, keywords);
+        let done = task_init::original()(this, args, keywords);
         if announced.is_some() {
             scheduling::tell_end(this, done != 0);
         }
@@ -653,7 +611,5 @@ unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     scheduling::leave_ends();
-    if let Some(class) = directory::task_type(py) {
-        unhook_tasks(class.as_ptr().cast(), SPAWNING);
-    }
+    task_init::give_back(py, task_init::SPAWNING, initialise);
 }
