@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import inviso
@@ -15,6 +17,8 @@ from inviso import trace
 from trace_tools import good, until
 
 PATIENCE = 10.0
+ROOT = Path(__file__).parents[2]
+INHERITED = [json.loads(line) for line in (ROOT / "tests/data/live/inherited_flags.jsonl").read_text().splitlines()]
 
 
 def waits() -> None:
@@ -220,6 +224,65 @@ def test_spawn_links_and_watches(session: trace.Session) -> None:
         by_process[message[1]].append(message[2])
     assert by_process[me][:2] == ["spawn", "link"]
     assert by_process[child] == ["spawned", "getting_linked", "exit"]
+
+
+def flags_of(session: trace.Session, *pids: inviso.Pid) -> list[list[str]]:
+    return [sorted(map(str, session.info(pid, "flags")[1])) for pid in pids]
+
+
+def title(case: Any) -> str:
+    return "-".join(case["from"]) + (" new" if case.get("new") else "")
+
+
+SPAWN_LINK, LINK = ([case for case in INHERITED if case["how"] == how] for how in ("spawn_link", "link"))
+
+
+@pytest.mark.parametrize("case", SPAWN_LINK, ids=title)
+@pytest.mark.parametrize("kind", ["thread", "task", "group", "eager group"])
+def test_flags_of_who_is_linked_from_its_start(session: trace.Session, kind: str, case: Any) -> None:
+    async def child() -> None:
+        found.append(flags_of(session, parents[0], inviso.self()))
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        parents.append(inviso.self())
+        if "eager" in kind:
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        async with asyncio.TaskGroup() as group:
+            session.process(inviso.self(), True, case["from"])
+            session.process("new", True, case["new"])
+            if kind == "task":
+                inviso.spawn(child, link=True)
+            else:
+                group.create_task(child())
+            await asyncio.sleep(0)
+
+    if "eager" in kind and sys.version_info < (3, 12):
+        pytest.skip("eager tasks came with 3.12")
+    parents: list[inviso.Pid] = []
+    found: list[Any] = []
+    if kind == "thread":
+        me = inviso.self()
+        session.process(me, True, case["from"])
+        session.process("new", True, case["new"])
+        pid = process(link=True)
+        found.append(flags_of(session, me, pid))
+        inviso.unlink(pid)
+        inviso.send(pid, "end")
+    else:
+        asyncio.run(main())
+    assert found == [case["then"]]
+
+
+@pytest.mark.parametrize("case", LINK, ids=title)
+def test_flags_of_who_is_linked_later(session: trace.Session, case: Any) -> None:
+    me, pid = inviso.self(), process()
+    session.process(me, True, case["from"])
+    session.process(pid, True, case["to"])
+    inviso.link(pid)
+    assert flags_of(session, me, pid) == case["then"]
+    inviso.unlink(pid)
+    inviso.send(pid, "end")
 
 
 def test_tasks() -> None:

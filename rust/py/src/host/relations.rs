@@ -76,7 +76,7 @@ pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
 /// The same where `child` has not been told that it was started: [`tell_announced`] says the other half.
 pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
-    if here.host.node.link_begin(&mut here.thread, parent, child) {
+    if here.host.node.link_begin(&mut here.thread, parent, child, true) {
         directory::process(child).linked_by.store(parent.pid, Ordering::Release);
     }
 }
@@ -95,7 +95,7 @@ fn tie(one: u64, other: u64) -> Tie {
 pub fn link_announced(here: &mut Here, child: &Tracee) {
     if here.linking {
         let parent = here.thread.current().clone();
-        if here.host.node.link_begin(&mut here.thread, &parent, child) {
+        if here.host.node.link_begin(&mut here.thread, &parent, child, true) {
             directory::process(child).linked_by.store(parent.pid, Ordering::Release);
         }
     }

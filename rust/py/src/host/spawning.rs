@@ -40,8 +40,15 @@ use std::{
 static ON: AtomicBool = AtomicBool::new(false);
 static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
-/// The flags for whose sake spawning is watched.
-pub const FLAGS: Flags = Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0 | Flags::EXITING.0);
+/// The flags for whose sake spawning is watched; those of links for task groups.
+pub const FLAGS: Flags = Flags(
+    Flags::PROCS.0
+        | Flags::SET_ON_SPAWN.0
+        | Flags::SET_ON_FIRST_SPAWN.0
+        | Flags::SET_ON_LINK.0
+        | Flags::SET_ON_FIRST_LINK.0
+        | Flags::EXITING.0,
+);
 
 /// Who starts whom, and how it ends.
 pub static INSTRUMENT: Instrument = Instrument::new(
