@@ -223,7 +223,8 @@ def spawn(
         monitor: True watches the child, as :func:`monitor` does.
 
     Returns:
-        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`.
+        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`. An eager task (Python 3.12 and later) may have
+        ended by then.
 
     Raises:
         BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop.
@@ -240,6 +241,7 @@ def spawn(
     for option, value in (("link", link), ("monitor", monitor)):
         if not isinstance(value, bool):
             raise BadArg("spawn/3", option, f"{value!r} is not a bool; pass True or False")
+    reference = Ref() if monitor else None
     if _is_coroutine_function(function):
         import asyncio
 
@@ -250,18 +252,19 @@ def spawn(
                 "spawn/3", "function", "a coroutine function needs a running event loop; call spawn from a coroutine"
             ) from None
         coroutine = function(*args, **kwargs)
-        _native.linking(link)
+        _native.linking(link, reference)
         try:
             task = loop.create_task(coroutine, name=name)
         finally:
-            _native.linking(False)
+            unwatched = _native.linking(False)
         _spawned.add(task)
         task.add_done_callback(_spawned.discard)
-        child = pid(task)
+        child = _native.pid_of_made(task) or pid(task)
+        if unwatched is not None:
+            _native.monitor(child, unwatched)
     else:
         thread = _Process(target=function, args=args, kwargs=kwargs, name=name, daemon=True)
         child = _native.announce_thread(thread)
-        reference = Ref() if monitor else None
         if reference is not None:
             _native.monitor(child, reference)
         _native.linking(link)
@@ -272,8 +275,7 @@ def spawn(
             raise
         finally:
             _native.linking(False)
-        return child if reference is None else (child, reference)
-    return (child, globals()["monitor"](child)) if monitor else child
+    return child if reference is None else (child, reference)
 
 
 def _is_coroutine_function(function: Any) -> bool:

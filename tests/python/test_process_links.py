@@ -318,6 +318,48 @@ def test_tasks() -> None:
     assert seen[1][2] == "signal" and seen[2] == "mine" and seen[3][2] == ("ValueError", ("no",))
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
+@pytest.mark.parametrize("traced", [False, True])
+def test_spawn_of_what_ends_in_its_eager_first_step(session: trace.Session, traced: bool) -> None:
+    async def ends_at_once(n: int) -> None:
+        found.append(n)
+        if n == 3:
+            raise LookupError("three")
+        if n == 4:
+            inner.append(inviso.spawn(ends_at_once, 5))
+            assert inviso.links() == [parents[0]]
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        parents.append(inviso.self())
+        inviso.trap_exit(True)
+        if traced:
+            session.process(inviso.self(), True, ["procs", "set_on_spawn"])
+        plain = inviso.spawn(ends_at_once, 1)
+        watched, reference = inviso.spawn(ends_at_once, 2, monitor=True)
+        assert await inviso.areceive() == ("DOWN", reference, "process", watched, "normal")
+        failed, reference = inviso.spawn(ends_at_once, 3, monitor=True, link=True)
+        reason = ("LookupError", ("three",))
+        got = [await inviso.areceive(), await inviso.areceive()]
+        assert sorted(got) == sorted([("EXIT", failed, reason), ("DOWN", reference, "process", failed, reason)])
+        linked = inviso.spawn(ends_at_once, 4, link=True)
+        assert await inviso.areceive() == ("EXIT", linked, "normal")
+        pids = [plain, watched, failed, linked, *inner]
+        assert len(set(pids)) == 5 and not any(pid.is_alive() for pid in pids)
+        assert {pid.kind for pid in pids} == {"task"} and inviso.links() == [] == inviso.peek()
+        if traced:
+            sent = [m for m in session.drain() if m[1] in pids]
+            assert [m[1:] for m in sent if m[2] == "exit"] == [
+                (pid, "exit", reason if pid == failed else "normal") for pid in (plain, watched, failed, *inner, linked)
+            ]
+
+    parents: list[inviso.Pid] = []
+    inner: list[inviso.Pid] = []
+    found: list[int] = []
+    asyncio.run(main())
+    assert found == [1, 2, 3, 4, 5]
+
+
 def test_a_task_group_is_linked_to_its_children(session: trace.Session) -> None:
     pids: list[inviso.Pid] = []
 

@@ -410,6 +410,21 @@ impl Directory {
         Ok(Some(self.thread(host, id.extract()?)))
     }
 
+    /// The process of a task that has just been made. One that is done, as an eager one may be, is a process that has ended.
+    ///
+    /// # Errors
+    /// As [`Directory::of_object`].
+    pub fn of_made(&self, host: &'static Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
+        let (py, found) = (object.py(), self.of_object(host, object)?);
+        // SAFETY: attached; held.
+        if found.is_some() || !unsafe { steps::is_done_task(py, object.as_ptr()) } {
+            return Ok(found);
+        }
+        let tracee = self.task(host, object.as_ptr() as usize, None);
+        self.is_done(py, host, &tracee);
+        Ok(Some(tracee))
+    }
+
     /// The thread or task object of a process, if it still exists.
     ///
     /// # Errors

@@ -91,9 +91,13 @@ fn tie(one: u64, other: u64) -> Tie {
     }
 }
 
-/// The running process starts `child`, and links itself to it if it said so.
+/// The running process starts `child`, and links itself to it, and watches it, if it said so.
 pub fn link_announced(here: &mut Here, child: &Tracee) {
-    if here.linking {
+    let (linked, watched) = (std::mem::take(&mut here.linking), here.watching.take());
+    if let Some(reference) = watched {
+        let _always_there = watch(child, reference, here.thread.current().pid);
+    }
+    if linked {
         let parent = here.thread.current().clone();
         if here.host.node.link_begin(&mut here.thread, &parent, child, true) {
             directory::process(child).linked_by.store(parent.pid, Ordering::Release);
@@ -507,23 +511,29 @@ pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
 pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
     with(py, with_ports(0, true), |py, here| {
         let own = here.thread.current().pid;
-        let tracee = pid.tracee(py).filter(|tracee| {
-            let mut monitors = lock(&directory::process(tracee).monitors);
-            let there = !is_gone(tracee);
-            if there {
-                MONITORS.fetch_add(1, Ordering::Relaxed);
-                monitors.push((reference.clone_ref(py), own));
-            }
-            there
-        });
-        match tracee {
-            Some(_) => Ok(()),
-            None => {
+        let untold = match pid.tracee(py) {
+            Some(tracee) => watch(&tracee, reference, own),
+            None => Some(reference),
+        };
+        match untold {
+            None => Ok(()),
+            Some(reference) => {
                 let reason = etf::encode(&Term::atom("noproc"));
                 down(py, here.host, &mut here.thread, reference, own, pid.id, &reason)
             }
         }
     })
+}
+
+/// `own` is told of the end of a process; the reference is given back if that has been told of already.
+fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
+    let mut monitors = lock(&directory::process(tracee).monitors);
+    if is_gone(tracee) {
+        return Some(reference);
+    }
+    MONITORS.fetch_add(1, Ordering::Relaxed);
+    monitors.push((reference, own));
+    None
 }
 
 /// Takes a monitor away; False if it was not there.
@@ -574,12 +584,14 @@ pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>) -> PyResult<()> {
     })
 }
 
-/// The process that is about to be started by the running one is to be linked to it, or not.
+/// The process that is about to be started by the running one is to be linked to it, or not, and its end to be told by this reference;
+/// the reference of the call before if no process has been started since.
 #[pyfunction]
-pub fn linking(py: Python<'_>, on: bool) -> PyResult<()> {
-    with(py, with_ports(0, on), |_, here| {
+#[pyo3(signature = (on, reference=None))]
+pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
+    with(py, with_ports(0, on || reference.is_some()), |_, here| {
         here.linking = on;
-        Ok(())
+        Ok(std::mem::replace(&mut here.watching, reference))
     })
 }
 
