@@ -443,12 +443,13 @@ def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
     if reason is not _MISSING:
         _native.exit_signal(_running("exit/2", "pid", pid), _word(reason))
         return True
-    _native.note_exit(_word(pid))
+    error: BaseException = SystemExit(pid)
     if _native.self_pid().kind == "task":
         import asyncio
 
-        raise asyncio.CancelledError(pid)
-    raise SystemExit(pid)
+        error = asyncio.CancelledError(pid)
+    _native.note_exit(_word(pid), error)
+    raise error
 
 
 def _word(reason: Any) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -316,6 +318,121 @@ def test_tasks() -> None:
     asyncio.run(main())
     assert seen[0] == "cancelled"
     assert seen[1][2] == "signal" and seen[2] == "mine" and seen[3][2] == ("ValueError", ("no",))
+
+
+CANCELLED = "asyncio.exceptions.CancelledError"
+
+
+@pytest.mark.parametrize("how", ["signal", "its own", "two signals"])
+@pytest.mark.parametrize("uncancels", [False, True])
+@pytest.mark.parametrize("message", [(), ("plain",), ("sig",)])
+def test_a_task_that_survives_an_exit_ends_for_another_reason(how: str, uncancels: bool, message: Any) -> None:
+    async def survives() -> None:
+        for _ in range(2 if how == "two signals" else 1):
+            try:
+                if how == "its own":
+                    inviso.exit("sig")
+                await asyncio.sleep(60)
+            except asyncio.CancelledError as error:
+                caught.append(error.args)
+                if uncancels:
+                    asyncio.current_task().uncancel()  # type: ignore[union-attr]
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        task = asyncio.create_task(survives())
+        pid = inviso.pid(task)
+        inviso.monitor(pid)
+        for _ in range({"signal": 1, "its own": 0, "two signals": 2}[how]):
+            await asyncio.sleep(0)
+            inviso.exit(pid, "sig")
+            signals.append((("EXIT", inviso.self(), "sig"),))
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        assert pid.is_alive()
+        task.cancel(*message)
+        assert (await inviso.areceive(("DOWN", "_", "_", pid, "_"), PATIENCE))[4] == (CANCELLED, message)
+        assert caught == (signals or [("sig",)])
+
+    caught: list[Any] = []
+    signals: list[Any] = []
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["inside another task", "with a timeout", "in a group", "gathered", "raised anew", "twice"])
+def test_an_exit_signal_is_known_again_wherever_a_task_waits(how: str) -> None:
+    async def waits() -> None:
+        if how == "inside another task":
+            await asyncio.create_task(asyncio.sleep(60))
+        elif how == "with a timeout":
+            await asyncio.wait_for(asyncio.sleep(60), 60)
+        elif how == "in a group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(60))
+        elif how == "gathered":
+            await asyncio.gather(asyncio.sleep(60), asyncio.sleep(60))
+        elif how == "raised anew":
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                raise asyncio.CancelledError from None
+        else:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+                await asyncio.sleep(60)
+
+    async def main() -> None:
+        pid, reference = inviso.spawn(waits, monitor=True)
+        await asyncio.sleep(0.001)
+        inviso.exit(pid, "sig")
+        assert await inviso.areceive(timeout=PATIENCE) == ("DOWN", reference, "process", pid, "sig")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["signal", "its own"])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (SystemExit("other"), ("SystemExit", ("other",))), (SystemExit("sig"), ("SystemExit", ("sig",))),
+        (SystemExit(), ("SystemExit", ())), (ValueError("v"), ("ValueError", ("v",))), (None, "normal"),
+    ],
+)  # fmt: skip
+def test_a_thread_that_survives_an_exit_ends_for_another_reason(
+    monkeypatch: pytest.MonkeyPatch, how: str, error: Any, reason: Any
+) -> None:
+    def survives() -> None:
+        try:
+            if how == "its own":
+                inviso.exit("sig")
+            inviso.receive()
+        except SystemExit as sent:
+            assert sent.code == "sig" and sent.args == ("sig",)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    child = process(survives, monitor=True)[0]
+    if how == "signal":
+        inviso.exit(child, "sig")
+    assert told(child) == reason
+
+
+def test_an_exit_keeps_nothing_of_the_program() -> None:
+    class Reason:
+        pass
+
+    reason = Reason()
+    gone = weakref.ref(reason)
+    try:
+        inviso.exit(reason)
+    except SystemExit as error:
+        assert error.code is reason
+    del reason
+    gc.collect()
+    assert gone() is None
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")

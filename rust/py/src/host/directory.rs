@@ -3,7 +3,7 @@
 //! A task is known by its address while it lives: its class's finaliser, or a weak reference's callback, takes it out before the
 //! address can belong to another. A thread is known by the operating system's number for it.
 
-use super::{senders::Senders, task_end, Host};
+use super::{exits::Exits, senders::Senders, task_end, Host};
 use crate::{
     ffi::{
         calling,
@@ -42,8 +42,8 @@ pub struct Process {
     pub last_name: OnceLock<String>,
     /// Whether exit signals come as messages.
     pub traps_exit: AtomicBool,
-    /// Why it will have ended, once it was told to end or has ended itself; a term.
-    pub exits_for: Mutex<Option<Vec<u8>>>,
+    /// The exit signals that it got.
+    pub exits: Exits,
     /// Whether it was told to end and has not heard it yet.
     pub told: AtomicBool,
     /// Whether its end has been told.

@@ -27,6 +27,7 @@
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
 //! | `pickles` | tokens behind the pickles of `multiprocessing` |
 //! | `relations` | links, monitors, names, exit signals |
+//! | `exits` | which exception an exit signal's is |
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
@@ -53,6 +54,7 @@ pub mod codes;
 pub mod collector;
 pub mod directory;
 pub mod executors;
+pub mod exits;
 pub mod foreign;
 pub mod forking;
 pub mod futures;

@@ -4,7 +4,7 @@
 //! raised. Rules: erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
 
 use super::{
-    directory,
+    directory, exits,
     here::Here,
     instruments::{self, Wants},
     lengths,
@@ -44,15 +44,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Whether any process is linked, has a name, or is watched.
 pub fn are_any(host: &Host) -> bool {
     MONITORS.load(Ordering::Relaxed) != 0 || host.node.is_related()
-}
-
-/// Whether the exception is what ends a process that was told to end.
-///
-/// # Safety
-/// It stands, and the calling thread is attached.
-pub unsafe fn is_told(error: Raised) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { capture::exception_class(error) == "exit" }
 }
 
 /// What a link means for the two.
@@ -369,18 +360,18 @@ fn signal(
         return Ok(());
     }
     let reason = if kill { etf::encode(&Term::atom("killed")) } else { reason.to_vec() };
-    end(py, host, to, reason)
+    end(py, host, to, from, reason)
 }
 
 /// Has a process end.
-fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, reason: Vec<u8>) -> PyResult<()> {
+fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, from: u64, reason: Vec<u8>) -> PyResult<()> {
     let own = directory::process(tracee);
-    *lock(&own.exits_for) = Some(reason);
+    let exit = own.exits.add(py, from, reason)?;
     if tracee.kind == Kind::Task {
         if let Some(task) = host.directory.object(py, tracee)? {
             let event_loop = calling::method(&task, "get_loop", ())?;
             if !calling::method(&event_loop, "is_closed", ())?.is_truthy()? {
-                calling::method(&event_loop, "call_soon_threadsafe", (task.getattr("cancel")?,))?;
+                calling::method(&event_loop, "call_soon_threadsafe", (task.getattr("cancel")?, exit))?;
             }
         }
         return Ok(());
@@ -441,9 +432,13 @@ fn down(
 pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
     let process = directory::process(own);
     if process.told.load(Ordering::Relaxed) && process.told.swap(false, Ordering::AcqRel) {
-        let reason = lock(&process.exits_for).clone();
-        let reason = reason.map(|reason| terms::object(py, &reason)).transpose()?;
-        return Err(pyo3::exceptions::PySystemExit::new_err((reason,)));
+        let exit = process.exits.last(py);
+        let reason = exit.as_ref().map(|exit| exit.get_item(2)).transpose()?;
+        let error = pyo3::exceptions::PySystemExit::new_err((reason.map(Bound::unbind),));
+        if let Some(exit) = exit {
+            exits::mark(error.value(py), &exit)?;
+        }
+        return Err(error);
     }
     Ok(())
 }
@@ -574,13 +569,14 @@ pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyRe
     })
 }
 
-/// Notes why the running process is about to end.
+/// The running process is about to end for this reason, by this exception.
 #[pyfunction]
-pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>) -> PyResult<()> {
+pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
     let reason = snapshot(reason);
-    with(py, None, |_, here| {
-        *lock(&directory::process(here.thread.current()).exits_for) = Some(reason);
-        Ok(())
+    with(py, None, |py, here| {
+        let own = here.thread.current();
+        let exit = directory::process(own).exits.add(py, own.pid, reason)?;
+        exits::mark(error, &exit)
     })
 }
 

@@ -4,7 +4,7 @@
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
 use super::{
-    call, directory, groups,
+    call, directory, exits, groups,
     here::Here,
     instruments::Instrument,
     parcels, relations, scheduling, task_init, tokens,
@@ -369,7 +369,7 @@ pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u
             Outcome::Raised(error) => return reason(ending, Some(Raised::made(error.as_ptr()))),
             Outcome::Cancelled => {}
         }
-        if let Some(told) = lock(&directory::process(ending).exits_for).take() {
+        if let Some(told) = directory::process(ending).exits.last_reason() {
             return told;
         }
         written(|out| {
@@ -382,12 +382,9 @@ pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u
 
 /// `"normal"`, or `(type name, args)` of an exception, as terms.
 pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
-    // one that was told to end, or has ended itself, has said why
-    // SAFETY: the classes live for ever.
-    if error.is_some_and(|error| unsafe { relations::is_told(error) }) {
-        if let Some(told) = lock(&directory::process(ending).exits_for).take() {
-            return told;
-        }
+    // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
+    if let Some(told) = error.and_then(|error| unsafe { exits::told(ending, error) }) {
+        return told;
     }
     written(|out| match error {
         None => out.atom("normal"),
