@@ -223,8 +223,8 @@ def spawn(
         monitor: True watches the child, as :func:`monitor` does.
 
     Returns:
-        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`. An eager task (Python 3.12 and later) may have
-        ended by then.
+        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`. An eager task (Python 3.12 and
+        later) may have ended by then.
 
     Raises:
         BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop.

@@ -359,7 +359,9 @@ def test_a_task_that_survives_an_exit_ends_for_another_reason(how: str, uncancel
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("how", ["inside another task", "with a timeout", "in a group", "gathered", "raised anew", "twice"])
+@pytest.mark.parametrize(
+    "how", ["inside another task", "with a timeout", "in a group", "gathered", "raised anew", "twice"]
+)
 def test_an_exit_signal_is_known_again_wherever_a_task_waits(how: str) -> None:
     async def waits() -> None:
         if how == "inside another task":
