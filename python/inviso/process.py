@@ -233,7 +233,8 @@ def spawn(
         monitor: True watches the child, as :func:`monitor` does.
 
     Returns:
-        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`.
+        The child's Pid; with ``monitor`` the Pid and the monitor's :class:`inviso.Ref`. An eager task (Python 3.12 and
+        later) may have ended by then.
 
     Raises:
         BadArg: ``function`` can't be called, or a coroutine function is spawned outside an event loop.
@@ -250,6 +251,7 @@ def spawn(
     for option, value in (("link", link), ("monitor", monitor)):
         if not isinstance(value, bool):
             raise BadArg("spawn/3", option, f"{shown(value)} is not a bool; pass True or False")
+    reference = Ref() if monitor else None
     if _is_coroutine_function(function):
         import asyncio
 
@@ -260,18 +262,19 @@ def spawn(
                 "spawn/3", "function", "a coroutine function needs a running event loop; call spawn from a coroutine"
             ) from None
         coroutine = function(*args, **kwargs)
-        _native.linking(link)
+        _native.linking(link, reference)
         try:
             task = loop.create_task(coroutine, name=name)
         finally:
-            _native.linking(False)
+            unwatched = _native.linking(False)
         _spawned.add(task)
         task.add_done_callback(_spawned.discard)
-        child = pid(task)
+        child = _native.pid_of_made(task) or pid(task)
+        if unwatched is not None:
+            _native.monitor(child, unwatched)
     else:
         thread = _Process(target=function, args=args, kwargs=kwargs, name=name, daemon=True)
         child = _native.announce_thread(thread)
-        reference = Ref() if monitor else None
         if reference is not None:
             _native.monitor(child, reference)
         _native.linking(link)
@@ -282,8 +285,7 @@ def spawn(
             raise
         finally:
             _native.linking(False)
-        return child if reference is None else (child, reference)
-    return (child, globals()["monitor"](child)) if monitor else child
+    return child if reference is None else (child, reference)
 
 
 def _is_coroutine_function(function: Any) -> bool:
@@ -391,7 +393,7 @@ def process_flag(flag: str, value: bool | int) -> bool | int:
     """
     if flag == "trap_exit":
         if not isinstance(value, bool):
-            raise BadArg("process_flag/2", "value", f"{value!r} is not a bool; pass True or False")
+            raise BadArg("process_flag/2", "value", f"{shown(value)} is not a bool; pass True or False")
         return trap_exit(value)
     if flag != "max_heap_size":
         raise BadArg("process_flag/2", "flag", f"{shown(flag)} is no flag; pass 'trap_exit' or 'max_heap_size'")
@@ -453,12 +455,13 @@ def exit(pid: Any, reason: Any = _MISSING, /) -> bool:
     if reason is not _MISSING:
         _native.exit_signal(_running("exit/2", "pid", pid), _word(reason))
         return True
-    _native.note_exit(_word(pid))
+    error: BaseException = SystemExit(pid)
     if _native.self_pid().kind == "task":
         import asyncio
 
-        raise asyncio.CancelledError(pid)
-    raise SystemExit(pid)
+        error = asyncio.CancelledError(pid)
+    _native.note_exit(_word(pid), error)
+    raise error
 
 
 def _word(reason: Any) -> Any:

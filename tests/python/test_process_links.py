@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
 import subprocess
 import sys
 import threading
 import time
+import weakref
+from pathlib import Path
 from typing import Any
 
 import inviso
@@ -15,6 +19,8 @@ from inviso import trace
 from trace_tools import good, until
 
 PATIENCE = 10.0
+ROOT = Path(__file__).parents[2]
+INHERITED = [json.loads(line) for line in (ROOT / "tests/data/live/inherited_flags.jsonl").read_text().splitlines()]
 
 
 def waits() -> None:
@@ -245,6 +251,65 @@ def test_spawn_links_and_watches(session: trace.Session) -> None:
     assert by_process[child] == ["spawned", "getting_linked", "exit"]
 
 
+def flags_of(session: trace.Session, *pids: inviso.Pid) -> list[list[str]]:
+    return [sorted(map(str, session.info(pid, "flags")[1])) for pid in pids]
+
+
+def title(case: Any) -> str:
+    return "-".join(case["from"]) + (" new" if case.get("new") else "")
+
+
+SPAWN_LINK, LINK = ([case for case in INHERITED if case["how"] == how] for how in ("spawn_link", "link"))
+
+
+@pytest.mark.parametrize("case", SPAWN_LINK, ids=title)
+@pytest.mark.parametrize("kind", ["thread", "task", "group", "eager group"])
+def test_flags_of_who_is_linked_from_its_start(session: trace.Session, kind: str, case: Any) -> None:
+    async def child() -> None:
+        found.append(flags_of(session, parents[0], inviso.self()))
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        parents.append(inviso.self())
+        if "eager" in kind:
+            asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        async with asyncio.TaskGroup() as group:
+            session.process(inviso.self(), True, case["from"])
+            session.process("new", True, case["new"])
+            if kind == "task":
+                inviso.spawn(child, link=True)
+            else:
+                group.create_task(child())
+            await asyncio.sleep(0)
+
+    if "eager" in kind and sys.version_info < (3, 12):
+        pytest.skip("eager tasks came with 3.12")
+    parents: list[inviso.Pid] = []
+    found: list[Any] = []
+    if kind == "thread":
+        me = inviso.self()
+        session.process(me, True, case["from"])
+        session.process("new", True, case["new"])
+        pid = process(link=True)
+        found.append(flags_of(session, me, pid))
+        inviso.unlink(pid)
+        inviso.send(pid, "end")
+    else:
+        asyncio.run(main())
+    assert found == [case["then"]]
+
+
+@pytest.mark.parametrize("case", LINK, ids=title)
+def test_flags_of_who_is_linked_later(session: trace.Session, case: Any) -> None:
+    me, pid = inviso.self(), process()
+    session.process(me, True, case["from"])
+    session.process(pid, True, case["to"])
+    inviso.link(pid)
+    assert flags_of(session, me, pid) == case["then"]
+    inviso.unlink(pid)
+    inviso.send(pid, "end")
+
+
 def test_tasks() -> None:
     seen: list[Any] = []
 
@@ -276,6 +341,165 @@ def test_tasks() -> None:
     asyncio.run(main())
     assert seen[0] == "cancelled"
     assert seen[1][2] == "signal" and seen[2] == "mine" and seen[3][2] == ("ValueError", ("no",))
+
+
+CANCELLED = "asyncio.exceptions.CancelledError"
+
+
+@pytest.mark.parametrize("how", ["signal", "its own", "two signals"])
+@pytest.mark.parametrize("uncancels", [False, True])
+@pytest.mark.parametrize("message", [(), ("plain",), ("sig",)])
+def test_a_task_that_survives_an_exit_ends_for_another_reason(how: str, uncancels: bool, message: Any) -> None:
+    async def survives() -> None:
+        for _ in range(2 if how == "two signals" else 1):
+            try:
+                if how == "its own":
+                    inviso.exit("sig")
+                await asyncio.sleep(60)
+            except asyncio.CancelledError as error:
+                caught.append(error.args)
+                if uncancels:
+                    asyncio.current_task().uncancel()  # type: ignore[union-attr]
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        task = asyncio.create_task(survives())
+        pid = inviso.pid(task)
+        inviso.monitor(pid)
+        for _ in range({"signal": 1, "its own": 0, "two signals": 2}[how]):
+            await asyncio.sleep(0)
+            inviso.exit(pid, "sig")
+            signals.append((("EXIT", inviso.self(), "sig"),))
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)
+        assert pid.is_alive()
+        task.cancel(*message)
+        assert (await inviso.areceive(("DOWN", "_", "_", pid, "_"), PATIENCE))[4] == (CANCELLED, message)
+        assert caught == (signals or [("sig",)])
+
+    caught: list[Any] = []
+    signals: list[Any] = []
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "how", ["inside another task", "with a timeout", "in a group", "gathered", "raised anew", "twice"]
+)
+def test_an_exit_signal_is_known_again_wherever_a_task_waits(how: str) -> None:
+    async def waits() -> None:
+        if how == "inside another task":
+            await asyncio.create_task(asyncio.sleep(60))
+        elif how == "with a timeout":
+            await asyncio.wait_for(asyncio.sleep(60), 60)
+        elif how == "in a group":
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(60))
+        elif how == "gathered":
+            await asyncio.gather(asyncio.sleep(60), asyncio.sleep(60))
+        elif how == "raised anew":
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                raise asyncio.CancelledError from None
+        else:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                asyncio.current_task().cancel()  # type: ignore[union-attr]
+                await asyncio.sleep(60)
+
+    async def main() -> None:
+        pid, reference = inviso.spawn(waits, monitor=True)
+        await asyncio.sleep(0.001)
+        inviso.exit(pid, "sig")
+        assert await inviso.areceive(timeout=PATIENCE) == ("DOWN", reference, "process", pid, "sig")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["signal", "its own"])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (SystemExit("other"), ("SystemExit", ("other",))), (SystemExit("sig"), ("SystemExit", ("sig",))),
+        (SystemExit(), ("SystemExit", ())), (ValueError("v"), ("ValueError", ("v",))), (None, "normal"),
+    ],
+)  # fmt: skip
+def test_a_thread_that_survives_an_exit_ends_for_another_reason(
+    monkeypatch: pytest.MonkeyPatch, how: str, error: Any, reason: Any
+) -> None:
+    def survives() -> None:
+        try:
+            if how == "its own":
+                inviso.exit("sig")
+            inviso.receive()
+        except SystemExit as sent:
+            assert sent.code == "sig" and sent.args == ("sig",)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    child = process(survives, monitor=True)[0]
+    if how == "signal":
+        inviso.exit(child, "sig")
+    assert told(child) == reason
+
+
+def test_an_exit_keeps_nothing_of_the_program() -> None:
+    class Reason:
+        pass
+
+    reason = Reason()
+    gone = weakref.ref(reason)
+    try:
+        inviso.exit(reason)
+    except SystemExit as error:
+        assert error.code is reason
+    del reason
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with 3.12")
+@pytest.mark.parametrize("traced", [False, True])
+def test_spawn_of_what_ends_in_its_eager_first_step(session: trace.Session, traced: bool) -> None:
+    async def ends_at_once(n: int) -> None:
+        found.append(n)
+        if n == 3:
+            raise LookupError("three")
+        if n == 4:
+            inner.append(inviso.spawn(ends_at_once, 5))
+            assert inviso.links() == [parents[0]]
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        parents.append(inviso.self())
+        inviso.trap_exit(True)
+        if traced:
+            session.process(inviso.self(), True, ["procs", "set_on_spawn"])
+        plain = inviso.spawn(ends_at_once, 1)
+        watched, reference = inviso.spawn(ends_at_once, 2, monitor=True)
+        assert await inviso.areceive() == ("DOWN", reference, "process", watched, "normal")
+        failed, reference = inviso.spawn(ends_at_once, 3, monitor=True, link=True)
+        reason = ("LookupError", ("three",))
+        got = [await inviso.areceive(), await inviso.areceive()]
+        assert sorted(got) == sorted([("EXIT", failed, reason), ("DOWN", reference, "process", failed, reason)])
+        linked = inviso.spawn(ends_at_once, 4, link=True)
+        assert await inviso.areceive() == ("EXIT", linked, "normal")
+        pids = [plain, watched, failed, linked, *inner]
+        assert len(set(pids)) == 5 and not any(pid.is_alive() for pid in pids)
+        assert {pid.kind for pid in pids} == {"task"} and inviso.links() == [] == inviso.peek()
+        if traced:
+            sent = [m for m in session.drain() if m[1] in pids]
+            assert [m[1:] for m in sent if m[2] == "exit"] == [
+                (pid, "exit", reason if pid == failed else "normal") for pid in (plain, watched, failed, *inner, linked)
+            ]
+
+    parents: list[inviso.Pid] = []
+    inner: list[inviso.Pid] = []
+    found: list[int] = []
+    asyncio.run(main())
+    assert found == [1, 2, 3, 4, 5]
 
 
 def test_a_task_group_is_linked_to_its_children(session: trace.Session) -> None:

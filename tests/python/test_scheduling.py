@@ -268,15 +268,25 @@ def test_deep_coroutines(session: trace.Session) -> None:
     assert strict(traced(session, main))
 
 
+class Derived(asyncio.Task[Any]):
+    pass
+
+
+class Initialised(asyncio.Task[Any]):
+    def __init__(self, coro: Any, **options: Any) -> None:
+        super().__init__(coro, **options)
+
+
 @eager
-def test_eager_tasks_begin_inside_their_makers_step(session: trace.Session) -> None:
+@pytest.mark.parametrize("kind", [asyncio.Task, Derived, Initialised], ids=lambda kind: kind.__name__)
+def test_eager_tasks_begin_inside_their_makers_step(session: trace.Session, kind: Any) -> None:
     found: list[inviso.Pid] = []
 
     async def ends_at_once() -> None:
         found.append(inviso.self())
 
     async def main() -> None:
-        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined]
+        asyncio.get_running_loop().set_task_factory(asyncio.create_eager_task_factory(kind))  # type: ignore[attr-defined]
         task = asyncio.create_task(twice())
         found.extend([inviso.self(), inviso.pid(task)])
         await task

@@ -300,6 +300,105 @@ def test_tasks(session: trace.Session) -> None:
     ]  # fmt: skip
 
 
+class Derived(asyncio.Task[Any]):
+    pass
+
+
+class Further(Derived):
+    __slots__ = ("mine",)
+
+    def get_name(self) -> str:
+        raise RuntimeError("nobody asks")
+
+
+class Initialised(asyncio.Task[Any]):
+    def __init__(self, coro: Any, **options: Any) -> None:
+        self.options = options
+        super().__init__(coro, **options)
+
+
+class Mixed(Initialised, Further):
+    def __init__(self, coro: Any, **options: Any) -> None:
+        asyncio.Task.__init__(self, coro, **options)
+
+
+def told_of_tasks(make: Callable[..., Any], how: str) -> list[Any]:
+    """What is told of tasks that a factory makes by ``make``; pids by the order of their coming."""
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError("no")
+
+    async def main() -> None:
+        made = make() if how == "while traced" else make
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(lambda loop, coro, **options: made(coro, loop=loop, **options))
+        one = asyncio.create_task(step(1))
+        pid = inviso.pid(one)
+        assert session.info(pid, "flags")[1] == session.info(inviso.self(), "flags")[1]
+        await asyncio.wait([one])
+        assert [m[2] for m in session.drain() if m[1] == pid][-2:] == ["exit", "out_exited"]
+        assert not pid.is_alive()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(step(2))
+        failing, cancelled = asyncio.create_task(fails()), asyncio.create_task(fails())
+        await asyncio.sleep(0)
+        cancelled.cancel("enough")
+        await asyncio.gather(failing, cancelled, return_exceptions=True)
+
+    with trace.session_create("told") as session:
+        session.process(inviso.self(), True, ["procs", "exiting", "running", "set_on_spawn"])
+        asyncio.run(main())
+        sent = session.drain()
+    pids: dict[inviso.Pid, int] = {}
+
+    def numbered(part: Any) -> Any:
+        if isinstance(part, tuple) and part[0].startswith("asyncio."):
+            return part[:2]  # not with which loop
+        return pids.setdefault(part, len(pids)) if isinstance(part, inviso.Pid) else part
+
+    return [tuple(numbered(part) for part in m[1:]) for m in sent]
+
+
+@pytest.mark.parametrize("make", [Derived, Further, Initialised, Mixed], ids=lambda make: make.__name__)
+def test_tasks_of_derived_classes_are_told_as_others(make: Any) -> None:
+    told = told_of_tasks(asyncio.Task, "before")
+    assert {m[1] for m in told} >= {"spawn", "spawned", "link", "getting_linked", "exit", "in", "out", "out_exited"}
+    assert told_of_tasks(make, "before") == told
+
+
+@pytest.mark.parametrize("bases", [(asyncio.Task,), (Derived,), (Initialised,)], ids=lambda bases: bases[0].__name__)
+def test_so_are_those_of_classes_that_are_made_later(bases: Any) -> None:
+    assert told_of_tasks(lambda: type("Later", bases, {}), "while traced") == told_of_tasks(asyncio.Task, "before")
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_task_whose_own_initialiser_raises(session: trace.Session, when: str) -> None:
+    class Raising(asyncio.Task[Any]):
+        def __init__(self, coro: Any, **options: Any) -> None:
+            if when == "after":
+                super().__init__(coro, **options)
+            raise LookupError("mine")
+
+    async def main() -> None:
+        coroutine = step(7)
+        with pytest.raises(LookupError, match="mine"):
+            Raising(coroutine, loop=asyncio.get_running_loop())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        coroutine.close()
+
+    procs(session)
+    asyncio.run(main())
+    run = (__name__, "step", [7])
+    sent = tags(session.drain())
+    pids = [m[2] for m in sent if m[1] == "spawn" and m[3] == run]
+    assert len(pids) == (when == "after")  # then it is there, and runs
+    for pid in pids:
+        assert [m[1:] for m in sent if m[0] == pid] == [("spawned", sent[0][2], run), ("exit", "normal")]
+        assert not pid.is_alive()
+
+
 def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     async def fails() -> None:
         raise LookupError("no")

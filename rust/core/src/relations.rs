@@ -84,20 +84,21 @@ impl Node {
     /// `from` links itself to `to`, which inherits trace flags as `set_on_link` and `set_on_first_link` say; `true` if they
     /// were not linked before.
     pub fn link(&self, thread: &mut Thread, from: &Tracee, to: &Tracee) -> bool {
-        let fresh = self.link_begin(thread, from, to);
+        let fresh = self.link_begin(thread, from, to, false);
         if fresh {
             self.on_getting_linked(thread, to, from.pid);
         }
         fresh
     }
 
-    /// The half of [`Node::link`] that `from` sees; where it answers `true`, [`Node::on_getting_linked`] is to follow.
-    pub fn link_begin(&self, thread: &mut Thread, from: &Tracee, to: &Tracee) -> bool {
+    /// The half of [`Node::link`] that `from` sees; where it answers `true`, [`Node::on_getting_linked`] is to follow. `starts`
+    /// says that `to` is being started: what it inherits takes the place of the flags that new processes have.
+    pub fn link_begin(&self, thread: &mut Thread, from: &Tracee, to: &Tracee, starts: bool) -> bool {
         self.tell(thread, About::Other(from), of(from), Kind::Link, to.pid, &[]);
         if from.pid == to.pid {
             return false;
         }
-        self.inherit_by_link(from, to);
+        self.inherit_by_link(from, to, starts);
         self.relations.used.store(true, Relaxed);
         let mut known = self.relations.known.lock().unwrap();
         known.join(from.pid, to.pid) & known.join(to.pid, from.pid)
@@ -108,13 +109,11 @@ impl Node {
         self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingLinked, by, &[]);
     }
 
-    fn inherit_by_link(&self, from: &Tracee, to: &Tracee) {
+    fn inherit_by_link(&self, from: &Tracee, to: &Tracee, starts: bool) {
         for session in self.sessions() {
-            if session.tracer.load(Relaxed) == to.pid {
-                continue;
-            }
-            if let Some(flags) = from.inherit_by_link(session.index) {
-                to.change(session.index, true, flags);
+            if session.tracer.load(Relaxed) != to.pid {
+                let new = if starts { session.new_flags(to.kind) } else { Flags::NONE };
+                to.inherit_by_link(session.index, from, new);
             }
         }
     }

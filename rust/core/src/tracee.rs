@@ -244,17 +244,23 @@ impl Tracee {
         seen.has(Flags::SET_ON_SPAWN).then_some(seen)
     }
 
-    /// The flags that a process gets besides its own when this one links itself to it, or `None` for none.
+    /// `from` links itself to this one, which gets its flags besides its own if `from` hands them on so. They take the place of
+    /// `new`: what one that is being started has because new ones have it.
     ///
-    /// `set_on_first_link` is taken by exactly one and clears itself and `set_on_link`.
-    pub fn inherit_by_link(&self, session: u16) -> Option<Flags> {
-        let seen = self.flags(session);
+    /// `set_on_first_link` is taken by exactly one and clears itself and `set_on_link` in both.
+    pub fn inherit_by_link(&self, session: u16, from: &Tracee, new: Flags) {
+        let seen = from.flags(session);
         let pair = Flags::SET_ON_LINK | Flags::SET_ON_FIRST_LINK;
-        if seen.has(Flags::SET_ON_FIRST_LINK) {
-            let was = take_first(self.word(session), pair.0);
-            return (was & Flags::SET_ON_FIRST_LINK.0 != 0).then_some(Flags(was & !pair.0));
+        let (handed, by, cleared) = if seen.has(Flags::SET_ON_FIRST_LINK) {
+            (Flags(take_first(from.word(session), pair.0)), Flags::SET_ON_FIRST_LINK, pair)
+        } else {
+            (seen, Flags::SET_ON_LINK, Flags::NONE)
+        };
+        if !handed.has(by) {
+            return; // or another one was the first
         }
-        seen.has(Flags::SET_ON_LINK).then_some(seen)
+        let get = |own| Some((if own == new.0 { 0 } else { own } | handed.0) & !cleared.0);
+        let _always_done = self.word(session).fetch_update(AcqRel, Acquire, get);
     }
 
     /// The number of the process's cell for `key` in a session.
@@ -412,5 +418,20 @@ mod tests {
         assert_eq!(parent.inherit(3), None);
         parent.change(3, true, Flags::SET_ON_SPAWN);
         assert_eq!(parent.inherit(3), Some(Flags::CALL | Flags::SET_ON_SPAWN));
+    }
+
+    #[test]
+    fn the_first_that_is_linked_to_takes_the_flags_and_both_are_cleared() {
+        let pair = Flags::SET_ON_LINK | Flags::SET_ON_FIRST_LINK;
+        let (from, to) = (Tracee::new(1, Kind::Thread, 0), Tracee::new(2, Kind::Thread, 0));
+        from.change(3, true, Flags::SEND | pair);
+        to.change(3, true, Flags::CALL | pair);
+        to.inherit_by_link(3, &from, Flags::NONE);
+        assert_eq!((from.flags(3), to.flags(3)), (Flags::SEND, Flags::SEND | Flags::CALL));
+        to.inherit_by_link(3, &from, Flags::SEND | Flags::CALL);
+        assert_eq!(to.flags(3), Flags::SEND | Flags::CALL);
+        from.change(3, true, Flags::SET_ON_LINK);
+        to.inherit_by_link(3, &from, Flags::SEND | Flags::CALL);
+        assert_eq!(to.flags(3), Flags::SEND | Flags::SET_ON_LINK);
     }
 }

@@ -35,6 +35,13 @@ pub fn pid_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Pid>
     Ok(found.filter(|t| t.is_alive() && !directory::process(t).is_gone()).map(|t| Pid::new(t.pid)))
 }
 
+/// The pid of a task that has just been made, and may have ended; None for other objects.
+#[pyfunction]
+pub fn pid_of_made(py: Python<'_>, task: &Bound<'_, PyAny>) -> PyResult<Option<Pid>> {
+    let host = host::host(py)?;
+    Ok(host.directory.of_made(host, task)?.map(|t| Pid::new(t.pid)))
+}
+
 /// The thread or task object of a process; None if it is gone.
 #[pyfunction]
 pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {

@@ -4,6 +4,7 @@
 //! address can belong to another. A thread is known by the operating system's number for it.
 
 use super::{
+    exits::Exits,
     senders::{self, Senders},
     task_end, Host,
 };
@@ -45,8 +46,8 @@ pub struct Process {
     pub last_name: OnceLock<String>,
     /// Whether exit signals come as messages.
     pub traps_exit: AtomicBool,
-    /// Why it will have ended, once it was told to end or has ended itself; a term.
-    pub exits_for: Mutex<Option<Vec<u8>>>,
+    /// The exit signals that it got.
+    pub exits: Exits,
     /// Whether it was told to end and has not heard it yet.
     pub told: AtomicBool,
     /// Whether its end has been told.
@@ -443,6 +444,21 @@ impl Directory {
             return Ok(None);
         }
         Ok(Some(self.thread(host, id.extract()?)))
+    }
+
+    /// The process of a task that has just been made. One that is done, as an eager one may be, is a process that has ended.
+    ///
+    /// # Errors
+    /// As [`Directory::of_object`].
+    pub fn of_made(&self, host: &'static Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
+        let (py, found) = (object.py(), self.of_object(host, object)?);
+        // SAFETY: attached; held.
+        if found.is_some() || !unsafe { steps::is_done_task(py, object.as_ptr()) } {
+            return Ok(found);
+        }
+        let tracee = self.task(host, object.as_ptr() as usize, None);
+        self.is_done(py, host, &tracee);
+        Ok(Some(tracee))
     }
 
     /// The thread or task object of a process, if it still exists.

@@ -20,6 +20,8 @@ pub struct Here {
     pub places: Places,
     /// Whether the process that is being started here is to be linked to its parent.
     pub linking: bool,
+    /// By which reference its end is to be told to its parent.
+    pub watching: Option<pyo3::Py<pyo3::PyAny>>,
     /// A task group that is about to make a task, and what of (addresses), until that is made; else 0.
     pub grouping: (usize, usize),
     /// How far its C stack may grow.
@@ -128,6 +130,7 @@ fn create() -> Option<&'static mut Here> {
         running,
         places: Places::default(),
         linking: false,
+        watching: None,
         grouping: (0, 0),
         #[cfg(not(Py_3_12))]
         stack: crate::ffi::stack::Stack::of_this_thread(),

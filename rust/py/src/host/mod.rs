@@ -11,6 +11,7 @@
 //! | `foreign` | functions written in C, seen where they are called |
 //! | `loading` | functions that come into being later |
 //! | `directory` | threads and tasks as processes |
+//! | `task_init` | when a task's object is made |
 //! | `task_end` | when a task's object is gone |
 //! | `spawning` | who starts whom, and how it ends |
 //! | `watch` | functions of the standard library that instruments look at |
@@ -26,6 +27,7 @@
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
 //! | `pickles` | tokens behind the pickles of `multiprocessing` |
 //! | `relations` | links, monitors, names, exit signals |
+//! | `exits` | which exception an exit signal's is |
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
@@ -52,6 +54,7 @@ pub mod codes;
 pub mod collector;
 pub mod directory;
 pub mod executors;
+pub mod exits;
 pub mod foreign;
 pub mod forking;
 pub mod futures;
@@ -87,6 +90,7 @@ pub mod senders;
 pub mod simple_queue;
 pub mod spawning;
 mod task_end;
+mod task_init;
 pub mod tokens;
 pub mod uv_loops;
 pub mod waiting;

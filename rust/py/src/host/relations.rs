@@ -4,7 +4,7 @@
 //! raised. Rules: erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
 
 use super::{
-    directory,
+    directory, exits,
     here::Here,
     instruments::{self, Wants},
     lengths,
@@ -46,15 +46,6 @@ pub fn are_any(host: &Host) -> bool {
     MONITORS.load(Ordering::Relaxed) != 0 || host.node.is_related()
 }
 
-/// Whether the exception is what ends a process that was told to end.
-///
-/// # Safety
-/// It stands, and the calling thread is attached.
-pub unsafe fn is_told(error: Raised) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { capture::exception_class(error) == "exit" }
-}
-
 /// What a link means for the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Tie {
@@ -76,7 +67,7 @@ pub fn group(here: &mut Here, parent: &Tracee, child: &Tracee) {
 /// The same where `child` has not been told that it was started: [`tell_announced`] says the other half.
 pub fn group_announced(here: &mut Here, parent: &Tracee, child: &Tracee) {
     lock(&GROUPED).get_or_insert_default().insert((parent.pid, child.pid));
-    if here.host.node.link_begin(&mut here.thread, parent, child) {
+    if here.host.node.link_begin(&mut here.thread, parent, child, true) {
         directory::process(child).linked_by.store(parent.pid, Ordering::Release);
     }
 }
@@ -91,11 +82,15 @@ fn tie(one: u64, other: u64) -> Tie {
     }
 }
 
-/// The running process starts `child`, and links itself to it if it said so.
+/// The running process starts `child`, and links itself to it, and watches it, if it said so.
 pub fn link_announced(here: &mut Here, child: &Tracee) {
-    if here.linking {
+    let (linked, watched) = (std::mem::take(&mut here.linking), here.watching.take());
+    if let Some(reference) = watched {
+        let _always_there = watch(child, reference, here.thread.current().pid);
+    }
+    if linked {
         let parent = here.thread.current().clone();
-        if here.host.node.link_begin(&mut here.thread, &parent, child) {
+        if here.host.node.link_begin(&mut here.thread, &parent, child, true) {
             directory::process(child).linked_by.store(parent.pid, Ordering::Release);
         }
     }
@@ -112,15 +107,13 @@ pub fn tell_announced(here: &mut Here) {
 
 /// A process ends for `reason`, a term: whoever is linked to it, or watches it, is told.
 pub fn exit(host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
-    host.node.on_process_exit(thread, About::Other(tracee), reason);
-    directory::go(host, tracee);
-    let links = host.node.unrelate(Some(thread), tracee);
-    tell(host, thread, tracee, reason, links, take_monitors(tracee));
+    let (links, monitors) = leave(host, thread, tracee, reason);
+    tell(host, thread, tracee, reason, links, monitors);
 }
 
 /// As [`exit`], of the thread itself.
 pub fn exit_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave(here, own, reason);
+    let (links, monitors) = leave_thread(here, own, reason);
     tell(here.host, &mut here.thread, own, reason, links, monitors);
 }
 
@@ -133,7 +126,7 @@ fn tell(
 }
 
 /// A process that was told of has not come into being, for `reason`, a term. Who wanted to start it has an exception, and no signal.
-pub fn unborn(host: &Host, thread: &mut Thread, tracee: &Tracee, reason: &[u8]) {
+pub fn unborn(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) {
     let (links, monitors) = leave(host, thread, tracee, reason);
     for other in links.into_iter().filter_map(|pid| host.node.tracee(pid)) {
         host.node.on_getting_unlinked(thread, &other, tracee.pid);
@@ -173,7 +166,7 @@ fn pass_on(
 
 /// As [`exit_thread`] where it has left the interpreter already: the others are told soon, by the main thread.
 pub fn exit_unattached(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) {
-    let (links, monitors) = leave(here, own, reason);
+    let (links, monitors) = leave_thread(here, own, reason);
     orphan(Orphan { tracee: own.clone(), reason: reason.to_vec(), links, monitors, untold: None });
 }
 
@@ -321,8 +314,16 @@ pub fn port_closed(
 
 type Monitors = Vec<(Py<PyAny>, u64)>;
 
-/// A thread tells all of its end, and is gone then; whom that concerns.
-fn leave(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
+/// A process tells of its end, and is gone then; whom that concerns.
+fn leave(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
+    host.node.on_process_exit(thread, About::Other(tracee), reason);
+    directory::go(host, tracee);
+    let links = host.node.unrelate(Some(thread), tracee);
+    (links, take_monitors(tracee))
+}
+
+/// As [`leave`], of the thread itself, which tells all of its end before it is gone.
+fn leave_thread(here: &mut Here, own: &Arc<Tracee>, reason: &[u8]) -> (Vec<u64>, Monitors) {
     let host = here.host;
     host.node.on_process_exit(&mut here.thread, About::Other(own), reason);
     let mut links = host.node.unrelate(Some(&mut here.thread), own);
@@ -390,18 +391,18 @@ fn signal(
         return Ok(());
     }
     let reason = if kill { etf::encode(&Term::atom("killed")) } else { reason.to_vec() };
-    end(py, host, to, reason)
+    end(py, host, to, from, reason)
 }
 
 /// Has a process end.
-fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, reason: Vec<u8>) -> PyResult<()> {
+fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, from: u64, reason: Vec<u8>) -> PyResult<()> {
     let own = directory::process(tracee);
-    *lock(&own.exits_for) = Some(reason);
+    let exit = own.exits.add(py, from, reason)?;
     if tracee.kind == Kind::Task {
         if let Some(task) = host.directory.object(py, tracee)? {
             let event_loop = calling::method(&task, "get_loop", ())?;
             if !calling::method(&event_loop, "is_closed", ())?.is_truthy()? {
-                calling::method(&event_loop, "call_soon_threadsafe", (task.getattr("cancel")?,))?;
+                calling::method(&event_loop, "call_soon_threadsafe", (task.getattr("cancel")?, exit))?;
             }
         }
         return Ok(());
@@ -462,9 +463,13 @@ fn down(
 pub fn hear(py: Python<'_>, own: &Tracee) -> PyResult<()> {
     let process = directory::process(own);
     if process.told.load(Ordering::Relaxed) && process.told.swap(false, Ordering::AcqRel) {
-        let reason = lock(&process.exits_for).clone();
-        let reason = reason.map(|reason| terms::object(py, &reason)).transpose()?;
-        return Err(pyo3::exceptions::PySystemExit::new_err((reason,)));
+        let exit = process.exits.last(py);
+        let reason = exit.as_ref().map(|exit| exit.get_item(2)).transpose()?;
+        let error = pyo3::exceptions::PySystemExit::new_err((reason.map(Bound::unbind),));
+        if let Some(exit) = exit {
+            exits::mark(error.value(py), &exit)?;
+        }
+        return Err(error);
     }
     Ok(())
 }
@@ -531,23 +536,29 @@ pub fn links_of(py: Python<'_>, pid: &Pid) -> PyResult<Vec<Py<PyAny>>> {
 pub fn monitor(py: Python<'_>, pid: &Pid, reference: Py<PyAny>) -> PyResult<()> {
     with(py, with_ports(0, true), |py, here| {
         let own = here.thread.current().pid;
-        let tracee = pid.tracee(py).filter(|tracee| {
-            let mut monitors = lock(&directory::process(tracee).monitors);
-            let there = !is_gone(tracee);
-            if there {
-                MONITORS.fetch_add(1, Ordering::Relaxed);
-                monitors.push((reference.clone_ref(py), own));
-            }
-            there
-        });
-        match tracee {
-            Some(_) => Ok(()),
-            None => {
+        let untold = match pid.tracee(py) {
+            Some(tracee) => watch(&tracee, reference, own),
+            None => Some(reference),
+        };
+        match untold {
+            None => Ok(()),
+            Some(reference) => {
                 let reason = etf::encode(&Term::atom("noproc"));
                 down(py, here.host, &mut here.thread, reference, own, pid.id, &reason)
             }
         }
     })
+}
+
+/// `own` is told of the end of a process; the reference is given back if that has been told of already.
+fn watch(tracee: &Tracee, reference: Py<PyAny>, own: u64) -> Option<Py<PyAny>> {
+    let mut monitors = lock(&directory::process(tracee).monitors);
+    if is_gone(tracee) {
+        return Some(reference);
+    }
+    MONITORS.fetch_add(1, Ordering::Relaxed);
+    monitors.push((reference, own));
+    None
 }
 
 /// Takes a monitor away; False if it was not there.
@@ -588,22 +599,25 @@ pub fn exit_signal(py: Python<'_>, pid: &Pid, reason: &Bound<'_, PyAny>) -> PyRe
     })
 }
 
-/// Notes why the running process is about to end.
+/// The running process is about to end for this reason, by this exception.
 #[pyfunction]
-pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>) -> PyResult<()> {
+pub fn note_exit(py: Python<'_>, reason: &Bound<'_, PyAny>, error: &Bound<'_, PyAny>) -> PyResult<()> {
     let reason = snapshot(reason);
-    with(py, None, |_, here| {
-        *lock(&directory::process(here.thread.current()).exits_for) = Some(reason);
-        Ok(())
+    with(py, None, |py, here| {
+        let own = here.thread.current();
+        let exit = directory::process(own).exits.add(py, own.pid, reason)?;
+        exits::mark(error, &exit)
     })
 }
 
-/// The process that is about to be started by the running one is to be linked to it, or not.
+/// The process that is about to be started by the running one is to be linked to it, or not, and its end to be told by this reference;
+/// the reference of the call before if no process has been started since.
 #[pyfunction]
-pub fn linking(py: Python<'_>, on: bool) -> PyResult<()> {
-    with(py, with_ports(0, on), |_, here| {
+#[pyo3(signature = (on, reference=None))]
+pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResult<Option<Py<PyAny>>> {
+    with(py, with_ports(0, on || reference.is_some()), |_, here| {
         here.linking = on;
-        Ok(())
+        Ok(std::mem::replace(&mut here.watching, reference))
     })
 }
 

@@ -15,7 +15,7 @@ use super::{
     here::{self, here},
     instruments::{self, Instrument},
     places::{Place, Places, NOWHERE},
-    spawning,
+    spawning, task_init,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -88,9 +88,7 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         }
         taken?;
     }
-    if let Some(class) = directory::task_type(py) {
-        spawning::hook_tasks(class.as_ptr().cast(), spawning::EAGER);
-    }
+    task_init::take(py, task_init::EAGER, spawning::initialise)?;
     ON.store(true, Ordering::Release);
     let bootstrap = py.import("threading")?.getattr("Thread")?.getattr("_bootstrap_inner")?.getattr("__code__")?;
     watch::add(py, host, &THREAD, &[bootstrap])?;
@@ -105,9 +103,7 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     leave_steps(TURNS);
-    if let Some(class) = directory::task_type(py) {
-        spawning::unhook_tasks(class.as_ptr().cast(), spawning::EAGER);
-    }
+    task_init::give_back(py, task_init::EAGER, spawning::initialise);
 }
 
 /// Who needs steps to be taken, a bit each. Held while they are taken and given back, which runs no Python code.

@@ -4,10 +4,10 @@
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
 use super::{
-    call, directory, groups,
+    call, directory, exits, groups,
     here::Here,
     instruments::Instrument,
-    parcels, relations, scheduling, tokens,
+    parcels, relations, scheduling, task_init, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -32,7 +32,7 @@ use rustc_hash::FxHashMap;
 use std::{
     ffi::c_int,
     sync::{
-        atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex,
     },
 };
@@ -40,8 +40,15 @@ use std::{
 static ON: AtomicBool = AtomicBool::new(false);
 static BOOTSTRAP_CODE: AtomicUsize = AtomicUsize::new(0);
 
-/// The flags for whose sake spawning is watched.
-pub const FLAGS: Flags = Flags(Flags::PROCS.0 | Flags::SET_ON_SPAWN.0 | Flags::SET_ON_FIRST_SPAWN.0 | Flags::EXITING.0);
+/// The flags for whose sake spawning is watched; those of links for task groups.
+pub const FLAGS: Flags = Flags(
+    Flags::PROCS.0
+        | Flags::SET_ON_SPAWN.0
+        | Flags::SET_ON_FIRST_SPAWN.0
+        | Flags::SET_ON_LINK.0
+        | Flags::SET_ON_FIRST_LINK.0
+        | Flags::EXITING.0,
+);
 
 /// Who starts whom, and how it ends.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -160,9 +167,7 @@ impl Spawning {
         py.import("asyncio")?;
         steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
         ON.store(true, Ordering::Release);
-        if let Some(class) = directory::task_type(py) {
-            hook_tasks(class.as_ptr().cast(), SPAWNING);
-        }
+        task_init::take(py, task_init::SPAWNING, initialise)?;
         self.watch_existing(py, host)
     }
 
@@ -172,9 +177,7 @@ impl Spawning {
     /// What `sys.monitoring` raises.
     pub fn end(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
         ON.store(false, Ordering::Release);
-        if let Some(class) = directory::task_type(py) {
-            unhook_tasks(class.as_ptr().cast(), SPAWNING);
-        }
+        task_init::give_back(py, task_init::SPAWNING, initialise);
         scheduling::leave_ends();
         watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])
     }
@@ -381,7 +384,7 @@ pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u
             Outcome::Raised(error) => return reason(ending, Some(Raised::made(error.as_ptr()))),
             Outcome::Cancelled => {}
         }
-        if let Some(told) = lock(&directory::process(ending).exits_for).take() {
+        if let Some(told) = directory::process(ending).exits.last_reason() {
             return told;
         }
         written(|out| {
@@ -394,12 +397,9 @@ pub unsafe fn reason_of_task(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u
 
 /// `"normal"`, or `(type name, args)` of an exception, as terms.
 pub fn reason(ending: &Tracee, error: Option<Raised>) -> Vec<u8> {
-    // one that was told to end, or has ended itself, has said why
-    // SAFETY: the classes live for ever.
-    if error.is_some_and(|error| unsafe { relations::is_told(error) }) {
-        if let Some(told) = lock(&directory::process(ending).exits_for).take() {
-            return told;
-        }
+    // SAFETY: attached, and nothing is set; the exception is held by whoever raised it.
+    if let Some(told) = error.and_then(|error| unsafe { exits::told(ending, error) }) {
+        return told;
     }
     written(|out| match error {
         None => out.atom("normal"),
@@ -501,57 +501,19 @@ pub unsafe fn attribute<'py>(py: Python<'py>, object: *mut ffi::PyObject, name: 
     }
 }
 
-type Init = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
-
-static TASK_INIT: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-
-fn slot(class: *mut ffi::PyTypeObject) -> &'static AtomicPtr<()> {
-    // SAFETY: `tp_init` of a class that lives as long as the process; it is read by the interpreter as one word, and
-    // written here as one.
-    unsafe { AtomicPtr::from_ptr((&raw mut (*class).tp_init).cast()) }
-}
-
-/// Who needs tasks to be seen when they are made, a bit each.
-static HOOKED_FOR: AtomicU8 = AtomicU8::new(0);
-/// For the messages about spawning.
-const SPAWNING: u8 = 1;
-/// For the first step of eager tasks.
-pub const EAGER: u8 = 2;
-
-/// Has the initialiser of tasks come to [`task_init`].
-pub fn hook_tasks(class: *mut ffi::PyTypeObject, user: u8) {
-    HOOKED_FOR.fetch_or(user, Ordering::AcqRel);
-    let there = slot(class).load(Ordering::Acquire);
-    if !std::ptr::eq(there, task_init as *const ()) {
-        TASK_INIT.store(there, Ordering::Release);
-        slot(class).store(task_init as *mut (), Ordering::Release);
-    }
-}
-
-/// One needs it no longer.
-pub fn unhook_tasks(class: *mut ffi::PyTypeObject, user: u8) {
-    if HOOKED_FOR.fetch_and(!user, Ordering::AcqRel) & !user != 0 {
-        return;
-    }
-    let original = TASK_INIT.load(Ordering::Acquire);
-    let _ = slot(class).compare_exchange(task_init as *mut (), original, Ordering::AcqRel, Ordering::Acquire);
-}
-
 /// `Task.__init__`: announces the task to who asked.
 ///
 /// # Safety
 /// To be called by the interpreter only.
-unsafe extern "C" fn task_init(
+pub unsafe extern "C" fn initialise(
     this: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> c_int {
-    // SAFETY: only ever in place when the original is stored, which is never unloaded.
-    let original: Init = unsafe { std::mem::transmute(TASK_INIT.load(Ordering::Acquire)) };
     // SAFETY: the interpreter calls an initialiser attached, with a tuple and a dict or null.
     unsafe {
         let coroutine = first_argument(args, keywords);
         let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
         let eager = scheduling::begin_eager(this, coroutine, keywords);
-        let done = original(this, args, keywords);
+        let done = task_init::original()(this, args, keywords);
         if announced.is_some() {
             scheduling::tell_end(this, done != 0);
         }
@@ -706,7 +668,5 @@ unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
     scheduling::leave_ends();
-    if let Some(class) = directory::task_type(py) {
-        unhook_tasks(class.as_ptr().cast(), SPAWNING);
-    }
+    task_init::give_back(py, task_init::SPAWNING, initialise);
 }
