@@ -1169,7 +1169,8 @@ def _dead(where: str) -> BadArg:
 
 
 def _list(where: str, argument: str, values: Any) -> list[Any]:
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    # by no abstract class, whose code a pattern may trace
+    if isinstance(values, (str, bytes, dict)) or not hasattr(type(values), "__iter__"):
         raise BadArg(where, argument, f"{shown(values)} is not a list; pass a list such as ['call']")
     return list(values)
 
