@@ -25,7 +25,7 @@ use inviso_core::{flags::Flags, monitor::Event};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     cell::RefCell,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
 };
 
 /// Whether a class that derives from the standard library's has been met with methods of its own.
@@ -191,12 +191,23 @@ pub fn is_lifo(class: *mut ffi::PyTypeObject) -> bool {
     }
 }
 
-/// Whether a class is one of the standard library's own.
+/// Whether a class is one of the standard library's own. Those that were asked about first are known again by their address.
 pub fn is_of_library(class: *mut ffi::PyTypeObject) -> bool {
+    static KNOWN: [AtomicPtr<ffi::PyTypeObject>; 8] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 8];
+    if KNOWN.iter().any(|known| known.load(Ordering::Acquire) == class) {
+        return true;
+    }
     let mut buffer = [0; 256];
-    // SAFETY: the class stands; attached.
-    let name = unsafe { capture::type_name(class, &mut buffer) };
-    name.starts_with("queue.") || name.starts_with("asyncio.queues.")
+    // SAFETY: the class stands; attached. One that is kept is held for ever, so that nothing else has its address.
+    unsafe {
+        let name = capture::type_name(class, &mut buffer);
+        let is = name.starts_with("queue.") || name.starts_with("asyncio.queues.");
+        let (none, seen) = (std::ptr::null_mut(), (Ordering::AcqRel, Ordering::Relaxed));
+        if is && KNOWN.iter().any(|known| known.compare_exchange(none, class, seen.0, seen.1).is_ok()) {
+            ffi::Py_INCREF(class.cast());
+        }
+        is
+    }
 }
 
 /// The queue of a method's frame.
