@@ -105,6 +105,8 @@ use std::sync::{
 
 /// Everything about the traced program; a forked child begins with a new one.
 pub struct Host {
+    /// The operating system's number of the process that it is in.
+    process: u32,
     /// Sessions, processes, plans.
     pub node: Arc<Node>,
     /// What is armed, and the code objects that are kept alive for it.
@@ -157,6 +159,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     // nothing may come between the reading and the clock's own
     let clock = Clock::starting_at(monotonic_ns.call0()?.extract()?);
     let host = Box::leak(Box::new(Host {
+        process: std::process::id(),
         node: Node::waiting_by(clock.with_cpu(crate::ffi::cpu::clock()), waiting::detached),
         arming: Mutex::default(),
         loading: loading::Loading::default(),
@@ -209,7 +212,8 @@ impl Host {
 pub fn schedule_burial() {
     extern "C" fn bury(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         Python::attach(|py| {
-            if let Some(host) = try_host() {
+            // in a forked child objects can go before it has left the host behind: sessions, ports and threads are its parent's
+            if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
                 host.reap(py);
             }
         });
