@@ -75,6 +75,8 @@ impl Handler {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Handlers(u64);
 
+const _: () = assert!(HANDLERS.len() <= u64::BITS as usize, "a set has no bit for the last handlers: widen it");
+
 struct Slot {
     code: AtomicUsize,
     handlers: AtomicU64,
