@@ -41,8 +41,8 @@ use taken::Taken;
 pub use big::magnitude;
 pub use names::{
     arguments as exception_arguments, attribute_of_class, exception, exception_class, instance_dict, is_method,
-    name_of_callable, name_of_coroutine, name_of_run, parts_of_method, place_of_callable, place_of_run, type_name,
-    Raised,
+    is_partial, name_of_callable, name_of_coroutine, name_of_run, parts_of_method, place_of_callable, place_of_run,
+    type_name, Raised,
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};

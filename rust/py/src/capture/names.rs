@@ -399,8 +399,8 @@ pub unsafe fn place_of_callable(
 /// Whether it is a `functools.partial`, exactly.
 ///
 /// # Safety
-/// As [`wrapped`].
-unsafe fn is_partial(object: *mut PyObject) -> bool {
+/// The object stands, and the calling thread is attached.
+pub unsafe fn is_partial(object: *mut PyObject) -> bool {
     // SAFETY: the caller's promise.
     unsafe { type_name(ffi::Py_TYPE(object), &mut [0; 256]) == "functools.partial" }
 }

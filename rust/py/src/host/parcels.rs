@@ -154,11 +154,8 @@ pub unsafe fn name_of<'py>(py: Python<'py>, callable: *mut ffi::PyObject) -> PyR
 
 /// What a partial function calls: the function, and a copy of what it adds.
 fn partial<'py>(callable: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
-    let mut name = [0; 256];
-    // SAFETY: the type of an object that is held; attached.
-    let is_one = unsafe { capture::type_name(callable.get_type_ptr(), &mut name) } == "functools.partial";
-    // an exact one, so that these are the fields of the type itself
-    if !is_one {
+    // SAFETY: an object that is held; attached. An exact one, so that these are the fields of the type itself.
+    if !unsafe { capture::is_partial(callable.as_ptr()) } {
         return None;
     }
     let inner = callable.getattr("func").ok()?;
