@@ -535,3 +535,67 @@ def test_what_is_left_in_a_queue_goes_with_it_or_with_a_reset(kind: str, how: st
     done = child(program.replace("KIND()", "[]" if kind == "Future" else "KIND()").replace("KIND", kind))
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 90
+
+
+END = """
+import asyncio, ctypes, queue, threading, time, inviso
+from inviso import seq_trace, trace
+
+def word():
+    "The address of the C function behind a method."
+    definition = ctypes.c_void_p.from_address(id(queue.SimpleQueue.put) + object.__basicsize__ + 24).value
+    return ctypes.c_void_p.from_address(definition + 8).value
+
+def own():
+    "Whether the queue is the standard library's own."
+    return word() == first
+
+def soon():
+    "Whether it comes to be, as the main thread goes on."
+    end = time.monotonic() + 20
+    while not own() and time.monotonic() < end:
+        time.sleep(0.001)
+    return own()
+
+async def settle():
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+def wait(event):
+    event.wait()
+
+first = word()
+"""
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "seq_trace.set_token('label', 1); assert not own(); seq_trace.set_token(None); assert own()",
+        # a process ends with it
+        "t = threading.Thread(target=seq_trace.set_token, args=('label', 1)); t.start(); t.join(); assert soon()",
+        # a task, and who takes its result
+        "async def work(): seq_trace.set_token('label', 1); await settle(); assert not own()\nasync def main():\n"
+        "    t = asyncio.create_task(work()); await t; seq_trace.set_token(None); assert not own(); del t; await settle(); assert own()\nasyncio.run(main())",
+        # it is under way, then taken, then gone
+        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); q.get()\n"
+        "assert seq_trace.get_token()[1] == 1 and not own(); seq_trace.set_token(None); assert own()",
+        "q = queue.Queue(); seq_trace.set_token('label', 1); q.put(2); seq_trace.set_token(None); assert not own(); del q; assert own()",
+        # another node may send it back
+        "seq_trace.set_token('label', 1); seq_trace.inject({}); seq_trace.set_token(None); assert not own()\n"
+        "seq_trace.reset_trace(); assert own()",
+        # another thread may be about to wait
+        "e = threading.Event(); t = threading.Thread(target=wait, args=(e,)); t.start(); seq_trace.set_token('label', 1)\n"
+        "seq_trace.set_token(None); assert not own(); e.set(); t.join(); assert soon()",
+        # a match specification may set one
+        "s = trace.session_create('s'); s.function(('__main__', 'wait', 1), [(['_'], [], [('set_seq_token', 'label', 1)])])\n"
+        "assert not own(); seq_trace.set_token('label', 1); seq_trace.set_token(None); assert not own(); s.destroy(); assert own()",
+        # not more often than is worth it, and what was counted before goes on
+        "seq_trace.set_token('serial', (0, 3))\nfor n in range(40): seq_trace.set_token('label', n); seq_trace.set_token(None)\n"
+        "assert not own(); seq_trace.set_token('label', 1); assert seq_trace.get_token()[2:] == (0, inviso.self(), 0)\n"
+        "seq_trace.reset_trace(); assert own()",
+    ],
+)
+def test_what_carries_tokens_goes_with_the_last_one(program: str) -> None:
+    done = child(f"{END}\n{program}\n")
+    assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@
 mod asking;
 mod barrier;
 pub mod cells;
+mod census;
 pub mod counts;
 pub mod current;
 pub mod flags;

@@ -10,8 +10,7 @@
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | `era` | reset, `AcqRel` | everybody, `Acquire` | a token of an earlier era is empty, in a process and in a message |
-//! | `used` | who sets a token, `AcqRel` | hosts, `Relaxed` | the token itself travels with the message, by its host's own means |
+//! | the era, see [`census`](crate::census) | reset, `SeqCst` | everybody, `Acquire` | a token of an earlier era is empty, in a process and in a message |
 //!
 //! A reset only begins another era: what is left of earlier ones is found to be empty where it is looked at, so that no token can
 //! slip past a reset between its parts.
@@ -22,6 +21,7 @@
 
 use crate::{
     asking,
+    census::Census,
     emit::{emit, Head},
     flags::Flags,
     late,
@@ -29,10 +29,7 @@ use crate::{
     mutants::mutant,
     node::Node,
     session::Session,
-    sync::{
-        AtomicBool, AtomicU64, Mutex,
-        Ordering::{AcqRel, Acquire, Relaxed},
-    },
+    sync::{AtomicBool, AtomicU64, Mutex, Ordering::Relaxed},
     thread::Thread,
     tracee::Tracee,
     tracer::{Group, SEQ_TRACE},
@@ -44,6 +41,8 @@ use inviso_term::{
     term::{Identifier, Term},
 };
 use std::sync::Arc;
+
+pub use crate::census::{Label, Living};
 
 /// The flags of a token, a bit each, as they stand in it.
 pub mod flags {
@@ -86,7 +85,7 @@ pub const END: i64 = 1 << 62;
 /// A label as tokens have it: the same bytes for the same term, in whatever order the pairs of its maps and the members of its sets
 /// came. `None` of one that is too long.
 #[must_use]
-pub fn label(term: Term) -> Option<Arc<[u8]>> {
+pub fn label(term: Term) -> Option<Label> {
     let bytes = etf::encode(&sorted(term));
     (bytes.len() <= LABEL).then(|| bytes.into())
 }
@@ -123,7 +122,7 @@ pub struct Token {
     /// See [`flags`].
     pub flags: u32,
     /// A term, see [`label`].
-    pub label: Arc<[u8]>,
+    pub label: Label,
     /// The serial before, and its own.
     pub serial: (i64, i64),
     /// The process of this node that sent it.
@@ -224,9 +223,7 @@ impl Place {
 /// Sequential tracing of a node.
 #[derive(Default)]
 pub(crate) struct Seq {
-    era: AtomicU64,
-    /// The last era in which a token was set, plus 1.
-    used: AtomicU64,
+    census: Arc<Census>,
     overflows: AtomicU64,
     /// Where events go: the session that stands for the system tracer.
     tracer: Mutex<Option<Arc<Session>>>,
@@ -235,7 +232,7 @@ pub(crate) struct Seq {
 /// A token as it is made in a process that has none.
 fn fresh(tracee: &Tracee, standing: &mut Standing) -> Token {
     standing.begin();
-    Token { flags: 0, label: Arc::new([97, 0]), serial: (standing.previous, 0), from: tracee.pid, away: None }
+    Token { flags: 0, label: vec![97, 0].into(), serial: (standing.previous, 0), from: tracee.pid, away: None }
 }
 
 /// A process takes a token, by the algorithm.
@@ -248,22 +245,43 @@ fn take(tracee: &Tracee, era: u64, token: Token) {
 }
 
 impl Node {
-    /// Whether any token was set since the last reset; a host may leave out everything about tokens before.
+    /// Whether tokens are in use: since one was set, until a reset or [`Node::seq_end`]. A host may leave out everything about tokens
+    /// while they are not.
     #[inline(always)]
     #[must_use]
     pub fn seq_in_use(&self) -> bool {
-        self.seq.used.load(Relaxed) == self.seq.era.load(Relaxed) + 1
+        self.seq.census.is_in_use()
     }
 
     fn seq_era(&self) -> u64 {
-        self.seq.era.load(Acquire)
+        self.seq.census.era()
     }
 
-    /// The era, in which a token is about to be set.
-    fn seq_use(&self) -> u64 {
-        let era = self.seq_era();
-        self.seq.used.fetch_max(era + 1, AcqRel);
-        era
+    /// A token is about to be set: tokens are in use at least as long as this is kept.
+    #[must_use]
+    pub fn seq_begin(&self) -> Living {
+        self.seq.census.token()
+    }
+
+    /// A token has left this node, or one may come from outside: they are in use until a reset, though no process of this node has one.
+    pub fn seq_go_abroad(&self) {
+        self.seq.census.go_abroad();
+    }
+
+    /// What to call where the last token of this node has gone, see [`Node::seq_end`]: by any thread, in the midst of anything. Once for
+    /// a node.
+    pub fn seq_on_last(&self, gone: fn()) {
+        self.seq.census.tell(gone);
+    }
+
+    /// Whether tokens are in use for no reason but that there were some.
+    pub fn seq_is_idle(&self) -> bool {
+        self.seq.census.is_idle()
+    }
+
+    /// Tokens are out of use, if there is none in this node and none has left it; whether that is so.
+    pub fn seq_end(&self) -> bool {
+        self.seq.census.end()
     }
 
     /// Whether a process may have a token, as the thread that runs it sees it: a first look.
@@ -271,11 +289,6 @@ impl Node {
     #[must_use]
     pub fn seq_may_have(&self, tracee: &Tracee) -> bool {
         self.seq_in_use() && tracee.seq.maybe.load(Relaxed)
-    }
-
-    /// Tokens are in use from now on, though no process of this node has one yet.
-    pub fn seq_begin(&self) {
-        self.seq_use();
     }
 
     /// The token of a process as it stands, and its era: for what the process leaves to be run by another.
@@ -315,39 +328,45 @@ impl Node {
         tracee.seq.with(self.seq_era(), |standing| standing.token.take())
     }
 
+    /// A process has ended for good: nothing that it does carries its token any more.
+    pub fn seq_leave(&self, tracee: &Tracee) {
+        let _let_go_of_outside_the_lock = tracee.seq.standing.lock().unwrap().take();
+        tracee.seq.maybe.store(false, Relaxed);
+    }
+
     /// Changes the token of a process, which gets one if it has none.
     pub fn seq_change<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Token) -> R) -> R {
-        tracee.seq.with(self.seq_use(), |standing| {
-            let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
-            let answer = change(&mut token);
-            standing.token = Some(token);
-            answer
-        })
+        self.seq_set_with(tracee, |_, token| change(token))
     }
 
     /// Sets the label of a process's token; answers what it was.
-    pub fn seq_set_label(&self, tracee: &Tracee, label: Arc<[u8]>) -> Arc<[u8]> {
-        tracee.seq.with(self.seq_use(), |standing| {
-            let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+    pub fn seq_set_label(&self, tracee: &Tracee, label: Label) -> Label {
+        self.seq_set_with(tracee, |standing, token| {
             if standing.current >= FAR && token.label != label {
                 standing.begin();
                 token.serial = (0, 0);
             }
-            let was = std::mem::replace(&mut token.label, label);
-            standing.token = Some(token);
-            was
+            std::mem::replace(&mut token.label, label)
         })
     }
 
     /// Sets the serial of a process's token, and with it the process's own counters; answers what it was: of an empty token the serial of a
     /// new one, the last that the process took and 0.
     pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
-        tracee.seq.with(self.seq_use(), |standing| {
-            let token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
-            let had = token.serial;
-            standing.token = Some(Token { serial, ..token });
+        self.seq_set_with(tracee, |standing, token| {
             (standing.previous, standing.current) = serial;
-            had
+            std::mem::replace(&mut token.serial, serial)
+        })
+    }
+
+    fn seq_set_with<R>(&self, tracee: &Tracee, change: impl FnOnce(&mut Standing, &mut Token) -> R) -> R {
+        let living = self.seq_begin();
+        tracee.seq.with(living.era, |standing| {
+            let mut token = standing.token.take().unwrap_or_else(|| fresh(tracee, standing));
+            let answer = change(standing, &mut token);
+            let label = token.label.living(living);
+            standing.token = Some(Token { label, ..token });
+            answer
         })
     }
 
@@ -404,12 +423,23 @@ impl Node {
 
     /// What a message of another node carries, whose token was sent to this one.
     pub fn seq_arrived(&self, token: Token) -> Carried {
-        Carried::Token(token, self.seq_use())
+        self.seq_go_abroad();
+        self.seq_came(token, self.seq_begin())
+    }
+
+    /// What a message carries that comes back from outside with a token of this node, of that era.
+    pub fn seq_returned(&self, token: Token, era: u64) -> Carried {
+        self.seq.census.token_of(era).map_or(Carried::Empty, |living| self.seq_came(token, living))
+    }
+
+    fn seq_came(&self, token: Token, living: Living) -> Carried {
+        let era = living.era;
+        Carried::Token(Token { label: token.label.living(living), ..token }, era)
     }
 
     /// Empties all tokens, those of messages under way included, and sets all counters to 0.
     pub fn seq_reset(&self) {
-        self.seq.era.fetch_add(1, AcqRel);
+        self.seq.census.reset();
     }
 
     /// Lets go of a token of before a reset: an empty one is what it counts as.
@@ -745,7 +775,7 @@ mod tests {
         let process = node.process(tracee::Kind::Thread, 0);
         let mut thread = node.thread(process.clone());
         let away = Arc::new(Identifier::new(4, "shop@far", 7));
-        let label = Arc::from(etf::encode(&Term::str("order")));
+        let label = etf::encode(&Term::str("order")).into();
         let token = Token { flags: flags::SEND, label, serial: (3, 9), from: 0, away: Some(away.clone()) };
         let arrived = node.seq_arrived(token);
         node.seq_receive(&mut thread, About::Current, arrived, |_, _| Ok(()));

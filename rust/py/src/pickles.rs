@@ -27,6 +27,7 @@ pub fn seq_depart(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<
                 Way::None => return Ok(None),
             }
         };
+        here.host.node.seq_go_abroad();
         Ok(packed(py, &carried, to))
     })
 }
@@ -67,7 +68,8 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
         if !here.host.node.seq_in_use() {
             return Ok(None);
         }
-        // SAFETY: attached; the object stands.
+        here.host.node.seq_go_abroad(); // in what is started they are in use, too, and it may send one
+                                        // SAFETY: attached; the object stands.
         let sending = unsafe {
             if pickles::is_started_by_library() {
                 None
@@ -85,10 +87,10 @@ pub fn seq_start(py: Python<'_>, process: &Bound<'_, PyAny>) -> PyResult<Option<
 /// This process was started where tokens are in use: they are in use here. With a token it is the main thread's.
 #[pyfunction]
 pub fn seq_started(py: Python<'_>, token: &[u8]) -> PyResult<()> {
-    seq::begin(py)?;
+    let _in_use = seq::begin(py)?;
     let arrived = wire::arrived(py, token)?;
     seq::with(py, |_, here| {
-        here.host.node.seq_begin();
+        here.host.node.seq_go_abroad();
         if let Some(arrived) = arrived {
             let message = wire::spawn_request_of(arrived.carrier.clone());
             let carried = arrived.carried(&here.host.node);

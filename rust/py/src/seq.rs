@@ -18,7 +18,7 @@ use crate::{
 };
 use inviso_core::{
     error::Error,
-    seq::{self, Token, LABEL},
+    seq::{self, Label, Living, Token, LABEL},
     session::{Options, Session, MODULE},
     tracer::Answer,
 };
@@ -43,21 +43,22 @@ pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyRes
     done
 }
 
-/// Tokens are about to be in use: what carries them has to be watched. It may not be where they are in use: another thread's reset may
-/// have come before this one's token.
-pub fn begin(py: Python<'_>) -> PyResult<()> {
+/// Tokens are about to be in use: what carries them has to be watched. They are as long as what this answers is kept, if no reset
+/// comes between.
+pub fn begin(py: Python<'_>) -> PyResult<Living> {
     let host = host::host(py)?;
-    if !host.node.seq_in_use() || !senders::carry_tokens() {
+    let living = host.node.seq_begin();
+    if !senders::carry_tokens() {
         host.adjust(py, Wants { tokens: true, ..Wants::default() })?;
     }
-    Ok(())
+    Ok(living)
 }
 
 /// Containers inside each other, in a label: some less than a token from another node may have.
 const DEPTH: u32 = 60;
 
 /// A label, whole; `None` of what is too long for one, or too deep.
-fn label(value: &Bound<'_, PyAny>) -> Option<Arc<[u8]>> {
+fn label(value: &Bound<'_, PyAny>) -> Option<Label> {
     let limits = capture::Limits { depth: DEPTH, items: LABEL, bytes: LABEL };
     [256, LABEL].into_iter().find_map(|room| {
         let mut bytes = vec![0; room];
@@ -105,7 +106,7 @@ pub fn seq_label_limits() -> (usize, u32) {
 #[pyfunction]
 pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let label = label(value).ok_or_else(|| errors::raise(Error::Limit("label")))?;
-    begin(py)?;
+    let _in_use = begin(py)?;
     with(py, |py, here| {
         let current = here.thread.current().clone();
         let was = here.host.node.seq_set_label(&current, label);
@@ -116,7 +117,7 @@ pub fn seq_set_label(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Py<Py
 /// Switches flags, a bit each, on or off; whether all of them were on.
 #[pyfunction]
 pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
-    begin(py)?;
+    let _in_use = begin(py)?;
     with(py, |_, here| {
         let current = here.thread.current().clone();
         Ok(here.host.node.seq_change(&current, |token| {
@@ -130,7 +131,7 @@ pub fn seq_set_flags(py: Python<'_>, flags: u32, on: bool) -> PyResult<bool> {
 /// Sets the serial; what it was.
 #[pyfunction]
 pub fn seq_set_serial(py: Python<'_>, previous: i64, current: i64) -> PyResult<(i64, i64)> {
-    begin(py)?;
+    let _in_use = begin(py)?;
     with(py, |_, here| {
         let own = here.thread.current().clone();
         Ok(here.host.node.seq_set_serial(&own, (previous, current)))
@@ -163,9 +164,7 @@ pub fn seq_print(py: Python<'_>, info: &Bound<'_, PyAny>, under: Option<(Bound<'
 pub fn seq_reset(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
     host.node.seq_reset();
-    host.adjust(py, Wants::default())?;
-    tokens::empty(py, host);
-    Ok(())
+    tokens::leave(py, host)
 }
 
 /// How many serials have come to their end.

@@ -126,6 +126,7 @@ impl SeqSending {
     ) -> Option<Self> {
         let sending = here.host.node.seq_begin_send(here.thread.current())?;
         let token = PyBytes::new(py, &packed(&sending.carried())?).unbind();
+        here.host.node.seq_go_abroad();
         Some(Self { sending: Mutex::new(Some(sending)), to, message, token })
     }
 }
@@ -219,7 +220,7 @@ pub fn seq_extract(py: Python<'_>, token: Option<&[u8]>) -> PyResult<bool> {
     };
     let Some(arrived) = arrived(py, bytes)? else { return Ok(false) };
     let message = etf::encode(&message(arrived.carrier.clone()));
-    seq::begin(py)?;
+    let _in_use = seq::begin(py)?;
     seq::with(py, |_, here| {
         let carried = arrived.carried(&here.host.node);
         here.host.node.seq_receive(&mut here.thread, About::Current, carried, |out, _| out.raw(&message));
@@ -240,7 +241,7 @@ impl Arrived {
     /// What the message carries. A token that was under way in this node while it was reset is none.
     pub fn carried(self, node: &Node) -> Carried {
         match self.era {
-            Some(era) => Carried::Token(self.token, era),
+            Some(era) => node.seq_returned(self.token, era),
             None => node.seq_arrived(self.token),
         }
     }

@@ -1,4 +1,5 @@
-//! A reset of sequential tracing against messages under way: no token of before it comes through.
+//! A reset of sequential tracing against messages under way: no token of before it comes through. And their end of use against a token
+//! that comes: it stays.
 
 use super::explore;
 use crate::{
@@ -57,5 +58,54 @@ fn a_reset_reaches_what_is_under_way() {
         let next = node.seq_send(&mut second, About::Current, 9, |_, _| Ok(()));
         assert!(matches!(next, Carried::Empty), "a token of before the reset was sent after it");
         node.end_thread(second);
+    });
+}
+
+/// The last token has gone; one thread takes them out of use while another sets one.
+#[test]
+fn a_token_that_comes_as_they_go_out_of_use_is_in_use() {
+    const OUTCOMES: [&str; 2] = ["out of use first", "a token first"];
+    explore(2, 4, &OUTCOMES, |seen| {
+        let node = Node::new(Clock::new());
+        let (had, has) = (node.process(Kind::Thread, 0), node.process(Kind::Thread, 0));
+        node.seq_change(&had, |_| ());
+        node.seq_clear(&had);
+        let setting = thread::spawn({
+            let (node, has) = (node.clone(), has.clone());
+            move || node.seq_change(&has, |_| ())
+        });
+        let ended = node.seq_end();
+        setting.join().unwrap();
+        seen.note(OUTCOMES[0], ended);
+        seen.note(OUTCOMES[1], !ended);
+        assert!(node.seq_in_use() && node.seq_token(&has).is_some(), "a token is there, and none is in use");
+        node.seq_clear(&has);
+        assert!(node.seq_end() && !node.seq_in_use(), "the last has gone");
+    });
+}
+
+/// A message is let go of as all is reset, and a token set.
+#[test]
+fn a_token_of_before_a_reset_takes_none_of_after_it_away() {
+    const OUTCOMES: [&str; 2] = ["let go of before the reset", "let go of after the reset"];
+    explore(2, 4, &OUTCOMES, |seen| {
+        let node = Node::new(Clock::new());
+        let (sender, has) = (node.process(Kind::Thread, 0), node.process(Kind::Thread, 0));
+        node.seq_change(&sender, |_| ());
+        let letter = node.seq_copy(&sender);
+        node.seq_clear(&sender);
+        let losing = thread::spawn({
+            let node = node.clone();
+            move || {
+                drop(letter);
+                node.seq_end()
+            }
+        });
+        node.seq_reset();
+        node.seq_change(&has, |_| ());
+        let ended = losing.join().unwrap();
+        seen.note(OUTCOMES[0], ended);
+        seen.note(OUTCOMES[1], !ended);
+        assert!(!node.seq_end() && node.seq_token(&has).is_some(), "a token of after the reset is not counted");
     });
 }

@@ -246,8 +246,10 @@ impl Host {
             }
         }
         drop(one);
-        // what has ended may have been all that was related; and in the midst of it this thread may have asked for something else
-        if ended && wants.related || AGAIN.load(Ordering::Acquire) {
+        // what has ended may have been all that was related; a token may have come after the first look; and in the midst of it this thread
+        // may have asked for something else
+        let came = !wants.tokens && self.node.seq_in_use();
+        if ended && wants.related || came || AGAIN.load(Ordering::Acquire) {
             return self.adjust(py, soon);
         }
         Ok(())
@@ -258,6 +260,7 @@ impl Host {
 pub fn forget(py: Python<'_>) {
     ONE.forget();
     WANTED.store(0, Ordering::Relaxed);
+    senders::want(false, false);
     MONITORED.store(0, Ordering::Relaxed);
     for instrument in INSTRUMENTS {
         if instrument.on.swap(false, Ordering::AcqRel) {

@@ -174,6 +174,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     // under the GIL records are written one after the other
     #[cfg(not(Py_GIL_DISABLED))]
     host.node.order.serial();
+    host.node.seq_on_last(tokens::all_gone);
     crate::origin::begin();
     HOST.store(host, Ordering::Release);
     Ok(host)

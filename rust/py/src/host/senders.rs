@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use std::{
     collections::VecDeque,
     sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{fence, AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard,
     },
 };
@@ -75,14 +75,17 @@ impl Drop for Items<'_> {
     }
 }
 
-/// For what senders are wanted from now on.
+/// For what senders are wanted from now on. Who looks for tokens afterwards, and who makes one and asks [`carry_tokens`] then: one of
+/// them finds the other.
 pub fn want(senders: bool, tokens: bool) {
     SENDERS.store(senders, Ordering::Release);
     TOKENS.store(tokens, Ordering::Release);
+    fence(Ordering::SeqCst);
 }
 
 /// Whether items carry tokens.
 pub fn carry_tokens() -> bool {
+    fence(Ordering::SeqCst);
     TOKENS.load(Ordering::Acquire)
 }
 

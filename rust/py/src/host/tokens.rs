@@ -3,6 +3,7 @@
 use super::{
     directory,
     here::Here,
+    instruments::Wants,
     late, loop_tokens, pools, queues,
     senders::{self, Put},
     Host,
@@ -18,8 +19,14 @@ use inviso_term::{
     etf::{self, Encoder, Full},
     term::{Identifier, Term},
 };
-use pyo3::{ffi::PyObject, Python};
-use std::sync::{atomic::Ordering, MutexGuard};
+use pyo3::{ffi::PyObject, PyResult, Python};
+use std::{
+    ptr::null_mut,
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        MutexGuard,
+    },
+};
 
 /// Writes a message for the system tracer.
 ///
@@ -179,8 +186,12 @@ pub fn keep(future: &Tracee, carried: Carried) {
     *kept(future) = Some(carried);
 }
 
-/// Tokens were reset: lets go of those of before that wait in queues and futures.
-pub fn empty(py: Python<'_>, host: &Host) {
+/// Tokens are out of use: takes away what carries them, and lets go of those of before that wait in queues and futures.
+///
+/// # Errors
+/// Of the interpreter's, as it takes instruments away.
+pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    host.adjust(py, Wants::default())?;
     for object in host.directory.queues(py) {
         let known = directory::process(&object);
         senders::empty(&host.node, &known.senders);
@@ -189,6 +200,50 @@ pub fn empty(py: Python<'_>, host: &Host) {
         }
         pools::empty(&host.node, &object);
     }
+    Ok(())
+}
+
+/// How often, in ns, what carries tokens is taken away without a reset, and how often at once: to put it in place again takes some
+/// milliseconds.
+const PAUSE: u64 = 1_000_000_000;
+const AT_ONCE: u64 = 10;
+
+/// The last token has gone, or a thread while there was none: has the main thread see whether what carries them is needed any more.
+pub fn all_gone() {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+        ASKED.store(false, Ordering::Release);
+        Python::attach(|py| {
+            let host = super::try_host().filter(|host| host.process == std::process::id());
+            if let Some(error) = host.and_then(|host| end(py, host).err()) {
+                error.write_unraisable(py, None);
+            }
+        });
+        0
+    }
+    // SAFETY: plain questions, which any thread may ask. A full queue is no harm: the next one asks again.
+    unsafe {
+        let asks = super::try_host().is_some_and(|host| host.node.seq_is_idle()) && pyo3::ffi::Py_IsInitialized() != 0;
+        if asks && !ASKED.swap(true, Ordering::AcqRel) && pyo3::ffi::Py_AddPendingCall(Some(call), null_mut()) != 0 {
+            ASKED.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Takes away what carries tokens, if there are none. Not while there are threads besides the main one: a `SimpleQueue.get` in which one
+/// begins to wait would not be seen.
+fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    /// When the next one is due; each puts it off by a pause.
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let now = host.node.clock.system_monotonic();
+    let due = |next: u64| (next <= now + PAUSE * (AT_ONCE - 1)).then(|| next.max(now) + PAUSE);
+    if !directory::is_one_thread(py)? || !host.node.seq_is_idle() {
+        return Ok(());
+    }
+    if NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() && host.node.seq_end() {
+        return leave(py, host);
+    }
+    Ok(())
 }
 
 fn kept(future: &Tracee) -> MutexGuard<'_, Option<Carried>> {
