@@ -624,6 +624,32 @@ def test_queues_that_the_library_uses_inside_are_silent(session: trace.Session) 
     asyncio.run(main())
 
 
+def test_a_get_that_runs_out_of_time_in_wait_for_is_a_time_out(session: trace.Session) -> None:
+    async def other() -> None:
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        items: asyncio.Queue[int] = asyncio.PriorityQueue()
+        session.process(inviso.self(), True, ["receive"])
+        for wait in [items.get(), other(), asyncio.get_running_loop().create_future(), items.join(), items.get()]:
+            items._unfinished_tasks += 1
+            items._finished.clear()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(wait, 0.005)
+        getting = asyncio.ensure_future(items.get())
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(getting, 0.005)
+        await items.put(3)
+        assert await asyncio.wait_for(items.get(), PATIENCE) == 3
+        session.process("all", False, ["all"])
+        assert [event for event in events(session) if event != ("receive", True)] == [
+            *[("receive", inviso.Atom("timeout"))] * 3,
+            ("receive", 3),
+        ]
+
+    asyncio.run(main())
+
+
 def test_a_task_that_waits_in_vain_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     wake = inviso.process._wake

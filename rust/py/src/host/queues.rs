@@ -19,7 +19,11 @@ use super::{
 };
 use crate::{
     capture::{self, Raised},
-    ffi::frame::{code_qualname, CodeLayout, Frame},
+    ffi::{
+        frame::{code_qualname, CodeLayout, Frame},
+        held::Held,
+        steps, Aside,
+    },
 };
 use inviso_core::{flags::Flags, monitor::Event};
 use pyo3::{ffi, prelude::*, types::*};
@@ -37,7 +41,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         give_back(py);
-        watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
+        watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &WAIT_FOR, &NEW])?;
         modules::leave(py, host, &MODULES)
     },
     |py| {
@@ -64,6 +68,9 @@ pub static OWN_GET: Handler = Handler { end: Some(on_own_get), ..Handler::NONE }
 /// `queue.Queue.get` and `asyncio.Queue.get_nowait`, which raise where nothing has come in time.
 pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, ..Handler::NONE };
 
+/// `asyncio.wait_for`, in which time may run out for `asyncio.Queue.get`.
+pub static WAIT_FOR: Handler = Handler { end: Some(on_no_time), raises_only: true, ..Handler::NONE };
+
 /// `__init__`: a class of queues is used.
 pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
@@ -72,11 +79,16 @@ pub static MODULES: [Module; 4] = [
     Module::new("queue", |py, host, module| adopt(py, host, module, "get", 0)),
     Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", 1)),
     Module::new("concurrent.futures.process", |_, _, module| keep_names(module, &PROCESSES)),
-    Module::new("asyncio.tasks", |_, _, module| keep_names(module, &TASKS)),
+    Module::new("asyncio.tasks", |py, host, module| {
+        keep_names(module, &TASKS)?;
+        watch::add(py, host, &WAIT_FOR, &[module.getattr("wait_for")?.getattr("__code__")?])
+    }),
 ];
 
 /// The names of these modules, by which their functions' frames are known.
 static QUEUES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// The code of `asyncio.Queue.get`.
+static AWAITED: AtomicUsize = AtomicUsize::new(0);
 /// The code of their `Queue.shutdown`, from Python 3.13 on.
 static SHUTDOWN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static PROCESSES: AtomicUsize = AtomicUsize::new(0);
@@ -86,6 +98,9 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     keep_names(module, &QUEUES[which])?;
     let class = module.getattr("Queue")?;
     let code = |name: &str| class.getattr(name)?.getattr("__code__");
+    if which == 1 {
+        modules::keep(&AWAITED, code("get")?);
+    }
     if let Ok(shutdown) = code("shutdown") {
         modules::keep(&SHUTDOWN[which], shutdown);
     }
@@ -448,6 +463,29 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
     if is_empty(error) && is_told(here, Caller::Of(frame), queue_of(frame), Flags::RECEIVE) {
+        passing::timed_out(here);
+    }
+}
+
+fn on_no_time(here: &mut Here, frame: Frame, how: Ended) {
+    let Some(error) = how.error() else { return };
+    // SAFETY: callbacks run attached; what is asked for is held, and C code of the interpreter's answers.
+    let is_get = unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        if !error.is_a(ffi::PyExc_TimeoutError) || !parcels::is_asked(here, Flags::RECEIVE) {
+            return;
+        }
+        let _aside = Aside::new();
+        let waited = frame.local(0); // before Python 3.12 a task of its own
+        let is_task = !waited.is_null() && steps::is_done_task(Python::assume_attached(), waited);
+        let coroutine = if is_task { Held::owned(steps::coroutine_of(waited)) } else { Held::borrowed(waited) };
+        let exact = !coroutine.is_null() && ffi::PyCoro_CheckExact(coroutine.as_ptr()) != 0;
+        exact && {
+            let code = Held::owned(ffi::PyObject_GetAttrString(coroutine.as_ptr(), c"cr_code".as_ptr()));
+            code.as_ptr() as usize == AWAITED.load(Ordering::Relaxed)
+        }
+    };
+    if is_get {
         passing::timed_out(here);
     }
 }
