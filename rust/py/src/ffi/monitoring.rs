@@ -122,6 +122,21 @@ impl Tool {
         }
     }
 
+    /// In a forked child, whose parent's threads may have been in the midst of anything: ends the tools of this name.
+    ///
+    /// # Errors
+    /// The first exception; all is tried nevertheless.
+    pub fn abandon(py: Python<'_>, name: &str) -> PyResult<()> {
+        let monitoring = py.import("sys")?.getattr("monitoring")?;
+        let mut result = Ok(());
+        for id in IDS {
+            if monitoring.call_method1("get_tool", (id,))?.eq(name)? {
+                result = result.and(Tool::of_id(&monitoring, id).and_then(|tool| tool.free(py, [])));
+            }
+        }
+        result
+    }
+
     /// The id.
     pub fn id(&self) -> u8 {
         self.id

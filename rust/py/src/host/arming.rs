@@ -6,6 +6,10 @@ use pyo3::{prelude::*, sync::MutexExt};
 use rustc_hash::FxHashMap;
 use std::{collections::hash_map::Entry, sync::MutexGuard};
 
+/// What our tool of `sys.monitoring` is called.
+#[cfg(Py_3_12)]
+pub const TOOL: &str = "inviso";
+
 /// What is armed now. Changed under the core's control lock only.
 #[derive(Default)]
 pub struct Armed {
@@ -210,7 +214,7 @@ mod monitoring {
         /// Claims the tool at first use.
         pub(super) fn claim(&mut self, py: Python<'_>) -> PyResult<()> {
             if self.tool.is_none() {
-                let tool = Tool::claim(py, "inviso").map_err(taken)?;
+                let tool = Tool::claim(py, TOOL).map_err(taken)?;
                 for (event, function) in CALLBACKS {
                     // SAFETY: each callback keeps to the contract of the event that it is registered for.
                     let callback = unsafe { vectorcall::callable(py, function, std::ptr::null_mut()) }?;

@@ -5,7 +5,7 @@ use inviso_core::control::Arm;
 use pyo3::prelude::*;
 
 /// In the child: what the parent traced is no longer traced. Its locks may be held by threads that don't exist here, so
-/// nothing of the old host is used but its list of armed code.
+/// nothing of the old host is used but its list of armed code, where that is not held.
 ///
 /// # Errors
 /// What `sys.monitoring` raises.
@@ -22,6 +22,10 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
         drop(armed);
         Armer.arm(&keys, 0);
     }
+    #[cfg(Py_3_12)]
+    let done = crate::ffi::monitoring::Tool::abandon(py, super::arming::TOOL);
+    #[cfg(not(Py_3_12))]
+    let done = Ok(());
     #[cfg(not(Py_3_12))]
     crate::ffi::profile::end(py);
     super::loading::forget(py);
@@ -30,5 +34,5 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     crate::origin::forked();
     here::forget();
     forget();
-    Ok(())
+    done
 }
