@@ -4,7 +4,7 @@
 //! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
 //! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
 
-use super::{busy, bytes_of, closed, lock, opened, own, port, quietly, read, serves, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, lock, opened, opens, own, port, quietly, read, serves, written, Seen, BUSY};
 use crate::{
     capture,
     ffi::frame::{code_qualname, CodeLayout, Frame},
@@ -42,7 +42,7 @@ pub static WRITE: Handler = Handler { begin: Some(on_write), ..Handler::NONE };
 pub static WRITELINES: Handler = Handler { begin: Some(on_writelines), ..Handler::NONE };
 
 /// `__init__` of transports of pipes.
-pub static PIPE: Handler = Handler { end: Some(on_pipe), ..Handler::NONE };
+pub static PIPE: Handler = Handler { begin: Some(on_begin), end: Some(on_pipe), ..Handler::NONE };
 
 /// `_UnixReadPipeTransport._read_ready`.
 pub static READ: Handler = Handler { end: Some(on_read), ..Handler::NONE };
@@ -428,12 +428,16 @@ unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
     })
 }
 
-/// A pipe has got a transport.
+/// A pipe is about to get a transport.
+fn on_begin(_here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame stands; attached.
+    opens(unsafe { frame.local(0) });
+}
+
+/// A pipe has got a transport, or not.
 fn on_pipe(here: &mut Here, frame: Frame, how: Ended) {
-    if let Ended::Returned(_) = how {
-        // SAFETY: the first argument of a method whose frame still stands; attached.
-        unsafe { opened(here, frame.local(0)) };
-    }
+    // SAFETY: as above.
+    unsafe { opened(here, frame.local(0), how) };
 }
 
 /// A pipe has been read.
