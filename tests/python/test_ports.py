@@ -791,6 +791,51 @@ def test_datagrams_of_asyncio(session: trace.Session) -> None:
     assert data(messages, server) == [("send", b"abc"), ("receive", b"ABC")]
 
 
+def test_datagrams_of_asyncio_that_are_empty_or_refused(session: trace.Session) -> None:
+    session.port("new", True, ["send", "receive"])
+
+    async def main() -> Port:
+        loop = asyncio.get_running_loop()
+        server, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0))
+        address = server.get_extra_info("sockname")
+        client, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=address)
+        port = inviso.port(client)
+        client.sendto(b"")
+        with pytest.raises(ValueError):
+            client.sendto(b"elsewhere", ("127.0.0.1", 1))
+        with pytest.raises(TypeError):
+            client.sendto("text")  # type: ignore[arg-type]
+        client.sendto(b"here", address)
+        client.close()
+        client.sendto(b"late")
+        server.close()
+        return port
+
+    port = asyncio.run(main())
+    empty = [("receive", b"")] if sys.version_info >= (3, 13) else []  # before it, asyncio sends none
+    assert data(session.drain(), port) == [*empty, ("receive", b"here")]
+
+
+def test_a_write_beside_sendfile_is_refused(session: trace.Session, tmp_path: Path) -> None:
+    session.port("new", True, ["receive"])
+    (tmp_path / "file").write_bytes(b"x")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        one, other = socket.socketpair()
+        _, writer = await asyncio.open_connection(sock=one)
+        with other, (tmp_path / "file").open("rb") as file:
+            sending = asyncio.ensure_future(loop.sendfile(writer.transport, file))
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError):
+                writer.transport.write(b"refused")
+            await sending
+        writer.close()
+
+    asyncio.run(main())
+    assert "refused" not in repr(session.drain())
+
+
 def test_pipes_of_asyncio(session: trace.Session) -> None:
     session.port("new", True, EVENTS)
     below, above = os.pipe()

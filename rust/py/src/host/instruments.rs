@@ -72,6 +72,7 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::subprocess::EXITED,
     &ports::transport::SOCKET,
     &ports::transport::WRITE,
+    &ports::transport::SENDTO,
     &ports::transport::WRITELINES,
     &ports::transport::PIPE,
     &ports::transport::READ,
