@@ -791,6 +791,51 @@ def test_datagrams_of_asyncio(session: trace.Session) -> None:
     assert data(messages, server) == [("send", b"abc"), ("receive", b"ABC")]
 
 
+def test_datagrams_of_asyncio_that_are_empty_or_refused(session: trace.Session) -> None:
+    session.port("new", True, ["send", "receive"])
+
+    async def main() -> Port:
+        loop = asyncio.get_running_loop()
+        server, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0))
+        address = server.get_extra_info("sockname")
+        client, _ = await loop.create_datagram_endpoint(asyncio.DatagramProtocol, remote_addr=address)
+        port = inviso.port(client)
+        client.sendto(b"")
+        with pytest.raises(ValueError):
+            client.sendto(b"elsewhere", ("127.0.0.1", 1))
+        with pytest.raises(TypeError):
+            client.sendto("text")  # type: ignore[arg-type]
+        client.sendto(b"here", address)
+        client.close()
+        client.sendto(b"late")
+        server.close()
+        return port
+
+    port = asyncio.run(main())
+    empty = [("receive", b"")] if sys.version_info >= (3, 13) else []  # before it, asyncio sends none
+    assert data(session.drain(), port) == [*empty, ("receive", b"here")]
+
+
+def test_a_write_beside_sendfile_is_refused(session: trace.Session, tmp_path: Path) -> None:
+    session.port("new", True, ["receive"])
+    (tmp_path / "file").write_bytes(b"x")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        one, other = socket.socketpair()
+        _, writer = await asyncio.open_connection(sock=one)
+        with other, (tmp_path / "file").open("rb") as file:
+            sending = asyncio.ensure_future(loop.sendfile(writer.transport, file))
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError):
+                writer.transport.write(b"refused")
+            await sending
+        writer.close()
+
+    asyncio.run(main())
+    assert "refused" not in repr(session.drain())
+
+
 def test_pipes_of_asyncio(session: trace.Session) -> None:
     session.port("new", True, EVENTS)
     below, above = os.pipe()
@@ -894,7 +939,89 @@ def test_a_socket_that_a_finaliser_closes_is_closed_once(session: trace.Session)
     assert sorted(m[1] for m in messages if m[2] == "closed") == sorted(ports)
 
 
+def list_ports() -> None:
+    """Lists the ports in every way there is."""
+    inviso.ports()
+    with trace.session_create("other") as other:
+        other.port("existing", True, ["ports"])
+    with trace.session_create("other") as other:
+        other.port("all", True, ["ports"])
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("collected", [False, True])
+def test_ports_are_listed_while_a_socket_is_in_close(session: trace.Session, collected: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one, (other, _) = socket.create_connection(listener.getsockname()), listener.accept()
+    with other:
+        one.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one.send(b"x" * 65536)
+        one.setblocking(True)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\2\0\0\0")  # it waits two seconds
+        port, number = inviso.port(one), one.fileno()
+        session.port(one, True, ["ports"])
+        inviso.register("conn", one)
+        before = inviso.trap_exit(True)
+        try:
+            inviso.link(one)
+            held = [one]
+            closing = threading.Thread(target=held.clear if collected else one.close)
+            del one
+            closing.start()
+            until(lambda: not Path(f"/proc/self/fd/{number}").exists())
+            list_ports()
+            assert closing.is_alive()
+            assert port not in inviso.ports()
+            assert inviso.whereis("conn") == port
+            closing.join()
+            assert inviso.receive(timeout=5) == ("EXIT", port, "normal")
+        finally:
+            inviso.trap_exit(before)
+        assert [tag for tag, *_ in of(session.drain(), port)] == ["register", "getting_linked", "closed", "unregister"]
+
+
 # subprocesses
+
+
+def test_ports_are_listed_while_a_subprocess_is_started_and_waited_for(session: trace.Session) -> None:
+    class Listing(subprocess.Popen[bytes]):
+        def _execute_child(self, *args: Any) -> None:
+            super()._execute_child(*args)  # type: ignore[misc]
+            assert self.pid
+            list_ports()
+
+        def _handle_exitstatus(self, *args: Any) -> None:
+            super()._handle_exitstatus(*args)  # type: ignore[misc]
+            list_ports()
+
+    session.port("new", True, ["ports"])
+    with Listing([sys.executable, "-c", "raise SystemExit(3)"]) as process:
+        port = inviso.port(process)
+        process.wait()
+    assert of(session.drain(), port) == [
+        ("open", inviso.self(), "spawn"),
+        ("getting_linked", inviso.self()),
+        ("closed", ("exit_status", 3)),
+    ]
+
+
+def test_a_subprocess_that_does_not_start_was_never_a_port(session: trace.Session) -> None:
+    listed: list[Port] = []
+
+    class Failing(subprocess.Popen[bytes]):
+        def _execute_child(self, *args: Any) -> None:
+            super()._execute_child(*args)  # type: ignore[misc]
+            listed.extend(inviso.ports())
+            self.wait()
+            raise OSError
+
+    before = inviso.ports()
+    session.port("new", True, ["ports"])
+    with pytest.raises(OSError):
+        Failing([sys.executable, "-c", ""])
+    assert (listed, session.drain()) == (before, [])
 
 
 def test_a_subprocess_is_one_port(session: trace.Session) -> None:

@@ -73,6 +73,7 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::subprocess::EXITED,
     &ports::transport::SOCKET,
     &ports::transport::WRITE,
+    &ports::transport::SENDTO,
     &ports::transport::WRITELINES,
     &ports::transport::PIPE,
     &ports::transport::READ,

@@ -19,7 +19,9 @@ use super::{
     instruments::{wanted, Instrument, Wants},
     parcels::quietly,
     passing::{self, Message, Sender},
-    relations, watch, Host,
+    relations,
+    watch::{self, Ended},
+    Host,
 };
 use crate::{ffi::calling::attached, terms};
 use inviso_core::{
@@ -77,6 +79,9 @@ pub struct Own {
     linked: Mutex<Vec<u64>>,
 }
 
+/// Objects that are being made ports, by address, each by a call that has seen it begin: it will tell.
+static OPENING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
 fn own(port: &Tracee) -> &Own {
     &directory::process(port).port
 }
@@ -121,12 +126,14 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     pipe::begin(py)?;
     subprocess::begin(py, host)?;
     transport::begin(py, host)?;
+    leave_closed(py, host)?;
     refresh(py, host)
 }
 
 fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     socket::end();
     pipe::end();
+    lock(&OPENING).clear();
     watch::remove(py, host, &socket::HANDLERS)?;
     watch::remove(py, host, &subprocess::HANDLERS)?;
     watch::remove(py, host, &transport::HANDLERS)?;
@@ -147,6 +154,10 @@ fn forget(_py: Python<'_>) {
     socket::end();
     pipe::end();
     transport::forget();
+    // somebody may hold it who is no more
+    if let Ok(mut opening) = OPENING.try_lock() {
+        opening.clear();
+    }
 }
 
 /// What a port is, and whether it is open.
@@ -162,20 +173,18 @@ fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     socket::look(object).or_else(|| subprocess::look(object)).or_else(|| transport::look(object))
 }
 
-/// Takes in every port that exists and has not been seen yet, and lets go of those that were closed unseen.
+/// Takes in every port that exists and has not been seen yet. One that is being opened is none before that is told.
 ///
 /// # Errors
 /// What listing them raises.
 pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    for port in host.node.ports() {
-        let open =
-            host.directory.object(py, &port)?.is_some_and(|object| look(&object).is_some_and(|seen| seen.is_open));
-        if !open {
-            leave(host, &port);
-        }
+    if !INSTRUMENT.on.load(Ordering::Acquire) {
+        leave_closed(py, host)?;
     }
     for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<pyo3::types::PyList>()?.iter() {
-        if let Some(seen) = look(&object).filter(|seen| seen.is_open) {
+        let open = look(&object).filter(|seen| seen.is_open);
+        // asked behind the look: one that is open and not being opened has been told
+        if let Some(seen) = open.filter(|_| !lock(&OPENING).contains(&(object.as_ptr() as usize))) {
             let port = host.directory.object_process(host, Kind::Port, object.as_ptr() as usize, None);
             own(&port).driver.get_or_init(|| seen.driver);
             subprocess::adopt(&object, &port);
@@ -184,6 +193,23 @@ pub fn refresh(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         }
     }
     Ok(())
+}
+
+/// Lets go of the ports that were closed while nobody looked. While somebody does, a port that is found closed is about to be told so
+/// by the call that closes it, or when its object is gone.
+fn leave_closed(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    for port in host.node.ports() {
+        if !is_open(py, host, &port)? {
+            leave(host, &port);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the object of a port is there, and open.
+fn is_open(py: Python<'_>, host: &Host, port: &Arc<Tracee>) -> PyResult<bool> {
+    let object = host.directory.object(py, port)?;
+    Ok(object.is_some_and(|object| look(&object).is_some_and(|seen| seen.is_open)))
 }
 
 /// The open port that an object is; made at first sight, if it is open.
@@ -245,11 +271,31 @@ unsafe fn silence(host: &Host, object: *mut ffi::PyObject) {
     leave(host, &port);
 }
 
-/// The running process has opened a port, and is linked to it.
+/// A call begins that makes an object a port.
+fn opens(object: *mut ffi::PyObject) {
+    lock(&OPENING).push(object as usize);
+}
+
+/// That call is over. If the object is a port, the running process has opened it, and is linked to it.
 ///
 /// # Safety
 /// The object stands; attached.
-unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject) {
+unsafe fn opened(here: &mut Here, object: *mut ffi::PyObject, how: Ended) {
+    if let Ended::Returned(_) = how {
+        // SAFETY: the caller's promise.
+        unsafe { tell_opened(here, object) };
+    }
+    let mut opening = lock(&OPENING);
+    if let Some(at) = opening.iter().position(|known| *known == object as usize) {
+        opening.swap_remove(at);
+    }
+}
+
+/// The running process has opened a port.
+///
+/// # Safety
+/// The object stands; attached.
+unsafe fn tell_opened(here: &mut Here, object: *mut ffi::PyObject) {
     if transport::is_loops_own() {
         // SAFETY: the caller's promise.
         return quietly(here, |_, here| unsafe { silence(here.host, object) });
@@ -459,7 +505,13 @@ pub fn port_of(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<
 pub fn ports(py: Python<'_>) -> PyResult<Vec<Py<PyAny>>> {
     let host = super::host(py)?;
     refresh(py, host)?;
-    host.node.ports().into_iter().map(|port| terms::identity(py, port.pid)).collect()
+    let mut all = Vec::new();
+    for port in host.node.ports() {
+        if is_open(py, host, &port)? {
+            all.push(terms::identity(py, port.pid)?);
+        }
+    }
+    Ok(all)
 }
 
 /// What the port of a number is; None if it is closed.

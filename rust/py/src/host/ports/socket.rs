@@ -3,7 +3,7 @@
 //! A socket of asyncio's is read here; what is written to it its transport tells (see `transport`). What goes through an
 //! `ssl.SSLSocket` is told as it is before it is encrypted, at the methods of its C half.
 
-use super::{busy, bytes_of, closed, known, opened, port, quietly, read, runs, transport, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, known, opened, opens, port, quietly, read, runs, transport, written, Seen, BUSY};
 use crate::{
     capture,
     ffi::{
@@ -34,7 +34,7 @@ use std::{
 };
 
 /// `socket.socket.__init__`.
-pub static INIT: Handler = Handler { end: Some(on_init), ..Handler::NONE };
+pub static INIT: Handler = Handler { begin: Some(on_begin), end: Some(on_init), ..Handler::NONE };
 
 /// All of them.
 pub static HANDLERS: [&Handler; 1] = [&INIT];
@@ -207,12 +207,16 @@ pub fn look(object: &Bound<'_, PyAny>) -> Option<Seen> {
     Some(Seen { driver, is_open })
 }
 
-/// A socket has been made.
-fn on_init(here: &mut Here, frame: crate::ffi::frame::Frame, how: Ended) {
-    if let Ended::Returned(_) = how {
-        // SAFETY: the first argument of a method whose frame still stands; attached.
-        unsafe { opened(here, frame.local(0)) };
-    }
+/// A socket is about to be made.
+fn on_begin(_here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame stands; attached.
+    opens(unsafe { frame.local(0) });
+}
+
+/// A socket has been made, or not.
+fn on_init(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: as above.
+    unsafe { opened(here, frame.local(0), how) };
 }
 
 type PlainCall = unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;

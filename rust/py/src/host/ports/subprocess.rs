@@ -3,7 +3,7 @@
 //! `subprocess.Popen` opens it; it is closed when somebody learns how the subprocess has ended. What goes through its pipes is
 //! seen where `communicate` moves it, where the files of the pipes are used, and at asyncio's transports.
 
-use super::{closed, opened, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
+use super::{closed, opened, opens, own, pipe, port, quietly, read, serves, written, Seen, INSTRUMENT};
 use crate::{
     ffi::frame::Frame,
     host::{
@@ -20,7 +20,7 @@ use pyo3::{ffi, prelude::*, sync::PyOnceLock};
 use std::sync::{atomic::Ordering, Arc};
 
 /// `Popen.__init__`.
-pub static INIT: Handler = Handler { end: Some(on_init), ..Handler::NONE };
+pub static INIT: Handler = Handler { begin: Some(on_begin), end: Some(on_init), ..Handler::NONE };
 
 /// Where a Popen learns how its subprocess has ended.
 pub static STATUS: Handler = Handler { end: Some(on_status), ..Handler::NONE };
@@ -113,16 +113,20 @@ unsafe fn pipes(py: Python<'_>, object: *mut ffi::PyObject, port: &Arc<Tracee>) 
     }
 }
 
-/// A subprocess has been started.
+/// A subprocess is about to be started.
+fn on_begin(_here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame stands; attached.
+    opens(unsafe { frame.local(0) });
+}
+
+/// A subprocess has been started, or not.
 fn on_init(here: &mut Here, frame: Frame, how: Ended) {
-    if let Ended::Returned(_) = how {
-        // SAFETY: the first argument of a method whose frame still stands; attached.
-        unsafe {
-            let object = frame.local(0);
-            opened(here, object);
-            if let Some(port) = known(here, object) {
-                quietly(here, |py, _| pipes(py, object, &port));
-            }
+    // SAFETY: as above.
+    unsafe {
+        let object = frame.local(0);
+        opened(here, object, how);
+        if let Some(port) = known(here, object) {
+            quietly(here, |py, _| pipes(py, object, &port));
         }
     }
 }

@@ -4,7 +4,7 @@
 //! process that writes, whatever becomes of it in the transport's buffer. A pipe's transport is a port itself, but for the pipes
 //! of a subprocess, which are the subprocess's. Loops written in C (uvloop) show nothing of this.
 
-use super::{busy, bytes_of, closed, lock, opened, own, port, quietly, read, serves, written, Seen, BUSY};
+use super::{busy, bytes_of, closed, lock, opened, opens, own, port, quietly, read, serves, written, Seen, BUSY};
 use crate::{
     capture,
     ffi::frame::{code_qualname, CodeLayout, Frame},
@@ -35,14 +35,17 @@ use std::{
 /// `_SelectorTransport.__init__`.
 pub static SOCKET: Handler = Handler { begin: Some(on_socket), ..Handler::NONE };
 
-/// `write` and `sendto` of transports.
+/// `write` of transports.
 pub static WRITE: Handler = Handler { begin: Some(on_write), ..Handler::NONE };
+
+/// `sendto` of transports.
+pub static SENDTO: Handler = Handler { end: Some(on_sendto), ..Handler::NONE };
 
 /// `writelines` of transports, and what it has its buffers written by.
 pub static WRITELINES: Handler = Handler { begin: Some(on_writelines), ..Handler::NONE };
 
 /// `__init__` of transports of pipes.
-pub static PIPE: Handler = Handler { end: Some(on_pipe), ..Handler::NONE };
+pub static PIPE: Handler = Handler { begin: Some(on_begin), end: Some(on_pipe), ..Handler::NONE };
 
 /// `_UnixReadPipeTransport._read_ready`.
 pub static READ: Handler = Handler { end: Some(on_read), ..Handler::NONE };
@@ -60,7 +63,8 @@ pub static TLS: Handler = Handler { begin: Some(on_tls), ..Handler::NONE };
 pub static SELF_PIPE: Handler = Handler { begin: Some(on_self_pipe), end: Some(on_self_pipe_made), ..Handler::NONE };
 
 /// All of them.
-pub static HANDLERS: [&Handler; 9] = [&SOCKET, &WRITE, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
+pub static HANDLERS: [&Handler; 10] =
+    [&SOCKET, &WRITE, &SENDTO, &WRITELINES, &PIPE, &READ, &LOST, &FLOW, &TLS, &SELF_PIPE];
 
 struct Classes {
     selector: Py<PyAny>,
@@ -126,7 +130,8 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     let [reader, writer] = &classes.pipes;
     let (reader, writer) = (reader.bind(py), writer.bind(py));
     watch::add(py, host, &SOCKET, &[code(classes.selector.bind(py), "__init__")?])?;
-    watch::add(py, host, &WRITE, &[code(&stream, "write")?, code(&datagram, "sendto")?, code(writer, "write")?])?;
+    watch::add(py, host, &WRITE, &[code(&stream, "write")?, code(writer, "write")?])?;
+    watch::add(py, host, &SENDTO, &[code(&datagram, "sendto")?])?;
     if stream.getattr("__dict__")?.contains("writelines")? {
         let writers = [code(&stream, "writelines")?, code(&stream, "_write_sendmsg")?, code(&stream, "_write_send")?];
         watch::add(py, host, &WRITELINES, &writers)?;
@@ -342,6 +347,22 @@ fn on_write(here: &mut Here, frame: Frame) {
     }
 }
 
+/// A datagram has been written to a transport. Which address one takes it asks the program's object, so this comes behind the call.
+fn on_sendto(here: &mut Here, frame: Frame, how: Ended) {
+    // SAFETY: as above.
+    unsafe {
+        let (transport, data) = (frame.local(0), frame.local(1));
+        // before 3.13 an empty one is not sent
+        let is_sent = has_length(data) || cfg!(Py_3_13) && is_buffer(data);
+        if matches!(how, Ended::Raised(_)) || !is_sent || !takes(here, transport) {
+            return;
+        }
+        if let Some(port) = port_of(here, transport) {
+            tell_write(here, &port, |py| Some(bytes_of(py, data, None)));
+        }
+    }
+}
+
 /// A write to a transport: `in` and `out` of a socket's port are around what reaches the socket.
 fn tell_write<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> Option<Bound<'py, PyAny>>) {
     if own(port).by_transport.load(Ordering::Relaxed) {
@@ -392,6 +413,20 @@ fn joined<'py>(
     (!all.is_empty()).then(|| PyBytes::new(py, &all).into_any())
 }
 
+/// Whether it is of a type that transports take.
+///
+/// # Safety
+/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+unsafe fn is_buffer(data: *mut ffi::PyObject) -> bool {
+    // SAFETY: null, or an object that stands.
+    unsafe {
+        !data.is_null()
+            && (ffi::PyBytes_Check(data) != 0
+                || ffi::PyByteArray_Check(data) != 0
+                || ffi::PyMemoryView_Check(data) != 0)
+    }
+}
+
 /// Whether it is bytes that are not empty.
 ///
 /// # Safety
@@ -413,7 +448,7 @@ unsafe fn has_length(data: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows.
+/// Whether a transport takes what is written to it: it has neither lost its connection nor been told that nothing follows, and sends no file.
 ///
 /// # Safety
 /// As [`port_of`].
@@ -424,16 +459,20 @@ unsafe fn takes(here: &mut Here, transport: *mut ffi::PyObject) -> bool {
             let value = unsafe { attribute(py, transport, name) };
             value.is_some_and(|value| value.is_truthy().unwrap_or(false))
         };
-        !is_set("_conn_lost") && !is_set("_eof")
+        !is_set("_conn_lost") && !is_set("_eof") && !is_set("_empty_waiter")
     })
 }
 
-/// A pipe has got a transport.
+/// A pipe is about to get a transport.
+fn on_begin(_here: &mut Here, frame: Frame) {
+    // SAFETY: the first argument of a method whose frame stands; attached.
+    opens(unsafe { frame.local(0) });
+}
+
+/// A pipe has got a transport, or not.
 fn on_pipe(here: &mut Here, frame: Frame, how: Ended) {
-    if let Ended::Returned(_) = how {
-        // SAFETY: the first argument of a method whose frame still stands; attached.
-        unsafe { opened(here, frame.local(0)) };
-    }
+    // SAFETY: as above.
+    unsafe { opened(here, frame.local(0), how) };
 }
 
 /// A pipe has been read.
