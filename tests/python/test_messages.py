@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import collections
 import copy
+import functools
+import multiprocessing.connection
 import pickle
 import queue
 import random
+import re
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import inviso
@@ -317,6 +321,202 @@ def test_queues_of_the_programs_own_classes(session: trace.Session) -> None:
     assert plain == [
         ("send", 7), ("receive", 7), ("send", [7]), ("receive", [7]), ("send", 7), ("receive", 7), ("send", 7), ("receive", 7),
     ]  # fmt: skip
+
+
+def timed(function: Any) -> Any:
+    """An everyday decorator: what it makes share one code object."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@timed
+def unrelated(*args: Any) -> Any:
+    return args
+
+
+@pytest.mark.parametrize("methods", [["_put"], ["_get"], ["_put", "_get"]])
+@pytest.mark.parametrize("base", [queue.Queue, queue.LifoQueue])
+def test_a_decorator_of_a_queues_methods_is_also_others(session: trace.Session, base: Any, methods: list[str]) -> None:
+    class Jobs(base):  # type: ignore[misc]
+        def _put(self, item: Any) -> None:
+            super()._put(item)
+
+        def _get(self) -> Any:
+            return super()._get()
+
+    for name in methods:
+        setattr(Jobs, name, timed(getattr(Jobs, name)))
+    own(session, ["send", "receive"])
+    box = Jobs()
+    box.put("job")
+    assert box.get() == "job"
+    for args in [(), (5,), (box,), (box, 7)]:
+        unrelated(*args)
+    assert [m[:2] for m in events(session)] == [("send", "job"), ("receive", "job")]
+
+
+@pytest.mark.parametrize("base", [queue.Queue, asyncio.Queue])
+def test_items_among_any_number_of_arguments(session: trace.Session, base: Any) -> None:
+    field = "queue" if base is queue.Queue else "_queue"
+
+    class Rest(base):  # type: ignore[misc]
+        def _put(self, *args: Any) -> None:
+            super()._put(*args)
+
+    class All(base):  # type: ignore[misc]
+        def _put(*args: Any) -> None:
+            getattr(args[0], field).append(args[1])
+            del args
+
+    class Passed(base):  # type: ignore[misc]
+        def _put(*args: Any, **kwargs: Any) -> None:
+            base._put(*args, **kwargs)
+
+    class Named(base):  # type: ignore[misc]
+        def _put(self, item: Any, *, log: bool = False) -> None:
+            getattr(self, field).append(item)
+
+    own(session, ["send", "receive"])
+    for kind in (Rest, All, Passed, Named):
+        box = kind()
+        box.put_nowait(("a", 7))
+        assert box.get_nowait() == ("a", 7)
+        assert [m[:2] for m in events(session)] == [("send", ("a", 7)), ("receive", ("a", 7))]
+
+
+class Around:
+    """A decorator that is a class."""
+
+    def __init__(self, function: Any) -> None:
+        self.inner = function
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        return functools.partial(self, instance)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.inner(*args)
+
+
+inner: Any = None
+
+
+def by_name(*args: Any) -> Any:
+    return inner(*args)
+
+
+def named(function: Any) -> Any:
+    global inner
+    inner = function
+    return by_name
+
+
+WRAPPINGS = {
+    "wraps": timed,
+    "closure": lambda function: lambda *args: function(*args),
+    "twice": lambda function: timed(timed(function)),
+    "default": lambda function: eval("lambda *args, f=f: f(*args)", {"f": function}),
+    "class": Around,
+    "partial": lambda function: timed(functools.partial(function)),
+    "name": named,
+}
+
+WRAPPED = [
+    (queue.Queue, "_put"),
+    (queue.Queue, "_get"),
+    (queue.Queue, "put"),
+    (queue.LifoQueue, "_put"),
+    (asyncio.Queue, "_put"),
+    (asyncio.Queue, "get_nowait"),
+    (threading.Thread, "start"),
+    (threading.Thread, "_bootstrap"),
+    (threading.Thread, "_bootstrap_inner"),
+    (Future, "set_result"),
+    (Future, "result"),
+    (asyncio.BaseEventLoop, "call_soon_threadsafe"),
+    (asyncio.Handle, "_run"),
+    (multiprocessing.connection._ConnectionBase, "send"),
+    (multiprocessing.connection._ConnectionBase, "recv"),
+]
+
+
+async def awaits() -> None:
+    box: asyncio.Queue[int] = asyncio.Queue()
+    await box.put(5)
+    assert await box.get() == 5
+    assert await asyncio.to_thread(len, "ab") == 2
+    done = asyncio.Event()
+    asyncio.get_running_loop().call_soon_threadsafe(done.set)
+    await done.wait()
+
+
+def passes_messages() -> None:
+    for kind in (queue.Queue, queue.LifoQueue):
+        box: Any = kind()
+        box.put("item")
+        box.get()
+    thread = threading.Thread(target=len, args=("x",))
+    thread.start()
+    thread.join()
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(len, "x").result() == 1
+    future: Future[str] = Future()
+    future.set_result("result")
+    future.result()
+    asyncio.run(awaits())
+    here, there = multiprocessing.connection.Pipe()
+    here.send("through")
+    there.recv()
+    unrelated()
+    unrelated(box, 1)
+    for end in (here, there):
+        end.close()
+
+
+def told(make: Callable[..., trace.Session]) -> Counter[str]:
+    with make() as session:
+        for who in ("all", "new"):
+            session.process(who, True, ["send", "receive", "procs", "running"])
+        passes_messages()
+        assert inviso.self().is_alive()
+        pid = "a pid"
+        shown = [tuple(pid if isinstance(part, inviso.Pid) else part for part in m[1:]) for m in session.drain()]
+    return Counter(re.sub("0x[0-9a-f]+", "", repr(message)) for message in shown)
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+def test_what_the_program_has_wrapped_in_the_library_is_seen(
+    make: Callable[..., trace.Session], monkeypatch: pytest.MonkeyPatch, wrapping: str
+) -> None:
+    plain = told(make)
+    for owner, name in WRAPPED:
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, WRAPPINGS[wrapping](getattr(owner, name)))
+            assert told(make) == plain, name
+
+
+def test_what_replaces_a_function_of_the_library_is_not_taken_for_it(
+    make: Callable[..., trace.Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading.Thread, "_bootstrap_inner", timed(lambda thread: None))
+    with make() as session:
+        session.process("all", True, ["procs", "running"])
+        unrelated()
+        assert inviso.self().is_alive()
+        assert events(session) == []
+
+
+def test_queues_that_are_wrapped_while_a_session_is_on(session: trace.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    own(session, ["send", "receive"])
+    for name in ("_put", "_get"):
+        monkeypatch.setattr(queue.Queue, name, timed(getattr(queue.Queue, name)))
+    box: queue.Queue[str] = queue.Queue()
+    box.put("item")
+    assert box.get() == "item"
+    assert [m[:2] for m in events(session)] == [("send", "item"), ("receive", "item")]
 
 
 @pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue, queue.LifoQueue])

@@ -40,9 +40,9 @@ use taken::Taken;
 
 pub use big::magnitude;
 pub use names::{
-    arguments as exception_arguments, attribute_of_class, exception, exception_class, instance_dict, is_method,
-    is_partial, name_of_callable, name_of_coroutine, name_of_run, parts_of_method, place_of_callable, place_of_run,
-    type_name, Raised,
+    arguments as exception_arguments, attribute_of_class, each_definition, exception, exception_class, instance_dict,
+    is_method, is_partial, name_of_callable, name_of_coroutine, name_of_run, parts_of_method, place_of_callable,
+    place_of_run, type_name, Raised,
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};

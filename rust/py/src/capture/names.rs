@@ -643,6 +643,28 @@ unsafe fn lookup_key(class: *mut PyTypeObject, key: &Held) -> Held {
     }
 }
 
+/// Shows what each class of `class`'s method resolution order has under a name of its own, unbound, until that says that it is enough.
+/// Answers whether it was.
+///
+/// # Safety
+/// `class` stands, `key` is an exact str or null, and the calling thread is attached.
+pub unsafe fn each_definition(
+    class: *mut PyTypeObject, key: *mut PyObject, mut is_enough: impl FnMut(*mut PyTypeObject, *mut PyObject) -> bool,
+) -> bool {
+    // SAFETY: the order of a ready type is a tuple of types.
+    unsafe {
+        let order = (*class).tp_mro;
+        !order.is_null()
+            && !key.is_null()
+            && (0..ffi::PyTuple_GET_SIZE(order)).any(|i| {
+                let class = ffi::PyTuple_GET_ITEM(order, i).cast();
+                let dict = dict_of(class);
+                let found = if dict.is_null() { Held::borrowed(ptr::null_mut()) } else { dict_get(dict.as_ptr(), key) };
+                !found.is_null() && is_enough(class, found.as_ptr())
+            })
+    }
+}
+
 /// The class's own dict, exact; or null.
 ///
 /// # Safety

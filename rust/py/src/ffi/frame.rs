@@ -231,6 +231,31 @@ impl Frame {
         }
     }
 
+    /// What the function was given as its `n`th argument by position, also where it takes any number of them; null if nothing, or if it
+    /// has let go of it.
+    ///
+    /// # Safety
+    /// As [`Frame::argument`], of any code that the frame runs.
+    pub unsafe fn given(self, n: usize) -> Held {
+        // SAFETY: the caller's promise; a tuple's items stand as long as it does.
+        unsafe {
+            let layout = CodeLayout::read(self.code());
+            let positional = layout.positional as usize;
+            if n < positional {
+                return self.argument(&layout, n);
+            }
+            if layout.has_varargs() {
+                let rest = self.argument(&layout, positional);
+                let at = (n - positional) as ffi::Py_ssize_t;
+                let is_tuple = !rest.is_null() && ffi::PyTuple_CheckExact(rest.as_ptr()) != 0;
+                if is_tuple && at < ffi::PyTuple_GET_SIZE(rest.as_ptr()) {
+                    return Held::borrowed(ffi::PyTuple_GET_ITEM(rest.as_ptr(), at));
+                }
+            }
+            Held::borrowed(std::ptr::null_mut())
+        }
+    }
+
     /// Whether this is the interpreter's own code that calls an `__init__` (3.12 on): it has no function.
     ///
     /// # Safety

@@ -19,6 +19,11 @@ impl Interned {
         Interned { object: AtomicPtr::new(ptr::null_mut()), text }
     }
 
+    /// Its text.
+    pub fn text(&self) -> &'static str {
+        self.text.to_str().unwrap_or_default()
+    }
+
     /// The object, borrowed for ever; null if there is no memory for it, with no exception set.
     ///
     /// # Safety

@@ -5,7 +5,7 @@ use super::{
     directory,
     here::Here,
     instruments::Instrument,
-    relations, spawning,
+    originals, relations, spawning,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -28,8 +28,8 @@ pub static CREATE: Handler = Handler { begin: Some(on_create), end: Some(on_crea
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     // the package before its module: another thread may be importing it
     py.import("asyncio")?;
-    let code = py.import("asyncio.taskgroups")?.getattr("TaskGroup")?.getattr("create_task")?.getattr("__code__")?;
-    watch::add(py, host, &CREATE, &[code])
+    let create = originals::codes(py.import("asyncio.taskgroups")?.as_any(), &["TaskGroup.create_task"])?;
+    watch::add(py, host, &CREATE, &create)
 }
 
 fn on_create(here: &mut Here, frame: Frame) {

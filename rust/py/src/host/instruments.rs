@@ -27,7 +27,6 @@ pub static HANDLERS: &[&Handler] = &[
     &queues::OWN_PUT,
     &queues::OWN_GET,
     &queues::WAIT,
-    &queues::WAIT_FOR,
     &queues::NEW,
     &modules::LOADED,
     &executors::ITEM,

@@ -7,6 +7,7 @@
 use super::{
     here::Here,
     instruments::{self, Instrument},
+    originals,
     parcels::quietly,
     ports::transport::{self, Served},
     scheduling::{alarm, between, pair},
@@ -54,8 +55,8 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     // what has been imported is found by name, and a handle that overrides the method has one of its own
     for name in ["Handle", "TimerHandle", "_ThreadSafeHandle"] {
         let Ok(class) = py.import("asyncio.events")?.getattr(name) else { continue };
-        if let Ok(run) = class.getattr("__dict__")?.get_item("_run") {
-            watch::add(py, host, &RUN, &[run.getattr("__code__")?])?;
+        if class.getattr("__dict__")?.contains("_run")? {
+            watch::add(py, host, &RUN, &originals::codes(&class, &["_run"])?)?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use super::{
     instruments::Instrument,
     loop_tokens::{self, Way},
     modules::{self, Module},
+    originals,
     parcels::{self, quietly},
     passing::{self, Sender},
     spawning::attribute,
@@ -203,7 +204,7 @@ unsafe fn scheduler(frame: Frame) -> (Option<Frame>, bool) {
                 break;
             }
             once |= capture::text_is(name, |name| name.starts_with("BaseEventLoop.call_"));
-            caller = within.caller();
+            caller = originals::caller(within);
         }
         (caller, once)
     }
@@ -221,9 +222,10 @@ fn on_handle(here: &mut Here, frame: Frame) {
         }
         // one function lies between, which differs by version
         let between = passing::caller(frame);
-        let threadsafe =
-            between.and_then(|f| f.caller()).filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
-        let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(frame.caller())) else {
+        let threadsafe = between
+            .and_then(|f| originals::caller(f))
+            .filter(|f| f.code() as usize == THREADSAFE.load(Ordering::Acquire));
+        let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(originals::caller(*frame))) else {
             return schedule(here, frame);
         };
         here.running.identify(here.host, &mut here.thread);

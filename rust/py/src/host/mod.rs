@@ -14,6 +14,7 @@
 //! | `task_init` | when a task's object is made |
 //! | `task_end` | when a task's object is gone |
 //! | `spawning` | who starts whom, and how it ends |
+//! | `originals` | the library's own functions, behind what the program has put around them |
 //! | `watch` | functions of the standard library that instruments look at |
 //! | `instruments` | when each of those is put in place and taken away |
 //! | `places` | the names of functions that tasks run in, kept by each thread |
@@ -73,6 +74,7 @@ pub mod loops;
 pub mod modules;
 pub mod multiprocess;
 pub mod objects;
+pub mod originals;
 pub mod outlet;
 pub mod parcels;
 pub mod passing;

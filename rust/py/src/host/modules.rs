@@ -4,7 +4,7 @@
 use super::{
     executors, futures,
     here::Here,
-    loop_tokens, loops, multiprocess,
+    loop_tokens, loops, multiprocess, originals,
     parcels::quietly,
     pickles, queues,
     spawning::attribute,
@@ -55,8 +55,8 @@ pub static LOADED: Handler = Handler { end: Some(on_loaded), ..Handler::NONE };
 /// What `sys.monitoring` raises.
 pub fn want(py: Python<'_>, host: &'static Host, modules: &'static [Module]) -> PyResult<()> {
     let there = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-    let load = py.import("_frozen_importlib")?.getattr("_load_unlocked")?.getattr("__code__")?;
-    watch::add(py, host, &LOADED, &[load])?;
+    let load = originals::codes(py.import("_frozen_importlib")?.as_any(), &["_load_unlocked"])?;
+    watch::add(py, host, &LOADED, &load)?;
     for module in modules {
         // said first, so that a module that is being loaded by another thread is not missed
         module.awaited.store(true, Ordering::Release);
@@ -112,15 +112,7 @@ fn on_loaded(here: &mut Here, frame: Frame, how: Ended) {
 /// # Errors
 /// AttributeError if there is no such function; RuntimeError if its parameters are others.
 pub fn code<'py>(module: &Bound<'py, PyAny>, path: &str, parameters: &[&str]) -> PyResult<Bound<'py, PyAny>> {
-    let mut found = module.clone();
-    for name in path.split('.') {
-        found = match found.cast::<pyo3::types::PyType>() {
-            // as it stands in the class: no class method or property is bound
-            Ok(class) => class.getattr("__dict__")?.get_item(name)?,
-            Err(_) => found.getattr(name)?,
-        };
-    }
-    let code = found.getattr("__code__")?;
+    let code = originals::code(module, path)?;
     let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
     if names.len() < parameters.len() || !names.iter().zip(parameters).all(|(name, expected)| name == expected) {
         let text = format!("the parameters of {path} are unknown");

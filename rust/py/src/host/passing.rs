@@ -1,6 +1,6 @@
 //! A message that is sent or has arrived, as the core sees it; and the few words in which instruments tell of one.
 
-use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, Host};
+use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, originals, Host};
 use crate::{
     capture,
     ffi::{
@@ -307,11 +307,11 @@ pub unsafe fn caller(frame: Frame) -> Option<Frame> {
     unsafe {
         if cfg!(not(Py_3_12)) {
             let current = Frame::current_python(crate::ffi::tstate());
-            if let Some(current) = current.filter(|current| *current != frame) {
-                return Some(current);
+            if current.is_some_and(|current| current != frame) {
+                return originals::past(frame, current);
             }
         }
-        frame.caller()
+        originals::caller(frame)
     }
 }
 
@@ -345,7 +345,7 @@ pub unsafe fn is_inner(frame: Option<Frame>) -> bool {
             if !FORWARDERS.iter().any(|forwarder| capture::is_text(function, forwarder)) {
                 return true;
             }
-            frame = here.caller();
+            frame = originals::caller(here);
         }
         false
     }

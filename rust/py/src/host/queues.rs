@@ -11,6 +11,7 @@ use super::{
     instruments::{monitored, Instrument},
     lengths,
     modules::{self, Module},
+    originals,
     parcels::{self, quietly},
     passing::{self, Sender},
     senders, tokens,
@@ -22,6 +23,7 @@ use crate::{
     ffi::{
         frame::{code_qualname, CodeLayout, Frame},
         held::Held,
+        interned::Interned,
         steps, Aside,
     },
 };
@@ -41,7 +43,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
         give_back(py);
-        watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &WAIT_FOR, &NEW])?;
+        watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
         modules::leave(py, host, &MODULES)
     },
     |py| {
@@ -65,11 +67,8 @@ pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), end: Some(on_ow
 /// `_get` of a class of the program's own.
 pub static OWN_GET: Handler = Handler { end: Some(on_own_get), ..Handler::NONE };
 
-/// `queue.Queue.get` and `asyncio.Queue.get_nowait`, which raise where nothing has come in time.
+/// `queue.Queue.get`, `asyncio.Queue.get_nowait` and `asyncio.wait_for`, which raise where nothing has come in time.
 pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, ..Handler::NONE };
-
-/// `asyncio.wait_for`, in which time may run out for `asyncio.Queue.get`.
-pub static WAIT_FOR: Handler = Handler { end: Some(on_no_time), raises_only: true, ..Handler::NONE };
 
 /// `__init__`: a class of queues is used.
 pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
@@ -81,7 +80,7 @@ pub static MODULES: [Module; 4] = [
     Module::new("concurrent.futures.process", |_, _, module| keep_names(module, &PROCESSES)),
     Module::new("asyncio.tasks", |py, host, module| {
         keep_names(module, &TASKS)?;
-        watch::add(py, host, &WAIT_FOR, &[module.getattr("wait_for")?.getattr("__code__")?])
+        watch::add(py, host, &WAIT, &originals::codes(module, &["wait_for"])?)
     }),
 ];
 
@@ -97,15 +96,14 @@ static TASKS: AtomicUsize = AtomicUsize::new(0);
 fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, which: usize) -> PyResult<()> {
     keep_names(module, &QUEUES[which])?;
     let class = module.getattr("Queue")?;
-    let code = |name: &str| class.getattr(name)?.getattr("__code__");
     if which == 1 {
-        modules::keep(&AWAITED, code("get")?);
+        modules::keep(&AWAITED, originals::code(&class, "get")?);
     }
-    if let Ok(shutdown) = code("shutdown") {
+    if let Ok(shutdown) = originals::code(&class, "shutdown") {
         modules::keep(&SHUTDOWN[which], shutdown);
     }
-    watch::add(py, host, &WAIT, &[code(wait)?])?;
-    watch::add(py, host, &NEW, &[code("__init__")?])?;
+    watch::add(py, host, &WAIT, &originals::codes(&class, &[wait])?)?;
+    watch::add(py, host, &NEW, &originals::codes(&class, &["__init__"])?)?;
     learn_all(py, host, &class)
 }
 
@@ -133,33 +131,75 @@ fn learn_all(py: Python<'_>, host: &Host, class: &Bound<'_, PyAny>) -> PyResult<
 fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult<()> {
     let own = !is_of_library(class);
     let get = if is_lifo(class) { &GET_LAST } else { &GET };
-    for (name, handler, own_handler) in [("_put", &PUT, &OWN_PUT), ("_get", get, &OWN_GET)] {
-        // SAFETY: the class stands, and the token says that the thread is attached; the exact type of what is found is checked.
-        unsafe {
-            let method = capture::attribute_of_class(class, name);
-            if method.is_null() || ffi::PyFunction_Check(method.as_ptr()) == 0 {
+    for (name, handler, own_handler) in [(&NAME_OF_PUT, &PUT, &OWN_PUT), (&NAME_OF_GET, get, &OWN_GET)] {
+        let Some((of, method)) = definition(py, class, name) else { continue };
+        if own && is_of_library(of) || !own && is_known(&method, handler) {
+            continue;
+        }
+        // SAFETY: the class stands; attached.
+        let of = unsafe { Bound::from_borrowed_ptr(py, of.cast::<ffi::PyObject>()) };
+        let original = if own { None } else { originals::function(&of, name.text())?.filter(is_librarys) };
+        let method = original.as_ref().unwrap_or(&method);
+        // SAFETY: the type is checked.
+        let code = unsafe {
+            if ffi::PyFunction_Check(method.as_ptr()) == 0 {
                 continue;
             }
-            let code = Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(method.as_ptr()));
-            let method = Bound::from_borrowed_ptr(py, method.as_ptr());
-            if is_taken(&method) {
+            Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(method.as_ptr()))
+        };
+        if is_taken(method) {
+            continue;
+        }
+        let watched = |by| watch::find(code.as_ptr()).is_some_and(|watched| watched.has(by));
+        if original.is_some() {
+            // found out in the midst of an event a function is watched, and stays so
+            let simple = std::ptr::eq(handler, &PUT) || std::ptr::eq(handler, &GET);
+            if simple && !watched(handler) && take_calls(py, class, method) {
                 continue;
             }
-            if !own {
-                // found out in the midst of an event a function is watched, and stays so
-                let watched = watch::find(code.as_ptr()).is_some_and(|watched| watched.has(handler));
-                let simple = std::ptr::eq(handler, &PUT) || std::ptr::eq(handler, &GET);
-                if simple && !watched && take_calls(py, class, &method) {
-                    continue;
-                }
-                watch::add(py, host, handler, &[code])?;
-            } else if watch::find(code.as_ptr()).is_none() {
-                DERIVED.store(true, Ordering::Release);
-                watch::add(py, host, own_handler, &[code])?;
-            }
+            watch::add(py, host, handler, &[code])?;
+        } else if ![&PUT, &GET, &GET_LAST, own_handler].into_iter().any(watched) {
+            DERIVED.store(true, Ordering::Release);
+            watch::add(py, host, own_handler, &[code])?;
         }
     }
     Ok(())
+}
+
+static NAME_OF_PUT: Interned = Interned::new(c"_put");
+static NAME_OF_GET: Interned = Interned::new(c"_get");
+
+/// The class that defines a method that instances of `class` have, and the method as it stands there.
+fn definition<'py>(
+    py: Python<'py>, class: *mut ffi::PyTypeObject, name: &Interned,
+) -> Option<(*mut ffi::PyTypeObject, Bound<'py, PyAny>)> {
+    let mut found = None;
+    // SAFETY: the class stands; attached.
+    unsafe {
+        capture::each_definition(class, name.get(), |class, method| {
+            found = Some((class, Bound::from_borrowed_ptr(py, method)));
+            true
+        });
+    }
+    found
+}
+
+/// Whether a method is one of the library's that is looked at already.
+fn is_known(method: &Bound<'_, PyAny>, handler: &'static Handler) -> bool {
+    // SAFETY: the type is checked; its code stands with it.
+    unsafe {
+        ffi::PyFunction_Check(method.as_ptr()) != 0
+            && (is_taken(method)
+                || watch::find(ffi::PyFunction_GetCode(method.as_ptr())).is_some_and(|by| by.has(handler)))
+    }
+}
+
+/// Whether a function is one of the library's, and not another that the program has put in its place.
+fn is_librarys(function: &Bound<'_, PyAny>) -> bool {
+    let is = |globals: usize, module: &AtomicUsize| globals == module.load(Ordering::Relaxed);
+    // SAFETY: a function (of [`originals::function`]).
+    let globals = unsafe { ffi::PyFunction_GetGlobals(function.as_ptr()) } as usize;
+    QUEUES.iter().any(|module| is(globals, module))
 }
 
 /// Whether calls of a method of the library's come to [`plain_queues`] from now on.
@@ -167,7 +207,7 @@ fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult
 fn take_calls(py: Python<'_>, class: *mut ffi::PyTypeObject, method: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the class stands; attached.
     let class = unsafe { Bound::from_borrowed_ptr(py, class.cast()) };
-    let seen = class.getattr("__init__").and_then(|init| init.getattr("__code__"));
+    let seen = originals::code(&class, "__init__");
     seen.and_then(|seen| plain_queues::take(py, method, &seen)).unwrap_or(false)
 }
 
@@ -259,14 +299,46 @@ fn is_super(caller: Caller, queue: *mut ffi::PyObject) -> bool {
     DERIVED.load(Ordering::Relaxed) && is_called_by_own(caller, queue)
 }
 
+/// Functions between a method of the library's and one of the program's own that has called it, at most: a decorator's lie there.
+const BETWEEN: usize = 8;
+
 #[cold]
 #[inline(never)]
 fn is_called_by_own(caller: Caller, queue: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's frame runs, and what is watched is a method, which has a first argument.
+    let mut next = caller.frame();
+    for _ in 0..BETWEEN {
+        let Some(frame) = next else { return false };
+        // SAFETY: whoever called a frame that runs runs, too; attached.
+        unsafe {
+            let globals = frame.globals() as usize;
+            if QUEUES.iter().any(|module| module.load(Ordering::Relaxed) == globals) {
+                return false;
+            }
+            if let Some(watched) = watch::find(frame.code()) {
+                let put = watched.has(&OWN_PUT) && own_queue(frame, &NAME_OF_PUT) == queue && !frame.given(1).is_null();
+                if put || watched.has(&OWN_GET) && own_queue(frame, &NAME_OF_GET) == queue {
+                    return true;
+                }
+            }
+            next = frame.caller();
+        }
+    }
+    false
+}
+
+/// The queue whose method of this name runs in a frame; null if another function does: code may be that of many functions.
+fn own_queue(frame: Frame, name: &Interned) -> *mut ffi::PyObject {
+    // SAFETY: an event's frame or one that runs; its arguments stand. Attached.
     unsafe {
-        let Some(caller) = caller.frame() else { return false };
-        watch::find(caller.code()).is_some_and(|watched| watched.has(&OWN_PUT) || watched.has(&OWN_GET))
-            && queue_of(caller) == queue
+        let (queue, function) = (frame.given(0).as_ptr(), frame.function());
+        let is = !queue.is_null()
+            && capture::each_definition(ffi::Py_TYPE(queue), name.get(), |_, method| method == function)
+            && !originals::is_around(function);
+        if is {
+            queue
+        } else {
+            std::ptr::null_mut()
+        }
     }
 }
 
@@ -298,7 +370,7 @@ fn is_inner(caller: Caller) -> bool {
             if !is(globals, &QUEUES[0]) && !is(globals, &QUEUES[1]) {
                 return is(globals, &PROCESSES);
             }
-            frame = here.caller();
+            frame = originals::caller(here);
         }
         false
     }
@@ -402,56 +474,61 @@ fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
 }
 
 thread_local! {
-    /// Calls of `_put` of the program's own classes that are told of, by their frames, and what they put: the method may bind its
-    /// argument anew.
-    static PUTTING: RefCell<Vec<(usize, Py<PyAny>)>> = const { RefCell::new(Vec::new()) };
+    /// Calls of `_put` of the program's own classes that are told of: the method may bind its arguments anew.
+    static PUTTING: RefCell<Vec<Putting>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A call of a `_put`.
+struct Putting {
+    /// Its frame, and the function that runs there.
+    frame: usize,
+    function: usize,
+    queue: Py<PyAny>,
+    item: Py<PyAny>,
 }
 
 fn on_own_put(here: &mut Here, frame: Frame) {
-    let queue = queue_of(frame);
-    // SAFETY: the event's frame; its arguments stand as long as it runs.
-    unsafe {
-        let layout = CodeLayout::read(frame.code());
-        let caller = Caller::Of(frame);
-        if queue.is_null()
-            || layout.arity() < 2
-            || is_super(caller, queue)
-            || !is_told(here, caller, queue, Flags::SEND)
-        {
-            return;
-        }
-        let item = frame.argument(&layout, 1);
-        if !item.is_null() {
-            let item = quietly(here, |py, _| Bound::from_borrowed_ptr(py, item.as_ptr()).unbind());
-            let key = frame.address();
-            // one whose end was not seen may have left its own
-            let left = PUTTING.with_borrow_mut(|all| {
-                let left = all.iter().position(|(known, _)| *known == key).map(|at| all.swap_remove(at));
-                all.push((key, item));
-                left
-            });
-            quietly(here, |_, _| drop(left));
-        }
+    // SAFETY: an event's frame; attached.
+    let item = unsafe { frame.given(1) };
+    let (queue, caller) = (own_queue(frame, &NAME_OF_PUT), Caller::Of(frame));
+    if queue.is_null() || item.is_null() || is_super(caller, queue) || !is_told(here, caller, queue, Flags::SEND) {
+        return;
     }
+    // SAFETY: the event's frame; its arguments stand as long as it begins.
+    let [queue, item] = quietly(here, |py, _| unsafe {
+        [queue, item.as_ptr()].map(|object| Bound::from_borrowed_ptr(py, object).unbind())
+    });
+    // SAFETY: as above.
+    let function = unsafe { frame.function() } as usize;
+    let putting = Putting { frame: frame.address(), function, queue, item };
+    // one whose end was not seen may have left its own
+    let left = PUTTING.with_borrow_mut(|all| {
+        let left = all.iter().position(|known| known.frame == putting.frame).map(|at| all.swap_remove(at));
+        all.push(putting);
+        left
+    });
+    quietly(here, |_, _| drop(left));
 }
 
 /// It has put it, unless it raises: then nothing was sent.
 fn on_own_put_done(here: &mut Here, frame: Frame, how: Ended) {
-    let item = PUTTING.with_borrow_mut(|all| {
-        let at = all.iter().rposition(|(known, _)| *known == frame.address())?;
-        Some(all.swap_remove(at).1)
+    // SAFETY: the event's frame.
+    let (frame, function) = (frame.address(), unsafe { frame.function() } as usize);
+    let putting = PUTTING.with_borrow_mut(|all| {
+        let at = all.iter().rposition(|known| known.frame == frame && known.function == function)?;
+        Some(all.swap_remove(at))
     });
-    let (Some(item), queue) = (item, queue_of(frame)) else { return };
-    if matches!(how, Ended::Returned(_)) && !queue.is_null() {
+    let Some(putting) = putting else { return };
+    if matches!(how, Ended::Returned(_)) {
         // SAFETY: callbacks run attached.
         unsafe { here.running.identify(here.host, &mut here.thread) };
-        put_already(here, queue, item.as_ptr());
+        put_already(here, putting.queue.as_ptr(), putting.item.as_ptr());
     }
-    quietly(here, |_, _| drop(item));
+    quietly(here, |_, _| drop(putting));
 }
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
-    let (queue, Ended::Returned(item)) = (queue_of(frame), how) else { return };
+    let (queue, Ended::Returned(item)) = (own_queue(frame, &NAME_OF_GET), how) else { return };
     let caller = Caller::Of(frame);
     if !queue.is_null() && !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
@@ -462,31 +539,36 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    if is_empty(error) && is_told(here, Caller::Of(frame), queue_of(frame), Flags::RECEIVE) {
+    // SAFETY: callbacks run attached; the frame's first argument stands while it runs.
+    let in_vain = unsafe {
+        if error.is_a(ffi::PyExc_TimeoutError) {
+            here.running.identify(here.host, &mut here.thread);
+            parcels::is_asked(here, Flags::RECEIVE) && is_get(frame.local(0))
+        } else {
+            is_empty(error) && is_told(here, Caller::Of(frame), queue_of(frame), Flags::RECEIVE)
+        }
+    };
+    if in_vain {
         passing::timed_out(here);
     }
 }
 
-fn on_no_time(here: &mut Here, frame: Frame, how: Ended) {
-    let Some(error) = how.error() else { return };
-    // SAFETY: callbacks run attached; what is asked for is held, and C code of the interpreter's answers.
-    let is_get = unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        if !error.is_a(ffi::PyExc_TimeoutError) || !parcels::is_asked(here, Flags::RECEIVE) {
-            return;
-        }
+/// Whether what `wait_for` has waited for is a call of `asyncio.Queue.get`: a coroutine, or a task that runs one, as it is before
+/// Python 3.12.
+///
+/// # Safety
+/// Null or it stands; attached.
+unsafe fn is_get(waited: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise; what is asked for is held, and C code of the interpreter's answers.
+    unsafe {
         let _aside = Aside::new();
-        let waited = frame.local(0); // before Python 3.12 a task of its own
         let is_task = !waited.is_null() && steps::is_done_task(Python::assume_attached(), waited);
         let coroutine = if is_task { Held::owned(steps::coroutine_of(waited)) } else { Held::borrowed(waited) };
-        let exact = !coroutine.is_null() && ffi::PyCoro_CheckExact(coroutine.as_ptr()) != 0;
-        exact && {
-            let code = Held::owned(ffi::PyObject_GetAttrString(coroutine.as_ptr(), c"cr_code".as_ptr()));
-            code.as_ptr() as usize == AWAITED.load(Ordering::Relaxed)
+        if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
+            return false;
         }
-    };
-    if is_get {
-        passing::timed_out(here);
+        let code = Held::owned(ffi::PyObject_GetAttrString(coroutine.as_ptr(), c"cr_code".as_ptr()));
+        code.as_ptr() as usize == AWAITED.load(Ordering::Relaxed)
     }
 }
 

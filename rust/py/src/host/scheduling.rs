@@ -14,6 +14,7 @@ use super::{
     directory, futures,
     here::{self, here},
     instruments::{self, Instrument},
+    originals,
     places::{Place, Places, NOWHERE},
     spawning, task_init,
     watch::{self, Ended, Handler},
@@ -90,8 +91,8 @@ fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     }
     task_init::take(py, task_init::EAGER, spawning::initialise)?;
     ON.store(true, Ordering::Release);
-    let bootstrap = py.import("threading")?.getattr("Thread")?.getattr("_bootstrap_inner")?.getattr("__code__")?;
-    watch::add(py, host, &THREAD, &[bootstrap])?;
+    let bootstrap = originals::codes(py.import("threading")?.as_any(), &["Thread._bootstrap_inner"])?;
+    watch::add(py, host, &THREAD, &bootstrap)?;
     watch_running(py, host)
 }
 

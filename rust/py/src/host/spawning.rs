@@ -7,7 +7,7 @@ use super::{
     call, directory, exits, groups,
     here::Here,
     instruments::Instrument,
-    parcels, relations, scheduling, task_init, tokens,
+    originals, parcels, relations, scheduling, task_init, tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -149,19 +149,22 @@ impl Spawning {
     /// # Errors
     /// What importing threading and asyncio, or `sys.monitoring`, raises.
     pub fn begin(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        let threading = py.import("threading")?;
-        let class = threading.getattr("Thread")?;
-        let start = class.getattr("start")?.getattr("__code__")?;
-        let bootstrap = class.getattr("_bootstrap_inner")?.getattr("__code__")?;
-        BOOTSTRAP_CODE.store(bootstrap.as_ptr() as usize, Ordering::Release);
-        watch::add(py, host, &START, &[start])?;
-        watch::add(py, host, &BOOTSTRAP, &[bootstrap])?;
-        let maker = threading.getattr("_make_invoke_excepthook")?.getattr("__code__")?.getattr("co_consts")?;
-        for constant in maker.try_iter()? {
-            let constant = constant?;
-            // SAFETY: a type check.
-            if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
-                watch::add(py, host, &EXCEPTHOOK, &[constant])?;
+        let threading = py.import("threading")?.into_any();
+        let codes = |path| originals::codes(&threading, &[path]);
+        watch::add(py, host, &START, &codes("Thread.start")?)?;
+        // noted, if it is wrapped: it is a thread's first frame
+        codes("Thread._bootstrap")?;
+        let bootstrap = codes("Thread._bootstrap_inner")?;
+        let known = bootstrap.first().map_or(0, |code| code.as_ptr() as usize);
+        BOOTSTRAP_CODE.store(known, Ordering::Release);
+        watch::add(py, host, &BOOTSTRAP, &bootstrap)?;
+        for maker in codes("_make_invoke_excepthook")? {
+            for constant in maker.getattr("co_consts")?.try_iter()? {
+                let constant = constant?;
+                // SAFETY: a type check.
+                if unsafe { ffi::PyCode_Check(constant.as_ptr()) } != 0 {
+                    watch::add(py, host, &EXCEPTHOOK, &[constant])?;
+                }
             }
         }
         py.import("asyncio")?;
@@ -205,10 +208,17 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
     // SAFETY: frames of the calling thread, which is attached and runs them.
     unsafe {
         let mut frame = frame?;
-        while let Some(caller) = frame.caller() {
+        while let Some(caller) = originals::caller(frame) {
             frame = caller;
         }
         let first = capture::is_text(crate::ffi::frame::code_qualname(frame.code()), "Thread._bootstrap");
+        if originals::is_around(frame.function()) {
+            // a wrapper's frame, before that of what it wraps; any of its first arguments may be the thread
+            let is_thread = |object: &*mut ffi::PyObject| {
+                !object.is_null() && !capture::attribute_of_class(ffi::Py_TYPE(*object), "_bootstrap_inner").is_null()
+            };
+            return (0..3).map(|n| frame.given(n).as_ptr()).find(is_thread);
+        }
         (first || frame.code() as usize == BOOTSTRAP_CODE.load(Ordering::Acquire)).then(|| frame.local(0))
     }
 }

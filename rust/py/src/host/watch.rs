@@ -4,7 +4,7 @@
 //! Looked at at each event of armed code, so the table is read without a lock; it grows by being replaced, and what it was is
 //! left to whoever still reads it (each is twice as large as the last).
 
-use super::{here::Here, instruments::HANDLERS, Host};
+use super::{here::Here, instruments::HANDLERS, originals, Host};
 use crate::{capture::Raised, ffi::frame::Frame};
 use inviso_core::plan::events;
 use pyo3::{ffi::PyObject, prelude::*};
@@ -221,7 +221,7 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
 pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyResult<()> {
     let bits = handlers.iter().fold(0, |all, handler| all | number(handler));
     let mut changed = Vec::new();
-    {
+    let any = {
         let _one = lock();
         let mut any = false;
         for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
@@ -232,6 +232,10 @@ pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyR
             any |= was & !bits != 0;
         }
         ON.store(any, Release);
+        any
+    };
+    if !any {
+        originals::release();
     }
     host.unwatch(py, &changed)
 }

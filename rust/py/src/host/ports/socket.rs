@@ -15,7 +15,7 @@ use crate::{
     },
     host::{
         here::{here, Here},
-        spawning,
+        originals, spawning,
         watch::{self, Ended, Handler},
         Host,
     },
@@ -155,8 +155,8 @@ fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
 /// What importing the socket module raises; RuntimeError where it is not CPython's.
 pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     let class = classes(py)?.class.bind(py);
-    let init = py.import("socket")?.getattr("socket")?.getattr("__init__")?.getattr("__code__")?;
-    watch::add(py, host, &INIT, &[init])?;
+    let init = originals::codes(py.import("socket")?.as_any(), &["socket.__init__"])?;
+    watch::add(py, host, &INIT, &init)?;
     let ssl = py.import("_ssl").and_then(|module| module.getattr("_SSLSocket")).ok();
     for (at, (hook, wrappers)) in HOOKS.iter().zip(&WRAPPERS).enumerate() {
         let class = if at < OF_TLS { Some(class) } else { ssl.as_ref() };

@@ -8,6 +8,7 @@ use crate::{
     ffi::frame::Frame,
     host::{
         here::Here,
+        originals::codes,
         parcels,
         spawning::{self, attribute},
         watch::{self, Ended, Handler},
@@ -42,10 +43,6 @@ pub static HANDLERS: [&Handler; 6] = [&INIT, &STATUS, &COMMUNICATE, &INPUT, &OUT
 
 static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-fn code<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    class.getattr(name)?.getattr("__code__")
-}
-
 /// Watches from now on.
 ///
 /// # Errors
@@ -54,13 +51,13 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     // not while others wait for the class: they may be importing it
     let found = py.import("subprocess")?.getattr("Popen")?.unbind();
     let class = CLASS.get_or_init(py, || found).bind(py);
-    watch::add(py, host, &INIT, &[code(class, "__init__")?])?;
-    watch::add(py, host, &STATUS, &[code(class, "_internal_poll")?, code(class, "_wait")?])?;
-    watch::add(py, host, &COMMUNICATE, &[code(class, "communicate")?])?;
-    watch::add(py, host, &INPUT, &[code(class, "_save_input")?])?;
-    watch::add(py, host, &OUTPUT, &[code(class, "_translate_newlines")?])?;
+    watch::add(py, host, &INIT, &codes(class, &["__init__"])?)?;
+    watch::add(py, host, &STATUS, &codes(class, &["_internal_poll", "_wait"])?)?;
+    watch::add(py, host, &COMMUNICATE, &codes(class, &["communicate"])?)?;
+    watch::add(py, host, &INPUT, &codes(class, &["_save_input"])?)?;
+    watch::add(py, host, &OUTPUT, &codes(class, &["_translate_newlines"])?)?;
     let transport = py.import("asyncio.base_subprocess")?.getattr("BaseSubprocessTransport")?;
-    watch::add(py, host, &EXITED, &[code(&transport, "_process_exited")?])
+    watch::add(py, host, &EXITED, &codes(&transport, &["_process_exited"])?)
 }
 
 /// Looks at a subprocess; `None` for any other object.

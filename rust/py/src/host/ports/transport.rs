@@ -10,7 +10,7 @@ use crate::{
     ffi::frame::{code_qualname, CodeLayout, Frame},
     host::{
         here::Here,
-        passing,
+        originals, passing,
         spawning::{self, attribute},
         watch::{self, Ended, Handler},
         Host,
@@ -114,8 +114,10 @@ fn classes(py: Python<'_>) -> Option<&'static Classes> {
     CLASSES.get_or_try_init(py, make).ok()
 }
 
-fn code<'py>(class: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    class.getattr(name)?.getattr("__code__")
+/// The codes of methods of these classes.
+fn codes<'py, const N: usize>(methods: [(&Bound<'py, PyAny>, &str); N]) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let each = methods.iter().map(|(class, name)| originals::codes(class, &[name]));
+    Ok(each.collect::<PyResult<Vec<_>>>()?.concat())
 }
 
 /// Watches from now on.
@@ -129,23 +131,25 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
         (module.getattr("_SelectorSocketTransport")?, module.getattr("_SelectorDatagramTransport")?);
     let [reader, writer] = &classes.pipes;
     let (reader, writer) = (reader.bind(py), writer.bind(py));
-    watch::add(py, host, &SOCKET, &[code(classes.selector.bind(py), "__init__")?])?;
-    watch::add(py, host, &WRITE, &[code(&stream, "write")?, code(writer, "write")?])?;
-    watch::add(py, host, &SENDTO, &[code(&datagram, "sendto")?])?;
+    watch::add(py, host, &SOCKET, &codes([(classes.selector.bind(py), "__init__")])?)?;
+    watch::add(py, host, &WRITE, &codes([(&stream, "write"), (writer, "write")])?)?;
+    watch::add(py, host, &SENDTO, &codes([(&datagram, "sendto")])?)?;
     if stream.getattr("__dict__")?.contains("writelines")? {
-        let writers = [code(&stream, "writelines")?, code(&stream, "_write_sendmsg")?, code(&stream, "_write_send")?];
+        let writers = codes([(&stream, "writelines"), (&stream, "_write_sendmsg"), (&stream, "_write_send")])?;
         watch::add(py, host, &WRITELINES, &writers)?;
     }
-    watch::add(py, host, &PIPE, &[code(reader, "__init__")?, code(writer, "__init__")?])?;
-    let ready = code(reader, "_read_ready")?;
-    let names: Vec<String> = ready.getattr("co_varnames")?.extract()?;
-    DATA.store(names.iter().position(|name| name == "data").unwrap_or(usize::MAX), Ordering::Relaxed);
-    watch::add(py, host, &READ, &[ready])?;
-    watch::add(py, host, &LOST, &[code(reader, "_call_connection_lost")?, code(writer, "_call_connection_lost")?])?;
+    watch::add(py, host, &PIPE, &codes([(reader, "__init__"), (writer, "__init__")])?)?;
+    let ready = codes([(reader, "_read_ready")])?;
+    for code in &ready {
+        let names: Vec<String> = code.getattr("co_varnames")?.extract()?;
+        DATA.store(names.iter().position(|name| name == "data").unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+    watch::add(py, host, &READ, &ready)?;
+    watch::add(py, host, &LOST, &codes([(reader, "_call_connection_lost"), (writer, "_call_connection_lost")])?)?;
     let flow = py.import("asyncio.transports")?.getattr("_FlowControlMixin")?;
-    watch::add(py, host, &FLOW, &[code(&flow, "_maybe_pause_protocol")?, code(&flow, "_maybe_resume_protocol")?])?;
-    watch::add(py, host, &SELF_PIPE, &[code(classes.event_loop.bind(py), "_make_self_pipe")?])?;
-    watch::add(py, host, &TLS, &[code(classes.tls.bind(py), "connection_made")?])
+    watch::add(py, host, &FLOW, &codes([(&flow, "_maybe_pause_protocol"), (&flow, "_maybe_resume_protocol")])?)?;
+    watch::add(py, host, &SELF_PIPE, &codes([(classes.event_loop.bind(py), "_make_self_pipe")])?)?;
+    watch::add(py, host, &TLS, &codes([(classes.tls.bind(py), "connection_made")])?)
 }
 
 /// In a forked child: the ports are the parent's.
