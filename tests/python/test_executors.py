@@ -188,6 +188,28 @@ def test_a_result_for_a_process_that_has_ended_waits_in_the_future(session: trac
     assert late[1][0] == me
 
 
+def test_so_does_one_for_a_task_whose_end_nobody_watched(session: trace.Session) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(asyncio.to_thread(lambda: go.wait(30) and "late"))
+        pids.append(inviso.pid(task))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        go.set()
+        await asyncio.get_running_loop().shutdown_default_executor()
+        kept.append(task)
+
+    go = threading.Event()
+    pids: list[inviso.Pid] = []
+    kept: list[object] = []
+    traced(session)
+    session.process("new", True, ["send", "receive"])
+    asyncio.run(main())
+    (late,) = [m for m in told(session) if m[2] == "late"]
+    assert (late[1], late[3].kind) == ("send", "queue")
+    assert not any(m[0] == pids[0] and m[1] == "receive" for m in told(session))
+
+
 def test_many_submitters_and_workers(session: trace.Session) -> None:
     traced(session)
     session.process("new", True, ["send", "receive"])
