@@ -46,8 +46,42 @@ class Callable:
     def method(self, a: int) -> int:
         return a
 
-    def __call__(self, a: int) -> int:
+    def __call__(self, a: int, b: int = 2) -> int:
         return a
+
+    @classmethod
+    def of_class(cls, a: int) -> int:
+        return a
+
+
+class Derived(Callable):
+    pass
+
+
+def logged(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+@logged
+def decorated(a: int) -> int:
+    return a
+
+
+@functools.singledispatch
+def dispatched(a: int) -> int:
+    return a
+
+
+def renamed(a: int) -> int:
+    return a
+
+
+renamed.__qualname__ = "another"
+WRAPPER = (HERE, "logged.<locals>.wrapper")
 
 
 def traced(session: trace.Session, *flags: str) -> inviso.Pid:
@@ -83,8 +117,6 @@ def test_submit_is_a_message_there_and_one_back(session: trace.Session) -> None:
         ((functools.partial(work, 1), 2), (HERE, "work", [1, 2])),
         ((functools.partial(functools.partial(work, b=5), 1),), (HERE, "work", [1, {"b": 5}])),
         ((contextvars.copy_context().run, work, 1), (HERE, "work", [1])),
-        ((Callable().method, 1), (HERE, "Callable.method", [1])),
-        ((Callable(), 1), (HERE, "Callable.__call__", [1])),
         ((max, 1, 2), ("builtins", "max", [1, 2])),
         ((int, "5"), ("builtins", "int", ["5"])),
         ((str.upper, "a"), ("builtins", "str.upper", ["a"])),
@@ -107,6 +139,77 @@ def test_the_message_is_the_call(session: trace.Session, call: Any, message: Any
         executor.submit(work, 0, b=1, c=2).result()
     sent = [m[2] for m in told(session) if m[1] == "send" and m[3].kind == "queue"]
     assert sent == [message, (HERE, "work", [0, {"b": 1, "c": 2}])]
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "arity", "bound"),
+    [
+        (decorated, WRAPPER, 1, None),
+        (functools.partial(functools.lru_cache(maxsize=0)(decorated)), WRAPPER, 1, None),
+        (dispatched, ("functools", "singledispatch.<locals>.wrapper"), 2, None),
+        (renamed, (HERE, "another"), 1, None),
+        (Derived(), (HERE, "Callable.__call__"), 3, "Derived"),
+        (Derived().method, (HERE, "Callable.method"), 2, "Derived"),
+        (Derived.of_class, (HERE, "Callable.of_class"), 2, "type"),
+    ],
+)
+def test_names_and_arities_are_those_of_messages_of_calls(
+    session: trace.Session, function: Any, name: tuple[str, str], arity: int, bound: str | None
+) -> None:
+    async def later() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon_threadsafe(function, 1)
+        loop.call_soon(function, 1)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.create_task(later())
+
+    flags = ("procs", "running", "running_procs", "send", "call", "arity")
+    traced(session, *flags)
+    session.process("new", True, list(flags))
+    session.function((*name, "_"), True, ["local"])
+    inviso.spawn(asyncio.run, main())
+    thread = threading.Thread(target=function, args=(1,))
+    thread.start()
+    thread.join()
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(function, 1).result()
+    seen: list[tuple[Any, ...]] = []
+    until(lambda: seen.extend(told(session)) or sum(m[1:3] == ("call", (*name, arity)) for m in seen) == 4)  # type: ignore[func-returns-value]
+    places = [(m[1], part) for m in seen for part in m[2:] if isinstance(part, tuple)]
+    about = [(tag, part) for tag, part in places if part[:2] == name]
+    assert {tag for tag, _ in about} == {"call", "in", "out", "spawn", "spawned", "send"}
+    for tag, called in about:
+        if isinstance(called[2], int):
+            assert called[2] == arity, tag
+        else:
+            first = [repr(argument) for argument in called[2][:-1]]
+            assert called[2][-1] == 1
+            assert (bound is None and not first) or (len(first) == 1 and bound in first[0])
+
+
+@pytest.mark.parametrize("how", ["plain", "wrapped"])
+def test_a_task_goes_by_what_its_code_is_called(session: trace.Session, how: str) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    def wrapping(function: Any) -> Any:
+        @functools.wraps(function)
+        async def wrapper() -> None:
+            await function()
+
+        return wrapper
+
+    async def main() -> None:
+        await asyncio.create_task(wrapping(work)() if how == "wrapped" else work())
+
+    traced(session, "procs", "running", "set_on_spawn")
+    asyncio.run(main())
+    here = test_a_task_goes_by_what_its_code_is_called.__qualname__ + ".<locals>"
+    name = f"{here}.wrapping.<locals>.wrapper" if how == "wrapped" else f"{here}.work"
+    names = {(m[1], p[1]) for m in told(session) for p in m[2:] if isinstance(p, tuple) and p[0] == HERE}
+    assert {("spawn", name), ("spawned", name), ("in", name)} <= names
 
 
 def test_an_exception_goes_back_as_type_and_arguments(session: trace.Session) -> None:
@@ -186,6 +289,28 @@ def test_a_result_for_a_process_that_has_ended_waits_in_the_future(session: trac
     assert [m[1] for m in late] == ["send", "receive"]
     assert late[0][3].kind == "queue"
     assert late[1][0] == me
+
+
+def test_so_does_one_for_a_task_whose_end_nobody_watched(session: trace.Session) -> None:
+    async def main() -> None:
+        task = asyncio.create_task(asyncio.to_thread(lambda: go.wait(30) and "late"))
+        pids.append(inviso.pid(task))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        go.set()
+        await asyncio.get_running_loop().shutdown_default_executor()
+        kept.append(task)
+
+    go = threading.Event()
+    pids: list[inviso.Pid] = []
+    kept: list[object] = []
+    traced(session)
+    session.process("new", True, ["send", "receive"])
+    asyncio.run(main())
+    (late,) = [m for m in told(session) if m[2] == "late"]
+    assert (late[1], late[3].kind) == ("send", "queue")
+    assert not any(m[0] == pids[0] and m[1] == "receive" for m in told(session))
 
 
 def test_many_submitters_and_workers(session: trace.Session) -> None:

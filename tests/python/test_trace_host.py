@@ -129,6 +129,63 @@ def test_without_a_free_tool_id_the_error_names_the_holders() -> None:
     """) == "True True ('all', False)\n"
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
+@pytest.mark.parametrize("call", [
+    's.process("all", True, ["send", "procs", "running", "running_procs", "set_on_spawn"])',
+    's.port("all", True, ["send", "ports", "running_ports"])',
+    's.system("long_schedule", 100)', 's.system("long_message_queue", (1, 2))', 's.system("busy_dist_port", True)',
+    's.send([(("_", "_"), [], [("set_seq_token", "label", 1)])])',
+])
+def test_a_call_that_is_refused_for_want_of_a_tool_id_leaves_nothing_behind(call: str) -> None:
+    assert script(f"""
+        m = sys.monitoring
+        for n in (3, 4): m.use_tool_id(n, "other")
+        s = trace.session_create("refused")
+        def settings(): return [s.info(w, "flags") for w in (inviso.self(), "new", "new_ports")], s.info("system", "all"), s.info("send", "match_spec")
+        before = settings()
+        try: {call}
+        except RuntimeError: print("refused", settings() == before)
+        m.free_tool_id(3)
+        with trace.session_create("later") as later: later.process("new", True, ["silent"])
+        print(m.get_tool(3), s.process("all", True, ["send"]) > 0, m.get_tool(3), s.destroy(), m.get_tool(3))
+        with trace.session_create("again") as s:
+            m.use_tool_id(3, "other")
+            try: {call}
+            except RuntimeError: print("refused")
+        print(trace.session_info("all"), [m.get_tool(n) for n in (3, 4)])
+    """) == "refused True\nNone True inviso True None\nrefused\n[] ['other', 'other']\n"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_tool_id_that_the_program_frees_is_no_longer_held_onto(taken: bool) -> None:
+    assert script(f"""
+        import queue
+        m = sys.monitoring
+        def count(s):
+            queue.Queue().put(1), work(0)
+            return sorted(m[2] for m in s.drain())
+        s = trace.session_create("first")
+        s.process("all", True, ["send", "call"])
+        s.function(ME, True, ["local"])
+        print(m.get_tool(4), count(s))
+        m.free_tool_id(4)
+        if {taken}: m.use_tool_id(4, "other")
+        other = trace.session_create("second")
+        other.process("all", True, ["procs"])
+        print(m.get_tool(3), m.get_tool(4), count(s))
+        print(other.destroy(), count(s), s.destroy(), [m.get_tool(n) for n in (3, 4)])
+        m.free_tool_id(4)
+        s = trace.session_create("third")
+        s.process("all", True, ["send"])
+        print(m.free_tool_id(m.get_tool(4) and 4), s.destroy(), trace.session_info("all"), [m.get_tool(n) for n in (3, 4)])
+    """) == f"""inviso ['call', 'send']
+{"inviso other" if taken else "None inviso"} ['call', 'send']
+True ['call', 'send'] True [None, {"'other'" if taken else "None"}]
+None True [] [None, None]
+"""
+
+
 def test_profilers_beside_a_session() -> None:
     assert script("""
         import cProfile, pstats

@@ -432,6 +432,30 @@ def test_exit_reasons_of_tasks(session: trace.Session) -> None:
     assert (reasons["fails twice"][0], reasons["fails twice"][1][0]) == ("ExceptionGroup", "both")
 
 
+@pytest.mark.parametrize("message", [(), ("late",)])
+def test_a_task_that_is_cancelled_in_its_last_step_ends_by_that(session: trace.Session, message: Any) -> None:
+    async def last() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel(*message)
+        return 3
+
+    async def main() -> None:
+        task = asyncio.create_task(last())
+        pids.append(inviso.pid(task))
+        inviso.monitor(task)
+        await asyncio.wait([task])
+        assert task.cancelled()
+        down.append(inviso.receive(timeout=10)[4])
+
+    pids: list[inviso.Pid] = []
+    down: list[Any] = []
+    procs(session)
+    asyncio.run(main())
+    (reason,) = [m[2] for m in tags(session.drain()) if m[:2] == (pids[0], "exit")]
+    assert reason == down[0] == ("asyncio.exceptions.CancelledError", message)
+
+
 def test_a_task_cancelled_before_its_first_step_ends(session: trace.Session) -> None:
     async def main() -> None:
         task = asyncio.create_task(step())

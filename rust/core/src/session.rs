@@ -304,6 +304,11 @@ impl Session {
         Flags(flags.0 & !self.seen_flags[class as usize].fetch_or(flags.0, AcqRel))
     }
 
+    /// Takes back what [`Session::note_flags`] noted, where nothing came of it.
+    pub fn forget_flags(&self, class: Class, flags: Flags) {
+        self.seen_flags[class as usize].fetch_and(!flags.0, AcqRel);
+    }
+
     /// The flags that were ever switched on for a process, or for a port.
     #[must_use]
     pub fn seen_flags(&self, class: Class) -> Flags {
@@ -316,9 +321,14 @@ impl Session {
         self.seen_flags(Class::Process).has(Flags::RETURN_TO)
     }
 
-    /// Notes that a match spec may set tokens of sequential tracing.
-    pub fn note_tokens(&self) {
-        self.seen_tokens.store(1, Release);
+    /// Notes that a match spec may set tokens of sequential tracing; whether that is new.
+    pub fn note_tokens(&self) -> bool {
+        self.seen_tokens.swap(1, AcqRel) == 0
+    }
+
+    /// Takes that back, where nothing came of it.
+    pub fn forget_tokens(&self) {
+        self.seen_tokens.store(0, Release);
     }
 
     /// Whether that was ever noted: a first look.

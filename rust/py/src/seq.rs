@@ -47,11 +47,14 @@ pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyRes
 /// comes between.
 pub fn begin(py: Python<'_>) -> PyResult<Living> {
     let host = host::host(py)?;
-    let living = host.node.seq_begin();
+    let mut living = Some(host.node.seq_begin());
     if !senders::carry_tokens() {
-        host.adjust(py, Wants { tokens: true, ..Wants::default() })?;
+        host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, || {
+            living = None;
+            host.node.seq_end();
+        })?;
     }
-    Ok(living)
+    Ok(living.unwrap_or_else(|| host.node.seq_begin()))
 }
 
 /// Containers inside each other, in a label: some less than a token from another node may have.

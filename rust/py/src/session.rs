@@ -194,8 +194,13 @@ impl Session {
     fn expect_actions(&self, py: Python<'_>, host: &'static Host, op: &Op) -> PyResult<()> {
         let Op::Match(program) = op else { return Ok(()) };
         if program.uses().sets_token {
-            self.core.note_tokens();
-            host.adjust(py, Wants { tokens: true, ..Wants::default() })?;
+            let fresh = self.core.note_tokens();
+            let undo = || {
+                if fresh {
+                    self.core.forget_tokens()
+                }
+            };
+            host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, undo)?;
         }
         if !program.uses().switches {
             return Ok(());
@@ -424,7 +429,7 @@ impl Session {
         let class = if ports { Class::Port } else { Class::Process };
         let fresh = if how { self.core.note_flags(class, flags) } else { Flags::NONE };
         if fresh != Flags::NONE {
-            host.adjust(py, Wants::default())?;
+            host.adjust_or(py, Wants::default(), || self.core.forget_flags(class, fresh))?;
         }
         if fresh.has(Flags::RETURN_TO) {
             py.detach(|| host.node.rearm(&self.core, &Armer));
@@ -519,11 +524,15 @@ impl Session {
     fn monitor(&self, py: Python<'_>, event: &str, limit: Option<u64>, short: u64) -> PyResult<()> {
         let host = self.host(py)?;
         let event = named(event)?;
+        let was = (self.core.limit(event), self.core.short_queue());
         if event == monitor::Event::LongMessageQueue && limit.is_some() {
             self.core.set_short_queue(short);
         }
         self.core.set_limit(event, limit);
-        host.adjust(py, Wants::default())
+        host.adjust_or(py, Wants::default(), || {
+            self.core.set_limit(event, was.0);
+            self.core.set_short_queue(was.1);
+        })
     }
 
     /// The limits of system events that are set, `(event, limit, short)`.

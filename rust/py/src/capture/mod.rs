@@ -42,7 +42,7 @@ pub use big::magnitude;
 pub use names::{
     arguments as exception_arguments, attribute_of_class, each_definition, exception, exception_class, instance_dict,
     is_method, is_partial, name_of_callable, name_of_coroutine, name_of_run, parts_of_method, place_of_callable,
-    place_of_run, type_name, Raised,
+    place_of_run, type_name, wrapped, Raised,
 };
 pub use noted::Noted;
 pub use odd::{odd, offset_of, register as register_odd, Odd};

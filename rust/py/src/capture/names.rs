@@ -221,9 +221,9 @@ pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -
     }
 }
 
-/// Writes the module and the qualified name of what a call of `callable` runs, as two atoms. Methods, partials and
-/// static methods are looked through; a class stands for itself, a method written in C for that of the class that has it, any
-/// other object for its type's `__call__`.
+/// Writes the module and the qualified name of what a call of `callable` runs, as two atoms: those of its code, as in messages of calls.
+/// Methods, partials, static methods and `__call__` methods are looked through; a class stands for itself, a method written in C for
+/// that of the class that has it, any other object for its type's `__call__`.
 ///
 /// # Safety
 /// `callable` stands, and the calling thread is attached and has no exception set.
@@ -236,15 +236,19 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
         let mut callable = Held::borrowed(callable);
         for _ in 0..8 {
             match wrapped(callable.as_ptr()) {
-                Some(inner) => callable = inner,
+                Some((inner, _)) => callable = inner,
                 None => break,
             }
         }
         let object = callable.as_ptr();
         if ffi::PyFunction_Check(object) != 0 {
-            let module = frame::module_of(ffi::PyFunction_GetGlobals(object));
+            let (code, mut module) =
+                (ffi::PyFunction_GetCode(object), frame::module_of(ffi::PyFunction_GetGlobals(object)));
+            if module.is_null() {
+                module = Held::borrowed(frame::code_filename(code));
+            }
             atom_or(&module, "undefined", out)?;
-            return atom_or(&Held::owned(attribute(object, c"__qualname__")), "undefined", out);
+            return atom_or(&frame::name_of(object, code), "undefined", out);
         }
         if ffi::PyCFunction_Check(object) != 0 {
             let function: *mut ffi::PyCFunctionObject = object.cast();
@@ -372,7 +376,8 @@ pub unsafe fn place_of_callable(
         for _ in 0..8 {
             let object = callable.as_ptr();
             match wrapped(object) {
-                Some(inner) => {
+                Some((inner, this)) => {
+                    arguments += usize::from(!this.is_null());
                     if is_partial(object) {
                         let [args, keywords] = [c"args", c"keywords"].map(|name| Held::owned(attribute(object, name)));
                         if !args.is_null() && ffi::PyTuple_Check(args.as_ptr()) != 0 {
@@ -542,27 +547,43 @@ unsafe fn module_of_class(class: *mut PyTypeObject) -> Held {
     }
 }
 
-/// What a wrapper calls: a bound method's function, a static method's, a partial's.
+/// What a call of an object calls in its turn, and the first argument that it adds, or null: a bound method's function, a static
+/// method's, a partial's, a cache's, the `__call__` of a class written in Python.
 ///
 /// # Safety
 /// `object` lives throughout, and the calling thread is attached to the interpreter.
-unsafe fn wrapped(object: *mut PyObject) -> Option<Held> {
-    // SAFETY: the types are checked; exact ones, whose attributes are the type's own.
+pub unsafe fn wrapped(object: *mut PyObject) -> Option<(Held, Held)> {
+    let none = || Held::borrowed(ptr::null_mut());
+    // SAFETY: the types are checked; exact ones, whose attributes are the type's own. The method keeps both its parts.
     unsafe {
-        if ffi::Py_TYPE(object) == &raw mut PyMethod_Type {
-            let function = PyMethod_Function(object);
-            ffi::Py_INCREF(function);
-            return Some(Held::owned(function));
+        let held = |object: *mut PyObject| {
+            ffi::Py_INCREF(object);
+            Held::owned(object)
+        };
+        if let Some((this, function)) = parts_of_method(object) {
+            return Some((held(function), held(this)));
         }
         let class = ffi::Py_TYPE(object);
         let mut name = [0; 256];
         let field = match type_name(class, &mut name) {
             "functools.partial" => c"func",
             "staticmethod" | "functools._lru_cache_wrapper" => c"__wrapped__",
-            _ => return None,
+            _ => {
+                if ffi::PyType_HasFeature(class, ffi::Py_TPFLAGS_HEAPTYPE) == 0 || ffi::PyType_Check(object) != 0 {
+                    return None;
+                }
+                let call = lookup(class, c"__call__");
+                if call.is_null() {
+                    return None;
+                }
+                if ffi::PyFunction_Check(call.as_ptr()) != 0 {
+                    return Some((call, held(object)));
+                }
+                return (ffi::Py_TYPE(call.as_ptr()) == &raw mut ffi::PyStaticMethod_Type).then(|| (call, none()));
+            }
         };
         let inner = Held::owned(attribute(object, field));
-        (!inner.is_null()).then_some(inner)
+        (!inner.is_null()).then(|| (inner, none()))
     }
 }
 

@@ -7,6 +7,7 @@ use pyo3::ffi::{self, PyObject};
 #[cfg(Py_GIL_DISABLED)]
 use super::held::locked;
 use super::held::{dict_get, Held};
+use super::interned::Interned;
 use super::layout::{self, at as read, code as co, function as fun};
 
 /// Whether local variable `i` of a code object is called `name`.
@@ -178,6 +179,32 @@ pub unsafe fn qualname_of(function: *mut PyObject) -> Held {
             ffi::Py_XINCREF(name);
             Held::owned(name)
         });
+    }
+}
+
+/// What a function goes by: the name of its code, or its own if it was renamed without being wrapped. The code's, where `function` is none.
+///
+/// # Safety
+/// As [`qualname_of`]; `code` is its code, and no exception is set.
+pub unsafe fn name_of(function: *mut PyObject, code: *mut PyObject) -> Held {
+    static WRAPPED: Interned = Interned::new(c"__wrapped__");
+    // SAFETY: the caller's promise; a function has a place for its dict.
+    unsafe {
+        let (own, name) = (code_qualname(code), qualname_of(function));
+        if name.is_null() || name.as_ptr() == own {
+            return Held::borrowed(own);
+        }
+        let wraps = || {
+            let dict: *mut PyObject = read(function.cast(), ffi::PyFunction_Type.tp_dictoffset as usize);
+            !dict.is_null() && !dict_get(dict, WRAPPED.get()).is_null()
+        };
+        #[cfg(Py_GIL_DISABLED)]
+        let wraps = || locked(function, wraps);
+        if wraps() {
+            Held::borrowed(own)
+        } else {
+            name
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use pyo3::ffi::{self, PyObject, PyThreadState};
 use super::layout::{self, at as read, frame as at};
 
 pub use super::code::{
-    arity, code_constants, code_filename, code_first_line, code_qualname, module_of, qualname_of, CodeLayout,
+    arity, code_constants, code_filename, code_first_line, code_qualname, module_of, name_of, qualname_of, CodeLayout,
 };
 pub use super::held::Held;
 

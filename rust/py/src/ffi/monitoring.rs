@@ -103,6 +103,8 @@ pub struct Tool {
     set_events: Py<PyAny>,
     register_callback: Py<PyAny>,
     free_tool_id: Py<PyAny>,
+    get_tool: Py<PyAny>,
+    name: String,
 }
 
 impl Tool {
@@ -113,7 +115,7 @@ impl Tool {
     pub fn claim(py: Python<'_>, name: &str) -> Result<Tool, ToolError> {
         let monitoring = py.import("sys")?.getattr("monitoring")?;
         let id = claim_id(&monitoring, name)?;
-        match Tool::of_id(&monitoring, id) {
+        match Tool::of_id(&monitoring, id, name) {
             Ok(tool) => Ok(tool),
             Err(e) => {
                 monitoring.call_method1("free_tool_id", (id,))?;
@@ -131,7 +133,7 @@ impl Tool {
         let mut result = Ok(());
         for id in IDS {
             if monitoring.call_method1("get_tool", (id,))?.eq(name)? {
-                result = result.and(Tool::of_id(&monitoring, id).and_then(|tool| tool.free(py, [])));
+                result = result.and(Tool::of_id(&monitoring, id, name).and_then(|tool| tool.free(py, [])));
             }
         }
         result
@@ -199,13 +201,20 @@ impl Tool {
     /// # Errors
     /// What `register_callback` raises (an audit hook's exception).
     pub fn register(&self, py: Python<'_>, event: Event, callback: Option<&Py<PyAny>>) -> PyResult<()> {
+        self.exchange(py, event, callback).map(drop)
+    }
+
+    /// The same; answers the one that was there.
+    fn exchange<'py>(
+        &self, py: Python<'py>, event: Event, callback: Option<&Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if self.bit(event) == 0 {
-            return Ok(());
+            return Ok(py.None().into_bound(py));
         }
         let bit = int(py, self.bit(event))?;
         // SAFETY: None is always there.
         let callback = callback.map_or_else(|| unsafe { ffi::Py_None() }, Py::as_ptr);
-        call(py, &self.register_callback, &[self.id_object.as_ptr(), bit.as_ptr(), callback]).map(drop)
+        call(py, &self.register_callback, &[self.id_object.as_ptr(), bit.as_ptr(), callback])
     }
 
     /// Gives the id back. `codes` are all code objects that have had local events: they are set to none first, as some
@@ -224,7 +233,35 @@ impl Tool {
         result.and(call(py, &self.free_tool_id, &[self.id_object.as_ptr()]).map(drop))
     }
 
-    fn of_id(monitoring: &Bound<'_, PyAny>, id: u8) -> PyResult<Tool> {
+    /// Whether the id is ours still: anybody may free it.
+    ///
+    /// # Errors
+    /// What `get_tool` raises.
+    pub fn is_held(&self, py: Python<'_>) -> PyResult<bool> {
+        let holder = call(py, &self.get_tool, &[self.id_object.as_ptr()])?;
+        Ok(holder.cast::<PyString>().is_ok_and(|holder| holder.to_string_lossy() == self.name))
+    }
+
+    /// Takes away what is left of ours under an id that somebody else has freed: `codes` are as in [`Tool::free`]. Where another
+    /// tool has it meanwhile, those are our callbacks.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn leave<'py>(self, py: Python<'py>, codes: impl IntoIterator<Item = Bound<'py, PyAny>>) -> PyResult<()> {
+        if call(py, &self.get_tool, &[self.id_object.as_ptr()])?.is_none() {
+            py.import("sys")?.getattr("monitoring")?.call_method1("use_tool_id", (self.id, self.name.as_str()))?;
+            return self.free(py, codes);
+        }
+        for (event, _) in EVENTS {
+            let there = self.exchange(py, event, None)?;
+            if !there.is_none() && !super::vectorcall::is_callable(py, &there)? {
+                self.register(py, event, Some(&there.unbind()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn of_id(monitoring: &Bound<'_, PyAny>, id: u8, name: &str) -> PyResult<Tool> {
         let py = monitoring.py();
         let events = monitoring.getattr("events")?;
         let mut bits = [0; EVENTS.len()];
@@ -244,6 +281,8 @@ impl Tool {
             set_events: function("set_events")?,
             register_callback: function("register_callback")?,
             free_tool_id: function("free_tool_id")?,
+            get_tool: function("get_tool")?,
+            name: name.into(),
         };
         tool.local = tool.find_local(py)?;
         Ok(tool)

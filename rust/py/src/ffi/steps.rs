@@ -259,6 +259,8 @@ struct Getters {
     cancelled: Asker,
     cancelling: Asker,
     exception: Getter,
+    must_cancel: Getter,
+    cancel_message: Getter,
     coroutine: Getter,
     awaits: Getter,
     yields_from: Getter,
@@ -269,6 +271,8 @@ static GETTERS: Getters = Getters {
     cancelled: Asker(AtomicPtr::new(null_mut())),
     cancelling: Asker(AtomicPtr::new(null_mut())),
     exception: Getter::new(),
+    must_cancel: Getter::new(),
+    cancel_message: Getter::new(),
     coroutine: Getter::new(),
     awaits: Getter::new(),
     yields_from: Getter::new(),
@@ -282,6 +286,8 @@ impl Getters {
             && GETTERS.cancelled.find(class, c"cancelled")
             && GETTERS.cancelling.find(class, c"cancelling")
             && GETTERS.exception.find(class, c"_exception")
+            && GETTERS.must_cancel.find(class, c"_must_cancel")
+            && GETTERS.cancel_message.find(class, c"_cancel_message")
             && GETTERS.coroutine.find(class, c"_coro")
             && GETTERS.awaits.find(coroutine, c"cr_await")
             && GETTERS.yields_from.find(&raw mut ffi::PyGen_Type, c"gi_yieldfrom");
@@ -358,6 +364,18 @@ pub unsafe fn outcome(task: *mut PyObject) -> Outcome {
             return Outcome::Cancelled;
         }
         Outcome::Returned
+    }
+}
+
+/// The message of a cancellation that a task has been asked for and not met yet: one whose coroutine returns is cancelled all the same.
+///
+/// # Safety
+/// As [`coroutine_of`].
+pub unsafe fn cancellation(task: *mut PyObject) -> Option<Held> {
+    // SAFETY: the caller's promise; True is never freed.
+    unsafe {
+        let asked = Held::owned(GETTERS.must_cancel.read(task)).as_ptr() == ffi::Py_True();
+        asked.then(|| Held::owned(GETTERS.cancel_message.read(task)))
     }
 }
 

@@ -54,6 +54,15 @@ pub unsafe fn callable(py: Python<'_>, function: Function, data: *mut c_void) ->
     }
 }
 
+/// Whether an object was made by [`callable`].
+///
+/// # Errors
+/// As there.
+pub fn is_callable(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // SAFETY: the type of an object that stands.
+    Ok(unsafe { ffi::Py_TYPE(object.as_ptr()) } == class(py)?)
+}
+
 /// The word that the callable's maker gave it.
 ///
 /// # Safety

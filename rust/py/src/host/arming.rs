@@ -82,7 +82,7 @@ impl Host {
     /// No tool id is free: who holds them.
     pub fn ready(&self, py: Python<'_>) -> PyResult<()> {
         let _changing = Changing::new();
-        self.lock_arming(py).claim(py)
+        self.lock_arming(py).claim(py).map(drop)
     }
 
     /// Makes sure that functions written in C can be seen.
@@ -113,11 +113,11 @@ impl Host {
     /// # Errors
     /// What `sys.monitoring` raises.
     pub fn unwatch(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
-        self.watched_anew(py, keys)?;
+        let done = self.watched_anew(py, keys);
         let _changing = Changing::new();
         let mut armed = self.lock_arming(py);
         keys.iter().for_each(|key| self.drop_idle(&mut armed, *key));
-        Ok(())
+        done
     }
 
     fn watched_anew(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
@@ -128,6 +128,9 @@ impl Host {
                 0 => armed.watched.remove(key),
                 needs => armed.watched.insert(*key, needs),
             };
+        }
+        if armed.is_bare(py)? && keys.iter().all(|key| armed.watched.get(key).is_none_or(|needs| *needs == 0)) {
+            return Ok(()); // nothing is claimed in order to take away what is not there
         }
         armed.apply(py, keys)?;
         let all = self.node.read(|snapshot| snapshot.events);
@@ -211,16 +214,55 @@ mod monitoring {
             self.planned.get(&key).copied().unwrap_or(0) | self.watched.get(&key).copied().unwrap_or(0)
         }
 
-        /// Claims the tool at first use.
-        pub(super) fn claim(&mut self, py: Python<'_>) -> PyResult<()> {
-            if self.tool.is_none() {
-                let tool = Tool::claim(py, TOOL).map_err(taken)?;
-                for (event, function) in CALLBACKS {
-                    // SAFETY: each callback keeps to the contract of the event that it is registered for.
-                    let callback = unsafe { vectorcall::callable(py, function, std::ptr::null_mut()) }?;
-                    tool.register(py, event, Some(&callback))?;
+        /// Claims the tool at first use, and once more where somebody has freed its id: all codes get their events then, and it
+        /// answers true.
+        pub(super) fn claim(&mut self, py: Python<'_>) -> PyResult<bool> {
+            if !self.is_bare(py)? {
+                return Ok(false);
+            }
+            let tool = Tool::claim(py, TOOL).map_err(taken)?;
+            let registered = CALLBACKS.into_iter().try_for_each(|(event, function)| {
+                // SAFETY: each callback keeps to the contract of the event that it is registered for.
+                let callback = unsafe { vectorcall::callable(py, function, std::ptr::null_mut()) }?;
+                tool.register(py, event, Some(&callback))
+            });
+            if let Err(error) = registered {
+                tool.free(py, [])?;
+                return Err(error);
+            }
+            self.tool = Some(tool);
+            if !self.everywhere {
+                let keys: Vec<usize> = self.planned.keys().chain(self.watched.keys()).copied().collect();
+                self.set(py, &keys)?;
+            }
+            Ok(true)
+        }
+
+        /// Whether there is no tool. One whose id is not ours any more is let go of.
+        pub(super) fn is_bare(&mut self, py: Python<'_>) -> PyResult<bool> {
+            let Some(tool) = &self.tool else { return Ok(true) };
+            if tool.is_held(py)? {
+                return Ok(false);
+            }
+            self.global = 0;
+            let lost = self.tool.take();
+            lost.map_or(Ok(true), |tool| tool.leave(py, self.bound(py)).map(|()| true))
+        }
+
+        /// The code objects that may have events.
+        fn bound<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyAny>> {
+            let codes = self.codes.iter().filter(|(key, (code, _))| code.as_ptr() as usize == **key);
+            codes.map(|(_, (code, _))| code.bind(py).clone()).collect()
+        }
+
+        /// Sets the local events of these codes.
+        fn set(&self, py: Python<'_>, keys: &[usize]) -> PyResult<()> {
+            let Some(tool) = &self.tool else { return Ok(()) };
+            for key in keys {
+                // functions written in C have no code object: their events are the callers'
+                if let Some((code, _)) = self.codes.get(key).filter(|(c, _)| c.as_ptr() as usize == *key) {
+                    tool.set_local_events(code.bind(py), mask(tool, self.needs(*key)) & tool.local_mask())?;
                 }
-                self.tool = Some(tool);
             }
             Ok(())
         }
@@ -237,21 +279,17 @@ mod monitoring {
             if self.everywhere {
                 return Ok(());
             }
-            self.claim(py)?;
-            let Some(tool) = &self.tool else { return Ok(()) };
-            for key in keys {
-                // functions written in C have no code object: their events are the callers'
-                if let Some((code, _)) = self.codes.get(key).filter(|(c, _)| c.as_ptr() as usize == *key) {
-                    tool.set_local_events(code.bind(py), mask(tool, self.needs(*key)) & tool.local_mask())?;
-                }
+            let none = self.is_bare(py)? && keys.iter().all(|key| self.needs(*key) == 0);
+            if none || self.claim(py)? {
+                return Ok(());
             }
-            Ok(())
+            self.set(py, keys)
         }
 
         /// Global events, as all plans and watched codes need them; gives the tool back when nothing is left.
         pub(super) fn apply_global(&mut self, py: Python<'_>, all: u8) -> PyResult<()> {
             let all = self.watched.values().fold(all, |sum, w| sum | w);
-            if self.tool.is_none() && all == 0 {
+            if self.is_bare(py)? && all == 0 {
                 return Ok(());
             }
             if self.everywhere && self.planned.len() + self.watched.len() <= 8 {
@@ -276,8 +314,8 @@ mod monitoring {
             }
             if all == 0 && self.planned.is_empty() && self.watched.is_empty() {
                 if let Some(tool) = self.tool.take() {
-                    let codes = self.codes.iter().filter(|(key, (c, _))| c.as_ptr() as usize == **key);
-                    tool.free(py, codes.map(|(_, (c, _))| c.bind(py).clone()))?;
+                    self.global = 0;
+                    tool.free(py, self.bound(py))?;
                 }
             }
             Ok(())
@@ -321,8 +359,12 @@ mod monitoring {
 
 #[cfg(not(Py_3_12))]
 impl Armed {
-    fn claim(&mut self, _py: Python<'_>) -> PyResult<()> {
-        Ok(())
+    fn claim(&mut self, _py: Python<'_>) -> PyResult<bool> {
+        Ok(false)
+    }
+
+    fn is_bare(&mut self, _py: Python<'_>) -> PyResult<bool> {
+        Ok(false)
     }
 
     fn apply(&mut self, _py: Python<'_>, _keys: &[usize]) -> PyResult<()> {

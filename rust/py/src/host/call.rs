@@ -143,15 +143,11 @@ pub fn module_and_function(frame: Frame) -> (Held, Held) {
     // SAFETY: code, function and globals live as long.
     unsafe {
         let code = frame.code();
-        let or = |held: Held, other: unsafe fn(*mut PyObject) -> *mut PyObject| {
-            if held.is_null() {
-                Held::borrowed(other(code))
-            } else {
-                held
-            }
-        };
-        let module = or(frame::module_of(frame.globals()), frame::code_filename);
-        (module, or(frame::qualname_of(frame.function()), frame::code_qualname))
+        let mut module = frame::module_of(frame.globals());
+        if module.is_null() {
+            module = Held::borrowed(frame::code_filename(code));
+        }
+        (module, frame::name_of(frame.function(), code))
     }
 }
 

@@ -67,7 +67,8 @@ impl Exits {
         self.lock().last().map(|exit| exit.reason.clone())
     }
 
-    fn reason_of(&self, signal: *mut ffi::PyObject) -> Option<Vec<u8>> {
+    /// The reason of a signal that is known again, a term.
+    pub fn reason_of(&self, signal: *mut ffi::PyObject) -> Option<Vec<u8>> {
         let all = self.lock();
         all.iter().find(|exit| exit.signal.as_ptr() == signal).map(|exit| exit.reason.clone())
     }

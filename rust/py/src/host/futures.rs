@@ -191,6 +191,11 @@ unsafe fn finished_task(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
     }
 }
 
+/// Who asked, unless it has ended: a task may have done so unseen.
+pub fn living(here: &mut Here, asker: u64) -> Option<Arc<Tracee>> {
+    quietly(here, |py, here| here.host.directory.living(py, here.host, asker))
+}
+
 /// The result of a call that somebody asked for goes back to them: from the running process, though its token may be that of
 /// `setter`.
 ///
@@ -200,7 +205,7 @@ pub unsafe fn reply_with(
     here: &mut Here, future: &Tracee, setter: Option<&Tracee>, value: *mut ffi::PyObject, is_error: bool,
 ) {
     let now = *outcome(future);
-    let asker = here.host.node.tracee(now.reply_to);
+    let asker = living(here, now.reply_to);
     // SAFETY: the caller's: callbacks run attached on this thread, and the value stands.
     unsafe {
         if !now.comes_from_afar {

@@ -204,6 +204,24 @@ impl Host {
     /// # Errors
     /// What importing a module of the standard library, or `sys.monitoring`, raises.
     pub fn adjust(&'static self, py: Python<'_>, soon: Wants) -> PyResult<()> {
+        self.adjust_or(py, soon, || ())
+    }
+
+    /// The same; where it fails, `undo` takes back what was noted for it, and everything is as it was before.
+    ///
+    /// # Errors
+    /// As [`Host::adjust`].
+    pub fn adjust_or(&'static self, py: Python<'_>, soon: Wants, undo: impl FnOnce()) -> PyResult<()> {
+        let done = self.put_in_place(py, soon);
+        if done.is_err() {
+            undo();
+            // what stays wanted and can't be had is what the first error says
+            let _ = self.put_in_place(py, Wants::default());
+        }
+        done
+    }
+
+    fn put_in_place(&'static self, py: Python<'_>, soon: Wants) -> PyResult<()> {
         if calling::is_ending(py) {
             return Ok(());
         }
@@ -234,15 +252,21 @@ impl Host {
         if !traced {
             self.directory.leave_finalisers(py);
         }
-        let mut ended = false;
+        let (mut ended, mut done) = (false, Ok(()));
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));
             if needed && !on {
                 instrument.on.store(true, Ordering::Release);
-                (instrument.begin)(py, self)?;
+                let begun = (instrument.begin)(py, self);
+                if begun.is_err() {
+                    // half in place; the error is what is said
+                    instrument.on.store(false, Ordering::Release);
+                    let _ = (instrument.end)(py, self);
+                }
+                done = done.and(begun);
             } else if !needed && on {
                 instrument.on.store(false, Ordering::Release);
-                (instrument.end)(py, self)?;
+                done = done.and((instrument.end)(py, self));
                 ended = true;
             }
         }
@@ -251,9 +275,9 @@ impl Host {
         // may have asked for something else
         let came = !wants.tokens && self.node.seq_in_use();
         if ended && wants.related || came || AGAIN.load(Ordering::Acquire) {
-            return self.adjust(py, soon);
+            return done.and(self.put_in_place(py, soon));
         }
-        Ok(())
+        done
     }
 }
 

@@ -99,7 +99,8 @@ fn names<'py>(
 
 /// A call that somebody is asked to make.
 ///
-/// Partial functions and `contextvars.Context.run` are looked through. Keyword arguments are a dict after the others, if there
+/// Partial functions, `contextvars.Context.run` and what else [`capture::wrapped`] knows are looked through; what a method is bound to
+/// is its first argument. Keyword arguments are a dict after the others, if there
 /// are any.
 ///
 /// # Errors
@@ -126,6 +127,11 @@ pub unsafe fn of_call<'py>(
             } else if runs_in_context(&callable) && !args.is_empty() {
                 callable = args.get_item(0)?;
                 args = args.get_slice(1, args.len());
+            } else if let Some((inner, this)) = capture::wrapped(callable.as_ptr()) {
+                if let Some(this) = Bound::from_borrowed_ptr_or_opt(py, this.as_ptr()) {
+                    args = PyTuple::new(py, [this])?.add(&args)?.cast_into::<PyTuple>()?;
+                }
+                callable = Bound::from_borrowed_ptr(py, inner.as_ptr());
             } else {
                 break;
             }

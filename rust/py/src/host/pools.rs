@@ -9,7 +9,7 @@
 
 use super::{
     directory,
-    futures::{outcome, record, tell},
+    futures::{self, outcome, record, tell},
     here::Here,
     modules, multiprocess, parcels,
     passing::{self, Sender},
@@ -337,7 +337,7 @@ fn piece(here: &mut Here, frame: Frame, is_last: bool) {
             }
         }
         here.running.identify(here.host, &mut here.thread);
-        let asker = here.host.node.tracee(outcome(&result).reply_to);
+        let asker = futures::living(here, outcome(&result).reply_to);
         if is_last {
             outcome(&result).is_set = true;
         }

@@ -338,10 +338,40 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         if directory::process(&current).coroutine.load(Ordering::Acquire) == generator {
-            let reason = reason(&current, how.error());
+            // its step runs, so that the task stands
+            let task = current.object.load(Ordering::Acquire) as *mut ffi::PyObject;
+            let reason = match how {
+                Ended::Returned(_) if !task.is_null() => {
+                    parcels::quietly(here, |_, _| reason_of_return(&current, task))
+                }
+                _ => reason(&current, how.error()),
+            };
             relations::exit(here.host, &mut here.thread, &current, &reason);
             here.host.node.end_process(&current);
         }
+    }
+}
+
+/// Why a task ends whose coroutine returns. A cancellation that was asked for in its last step it meets now.
+///
+/// # Safety
+/// Attached, no exception is set; the task stands.
+unsafe fn reason_of_return(ending: &Tracee, task: *mut ffi::PyObject) -> Vec<u8> {
+    // SAFETY: the caller's promise; the message is held.
+    unsafe {
+        let Some(message) = steps::cancellation(task) else { return normal() };
+        let told = directory::process(ending).exits.reason_of(message.as_ptr());
+        told.unwrap_or_else(|| {
+            written(|out| {
+                out.tuple(2)?;
+                out.atom("asyncio.exceptions.CancelledError")?;
+                if message.is_null() || message.as_ptr() == ffi::Py_None() {
+                    return out.tuple(0);
+                }
+                out.tuple(1)?;
+                capture::encode(message.as_ptr(), out, &Limits::DEFAULT)
+            })
+        })
     }
 }
 
