@@ -115,6 +115,7 @@ class Session:
 
     A handle that :func:`session_create` returned is strong: the session ends when the last one is gone, at the end of a
     ``with`` block, or by :meth:`destroy`. Handles out of :func:`session_info` are weak and keep nothing alive.
+    A tracer that has its own session goes with it, as any circle of objects.
 
     A session whose tracer is None is its own tracer: iterate over it, or :meth:`receive`.
 
@@ -125,13 +126,21 @@ class Session:
     (True, False)
     """
 
-    __slots__ = ("__weakref__", "_kept", "_native", "_worker")
+    __slots__ = ("__weakref__", "_kept", "_native", "_owner", "_worker")
 
-    def __init__(self, native: _native.Session, worker: _Worker | None = None, kept: object = None) -> None:
+    def __init__(
+        self,
+        native: _native.Session,
+        worker: _Worker | None = None,
+        kept: object = None,
+        owner: _Owner | None = None,
+    ) -> None:
         self._native = native
         self._worker = worker
         self._kept = kept
         """What its native half knows by address."""
+        self._owner = owner
+        """Of a strong handle."""
 
     @property
     def name(self) -> Atom:
@@ -376,7 +385,8 @@ def session_create(
     elif tracer is not None and not callable(tracer):
         why = f"{shown(tracer)} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
         raise BadArg(where, "tracer", why)
-    worker = _Worker(name, tracer) if callable(tracer) and not module else None
+    called = _native.TracerFunction(tracer) if callable(tracer) and not module else None
+    worker = _Worker(name, called.weak()) if called else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
     try:
         native = _native.session_create(
@@ -389,12 +399,10 @@ def session_create(
         if isinstance(error, _native.LimitReached):
             raise SystemLimit(f"{where}: {error}") from None
         raise
-    session = Session(native, worker, recorded)
+    session = Session(native, worker, recorded, _Owner(native, worker, called))
     _strong.add(session)
     if recorded is not None:
         _record(session, options)
-    if worker:
-        weakref.finalize(session, worker.stop).atexit = False
     return session
 
 
@@ -1012,6 +1020,26 @@ def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivere
     return reference
 
 
+class _Owner:
+    """What a session's strong handles have of it: goes with the last one, by the collector, too, and ends it while what the
+    tracer needs is whole.
+    """
+
+    __slots__ = ("_function", "_native", "_worker")
+
+    def __init__(
+        self, native: _native.Session, worker: _Worker | None, function: _native.TracerFunction | None
+    ) -> None:
+        self._native = native
+        self._worker = worker
+        self._function = function
+
+    def __del__(self) -> None:
+        if self._worker is not None and self._function is not None:
+            self._worker.stop(self._function.get())
+        self._native.abandon()
+
+
 class _Worker:
     """A tracer process that calls a function with each message of one session.
 
@@ -1019,8 +1047,11 @@ class _Worker:
     may start one at any time; who takes ``_held`` is the process. So nothing is locked here while Python code can run.
     """
 
-    def __init__(self, name: str, function: Callable[[Any], object]) -> None:
+    def __init__(self, name: str, function: _native.TracerFunction) -> None:
         self._function = function
+        """Its session's."""
+        self._last: Callable[[Any], object] | None = None
+        """The same, once that session is gone."""
         self._name = name
         self._raised = 0
         self._held = _thread.allocate_lock()
@@ -1062,10 +1093,14 @@ class _Worker:
             if not thread.is_alive():
                 _fork.wait_until_gone(thread.native_id)
 
-    def stop(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        """Has everything that has arrived handled, and ends the process."""
+    def stop(
+        self, last: Callable[[Any], object] | None = None, is_ending: Callable[[], bool] = sys.is_finalizing
+    ) -> None:
+        """Has everything that has arrived handled, by ``last`` if nobody else has the function any more, and ends the process."""
         if is_ending():  # its thread has been stopped, and modules may be empty
             return
+        if not self._over.is_set():
+            self._last = last
         if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
             return
         if self._thread is threading.current_thread() or _fork.is_by_caller():
@@ -1101,6 +1136,7 @@ class _Worker:
                     _native.resign()
             finally:
                 if is_over:
+                    self._last = None
                     _workers.discard(self)
                     self._over.set()
                 self._held.release()
@@ -1119,10 +1155,13 @@ class _Worker:
                 message.job()
             else:
                 self._call(message)
+            message = None  # it may have objects of the program's
 
     def _call(self, message: Any) -> None:
+        function = self._function.get() if self._last is None else self._last
         try:
-            self._function(message)
+            if function is not None:
+                function(message)
         except Exception:
             self._raised += 1
             if self._raised == 1:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import threading
+import weakref
 from typing import Any
 
 import inviso
@@ -64,6 +66,123 @@ def test_the_last_strong_handle_ends_the_session() -> None:
     assert not weak.is_alive()
     with pytest.raises(inviso.BadArg):
         weak.info(mfa(traced), "call_count")
+
+
+class Holds:
+    """A tracer that has its own session, of each kind."""
+
+    def __init__(self, kind: str) -> None:
+        self.told: list[Any] = []
+        tracer = {
+            "module": lambda: (self, None),
+            "state": lambda: (Aside(), self),
+            "callable": lambda: self.told_of,
+            "partial": lambda: functools.partial(Holds.told_of, self),
+        }[kind]()
+        self.session = trace.session_create("holds", tracer)
+        local(self.session, watched)
+        own(self.session)
+
+    def enabled(self, *_: Any) -> str:
+        return "trace"
+
+    def trace(self, *told: Any) -> None:
+        self.told.append(told)
+        WHOLE.append("session" in self.__dict__)
+
+    def told_of(self, message: Any) -> None:
+        self.told.append(message)
+        WHOLE.append("session" in self.__dict__)
+
+
+class Aside:
+    """Tells its state."""
+
+    def enabled(self, *_: Any) -> str:
+        return "trace"
+
+    def trace(self, tag: str, state: Any, *told: Any) -> None:
+        state.trace(tag, *told)
+
+
+WHOLE: list[bool] = []
+KINDS = ["module", "state", "callable", "partial"]
+
+
+def watched() -> None: ...
+
+
+def ours() -> list[trace.Session]:
+    return [one for one in trace.session_info("all") or [] if one.name == "holds"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tracer_that_has_its_own_session_goes_with_it(kind: str) -> None:
+    WHOLE.clear()
+    holds = Holds(kind)
+    weak, told = weakref.ref(holds), holds.told
+    weak_handles = ours()
+    for _ in range(100):
+        watched()
+    del holds
+    gc.collect()
+    assert weak() is None and len(weak_handles) == 1 and ours() == []
+    # what had arrived is handled, by who is whole still
+    assert len(told) == len(WHOLE) == 100 and all(WHOLE)
+    watched()
+    assert len(told) == 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tracer_stays_while_anybody_else_has_its_session(kind: str) -> None:
+    holds = Holds(kind)
+    weak, others = weakref.ref(holds), [holds.session, copy.copy(holds.session)]
+    del holds
+    while others:
+        gc.collect()
+        told = weak().told  # type: ignore[union-attr]
+        before = len(told)
+        watched()
+        assert others[0].delivered().wait(30)
+        assert len(told) == before + 1 and len(ours()) == 1
+        others.pop(0)
+    gc.collect()
+    assert weak() is None and ours() == []
+
+
+def test_a_tracer_that_the_collector_takes_is_not_called_any_more() -> None:
+    class Last:
+        """Its end calls what is traced, while the collector takes the others."""
+
+        __slots__ = ()
+
+        def __del__(self) -> None:
+            watched()
+
+    for kind in KINDS:
+        WHOLE.clear()
+        holds = Holds(kind)
+        holds.last = Last()  # type: ignore[attr-defined]
+        del holds
+        gc.collect()
+        assert all(WHOLE) and ours() == []
+
+
+def test_a_tracer_s_finaliser_may_bring_it_back() -> None:
+    back: list[Any] = []
+
+    class Returns(Holds):
+        def __del__(self) -> None:
+            back.append(self)
+
+    for kind in KINDS:
+        Returns(kind)
+        gc.collect()
+        # its session has ended, as if the handle had been let go of
+        watched()
+        assert ours() == [] and not back[0].session.is_alive()
+        back.clear()
+        gc.collect()
 
 
 def test_weak_handles_are_handles(session: trace.Session) -> None:

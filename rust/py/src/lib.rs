@@ -75,7 +75,7 @@ mod _native {
         port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, LogPort,
     };
     #[pymodule_export]
-    use super::tracer::tracer_pairs;
+    use super::tracer::{tracer_pairs, TracerFunction};
     #[pymodule_export]
     use super::wire::{binary_to_term, seq_exchange, seq_extract, seq_inject, term_to_binary, SeqAside, SeqSending};
 }

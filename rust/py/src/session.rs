@@ -32,6 +32,7 @@ use inviso_core::{
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
+    gc::{PyTraverseError, PyVisit},
     prelude::*,
     types::PyType,
 };
@@ -51,12 +52,7 @@ type Mfa = (Option<String>, Option<String>, Option<i64>);
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.strong && self.core.is_alive() {
-            if let Some(host) = host::try_host() {
-                host.doomed.lock().unwrap_or_else(|e| e.into_inner()).push(self.core.clone());
-                host::schedule_burial();
-            }
-        }
+        self.doom();
     }
 }
 
@@ -182,6 +178,20 @@ fn named(event: &str) -> PyResult<monitor::Event> {
 }
 
 impl Session {
+    /// Has the session ended soon, if this handle keeps it alive.
+    fn doom(&self) {
+        if !self.strong || !self.core.is_alive() {
+            return;
+        }
+        let Some(host) = host::try_host() else { return };
+        let mut doomed = host.doomed.lock().unwrap_or_else(|e| e.into_inner());
+        if !doomed.iter().any(|known| Arc::ptr_eq(known, &self.core)) {
+            doomed.push(self.core.clone());
+            drop(doomed);
+            host::schedule_burial();
+        }
+    }
+
     fn host(&self, py: Python<'_>) -> PyResult<&'static Host> {
         let host = host::host(py)?;
         if calling::is_ending(py) || host.node.session(self.core.id).is_none_or(|s| !Arc::ptr_eq(&s, &self.core)) {
@@ -301,6 +311,28 @@ impl Session {
     /// A handle that keeps nothing alive.
     fn weak(&self) -> Session {
         Session { core: self.core.clone(), outlet: self.outlet.clone(), strong: false }
+    }
+
+    /// What the tracer module is belongs to the strong handle, though the session calls it: a module that has its own session goes
+    /// with it.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.outlet.tracer {
+            Some(tracer) if self.strong => tracer.traverse(&visit),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        // SAFETY: the collector runs attached.
+        self.abandon(unsafe { Python::assume_attached() });
+    }
+
+    /// The last handle goes: no callback is called any more, and the session ends soon.
+    fn abandon(&self, py: Python<'_>) {
+        if self.strong {
+            self.outlet.tracer.iter().for_each(|tracer| tracer.release(py));
+            self.doom();
+        }
     }
 
     /// Whether the session may still be used.

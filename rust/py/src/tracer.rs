@@ -15,9 +15,16 @@ use inviso_core::{
     session::Session,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
-use pyo3::{exceptions::PyValueError, intern, prelude::*, sync::PyOnceLock, types::*};
+use pyo3::{
+    exceptions::PyValueError,
+    gc::{PyTraverseError, PyVisit},
+    intern,
+    prelude::*,
+    sync::PyOnceLock,
+    types::*,
+};
 use rustc_hash::FxHashMap;
-use std::sync::{Arc, OnceLock, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, Weak};
 
 /// A module, its state, and its callbacks: one that asks and one that is told, for each of [`Group::NAMES`], None for those that it
 /// has not. Of a shared library in place of all these the library.
@@ -88,6 +95,24 @@ impl Installed {
     pub fn release(&self, _py: Python<'_>) {
         let known = self.module.write().unwrap_or_else(|e| e.into_inner()).take();
         drop(known);
+    }
+
+    /// Shows the collector what is held here, as if the caller held it.
+    ///
+    /// # Errors
+    /// The collector's.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // held and let go of attached, with no Python in between: nobody has the lock while a collector looks
+        let Ok(known) = self.module.try_read() else { return Ok(()) };
+        // one that is being called stays
+        let Some(known) = known.as_ref().filter(|known| Arc::strong_count(known) == 1) else { return Ok(()) };
+        visit.call(&known.module)?;
+        visit.call(&known.state)?;
+        for (asks, told) in &known.pairs {
+            visit.call(asks)?;
+            visit.call(told)?;
+        }
+        Ok(())
     }
 
     fn session(&self) -> Option<Arc<Session>> {
@@ -245,6 +270,51 @@ fn arguments<'py>(
         opts.set_item(intern!(py, "scheduler_id"), number)?;
     }
     Ok((terms::identity(py, tracee)?, term, opts))
+}
+
+/// The function of a callable tracer: its session has it, and the process that calls it knows of it.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct TracerFunction {
+    function: Arc<Mutex<Option<Py<PyAny>>>>,
+    is_owner: bool,
+}
+
+#[pymethods]
+impl TracerFunction {
+    #[new]
+    fn new(function: Py<PyAny>) -> Self {
+        TracerFunction { function: Arc::new(Mutex::new(Some(function))), is_owner: true }
+    }
+
+    /// One that keeps nothing alive.
+    fn weak(&self) -> Self {
+        TracerFunction { function: self.function.clone(), is_owner: false }
+    }
+
+    /// The function, None if who had it is gone.
+    fn get(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.function.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|function| function.clone_ref(py))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.function.try_lock() {
+            Ok(function) if self.is_owner => visit.call(&*function),
+            _ => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let function = self.function.lock().unwrap_or_else(|e| e.into_inner()).take();
+        drop(function);
+    }
+}
+
+impl Drop for TracerFunction {
+    fn drop(&mut self) {
+        if self.is_owner {
+            self.__clear__();
+        }
+    }
 }
 
 /// The ends of the names of the pairs of callbacks, in the order of [`Given`]; the general pair's is empty.

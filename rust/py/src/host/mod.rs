@@ -214,7 +214,8 @@ impl Host {
 /// Has the sessions whose handles are gone ended soon, by the interpreter's main loop.
 pub fn schedule_burial() {
     extern "C" fn bury(_: *mut std::ffi::c_void) -> std::ffi::c_int {
-        Python::attach(|py| {
+        // as the interpreter ends, what finalisers run takes such calls, too
+        let _over = Python::try_attach(|py| {
             // in a forked child objects can go before it has left the host behind: sessions, ports and threads are its parent's
             if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
                 host.reap(py);
