@@ -164,7 +164,7 @@ def chart(
         limit: events that are drawn; of more it is said how many.
 
     Raises:
-        BadArg: an event is none, or one of the numbers is too small.
+        BadArg: an event is none, ``names`` is no mapping of pids to str, or one of the numbers is too small.
 
     >>> from inviso import seq_trace
     >>> a, b = inviso.self(), inviso.spawn(lambda: None)
@@ -181,6 +181,9 @@ def chart(
             raise BadArg(where, argument, f"{shown(number)} is too small, or no int; pass one from {least} on")
     if names is not None and not isinstance(names, Mapping):
         raise BadArg(where, "names", f"{shown(names)} is no mapping; pass one of pids to their names")
+    for pid, name in (names or {}).items():
+        if not (isinstance(pid, Pid) and isinstance(name, str)):
+            raise BadArg(where, "names", f"{shown((pid, name))} is no Pid with its name; pass a mapping of pids to str")
     entries = _entries(where, events)
     return _Drawing(names or {}, entries[:limit]).chart(len(entries) - min(limit, len(entries)), width)
 

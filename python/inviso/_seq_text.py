@@ -67,7 +67,7 @@ def printer(file: TextIO | None = None) -> Pid:
         file: where it prints to; None for the standard output.
 
     Raises:
-        BadArg: ``file`` can't be written to.
+        BadArg: ``file`` can't be written to: it is closed, read-only, binary, or no file.
 
     >>> from inviso import seq_trace
     >>> import io
@@ -84,11 +84,23 @@ def printer(file: TextIO | None = None) -> Pid:
     "We are here now"
     <BLANKLINE>
     """
-    if file is not None and not callable(getattr(file, "write", None)):
-        raise BadArg("printer/1", "file", f"{shown(file)} can't be written to; pass an open file of text, or None")
+    out = sys.stdout if file is None else file
     with apart():
-        pid: Pid = spawn(_print_all, sys.stdout if file is None else file, name="seq_trace printer")
+        if not _takes_text(out):
+            raise BadArg("printer/1", "file", f"{shown(out)} can't be written to; pass an open file of text, or None")
+        pid: Pid = spawn(_print_all, out, name="seq_trace printer")
     return pid
+
+
+def _takes_text(file: Any) -> bool:
+    """Whether text can be written there: not to what is closed, read-only or binary. A full disk may have room later."""
+    try:
+        file.write("")
+    except (AttributeError, TypeError, ValueError):
+        return False
+    except Exception:
+        pass
+    return True
 
 
 def _print_all(file: TextIO) -> None:

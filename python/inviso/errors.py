@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 __all__ = ["BadArg", "SystemLimit"]
 
 
@@ -39,14 +41,22 @@ class SystemLimit(RuntimeError):
 
 def shown(value: object) -> str:
     """A value as an error shows it: its ``repr``. One that fails, or nests too deep, is not the caller's mistake: then as any object.
+    So is a socket, whose ``repr`` asks the system, which sessions see.
 
     >>> shown("a"), shown(10**5000).partition(" at ")[0]
     ("'a'", '<int object')
     """
     try:
-        return repr(value)
+        return object.__repr__(value) if _asks(type(value)) else repr(value)
     except Exception:
         return object.__repr__(value)
+
+
+_ASKING = (("_socket", "socket"), ("asyncio.trsock", "TransportSocket"))
+
+
+def _asks(kind: type) -> bool:
+    return any(getattr(sys.modules.get(module), name, None) in kind.__mro__ for module, name in _ASKING)
 
 
 def check_timeout(function: str, timeout: object) -> None:

@@ -136,7 +136,7 @@ def _set_whole(token: Any) -> Any:
     where = "set_token/1"
     if token is None or (isinstance(token, list) and not token):
         return _native.seq_clear()
-    if not (isinstance(token, tuple) and len(token) == 5 and _is_serial(token[0])):
+    if not (isinstance(token, tuple) and len(token) == 5 and _is_int(token[0])):
         raise BadArg(where, "token", f"{shown(token)} is no token; pass what get_token() returned, or None")
     flags, label, serial, _, previous = token
     _set_label(where, "token", label)
@@ -308,5 +308,9 @@ def _component(where: str, component: Any) -> str:
     raise BadArg(where, "component", f"{shown(component)} is no component of a token; they are {known}")
 
 
-def _is_serial(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -(1 << 63) <= value < 1 << 63
+def _is_serial(value: Any) -> bool:
+    return _is_int(value) and -(1 << 63) <= value < 1 << 63
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

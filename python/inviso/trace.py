@@ -567,13 +567,13 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     what = _tracee(what)
     every = [Session(native) for native in _native.sessions()]
     if isinstance(what, Pid):
-        _process(where, "tracee", what)
+        _process(where, "what", what)
         if not what.is_alive():
             return None
         return [s for s in every if s._native.flags_of(what)]
     if isinstance(what, Port):
         if not what.is_local():
-            raise BadArg(where, "tracee", f"{shown(what)} is a port of another node; pass one of this node")
+            raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
         flags = [(s, s._native.flags_of(what)) for s in every]
         return None if flags and flags[0][1] is None else [s for s, bits in flags if bits]
     if isinstance(what, str):
@@ -589,7 +589,10 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
             return [s for s in every if s._native.on_load_kinds()]
     if _is_gone(what):
         return None
-    mfa = _mfa(where, "tracee", what, wildcards=False)
+    if not isinstance(what, tuple):
+        why = f"{shown(what)} is nothing to ask about; pass a Pid, a Port, an MFA, 'all', 'new', 'send', 'receive' or 'on_load'"
+        raise BadArg(where, "what", why)
+    mfa = _mfa(where, "what", what, wildcards=False)
     set_on = [session._native.kinds_of(mfa) for session in every]
     if not any(set_on) and not _native.function_exists(mfa):
         return None
@@ -938,7 +941,8 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         return None if bits is None else _flags_info(session, item, bits)
     if isinstance(what, str):
         if what in ("new", "new_processes", "new_ports"):
-            _one_of(where, "item", "item of processes", item, ("flags", "tracer"))
+            kind = "ports" if what == "new_ports" else "processes"
+            _one_of(where, "item", f"item of {kind}", item, ("flags", "tracer"))
             return _flags_info(session, item, native.new_flags(what == "new_ports"))
         if what in ("send", "receive"):
             _one_of(where, "item", "item of a message", item, ("match_spec",))

@@ -180,12 +180,17 @@ def test_times_to_wait(timeout: Any, there_is_something_to_change: trace.Session
 
 @pytest.mark.parametrize("what", [*NO_MFA, 2.5])
 def test_what_sessions_affect(what: Any) -> None:
-    refused("tracee", lambda: trace.session_info(what))
+    refused("what", lambda: trace.session_info(what))
+
+
+def test_what_to_ask_about_is_named() -> None:
+    with pytest.raises(inviso.BadArg, match=r"'existing' is nothing to ask about; pass a Pid, a Port, an MFA, 'all'"):
+        trace.session_info("existing")
 
 
 @pytest.mark.parametrize("what", [("json", "loads", "_"), ("json", "_", "_"), ("_", "_", "_"), FOREIGN])
 def test_what_sessions_affect_has_no_wildcards(what: Any) -> None:
-    refused("tracee", lambda: trace.session_info(what))
+    refused("what", lambda: trace.session_info(what))
 
 
 @pytest.mark.parametrize("procs", [*NO_PID, "FOREIGN", "dead"])
@@ -267,6 +272,11 @@ def test_items(item: Any, what: Any, there_is_something_to_change: trace.Session
 def test_items_of_other_things(what: Any, item: str, there_is_something_to_change: trace.Session) -> None:
     what = inviso.self() if what == "me" else what
     refused("item", lambda: there_is_something_to_change.info(what, item))
+
+
+def test_items_of_new_ports_are_items_of_ports(there_is_something_to_change: trace.Session) -> None:
+    with pytest.raises(inviso.BadArg, match="unknown item of ports 'all'"):
+        there_is_something_to_change.info("new_ports", "all")
 
 
 @pytest.mark.parametrize("tracee", [None, 1, "new", "existing", MFA, [], Hostile(), FOREIGN, "ALL"])

@@ -403,6 +403,18 @@ def test_threads_and_tasks_stand_for_themselves(session: trace.Session) -> None:
     asyncio.run(main())
 
 
+def test_an_error_asks_no_port(session: trace.Session) -> None:
+    refused = (lambda s: inviso.send(s, 1), inviso.monitor, lambda s: inviso.exit(s, "bye"), lambda s: inviso.register(1, s))
+    with socket.socket() as plain:
+        of_a_transport = asyncio.trsock.TransportSocket(plain)
+        session.port(plain, True, ["ports", "running_ports"])
+        for call in refused:
+            for given in (plain, of_a_transport):
+                with pytest.raises(inviso.BadArg):
+                    call(given)
+        assert session.drain() == []
+
+
 @pytest.mark.parametrize("odd", [None, 1, b"", object(), "ports", socket.socket])
 def test_bad_arguments(session: trace.Session, odd: Any) -> None:
     with pytest.raises(inviso.BadArg, match=r"port/4, ports: .* is not an open port"):

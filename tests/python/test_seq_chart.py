@@ -134,7 +134,7 @@ class Failing(io.StringIO):
     left = 2
 
     def write(self, text: str) -> int:
-        if self.left > 0:
+        if self.left > 0 and text:
             self.left -= 1
             raise OSError("full")
         return super().write(text)
@@ -264,7 +264,7 @@ def test_hostile_data_breaks_no_drawing(events: list[Any], name: Any, width: int
     for n, (tag, label, content, a, b) in enumerate(events):
         sender = name if (a, n) == (3, 0) else pid(a)
         made.append(told(tag, (0, n), sender, pid(b, 1) if b else name, content, label))
-    drawn = chart(made, names={pid(0): name, pid(1, 1): "<b>"}, width=width)
+    drawn = chart(made, names={pid(0): str(name), pid(1, 1): "<b>"}, width=width)
     for line in drawn.text().split("\n"):
         assert wide(line) <= width and line.isprintable()
     root = ElementTree.fromstring(drawn.svg().encode())
@@ -284,6 +284,17 @@ def test_a_clipped_text_has_its_columns(text: str, columns: int) -> None:
 # -- bad input
 
 
+def closed() -> io.StringIO:
+    file = io.StringIO()
+    file.close()
+    return file
+
+
+class ReadOnly(io.BytesIO):
+    def writable(self) -> bool:
+        return False
+
+
 @pytest.mark.parametrize(
     ("argument", "call"),
     [
@@ -292,12 +303,18 @@ def test_a_clipped_text_has_its_columns(text: str, columns: int) -> None:
         ("events", lambda: chart([5])),
         ("events", lambda: chart([EXAMPLE[0], Output("a@b", Anchor(0, 0))])),
         ("names", lambda: chart(EXAMPLE, names=["a"])),
+        ("names", lambda: chart(EXAMPLE, names={A: 5})),
+        ("names", lambda: chart(EXAMPLE, names={A: None})),
+        ("names", lambda: chart(EXAMPLE, names={1: "a"})),
         ("width", lambda: chart(EXAMPLE, width=10)),
         ("width", lambda: chart(EXAMPLE, width=80.0)),
         ("limit", lambda: chart(EXAMPLE, limit=0)),
         ("event", lambda: seq_trace.format(5)),
         ("event", lambda: seq_trace.format(("seq_trace", 1, ("print", 1, A, [], "x")))),
         ("file", lambda: seq_trace.printer("file")),
+        ("file", lambda: seq_trace.printer(io.BytesIO())),
+        ("file", lambda: seq_trace.printer(closed())),
+        ("file", lambda: seq_trace.printer(io.TextIOWrapper(ReadOnly()))),
     ],
 )
 def test_wrong_arguments(argument: str, call: Any) -> None:

@@ -386,6 +386,13 @@ def test_the_deepest_label_goes_on_by_headers() -> None:
 # -- bad input
 
 
+@pytest.mark.parametrize(("flags", "has"), [(-1, 63), (65535, 63), (64, 0), (1 << 70, 0), ((1 << 70) + 5, 5), (-(1 << 70), 0)])
+def test_of_the_flags_of_a_token_the_known_ones_are_taken(flags: int, has: int) -> None:
+    """As OTP does."""
+    seq_trace.set_token((flags, 17, 1, inviso.self(), 0))
+    assert seq_trace.get_token()[:3] == (has, 17, 1)
+
+
 @pytest.mark.parametrize(
     ("argument", "call"),
     [

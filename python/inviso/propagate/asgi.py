@@ -31,7 +31,7 @@ _Application = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[
 class Middleware:
     """An ASGI application around another one. The task that serves has the request's token while the application runs, and its own
     afterwards. The response has one header at most, the handler's token; one that comes with a response of another service is left out.
-    Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
+    It is told as sent before the server has it; if the server raises, it is a message that nobody takes. Of a websocket the opening request and its acceptance carry a token; what goes over it later does not.
 
     Args:
         application: the application within.
@@ -65,7 +65,8 @@ class Middleware:
             with current() if carried else nullcontext() as reply:
                 if reply is not None:
                     headers.append((_NAME, reply.encode("ascii")))
-                await send({**message, "headers": headers})
+            # told by now: a server puts it on the wire in here, and its receiver may be faster than this task
+            await send({**message, "headers": headers})
 
         with apart():
             carried = take([value for name, value in scope.get("headers", ()) if name.lower() == _NAME], "clear")
