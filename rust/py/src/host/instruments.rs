@@ -68,7 +68,6 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::subprocess::STATUS,
     &ports::subprocess::COMMUNICATE,
     &ports::subprocess::INPUT,
-    &ports::subprocess::OUTPUT,
     &ports::subprocess::EXITED,
     &ports::transport::SOCKET,
     &ports::transport::WRITE,
