@@ -233,6 +233,7 @@ impl Host {
         if !traced {
             self.directory.leave_finalisers(py);
         }
+        collector::keep(py);
         let mut ended = false;
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));
