@@ -177,6 +177,25 @@ def test_destructors_run_as_ever(session: trace.Session) -> None:
 # the limit
 
 
+@pytest.mark.parametrize("again", ["session", "system", "flags"])
+def test_a_callback_that_was_taken_out_is_put_back(session: trace.Session, again: str) -> None:
+    me, before = own(session, ["garbage_collection"]), list(gc.callbacks)
+    gc.callbacks.clear()
+    gc.collect()
+    assert session.drain() == []
+    with trace.session_create("later") as later:
+        if again == "session":
+            later.process(me, True, ["garbage_collection"])
+        elif again == "system":
+            later.system("long_gc", 1000)
+        else:
+            session.process(me, True, ["garbage_collection"])
+        gc.collect()
+    assert gc.callbacks == [before[-1]]
+    gc.callbacks[:] = before
+    assert [message[2] for message in session.drain()] == ["gc_major_start", "gc_major_end"]
+
+
 def test_max_heap_size(session: trace.Session) -> None:
     own(session, ["garbage_collection"])
     assert inviso.process_flag("max_heap_size", 1) == 0

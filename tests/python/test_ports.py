@@ -1104,6 +1104,26 @@ def test_input_that_is_sent_on_after_a_time_out_is_told_once(session: trace.Sess
     assert data(session.drain(), port) == [("receive", text.encode()), ("send", text.encode())]
 
 
+@pytest.mark.parametrize("text", [False, True])
+def test_what_a_time_out_of_communicate_has_is_told(session: trace.Session, text: bool) -> None:
+    session.port("new", True, ["send", "ports"])
+    code = "import sys; print('one', flush=True); sys.stdin.readline(); print('two'); print('three', file=sys.stderr)"
+    read, write = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=read, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=text
+    ) as one:
+        port, seen = inviso.port(one), None
+        while not seen:
+            with pytest.raises(subprocess.TimeoutExpired) as caught:
+                one.communicate(timeout=0.1)
+            seen = caught.value.output
+        os.write(write, b"\n")
+        one.communicate()
+    os.close(read)
+    os.close(write)
+    assert data(session.drain(), port) == [("send", b"one\n"), ("send", b"two\n"), ("send", b"three\n")]
+
+
 def test_a_subprocess_that_was_not_waited_for(session: trace.Session) -> None:
     session.port("new", True, ["ports"])
     one = subprocess.Popen([sys.executable, "-c", ""])

@@ -460,7 +460,8 @@ impl Session {
         let flags = Flags(flags);
         let class = if ports { Class::Port } else { Class::Process };
         let fresh = if how { self.core.note_flags(class, flags) } else { Flags::NONE };
-        if fresh != Flags::NONE {
+        // the program may have emptied `gc.callbacks`
+        if fresh != Flags::NONE || how && flags.has(Flags::GARBAGE_COLLECTION) {
             host.adjust_or(py, Wants::default(), || self.core.forget_flags(class, fresh))?;
         }
         if fresh.has(Flags::RETURN_TO) {

@@ -64,6 +64,18 @@ fn begin(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Puts the callback back if the program has taken it out.
+pub fn keep(py: Python<'_>) {
+    let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|callback| callback.clone_ref(py));
+    let (Some(callback), Ok(all)) = (callback, callbacks(py)) else { return };
+    // by identity, as below
+    if !all.iter().any(|known| known.is(&callback)) {
+        if let Err(error) = all.append(callback) {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
 fn end(py: Python<'_>) -> PyResult<()> {
     let callback = CALLBACK.lock().unwrap_or_else(|e| e.into_inner()).take();
     let Some(callback) = callback else { return Ok(()) };

@@ -68,7 +68,6 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::subprocess::STATUS,
     &ports::subprocess::COMMUNICATE,
     &ports::subprocess::INPUT,
-    &ports::subprocess::OUTPUT,
     &ports::subprocess::EXITED,
     &ports::transport::SOCKET,
     &ports::transport::WRITE,
@@ -252,6 +251,7 @@ impl Host {
         if !traced {
             self.directory.leave_finalisers(py);
         }
+        collector::keep(py);
         let (mut ended, mut done) = (false, Ok(()));
         for instrument in INSTRUMENTS {
             let (needed, on) = ((instrument.needed)(&wants), instrument.on.load(Ordering::Acquire));

@@ -73,6 +73,8 @@ pub struct Own {
     is_full: AtomicBool,
     /// What goes through its pipes is told at the end of a call.
     communicates: AtomicBool,
+    /// How much of what that has gathered, of one pipe and of the other, was there when it began.
+    gathered: [AtomicUsize; 2],
     /// What is written to its pipes there has not been told.
     has_input: AtomicBool,
     /// Who linked itself to it by `inviso.link`.

@@ -17,7 +17,12 @@ use crate::{
 };
 use inviso_core::tracee::Tracee;
 use inviso_term::{etf, term::Term};
-use pyo3::{ffi, prelude::*, sync::PyOnceLock};
+use pyo3::{
+    ffi,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBytes, PyDict, PyList},
+};
 use std::sync::{atomic::Ordering, Arc};
 
 /// `Popen.__init__`.
@@ -32,14 +37,11 @@ pub static COMMUNICATE: Handler = Handler { begin: Some(on_communicate), end: So
 /// `Popen._save_input`: several pipes are about to be used, and what goes into one of them stands as bytes.
 pub static INPUT: Handler = Handler { end: Some(on_input), ..Handler::NONE };
 
-/// `Popen._translate_newlines`: what has come out of one of several pipes is about to be made a text.
-pub static OUTPUT: Handler = Handler { begin: Some(on_output), ..Handler::NONE };
-
 /// `BaseSubprocessTransport._process_exited`.
 pub static EXITED: Handler = Handler { end: Some(on_exited), ..Handler::NONE };
 
 /// All of them.
-pub static HANDLERS: [&Handler; 6] = [&INIT, &STATUS, &COMMUNICATE, &INPUT, &OUTPUT, &EXITED];
+pub static HANDLERS: [&Handler; 5] = [&INIT, &STATUS, &COMMUNICATE, &INPUT, &EXITED];
 
 static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
@@ -55,7 +57,6 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &STATUS, &codes(class, &["_internal_poll", "_wait"])?)?;
     watch::add(py, host, &COMMUNICATE, &codes(class, &["communicate"])?)?;
     watch::add(py, host, &INPUT, &codes(class, &["_save_input"])?)?;
-    watch::add(py, host, &OUTPUT, &codes(class, &["_translate_newlines"])?)?;
     let transport = py.import("asyncio.base_subprocess")?.getattr("BaseSubprocessTransport")?;
     watch::add(py, host, &EXITED, &codes(&transport, &["_process_exited"])?)
 }
@@ -182,6 +183,10 @@ fn on_communicate(here: &mut Here, frame: Frame) {
         if !begun && files < 2 && frame.local(2) == ffi::Py_None() {
             return; // it uses the file of the one pipe
         }
+        let there = quietly(here, |py, _| if begun { lengths(py, object) } else { [0; 2] });
+        for (was, there) in own(&port).gathered.iter().zip(there) {
+            was.store(there, Ordering::Relaxed);
+        }
         own(&port).communicates.store(true, Ordering::Relaxed);
         own(&port).has_input.store(!begun, Ordering::Relaxed);
     }
@@ -214,42 +219,49 @@ fn on_input(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// The port has been read.
+/// What `communicate` has gathered until now of one pipe, or of the other.
 ///
 /// # Safety
-/// `data` lives throughout unless it is null, and the calling thread is attached to the interpreter.
-unsafe fn output(here: &mut Here, port: &Tracee, data: *mut ffi::PyObject) {
+/// `object` is as [`attribute`] asks.
+unsafe fn gathered<'py>(py: Python<'py>, object: *mut ffi::PyObject, pipe: usize) -> Option<Bound<'py, PyList>> {
+    // SAFETY: a plain attribute of the caller's object.
+    let all = unsafe { attribute(py, object, "_fileobj2output") }?;
+    let one = all.cast_exact::<PyDict>().ok()?.values().get_item(pipe).ok()?;
+    one.cast_into_exact().ok()
+}
+
+/// How much that is.
+///
+/// # Safety
+/// As [`gathered`].
+unsafe fn lengths(py: Python<'_>, object: *mut ffi::PyObject) -> [usize; 2] {
+    let length = |chunk: Bound<'_, PyAny>| chunk.cast_exact::<PyBytes>().map_or(0, |bytes| bytes.as_bytes().len());
     // SAFETY: the caller's promise.
-    unsafe {
-        if has_something(data) {
-            serves(here, port, None, |here| read(here, port, |py| Some(Bound::from_borrowed_ptr(py, data))));
-        }
-    }
+    [0, 1].map(|pipe| unsafe { gathered(py, object, pipe) }.map_or(0, |chunks| chunks.iter().map(length).sum()))
 }
 
-/// What has come out of a pipe is about to be made a text.
-fn on_output(here: &mut Here, frame: Frame) {
-    // SAFETY: the first two arguments of a method whose frame stands; attached.
-    unsafe {
-        if let Some(port) = communicating(here, frame.local(0)) {
-            output(here, &port, frame.local(1));
-        }
-    }
-}
-
-/// It ends: what has come is the port's, unless it has been made a text, and it may have ended.
-fn on_communicated(here: &mut Here, frame: Frame, how: Ended) {
-    // SAFETY: as above; what is returned is held by the event.
+/// It ends, by a time-out as well: what has come is the port's, and it may have ended.
+fn on_communicated(here: &mut Here, frame: Frame, _how: Ended) {
+    // SAFETY: as above; what an event holds stands.
     unsafe {
         let object = frame.local(0);
         let Some(port) = known(here, object) else { return };
         if !own(&port).communicates.swap(false, Ordering::Relaxed) {
             return;
         }
-        if let Ended::Returned(both) = how {
-            for n in 0..2 {
-                let item = if ffi::PyTuple_CheckExact(both) != 0 { ffi::PyTuple_GetItem(both, n) } else { both };
-                output(here, &port, item);
+        let there = quietly(here, |py, _| lengths(py, object));
+        for (pipe, there) in there.into_iter().enumerate() {
+            let before = own(&port).gathered[pipe].load(Ordering::Relaxed);
+            if there > before {
+                serves(here, &port, None, |here| {
+                    read(here, &port, |py| {
+                        let mut all = Vec::with_capacity(there);
+                        for chunk in gathered(py, object, pipe)?.iter() {
+                            all.extend_from_slice(chunk.cast_exact::<PyBytes>().ok()?.as_bytes());
+                        }
+                        Some(PyBytes::new(py, all.get(before..)?).into_any())
+                    });
+                });
             }
         }
         close(here, &port, object);
