@@ -519,6 +519,17 @@ def test_queues_that_are_wrapped_while_a_session_is_on(session: trace.Session, m
     assert [m[:2] for m in events(session)] == [("send", "item"), ("receive", "item")]
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the wrapper's own frame is the first that is seen")
+def test_threads_whose_bootstrap_is_wrapped_while_a_session_is_on(
+    session: trace.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for who in ("all", "new"):
+        session.process(who, True, ["procs"])
+    monkeypatch.setattr(threading.Thread, "_bootstrap", timed(threading.Thread._bootstrap))  # type: ignore[attr-defined]
+    in_threads(1, lambda _: None)
+    assert Counter(m[2] for m in session.drain()) == {"spawn": 1, "spawned": 1, "exit": 1}
+
+
 @pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue, queue.LifoQueue])
 def test_senders_are_right_under_many_producers_and_consumers(make: Callable[..., trace.Session], kind: Any) -> None:
     session = make(ring_bytes=1 << 24)
@@ -803,7 +814,13 @@ print("good")
     assert good(text) == "good\n"
 
 
-def test_queues_that_the_library_uses_inside_are_silent(session: trace.Session) -> None:
+@pytest.mark.parametrize("wrapped", [(), ("_put", "_get"), ("put_nowait", "get_nowait")])
+def test_queues_that_the_library_uses_inside_are_silent(
+    session: trace.Session, monkeypatch: pytest.MonkeyPatch, wrapped: tuple[str, ...]
+) -> None:
+    for name in wrapped:
+        monkeypatch.setattr(asyncio.Queue, name, timed(getattr(asyncio.Queue, name)))
+
     async def one(n: int) -> int:
         await asyncio.sleep(0)
         return n

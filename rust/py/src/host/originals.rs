@@ -297,25 +297,24 @@ pub fn release() {
     drop(all);
 }
 
-/// Who called a frame, `caller` by its own word: not a wrapper of the frame's function, but who called that.
+/// Who called a function of this code, `caller` by its frame's word: not a wrapper of the function, but who called that.
 ///
 /// # Safety
-/// Both frames run, or the first is the event's; attached.
+/// The caller's frame runs; attached.
 #[inline(always)]
-pub unsafe fn past(frame: Frame, caller: Option<Frame>) -> Option<Frame> {
+pub unsafe fn past(code: *mut ffi::PyObject, caller: Option<Frame>) -> Option<Frame> {
     if !ANY.load(Ordering::Relaxed) {
         return caller;
     }
     // SAFETY: the caller's promise.
-    unsafe { past_wrappers(frame, caller) }
+    unsafe { past_wrappers(code as usize, caller) }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn past_wrappers(frame: Frame, mut caller: Option<Frame>) -> Option<Frame> {
+unsafe fn past_wrappers(code: usize, mut caller: Option<Frame>) -> Option<Frame> {
     // SAFETY: the caller's promise; whoever called a frame that runs does, too.
     unsafe {
-        let code = frame.code() as usize;
         let all = lock();
         let Some((_, wrappers)) = all.iter().find(|(known, _)| *known == code) else { return caller };
         while let Some(wrapper) = caller {
@@ -342,5 +341,5 @@ pub fn is_around(function: *mut ffi::PyObject) -> bool {
 #[inline(always)]
 pub unsafe fn caller(frame: Frame) -> Option<Frame> {
     // SAFETY: the caller's promise.
-    unsafe { past(frame, frame.caller()) }
+    unsafe { past(frame.code(), frame.caller()) }
 }

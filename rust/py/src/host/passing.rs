@@ -308,7 +308,7 @@ pub unsafe fn caller(frame: Frame) -> Option<Frame> {
         if cfg!(not(Py_3_12)) {
             let current = Frame::current_python(crate::ffi::tstate());
             if current.is_some_and(|current| current != frame) {
-                return originals::past(frame, current);
+                return originals::past(frame.code(), current);
             }
         }
         originals::caller(frame)

@@ -6,6 +6,7 @@
 
 use super::{
     here::here,
+    originals,
     queues::{self, Caller},
     Host,
 };
@@ -164,6 +165,16 @@ unsafe fn is_item(names: *mut PyObject) -> bool {
     }
 }
 
+/// Who called the function, by the frame that did.
+///
+/// # Safety
+/// As [`is_unseen`].
+#[inline(always)]
+unsafe fn caller_of(function: *mut PyObject, caller: Option<Frame>) -> Caller {
+    // SAFETY: the caller's promise.
+    Caller::Frame(unsafe { originals::past(ffi::PyFunction_GetCode(function), caller) })
+}
+
 /// `_put(queue, item)`.
 ///
 /// # Safety
@@ -179,7 +190,7 @@ unsafe extern "C" fn put<const N: usize>(
         let Some(here) = here else { return original(this, args, nargsf, names) };
         let (queue, item) = (*args, *args.add(1)); // what is named stands behind what is not
         let caller = Frame::current_python(tstate());
-        queues::told_put(here, Caller::Frame(caller), queue, item);
+        queues::told_put(here, caller_of(this, caller), queue, item);
         if is_unseen(here.host, this, caller) {
             let items = items(queue, &ITEMS[N / 2]);
             if !items.is_null() {
@@ -219,7 +230,7 @@ unsafe extern "C" fn get<const N: usize>(
         };
         if !item.is_null() {
             if let Some(here) = here().filter(|here| !here.thread.busy) {
-                queues::told_get(here, Caller::Frame(caller), queue, item, false);
+                queues::told_get(here, caller_of(this, caller), queue, item, false);
             }
         }
         item

@@ -96,8 +96,10 @@ static TASKS: AtomicUsize = AtomicUsize::new(0);
 fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &str, which: usize) -> PyResult<()> {
     keep_names(module, &QUEUES[which])?;
     let class = module.getattr("Queue")?;
-    if which == 1 {
-        modules::keep(&AWAITED, originals::code(&class, "get")?);
+    // noted, where they are wrapped: the library calls them, too
+    originals::codes(&class, &["put", "put_nowait", "get", "get_nowait"])?;
+    if let (1, Ok(get)) = (which, originals::code(&class, "get")) {
+        modules::keep(&AWAITED, get);
     }
     if let Ok(shutdown) = originals::code(&class, "shutdown") {
         modules::keep(&SHUTDOWN[which], shutdown);

@@ -202,16 +202,22 @@ impl Spawning {
     }
 }
 
-/// The thread object of the calling thread, told by the first of its Python frames, `threading.Thread._bootstrap`;
+/// The thread object of the calling thread, told by the first of its Python frames, `threading.Thread._bootstrap` (or a wrapper of that);
 /// `frame` is the innermost one. Borrowed from that frame.
 fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
     // SAFETY: frames of the calling thread, which is attached and runs them.
     unsafe {
-        let mut frame = frame?;
-        while let Some(caller) = originals::caller(frame) {
+        let (mut frame, mut bootstrap) = (frame?, None);
+        loop {
+            if capture::is_text(crate::ffi::frame::code_qualname(frame.code()), "Thread._bootstrap") {
+                bootstrap = Some(frame);
+            }
+            let Some(caller) = frame.caller() else { break };
             frame = caller;
         }
-        let first = capture::is_text(crate::ffi::frame::code_qualname(frame.code()), "Thread._bootstrap");
+        if let Some(bootstrap) = bootstrap {
+            return Some(bootstrap.local(0));
+        }
         if originals::is_around(frame.function()) {
             // a wrapper's frame, before that of what it wraps; any of its first arguments may be the thread
             let is_thread = |object: &*mut ffi::PyObject| {
@@ -219,7 +225,7 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
             };
             return (0..3).map(|n| frame.given(n).as_ptr()).find(is_thread);
         }
-        (first || frame.code() as usize == BOOTSTRAP_CODE.load(Ordering::Acquire)).then(|| frame.local(0))
+        (frame.code() as usize == BOOTSTRAP_CODE.load(Ordering::Acquire)).then(|| frame.local(0))
     }
 }
 
