@@ -186,6 +186,47 @@ None True [] [None, None]
 """
 
 
+@pytest.mark.parametrize("flags", ["procs", "running", "running_procs", "send", "receive", "exiting", "all"])
+def test_other_interpreters_are_left_alone(flags: str) -> None:
+    assert script(f"""
+        import faulthandler
+        faulthandler.dump_traceback_later(30, exit=True)
+        try: import _interpreters as interpreters
+        except ImportError: import _xxsubinterpreters as interpreters
+        program = '''if True:
+            import asyncio, json, queue, socket, sys
+            async def main():
+                items = asyncio.Queue()
+                await items.put(1), await items.get()
+                await asyncio.create_task(asyncio.sleep(0))
+                loop = asyncio.get_running_loop()
+                future = loop.create_future()
+                loop.call_soon(future.set_result, 3)
+                await future
+            asyncio.run(main())
+            for items in (queue.Queue(), queue.SimpleQueue()): items.put(1), items.get()
+            for end in socket.socketpair(): end.close()
+            sys.setprofile(lambda *event: None)
+            json.loads("1")
+            sys.setprofile(None)
+        '''
+        with trace.session_create("here") as s:
+            for who in ("all", "new"):
+                s.process(who, True, {["send", "receive", "procs", "running", "exiting", "call"] if flags == "all" else [flags]!r})
+            if {flags == "all"}:
+                s.function(("builtins", "len", 1), True, ["local"])
+                s.port("all", True, ["send", "receive", "ports"])
+            other = interpreters.create()
+            failed = interpreters.run_string(other, program)
+            interpreters.destroy(other)
+            before = s.drain()
+            t = threading.Thread(target=work, args=(1,))
+            t.start()
+            t.join()
+            print(failed, before, len(inviso.ports()))
+    """) == "None [] 0\n"
+
+
 def test_profilers_beside_a_session() -> None:
     assert script("""
         import cProfile, pstats

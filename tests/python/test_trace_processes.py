@@ -159,6 +159,19 @@ def test_a_tracer_is_never_traced_by_its_own_session(make: Any) -> None:
     assert [m[3][2] for m in seen] == [[1], [2]]
 
 
+def test_a_tracer_of_another_session_is_no_new_process(make: Any, session: trace.Session) -> None:
+    flags = ["procs", "running", "exiting"]
+    for who in ("all", "new"):
+        session.process(who, True, flags)
+    before = set(inviso.processes())
+    other = make("other", lambda message: None)
+    (pid,) = set(inviso.processes()) - before
+    assert session.info(pid, "flags") == ("flags", [])
+    other.destroy()
+    until(lambda: not pid.is_alive())
+    assert session.drain() == []
+
+
 def test_threads_that_threading_does_not_know_are_processes(session: trace.Session) -> None:
     import _thread
 

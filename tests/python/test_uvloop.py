@@ -69,6 +69,16 @@ def test_methods_are_taken_while_somebody_asks_and_given_back() -> None:
     assert functions == [uvloop.loop.Loop.__dict__[name] for name in NAMES]
 
 
+def test_a_function_of_cython_goes_by_what_it_says(session: trace.Session) -> None:
+    for who in ("all", "new"):
+        session.process(who, True, ["procs", "running"])
+    thread = threading.Thread(target=uvloop.loop.libuv_get_version)
+    thread.start()
+    thread.join()
+    places = [part for m in session.drain() for part in m[2:] if isinstance(part, tuple)]
+    assert {tag[:2] for tag in places} == {("uvloop.loop", "libuv_get_version")}
+
+
 def test_what_other_threads_hand_over(session: trace.Session) -> None:
     seen: list[Any] = []
 

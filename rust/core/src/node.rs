@@ -159,6 +159,11 @@ impl Node {
         self.population.lock().unwrap().adopt(kind, object, None)
     }
 
+    /// A process that runs a tracer: sessions find it, but it is none of those that are new to them, as no beginning of it is told.
+    pub fn tracer_process(&self) -> Arc<Tracee> {
+        self.population.lock().unwrap().admit()
+    }
+
     /// A process that no session finds and that has no flags: for threads that are not the program's.
     pub fn hidden(&self) -> Arc<Tracee> {
         let number = self.population.lock().unwrap().number();

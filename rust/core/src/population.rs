@@ -50,6 +50,14 @@ impl Population {
         tracee
     }
 
+    /// A new process whose beginning nobody is told of: it has no flags before somebody sets them on it.
+    pub fn admit(&mut self) -> Arc<Tracee> {
+        let pid = self.number() << 2 | Kind::Thread as u64;
+        let tracee = in_place::arc(|| Tracee::new(pid, Kind::Thread, 0));
+        self.living.insert(pid, tracee.clone());
+        tracee
+    }
+
     /// New processes have flags of this session from now on.
     pub fn join(&mut self, session: &Arc<Session>) {
         self.sessions.push(session.clone());

@@ -49,11 +49,11 @@ pub fn object_of(py: Python<'_>, pid: &Pid) -> PyResult<Option<Py<PyAny>>> {
     Ok(host.directory.object(py, &tracee)?.map(Bound::unbind))
 }
 
-/// A process that no thread runs yet; one is to call `become`.
+/// A process of a tracer that no thread runs yet; one is to call `become`.
 #[pyfunction]
 pub fn new_process(py: Python<'_>, name: String) -> PyResult<Pid> {
     let host = host::host(py)?;
-    let tracee = host.node.process(inviso_core::tracee::Kind::Thread, 0);
+    let tracee = host.node.tracer_process();
     *directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
     Ok(Pid::new(tracee.pid))
 }

@@ -223,7 +223,7 @@ pub unsafe fn exception(error: Raised, out: &mut Encoder<'_>, limits: &Limits) -
 
 /// Writes the module and the qualified name of what a call of `callable` runs, as two atoms: those of its code, as in messages of calls.
 /// Methods, partials, static methods and `__call__` methods are looked through; a class stands for itself, a method written in C for
-/// that of the class that has it, any other object for its type's `__call__`.
+/// that of the class that has it, a function of Cython's for what it says, any other object for its type's `__call__`.
 ///
 /// # Safety
 /// `callable` stands, and the calling thread is attached and has no exception set.
@@ -273,6 +273,9 @@ pub unsafe fn name_of_callable(callable: *mut PyObject, out: &mut Encoder<'_>) -
             }
         }
         let is_class = ffi::PyType_Check(object) != 0;
+        if let Some(names) = own_names(object).filter(|_| !is_class) {
+            return names.iter().try_for_each(|name| atom_or(name, "undefined", out));
+        }
         let class: *mut PyTypeObject = if is_class { object.cast() } else { ffi::Py_TYPE(object) };
         class_atoms(class, if is_class { "" } else { ".__call__" }, out)
     }
@@ -331,8 +334,8 @@ unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
     }
 }
 
-/// Writes the module and the qualified name of what stands for a coroutine and has no Python frame, as two atoms: where a type
-/// written in C keeps them with each object, as Cython's coroutines do, these, else those of its class.
+/// Writes the module and the qualified name of what stands for a coroutine and has no Python frame, as two atoms: its own where it has
+/// some, else those of its class.
 ///
 /// # Safety
 /// `object` stands, and the calling thread is attached and has no exception set.
@@ -340,19 +343,30 @@ unsafe fn is_method_of_c(object: *mut PyObject) -> bool {
 /// # Errors
 /// [`Full`].
 pub unsafe fn name_of_coroutine(object: *mut PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match own_names(object) {
+            Some(names) => names.iter().try_for_each(|name| atom_or(name, "undefined", out)),
+            None => class_atoms(ffi::Py_TYPE(object), "", out),
+        }
+    }
+}
+
+/// The module and the qualified name that a type written in C keeps with each object, as Cython's coroutines and functions do.
+///
+/// # Safety
+/// As [`name_of_coroutine`].
+unsafe fn own_names(object: *mut PyObject) -> Option<[Held; 2]> {
     // SAFETY: the caller's promise; what the class has is held while its type is looked at. Classes written in Python have strings there.
     unsafe {
         let class = ffi::Py_TYPE(object);
-        let is = |name, kind: *mut PyTypeObject| {
+        let is = |name, kinds: &[*mut PyTypeObject]| {
             let there = lookup(class, name);
-            !there.is_null() && ffi::Py_TYPE(there.as_ptr()) == kind
+            !there.is_null() && kinds.contains(&ffi::Py_TYPE(there.as_ptr()))
         };
-        if is(c"__module__", &raw mut ffi::PyMemberDescr_Type) && is(c"__qualname__", &raw mut ffi::PyGetSetDescr_Type)
-        {
-            atom_or(&Held::owned(attribute(object, c"__module__")), "undefined", out)?;
-            return atom_or(&Held::owned(attribute(object, c"__qualname__")), "undefined", out);
-        }
-        class_atoms(class, "", out)
+        let computed = &raw mut ffi::PyGetSetDescr_Type;
+        let own = is(c"__module__", &[&raw mut ffi::PyMemberDescr_Type, computed]) && is(c"__qualname__", &[computed]);
+        own.then(|| [c"__module__", c"__qualname__"].map(|name| Held::owned(attribute(object, name))))
     }
 }
 

@@ -311,6 +311,9 @@ unsafe extern "C-unwind" fn setprofile(module: *mut PyObject, function: *mut PyO
     // SAFETY: called attached, with the arguments of the original, which was stored before this took its place.
     unsafe {
         let original = std::mem::transmute::<*mut c_void, OneArgument>(SETPROFILE.load(Ordering::Acquire));
+        if super::state::is_elsewhere() {
+            return original(module, function); // the definition is that of all interpreters
+        }
         let tstate = ffi::PyThreadState_Get();
         FIRST.set(function_of(tstate) == FRONTS[0] as *mut c_void);
         let done = original(module, function);

@@ -24,6 +24,16 @@ pub unsafe fn current() -> *mut PyThreadState {
     unsafe { api::PyThreadState_Get() }
 }
 
+/// Whether the calling thread runs another interpreter of this process than the main one, which alone can load us.
+///
+/// # Safety
+/// As [`current`].
+#[inline(always)]
+pub unsafe fn is_elsewhere() -> bool {
+    // SAFETY: the caller's promise; an interpreter is only compared.
+    unsafe { api::PyThreadState_GetInterpreter(current()) != api::PyInterpreterState_Main() }
+}
+
 /// Looks for the word, once and for all threads. Attached; lets go of the interpreter for a moment.
 pub fn find(_py: pyo3::Python<'_>) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]

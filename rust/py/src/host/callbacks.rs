@@ -3,7 +3,7 @@
 
 use super::{
     call::{key, End, PyCall},
-    here::{here, Here},
+    here::{here_of_ours, Here},
     watch::{self, Ended},
 };
 use inviso_core::event::{self, Exit};
@@ -12,11 +12,11 @@ use pyo3::ffi::PyObject;
 /// Takes an event on this thread, unless the tracer itself is at work here.
 ///
 /// # Safety
-/// The calling thread is attached, and `with` uses the state as [`here()`] says.
+/// The calling thread is attached, and `with` uses the state as [`here()`](super::here::here) says.
 #[inline(always)]
 unsafe fn take(with: impl FnOnce(&mut Here)) {
     // SAFETY: callbacks run attached; nothing below asks for this thread's state again (`busy` guards what runs Python).
-    if let Some(here) = unsafe { here() } {
+    if let Some(here) = unsafe { here_of_ours() } {
         if !here.thread.busy {
             with(here);
         }

@@ -1,7 +1,7 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
 use super::{directory::Places, try_host, Host};
-use crate::ffi::{frame::Frame, tasks, tls, Aside};
+use crate::ffi::{frame::Frame, state, tasks, tls, Aside};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
     cell::{Cell, RefCell},
@@ -90,14 +90,29 @@ thread_local! {
     static AT_END: AtEnd = const { AtEnd(Cell::new(false)) };
 }
 
-/// This thread's state, made at its first use; `None` before anything was ever asked of the tracer, and at the very end
-/// of a thread.
+/// This thread's state, made at its first use; `None` before anything was ever asked of the tracer, at the very end of a thread, and
+/// where it runs another interpreter: what is written in C belongs to all of them, and so do the hooks in it.
 ///
 /// # Safety
 /// Attached to the interpreter. The answer must not be used beyond the callback that asked for it, and no second one
 /// may be asked for while it is in use: `thread.busy` is set by whoever runs Python code in between.
 #[inline(always)]
 pub unsafe fn here() -> Option<&'static mut Here> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if state::is_elsewhere() {
+            return None;
+        }
+        here_of_ours()
+    }
+}
+
+/// The same, for what is called by our interpreter only.
+///
+/// # Safety
+/// As [`here()`].
+#[inline(always)]
+pub unsafe fn here_of_ours() -> Option<&'static mut Here> {
     let here = tls::get().cast::<Here>();
     if here.is_null() {
         return create();
