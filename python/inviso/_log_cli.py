@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TextIO
 
 from . import _native
 from ._log_read import FORMS, Damage, Reader, Written, convert, merge, read
@@ -195,16 +196,16 @@ def _convert(source: Any, options: dict[str, str]) -> int:
 
 
 def _stats(source: Any, options: dict[str, str]) -> int:
-    limit = number(options.get("--limit"), "--limit", "lines")
+    limit, output = number(options.get("--limit"), "--limit", "lines"), _output()
     found = stats(source)
     if "--json" in options:
         import json
 
-        sys.stdout.write(json.dumps(_as_json(found), indent=2) + "\n")
+        output.write(json.dumps(_as_json(found), indent=2) + "\n")
     else:
         for line in _table(found, 10 if limit is None else limit):
-            put(sys.stdout, f"{line}\n")
-    sys.stdout.flush()
+            put(output, f"{line}\n")
+    output.flush()
     for damage in found.damage[:10]:
         print(f"inviso log stats: {damage}", file=sys.stderr)
     return 1 if found.damaged else 0
@@ -220,17 +221,17 @@ COMMANDS: dict[str, tuple[Callable[[Any, dict[str, str]], int], str, Options]] =
 
 
 def _lines(reader: Reader, limit: int | None, colour: bool, at_once: bool) -> int:
-    status = 0
+    status, output = 0, _output()
     with reader:
         for count, message in enumerate(reader, 1):
             if type(message) is Damage:
                 status = 1
-            put(sys.stdout, format(message, colour=colour) + "\n")
+            put(output, format(message, colour=colour) + "\n")
             if at_once:
-                sys.stdout.flush()
+                output.flush()
             if count == limit:
                 break
-    sys.stdout.flush()
+    output.flush()
     return status
 
 
@@ -303,8 +304,14 @@ def _colour(options: dict[str, str]) -> bool:
     if when not in ("auto", "always", "never"):
         raise Usage(f"--color: {when!r} is unknown; give auto, always or never")
     if when == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return _output().isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return when == "always"
+
+
+def _output() -> TextIO:
+    if sys.stdout is None:  # its descriptor was closed when the interpreter began
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
+    return sys.stdout
 
 
 def _told(wrong: OSError) -> str:

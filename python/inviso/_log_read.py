@@ -261,8 +261,7 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
         raise BadArg("convert/3", "out", f"{out!r} is no path; pass a str or a Path") from None
     if "\0" in target or not target:
         raise BadArg("convert/3", "out", f"{target!r} is no path; pass the name of a file")
-    if os.path.exists(target) and any(os.path.samefile(target, path) for path in files(logs)):
-        raise BadArg("convert/3", "out", f"{target!r} is the log itself; pass another file")
+    apart("convert/3", target, logs)
     records, dropped, damage, damaged, other = _native.log_write(logs, merged, target, to == "blocks")
     return Written(records, dropped, tuple(_damage(*one) for one in damage), damaged, other)
 
@@ -318,6 +317,12 @@ def files(logs: Iterable[Named]) -> list[str]:
             if entry == f"{name}{number}{suffix}" and number.isascii() and number.isdigit():
                 found.append(os.path.join(folder, entry))
     return found
+
+
+def apart(where: str, out: str, logs: Iterable[Named]) -> None:
+    """What is written must not take the place of a log that is read: nothing else would be left of it."""
+    if os.path.exists(out) and any(os.path.samefile(out, path) for path in files(logs)):
+        raise BadArg(where, "out", f"{out!r} is the log itself; pass another file")
 
 
 def _opened(logs: list[Named], follow: bool, merged: bool) -> _native.LogReader:

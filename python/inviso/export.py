@@ -46,6 +46,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from . import _native, trace_ports
+from ._log_read import apart
 from ._native import Pid
 from .errors import BadArg
 from .terms import Atom, Port
@@ -215,6 +216,8 @@ def parquet(
     if isinstance(target, str) and target.endswith(".gz"):
         raise BadArg(where, "out", f"{out!r}: a Parquet file is compressed in itself; drop .gz")
     write = _parquet_writer(where)
+    if isinstance(target, str):
+        apart(where, target, _logs(where, source) or [])
     rows = Rows._of(where, source, values)
     with _file(target) as file, rows._raising():
         write(rows, file)
@@ -369,6 +372,8 @@ def _export(
             raise BadArg(where, "names", f"{pid!r}: {name!r} is not the name of a process; pass a dict of Pid to str")
     target = _target(where, out)
     logs = _logs(where, source)
+    if isinstance(target, str):
+        apart(where, target, logs or [])
     parts: Iterator[list[Any]] = iter(())
     first: list[Any] = []
     if logs is None:

@@ -231,15 +231,18 @@ class Map:
 
 
 class BitString:
-    """A bit string whose last byte has ``bits`` (1 to 7) bits, the high ones.
+    """A bit string whose last byte has ``bits`` (1 to 7) bits, the high ones; the others are 0.
 
-    >>> BitString(b"\\xa0", 3)
+    >>> BitString(b"\\xbf", 3)
     BitString(b'\\xa0', 3)
     """
 
     __slots__ = ("bits", "data")
 
     def __init__(self, data: bytes, bits: int) -> None:
+        if isinstance(data, bytes) and data and isinstance(bits, int) and 0 < bits < 8:
+            # the bits that are not part of it make no difference
+            data = data[:-1] + bytes([data[-1] & 0xFF00 >> bits])
         self.data = data
         self.bits = bits
 

@@ -347,3 +347,9 @@ def check_bytes(data: bytes) -> None:
         assert "too deep" in str(wrong)
         return
     assert etf.dumps(etf.loads(again)) == again
+
+
+def test_bits_that_are_no_part_of_a_bit_string_make_no_difference() -> None:
+    assert BitString(b"a\xff", 1) == BitString(b"a\x80", 1) == etf.loads(b"\x83M\0\0\0\2\1a\xff")
+    assert hash(BitString(b"\xff", 7)) == hash(BitString(b"\xfe", 7))
+    assert etf.dumps(BitString(b"\xff", 3)) == b"\x83M\0\0\0\1\3\xe0"

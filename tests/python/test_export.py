@@ -733,3 +733,19 @@ def test_values_as_text_as_bytes_or_not(values: Any) -> None:
         found = [inviso._native.binary_to_term(value, 100, 1 << 20) for value in found]
     assert found == read
     assert rows[0]["arity"] == 11
+
+
+@pytest.mark.parametrize("format", sorted(set(export.FORMATS) - {"parquet"}))
+def test_an_export_never_takes_the_place_of_its_log(format: str, tmp_path: Path) -> None:
+    plain, link, other = tmp_path / "plain", tmp_path / "link", tmp_path / "other"
+    record = etf.dumps(("trace", inviso.self(), "call", ME))
+    data = b"\0" + len(record).to_bytes(4) + record
+    for path in (plain, other, tmp_path / "w0.log", tmp_path / "w1.log"):
+        path.write_bytes(data)
+    link.symlink_to(plain)
+    wrapped = (tmp_path / "w", "wrap", ".log")
+    for source, out in ((plain, plain), (plain, link), ([other, plain], plain), (wrapped, tmp_path / "w1.log")):
+        with pytest.raises(BadArg, match="out: .* is the log itself; pass another file"):
+            export.FORMATS[format](source, out)
+        assert Path(out).read_bytes() == data
+    assert export.FORMATS[format](plain, other).messages == 1

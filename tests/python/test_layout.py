@@ -35,7 +35,7 @@ BELOW = {
     "process": {"_beside", "_fork", "_native", "errors", "terms"},
     "trace_ports": {"_fork", "_limits", "_native", "errors"},
     "trace": {"_fork", "_native", "errors", "match_spec", "process", "terms", "trace_ports", "tracer"},
-    "export": {"_native", "errors", "terms", "trace", "trace_ports"},
+    "export": {"_log_read", "_native", "errors", "terms", "trace", "trace_ports"},
     "_pattern": {"errors"},
     "_literal": {"match_spec", "terms"},
     "_options": {"_run"},

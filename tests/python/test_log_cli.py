@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import struct
 import subprocess
@@ -193,6 +194,7 @@ def test_stats(path: Path) -> None:
         (["convert", "{}"], "inviso log convert: option --to is missing"),
         (["convert", "--to", "erlang", "{}"], "inviso log convert: option --output is missing"),
         (["convert", "--to", "erlang", "-o", "{}", "{}"], "is the log itself; pass another file"),
+        (["convert", "--to", "chrome", "-o", "{}", "{}"], "is the log itself; pass another file"),
         (["merge", "--to", "blocks", "{}"], "inviso log merge: --to: it needs a file; add -o OUT"),
         (["merge", "--to", "zip", "-o", "x", "{}"], "inviso log merge: --to: 'zip' is no form of a log"),
     ],
@@ -208,6 +210,15 @@ def test_files_that_cannot_be_read_or_written(path: Path, tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (1, f"inviso log print: {tmp_path / 'nothing'}: {os.strerror(2)}\n")
     done = run("convert", "--to", "erlang", "-o", tmp_path / "no" / "out", path)
     assert done.returncode == 1 and f"{tmp_path / 'no' / 'out'}: {os.strerror(2)}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["print"], ["print", "--color", "never"], ["merge"], ["stats"], ["stats", "--json"]]
+)
+def test_a_closed_standard_output(words: list[str], path: Path) -> None:
+    line = shlex.join([*command("log", *words), str(path)])
+    done = subprocess.run(["sh", "-c", f"exec {line} >&-"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, f"inviso log {words[0]}: standard output: {os.strerror(9)}\n")
 
 
 @pytest.mark.parametrize(
