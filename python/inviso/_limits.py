@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from inviso.errors import BadArg
 
-__all__ = ["LOST", "Guard", "Rate", "checked", "why", "window"]
+__all__ = ["LOST", "Guard", "Rate", "checked", "failure", "why", "window"]
 
 LOST: Final = 10_000
 """Messages that may be lost before tracing stops: then nobody keeps up with it."""
@@ -82,6 +82,17 @@ def why(what: str, number: int, milliseconds: int = 0) -> str:
         case "rate":
             return f"there were more than {number} messages in {milliseconds / 1000:g} s"
     return f"it fell behind, and {number} messages were lost"
+
+
+def failure(place: str | None, said: str, lost: int) -> str:
+    """What could not be written, in words. What Rust says of an error has its number behind it.
+
+    >>> failure("calls.txt", "No space left on device", 2), failure(None, "Bad address", 0)
+    ('calls.txt: No space left on device; 2 messages were lost', 'Bad address')
+    """
+    number = f"; {lost} message{'s were' if lost > 1 else ' was'} lost" if lost else ""
+    said = said.partition(" (os error ")[0]
+    return f"{place}: {said}{number}" if place else f"{said}{number}"
 
 
 def window(rate: Rate | None) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from ._descriptor import stderr
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, matches, parse, show
-from ._limits import LOST, Guard, Rate
+from ._limits import LOST, Guard, Rate, failure
 from .dbg._lines import Paint, line, plain
 from .dbg._output import Descriptor, Gone, of_file
 from .dbg._saved import BUILT_IN, reason
@@ -256,8 +256,12 @@ class Tracing:
             port.close()
             if port.ended is not None:
                 self._note(f"*** {NAME} stopped: {port.ended}.")
+            if port.error is not None and port.dropped:
+                self._note(f"*** {NAME}: {failure(port.path, port.error, port.dropped)}.")
         if output is not None:
-            output.finish(PATIENCE)
+            lost = output.finish(PATIENCE)
+            if output.failed is not None and self._request.output is not None:
+                self._note(f"*** {NAME} stopped: {failure(self._request.output, output.failed, lost)}.")
         for pattern in idle:
             self._note(f"*** {NAME}: {show(pattern)} matches no function.")
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import inviso
@@ -411,3 +412,59 @@ dbg.stop()
     program.process.send_signal(signal.SIGINT)
     assert program.sign() == "interrupted"
     program.rest()
+
+
+@pytest.mark.parametrize("ask", ["dbg.stop()", "dbg.get_tracer()", "dbg.tracer()"])
+def test_a_file_that_can_not_be_written_is_told_of_once(ask: str, tmp_path: Path) -> None:
+    program = f"""
+import resource, time, inviso
+from inviso import dbg
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
+def f(n): pass
+dbg.tracer("file", "calls.txt"); dbg.p(inviso.self(), "c"); dbg.tpl(__name__, "f", [])
+for n in range(300): f(n)
+dbg._default.settle(5)
+while dbg._default._output is not None and dbg._default._output.failed is None: time.sleep(0.001)
+{ask}
+dbg.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    told = re.fullmatch(r"\*\*\* dbg stopped: calls\.txt: File too large; (\d+) messages were lost\.\n", done.stderr)
+    assert told is not None, done.stderr
+    whole = (tmp_path / "calls.txt").read_text().count("\n")
+    assert 0 < int(told[1]) <= 300 - whole
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device here")
+def test_a_port_that_can_not_be_written_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def f(n: int) -> None: ...
+
+    (tmp_path / "log").symlink_to("/dev/full")
+    dbg.tracer("port", dbg.trace_port("file", str(tmp_path / "log")))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(__name__, "_", "_", [], limit=1000)
+    f(1)
+    dbg.stop()
+    dbg.stop()
+    error = capsys.readouterr().err
+    assert error.count("*** dbg:") == 1 and "No space left on device" in error and "lost." in error
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's pipes grow")
+@pytest.mark.parametrize("grows", [True, False])
+def test_what_waits_at_the_end_is_written_or_counted(grows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    grow = Descriptor._make_room
+    if not grows:  # as where the system allows a pipe a page more only
+        monkeypatch.setattr(Descriptor, "_make_room", lambda self, size: grow(self, size) if size < 10_000 else None)
+    reader, writer = os.pipe()
+    output = Descriptor(writer)
+    os.close(writer)
+    for n in range(2000):
+        output.write(f"{n:099}")
+    left = output.finish(0.1)
+    with open(reader, encoding="ascii") as file:
+        lines = file.read().splitlines()
+    if grows:
+        assert left == 0 and len(lines) == 2000
+    else:
+        assert left > 0 and lines[-1] == f"*** Dropped {2000 - (len(lines) - 1)} messages."

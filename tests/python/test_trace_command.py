@@ -395,3 +395,23 @@ print("end", file=out)
         if what == "stopped":
             assert "inviso trace stopped: it fell behind" in terminal.rest()
         assert terminal.process.wait(LIMIT) == 0, what
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device here")
+@pytest.mark.parametrize("name", ["full.txt", "full.log"])
+def test_an_output_that_is_full_is_told_of(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to("/dev/full")
+    program = script(tmp_path, "def f(n): pass\nfor n in range(300): f(n)\nprint('done')")
+    done = trace("-p", "__main__:f", "-o", tmp_path / name, program)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    told = re.fullmatch(rf"\*\*\* inviso trace.*{name}: No space left on device; (\d+) messages? w.+\.\n", done.stderr)
+    assert told is not None and int(told[1]) >= 1, done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux's pipes grow")
+def test_a_reader_that_is_slow_at_the_end_finds_every_line(tmp_path: Path) -> None:
+    program = script(tmp_path, "def f(n): pass\nfor n in range(5000): f(n)")
+    with subprocess.Popen(command("trace", "-p", "__main__:f", program), stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None and running.wait(30) == 0  # it has ended, and nothing is read yet
+        text = running.stderr.read()
+    assert text.count(" call __main__:f(") == 5000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import errno
 import io
 import os
 import select
@@ -27,6 +28,12 @@ __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_st
 BUFFER: Final = 1 << 18
 """Bytes that wait for a slow reader."""
 
+_PAGES: Final = 8192
+"""Bytes of a pipe that may stay empty behind a write."""
+
+_LEFT: Final = errno.EPIPE, errno.ECONNRESET
+"""What the system says of a reader that has gone."""
+
 
 class Gone(Exception):
     """Nobody reads it any more."""
@@ -34,6 +41,9 @@ class Gone(Exception):
 
 class Output(Protocol):
     """Takes lines."""
+
+    failed: str | None
+    """What the system said when it could not be written: a full disk. A reader that has gone is none."""
 
     def write(self, line: str, *, last: bool = False) -> int:
         """Takes a line without its end; answers 1 if it was lost. :class:`Gone` if nobody reads it any more.
@@ -66,12 +76,13 @@ def of_file(path: Any) -> Descriptor:
 class Stream:
     """A text stream, such as a StringIO, or a notebook's; or a file, which never stands still."""
 
-    __slots__ = ("_stream", "_through")
+    __slots__ = ("_stream", "_through", "failed")
 
     def __init__(self, stream: Any, through: Callable[..., Any] | None = None) -> None:
         self._stream = stream
         self._through = through
         """What it is written by, in whose context it then is."""
+        self.failed: str | None = None
 
     def write(self, line: str, *, last: bool = False) -> int:
         try:
@@ -80,13 +91,20 @@ class Stream:
             else:
                 self._through(put, self._stream, line + "\n")
         except (OSError, ValueError, AttributeError) as error:  # closed; or there is none, as where there is no console
+            self._note(error)
             raise Gone from error
         return 0
 
     def finish(self, timeout: float) -> int:
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        try:
             self._stream.flush()
+        except (OSError, ValueError, AttributeError) as error:
+            self._note(error)
         return 0
+
+    def _note(self, error: Exception) -> None:
+        if isinstance(error, OSError) and error.errno not in _LEFT:
+            self.failed = error.strerror
 
 
 class Descriptor:
@@ -96,12 +114,14 @@ class Descriptor:
         "__weakref__",
         "_buffer",
         "_is_quick",
+        "_is_within",
         "_lock",
         "_lost",
         "_native_id",
         "_own",
         "_state",
         "_thread",
+        "failed",
     )
 
     def __init__(self, number: int) -> None:
@@ -109,6 +129,8 @@ class Descriptor:
         self._is_quick = not stat.S_ISREG(os.fstat(self._own.number).st_mode)
         """Whether it takes what it can at once; a file's disk may keep its writer waiting."""
         self._buffer = bytearray()
+        self._is_within = False
+        """Whether only a part of the first line that waits is not written yet."""
         self._lost = 0
         """Lines that no line tells of yet."""
         self._lock = _thread.allocate_lock()
@@ -116,12 +138,14 @@ class Descriptor:
         """Held while the writing thread runs."""
         self._state = "open"
         """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
+        self.failed: str | None = None
         self._native_id = 0
         _open[id(self)] = self
 
     def write(self, line: str, *, last: bool = False) -> int:
         with self._lock:
             if self._state in ("gone", "closed"):
+                self._lost += 1
                 raise Gone
             if len(self._buffer) > BUFFER and not last:
                 self._lost += 1
@@ -150,6 +174,7 @@ class Descriptor:
             if self._lost and self._state == "open":
                 self._buffer += f"*** Dropped {self._lost} messages.\n".encode()
                 self._lost = 0
+            self._make_room(len(self._buffer))
         while True:
             with self._lock:  # here, as no thread can be started any more where the interpreter ends
                 self._flush()
@@ -158,6 +183,8 @@ class Descriptor:
             time.sleep(0.002)
         with self._lock:
             left = self._buffer.count(b"\n") + self._lost
+            if self._buffer and self._state == "open":
+                self._leave_word(left)
             self._buffer.clear()
             was, self._state = self._state, "closed"
         self.pause()
@@ -225,6 +252,7 @@ class Descriptor:
             if not self._own.is_there():  # the program closed all that it found
                 self._state = "gone"
             if self._state in ("gone", "closed"):
+                self._lost += self._buffer.count(b"\n")
                 self._buffer.clear()
                 return
             try:
@@ -232,12 +260,32 @@ class Descriptor:
                     count = self._own.write_now(bytes(self._buffer[:4096]))
                 else:
                     count = os.write(self._own.number, self._buffer[:BUFFER])
-            except OSError:
+            except OSError as error:
                 self._state = "gone"
+                if not (error.errno in _LEFT or (error.errno == errno.EIO and self._is_quick)):  # a terminal hung up
+                    self.failed = error.strerror
                 continue
             if not count:
                 return
+            self._is_within = self._buffer[count - 1 : count] != b"\n"
             del self._buffer[:count]
+
+    def _leave_word(self, left: int) -> None:
+        """Nobody took the last lines in time: in their place is said how many they are."""
+        rest = self._buffer.index(b"\n") + 1 if self._is_within else 0
+        del self._buffer[rest:]
+        self._buffer += f"*** Dropped {left - (rest > 0)} messages.\n".encode()
+        self._make_room(len(self._buffer))
+        self._flush()
+
+    def _make_room(self, size: int) -> None:
+        """Has a full pipe take so many bytes more, which then wait in it for a reader that is slow."""
+        with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no Linux, or not allowed
+            import fcntl
+
+            if size and stat.S_ISFIFO(os.fstat(self._own.number).st_mode):
+                now = fcntl.fcntl(self._own.number, fcntl.F_GETPIPE_SZ)
+                fcntl.fcntl(self._own.number, fcntl.F_SETPIPE_SZ, now + size + _PAGES)
 
 
 def _unblocked(number: int) -> int:

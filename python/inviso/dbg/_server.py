@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import weakref
@@ -12,7 +13,8 @@ from typing import Any
 
 import inviso
 from inviso import Pid, node, trace
-from inviso._limits import LOST, Guard, Rate
+from inviso._limits import LOST, Guard, Rate, failure
+from inviso._stream import put
 from inviso.errors import BadArg
 
 from ._cells import Cells
@@ -41,6 +43,8 @@ class Server:
         self._what: Any = None
         self._tracer: Tracer | None = None
         self._output: Output | None = None
+        self._path: str | None = None
+        """Of its file."""
         self._cells: Cells | None = None
         self._calls: set[str] = set()
         """The groups of processes whose calls are traced: ``"existing"``, ``"new"``."""
@@ -57,13 +61,16 @@ class Server:
         return session if lives else None
 
     def tracer(self) -> Any:
-        """Where the messages go, or None: a Pid, a trace port, ``(module, state)``."""
+        """Where the messages go, or None: a Pid, a trace port, ``(module, state)``. An output that failed is left."""
+        with self._lock:
+            if self._output is not None and self._output.failed is not None:
+                self._leave()
         return None if self.session is None else self._what
 
     def start(self, kind: str, data: Any, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
         """Starts a tracer, checked before."""
         with self._lock:
-            if self.session is not None:
+            if self.tracer() is not None:
                 return ("error", "already_started")
             self._leave()
             match kind:
@@ -75,6 +82,7 @@ class Server:
                         output = of_file(data)
                     except OSError as error:
                         return ("error", reason(error))
+                    self._path = os.fsdecode(data)
                     return self._start_printing(output, _guard(limit, rate, lost))
                 case "port":
                     return self._start_port(data, limit, rate, lost)
@@ -83,7 +91,7 @@ class Server:
     def start_default(self, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
         """Starts the tracer that prints to standard output, as it is now."""
         with self._lock:
-            if self.session is not None:
+            if self.tracer() is not None:
                 return ("error", "already_started")
             self._leave()
             output = of_stream(sys.stdout)
@@ -249,7 +257,7 @@ class Server:
         with self._lock:
             session, port = self._session, self._what
             clients, self.clients = self.clients, []
-            left = self._take()
+            output, cells, path = self._take()
             self.saved.clear()
         # outside the lock: a handler may call dbg
         if session is not None:
@@ -259,7 +267,7 @@ class Server:
             session.destroy()
             if hasattr(port, "close"):
                 port.close()
-        _end(*left)
+        self._end(output, cells, path)
         self._tell_of(port)
         for client in clients:
             if client.is_alive():
@@ -268,9 +276,10 @@ class Server:
     def _leave(self) -> None:
         """What an ended session has left, or one without a tracer."""
         session, port = self._session, self._what
-        _end(*self._take())
+        left = self._take()
         if session is not None:
             session.destroy()
+        self._end(*left)
         self._tell_of(port)
 
     def _tell_of(self, port: Any) -> None:
@@ -279,21 +288,31 @@ class Server:
         if ended is not None:
             with contextlib.suppress(Gone):
                 _teller(self.name, Stream(sys.stdout))(ended)
+        error = getattr(port, "error", None)
+        if error is not None and port.dropped:
+            self._warn(failure(port.path, error, port.dropped))
 
-    def _take(self) -> tuple[Output | None, Cells | None]:
+    def _end(self, output: Output | None, cells: Cells | None, path: str | None) -> None:
+        if cells is not None:
+            cells.close()
+        if output is not None:
+            lost = output.finish(_PATIENCE)
+            if output.failed is not None:
+                self._warn(f"stopped: {failure(path, output.failed, lost)}")
+
+    def _warn(self, what: str) -> None:
+        """On standard error, as the output itself may be what fails."""
+        with contextlib.suppress(Exception):
+            put(sys.stderr, f"*** {self.name}{'' if what.startswith('stopped') else ':'} {what}.\n")
+
+    def _take(self) -> tuple[Output | None, Cells | None, str | None]:
         self._session = self._what = self._tracer = None
         self._calls.clear()
         self._wild.clear()
         output, self._output = self._output, None
         cells, self._cells = self._cells, None
-        return output, cells
-
-
-def _end(output: Output | None, cells: Cells | None) -> None:
-    if cells is not None:
-        cells.close()
-    if output is not None:
-        output.finish(_PATIENCE)
+        path, self._path = self._path, None
+        return output, cells, path
 
 
 def _guard(limit: int | None, rate: Rate | None, lost: int | None) -> Guard:

@@ -3,6 +3,7 @@
 //! Whoever gives the GIL away beside a thread that computes gets it back five milliseconds later, however short the call was: a
 //! tracer that did so a few times for each line would fall behind any busy program.
 
+use crate::errors::of_system;
 use pyo3::prelude::*;
 use std::{io, mem::MaybeUninit, ptr};
 
@@ -26,7 +27,11 @@ pub fn descriptor_file(number: i32) -> Option<(u64, u64)> {
 /// Writes what a terminal, pipe or socket takes at once; answers how many bytes that were. A reader that has gone is an
 /// `OSError` of ours, and no signal for the program.
 #[pyfunction]
-pub fn descriptor_write(number: i32, data: &[u8]) -> io::Result<usize> {
+pub fn descriptor_write(number: i32, data: &[u8]) -> PyResult<usize> {
+    write_now(number, data).map_err(|error| of_system(&error, None))
+}
+
+fn write_now(number: i32, data: &[u8]) -> io::Result<usize> {
     let bytes = match may_wait(number)? {
         false => data,
         true if !has_room(number)? => return Ok(0),
