@@ -441,6 +441,8 @@ def test_c_calls_with_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert dbg.c(HERE, "branch", [3]) == 3
     assert capsys.readouterr().out == ""
     assert dbg.c(HERE, "leaf", [1], "sofa") == ("error", ("bad_flags", ["sofa"]))
+    for clear in ["clear", ["clear"], ["c", "clear"]]:
+        assert dbg.c(HERE, "leaf", [1], clear) == ("error", ("bad_flags", ["clear"]))
     with pytest.raises(BadArg, match="has no function 'nothing'; pass its qualified name"):
         dbg.c(HERE, "nothing", [])
     for module in "no.such.module", "", ".":

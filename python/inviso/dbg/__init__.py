@@ -298,10 +298,12 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
         names = flags_of(flags)
     except BadFlags as error:
         return ("error", ("bad_flags", error.args[0]))
+    if names is None:
+        return ("error", ("bad_flags", ["clear"]))
     server = Server("dbg_temp_session")
     server.start_default(None, None, LOST)
     made: list[Any] = []
-    thread = threading.Thread(target=_call, args=(server, called, args, names or [], made), name="dbg c", daemon=True)
+    thread = threading.Thread(target=_call, args=(server, called, args, names, made), name="dbg c", daemon=True)
     thread.start()
     try:
         thread.join()
