@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
-from .errors import BadArg
+from .errors import BadArg, is_text
 
 __all__ = ["Pattern", "PatternLike", "covers", "matches", "outermost", "parse", "show"]
 
@@ -76,6 +76,8 @@ def show(pattern: Pattern) -> str:
 
 def _one(given: object, where: str) -> Pattern:
     module, function, arity = _split(given, where)
+    if not (is_text(module) and is_text(function)):
+        raise bad(where, f"{given!r} has a lone surrogate", "nothing has such a name; write it in the terminal's encoding")
     if function == ANY and arity != ANY:
         raise bad(
             where, f"{given!r} has an arity but any function", 'an arity needs a function name; use "_" for the arity'

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 __all__ = ["BadArg", "SystemLimit"]
 
@@ -37,6 +41,18 @@ class SystemLimit(RuntimeError):
     ...
     inviso.errors.SystemLimit: session_create/3: too many sessions
     """
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether it is a str that can be written down: one without lone surrogates, as ``os.fsdecode`` makes of what is not UTF-8.
+
+    >>> is_text("a"), is_text("\\udc80"), is_text(b"a")
+    (True, False, False)
+    """
+    try:
+        return isinstance(value, str) and str.encode(value) is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def shown(value: object) -> str:

@@ -24,7 +24,7 @@ from . import _fork as _fork  # what a fork needs
 from . import _native
 from ._beside import Beside
 from ._native import Pid
-from .errors import BadArg, check_timeout, shown
+from .errors import BadArg, check_timeout, is_text, shown
 from .terms import Atom, Port, Ref
 
 if TYPE_CHECKING:
@@ -246,8 +246,8 @@ def spawn(
     """
     if not callable(function):
         raise BadArg("spawn/3", "function", f"{shown(function)} can't be called; pass a function and its arguments")
-    if name is not None and not isinstance(name, str):
-        raise BadArg("spawn/3", "name", f"{shown(name)} is not a str; pass a name, or None")
+    if name is not None and not is_text(name):
+        raise BadArg("spawn/3", "name", f"{shown(name)} is not a str without lone surrogates; pass a name, or None")
     for option, value in (("link", link), ("monitor", monitor)):
         if not isinstance(value, bool):
             raise BadArg("spawn/3", option, f"{shown(value)} is not a bool; pass True or False")
@@ -487,6 +487,8 @@ def send(destination: Destination, message: Any) -> Any:
     1
     """
     if isinstance(destination, str):
+        if not is_text(destination):
+            raise BadArg("send/2", "destination", f"no process is registered as {shown(destination)}; register one first")
         found = _native.whereis(destination)
         known = _native.send(found if isinstance(found, Pid) else None, message, destination)
         if not known:
@@ -636,8 +638,8 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
     >>> register("adder", self()), whereis("adder") == self(), unregister("adder")
     (True, True, True)
     """
-    if not isinstance(name, str) or not name or name == "undefined":
-        raise BadArg("register/2", "name", f"{shown(name)} is no name; pass a str other than 'undefined'")
+    if not is_text(name) or not name or name == "undefined":
+        raise BadArg("register/2", "name", f"{shown(name)} is no name; pass a str other than 'undefined', without lone surrogates")
     pid = _tracee(pid)
     if not isinstance(pid, Port) or not pid.is_local():
         _running("register/2", "pid", pid)
@@ -661,7 +663,7 @@ def unregister(name: str) -> bool:
     >>> unregister("gone"), whereis("gone")
     (True, None)
     """
-    if not isinstance(name, str) or not _native.unregister(name):
+    if not is_text(name) or not _native.unregister(name):
         raise BadArg("unregister/1", "name", f"no process is registered as {shown(name)}; registered() lists the names")
     return True
 
@@ -677,7 +679,7 @@ def whereis(name: str) -> Any:
     """
     if not isinstance(name, str):
         raise BadArg("whereis/1", "name", f"{shown(name)} is no name; pass a str")
-    return _native.whereis(name)
+    return _native.whereis(name) if is_text(name) else None
 
 
 def registered() -> list[str]:

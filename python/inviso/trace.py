@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _fork, _native, trace_ports
 from ._native import Pid
-from .errors import BadArg, SystemLimit, check_timeout, shown
+from .errors import BadArg, SystemLimit, check_timeout, is_text, shown
 from .match_spec import compiled, derives, word
 from .process import _is_gone, _tracee, _why_no_process
 from .terms import Atom, Port, Ref
@@ -362,8 +362,8 @@ def session_create(
     [1, 2, <cut: items>]
     """
     where = "session_create/3"
-    if not isinstance(name, str):
-        raise BadArg(where, "name", f"{shown(name)} is not a str; pass a name such as 'my_session'")
+    if not is_text(name):
+        raise BadArg(where, "name", f"{shown(name)} is not a str without lone surrogates; pass a name such as 'my_session'")
     options = _options(where, opts)
     module: Any = None
     port, recorded = None, _recorded(where, tracer, options)
@@ -1234,6 +1234,9 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
         raise BadArg(where, argument, f"the module {shown(module)} is not a str; pass its __name__")
     if not isinstance(name, str):
         raise BadArg(where, argument, f"the function {shown(name)} is not a str; pass its __qualname__")
+    for part in (module, name):
+        if not is_text(part):
+            raise BadArg(where, argument, f"{shown(part)} has a lone surrogate, and nothing has such a name; pass one in text")
     any_arity = isinstance(arity, str) and arity == "_"
     if not any_arity and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise BadArg(where, argument, f"the arity {shown(arity)} is not an int; pass the number of parameters, or '_'")

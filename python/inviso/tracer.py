@@ -313,6 +313,8 @@ def _refusing(where: str, file: str, load: Any) -> Any:
         raise BadArg(where, "path", f"{file} {str(error).replace(alias, file)}") from None
     except TypeError as error:
         raise BadArg(where, "info", f"{error}; pass a term") from None
+    except _native.LimitReached:
+        raise BadArg(where, "info", "it is too large, or nests too deep; pass a smaller term") from None
 
 
 def _own(module: Any, name: str) -> Any:

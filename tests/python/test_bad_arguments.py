@@ -500,3 +500,28 @@ def test_programs_that_can_not_run(tmp_path: Path) -> None:
         assert ("FUNCTION" in done.stderr) == (name in ("raises.py", "leaves.py"))
     done = command("tprof", "-m", "no_such_module_here", cwd=tmp_path)
     assert (done.returncode, "No module named" in done.stderr) == (1, True)
+
+
+LONE = "\udc80"
+"""What ``os.fsdecode`` makes of a byte that is not UTF-8."""
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda s: trace.session_create(LONE), "name"),
+        (lambda s: s.function((LONE, "_", "_"), True, ["local"]), "mfa"),
+        (lambda s: s.function((__name__, LONE, 1), True, ["local"]), "mfa"),
+        (lambda s: s.info((__name__, LONE, 1), "all"), "item"),
+        (lambda s: inviso.register(LONE, inviso.self()), "name"),
+        (lambda s: inviso.unregister(LONE), "name"),
+        (lambda s: inviso.send(LONE, 1), "destination"),
+        (lambda s: inviso.spawn(print, name=LONE), "name"),
+        (lambda s: tprof.profile(print, pattern=LONE), "pattern"),
+    ],
+)
+def test_a_name_with_a_lone_surrogate_is_nobodys(session: trace.Session, call: Any, argument: str) -> None:
+    with pytest.raises(inviso.BadArg, match="surrogate|registered") as raised:
+        call(session)
+    assert raised.value.argument == argument
+    assert inviso.whereis(LONE) is None

@@ -319,6 +319,8 @@ def test_what_is_no_library_is_refused(build: Build, tmp_path: pathlib.Path) -> 
         load(build("parrot"), Atom("refuse"))
     with pytest.raises(inviso.BadArg, match="info"):
         load(build("parrot"), object())
+    with pytest.raises(inviso.BadArg, match="info: it is too large"):
+        load(build("parrot"), [1] * 5_000_000)
 
 
 def test_states_are_terms_and_objects_are_not_handed_over(build: Build) -> None:
