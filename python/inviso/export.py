@@ -245,7 +245,7 @@ def arrow(
     >>> arrow([("trace", inviso.self(), "receive", "hello")])
     <rows of trace messages, not read yet>
     """
-    return Rows._of("arrow/1", source, values)
+    return Rows._of("arrow/1", source, values, at_once=isinstance(source, Session))
 
 
 class Rows:
@@ -265,13 +265,15 @@ class Rows:
         self._left: int | None = None if again else 1
 
     @staticmethod
-    def _of(where: str, source: Source, values: str) -> Rows:
+    def _of(where: str, source: Source, values: str, at_once: bool = False) -> Rows:
         if values not in ("text", "binary", "none"):
             raise BadArg(where, "values", f"{values!r} is unknown; pass 'text', 'binary' or 'none'")
         logs = _logs(where, source)
         if logs is not None:
             return Rows(lambda: _native.ArrowRows(values, logs), True)
         parts = _parts(where, source)
+        if at_once:
+            parts = iter(list(parts))
         messages = (lambda: next(parts, None), lambda error: _no_term(where, error))
         return Rows(lambda: _native.ArrowRows(values, [], messages), False)
 
@@ -374,16 +376,13 @@ def _export(
     logs = _logs(where, source)
     if isinstance(target, str):
         apart(where, target, logs or [])
-    parts: Iterator[list[Any]] = iter(())
-    first: list[Any] = []
-    if logs is None:
-        parts = _parts(where, source)
-        first = next(parts, [])
-        parts = _chain(first, parts)
+    parts = _parts(where, source) if logs is None else iter(())
     # an Erlang node without a name writes its pids as this process has its own
     are_own = names is None and logs is not None
-    titles = _names(first) if names is None else dict(names)
     with tempfile.TemporaryDirectory(prefix="inviso-") as folder, _file(target) as file:
+        first = next(parts, [])
+        titles = _names(first) if names is None else dict(names)
+        parts = _chain(first, parts)
         exporter = _native.Exporter(format, titles, are_own, erlang, values, os.path.join(folder, "events"))
         for path, suffix in logs or []:
             exporter.open(path, suffix)
@@ -456,7 +455,8 @@ def _log(where: str, source: Any) -> tuple[str, str | None]:
 def _parts(where: str, source: Any) -> Iterator[list[Any]]:
     """The messages of anything that is no log, some at a time."""
     if isinstance(source, Session):
-        return iter([source.drain()])
+        # not before the first is asked for: by then it is known that they can be written
+        return (session.drain() for session in (source,))
     try:
         messages = iter(source)
     except TypeError:
@@ -522,7 +522,11 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         with open(path, "wb") as there:
             yield there
         return
-    handle, temporary = tempfile.mkstemp(prefix=".inviso-", dir=os.path.dirname(real))
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=".inviso-", dir=os.path.dirname(real))
+    except OSError as error:
+        error.filename = path
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

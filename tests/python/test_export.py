@@ -567,7 +567,6 @@ def test_what_is_no_regular_file_is_written_to_where_it_is(format: str, tmp_path
     with pytest.raises(OSError) as caught:
         export.FORMATS[format](messages, "/dev/full")
     assert caught.value.errno == errno.ENOSPC and stat.S_ISCHR(os.stat("/dev/full").st_mode)
-    (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OSError) as caught:
         export.FORMATS[format](messages, tmp_path / "loop")
     assert caught.value.errno == errno.ELOOP and (tmp_path / "loop").is_symlink()
@@ -749,3 +748,15 @@ def test_an_export_never_takes_the_place_of_its_log(format: str, tmp_path: Path)
             export.FORMATS[format](source, out)
         assert Path(out).read_bytes() == data
     assert export.FORMATS[format](plain, other).messages == 1
+
+
+@pytest.mark.parametrize("format", sorted(export.FORMATS))
+def test_a_session_keeps_its_messages_where_they_cannot_be_written(format: str, tmp_path: Path) -> None:
+    if format == "parquet":
+        pytest.importorskip("pyarrow")
+    with traced() as session:
+        for out in ("/proc/no-file-is-made-here", str(tmp_path)):
+            with pytest.raises(OSError) as caught:
+                export.FORMATS[format](session, out)
+            assert caught.value.filename == out
+        assert len(session.drain()) == 2
