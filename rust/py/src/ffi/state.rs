@@ -5,6 +5,7 @@
 //! distance from every thread's pointer. [`find`] looks for it once; what it doesn't find to be so goes on by the function.
 
 use pyo3::ffi::{self as api, PyThreadState};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The calling thread's state.
 ///
@@ -14,7 +15,7 @@ use pyo3::ffi::{self as api, PyThreadState};
 pub unsafe fn current() -> *mut PyThreadState {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
     {
-        let distance = word::DISTANCE.load(std::sync::atomic::Ordering::Relaxed);
+        let distance = word::DISTANCE.load(Relaxed);
         if distance != 0 {
             // SAFETY: `find` has seen that the word lies there.
             return unsafe { word::read(distance) }.cast();
@@ -24,20 +25,37 @@ pub unsafe fn current() -> *mut PyThreadState {
     unsafe { api::PyThreadState_Get() }
 }
 
+/// The main interpreter, where [`find`] has seen that it is the third word of a thread's state: the field `interp`.
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+const INTERPRETER: usize = 2;
+
 /// Whether the calling thread runs another interpreter of this process than the main one, which alone can load us.
 ///
 /// # Safety
 /// As [`current`].
 #[inline(always)]
 pub unsafe fn is_elsewhere() -> bool {
-    // SAFETY: the caller's promise; an interpreter is only compared.
-    unsafe { api::PyThreadState_GetInterpreter(current()) != api::PyInterpreterState_Main() }
+    let main = MAIN.load(Relaxed);
+    // SAFETY: the caller's promise; the state of a thread that is attached stands, and an interpreter is only compared.
+    unsafe {
+        match main {
+            0 => api::PyThreadState_GetInterpreter(current()) != api::PyInterpreterState_Main(),
+            _ => *current().cast::<usize>().add(INTERPRETER) != main,
+        }
+    }
 }
 
-/// Looks for the word, once and for all threads. Attached; lets go of the interpreter for a moment.
+/// Looks for the words, once and for all threads. Attached; lets go of the interpreter for a moment.
 pub fn find(_py: pyo3::Python<'_>) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
     word::find();
+    // SAFETY: attached; a thread's state has more words than these.
+    unsafe {
+        let main = api::PyInterpreterState_Main() as usize;
+        if *current().cast::<usize>().add(INTERPRETER) == main {
+            MAIN.store(main, Relaxed);
+        }
+    }
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
