@@ -567,6 +567,7 @@ def test_what_is_no_regular_file_is_written_to_where_it_is(format: str, tmp_path
     with pytest.raises(OSError) as caught:
         export.FORMATS[format](messages, "/dev/full")
     assert caught.value.errno == errno.ENOSPC and stat.S_ISCHR(os.stat("/dev/full").st_mode)
+    (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(OSError) as caught:
         export.FORMATS[format](messages, tmp_path / "loop")
     assert caught.value.errno == errno.ELOOP and (tmp_path / "loop").is_symlink()
