@@ -330,8 +330,10 @@ impl Node {
 
     /// A process has ended for good: nothing that it does carries its token any more.
     pub fn seq_leave(&self, tracee: &Tracee) {
-        let _let_go_of_outside_the_lock = tracee.seq.standing.lock().unwrap().take();
-        tracee.seq.maybe.store(false, Relaxed);
+        if self.seq_in_use() {
+            let _let_go_of_outside_the_lock = tracee.seq.standing.lock().unwrap().take();
+            tracee.seq.maybe.store(false, Relaxed);
+        }
     }
 
     /// Changes the token of a process, which gets one if it has none.
