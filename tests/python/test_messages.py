@@ -447,7 +447,9 @@ async def awaits() -> None:
     box: asyncio.Queue[int] = asyncio.Queue()
     await box.put(5)
     assert await box.get() == 5
-    assert await asyncio.to_thread(len, "ab") == 2
+    waited = threading.Event()  # until this task has been scheduled out, whichever thread is faster
+    asyncio.get_running_loop().call_soon(waited.set)
+    assert await asyncio.to_thread(waited.wait)
     done = asyncio.Event()
     asyncio.get_running_loop().call_soon_threadsafe(done.set)
     await done.wait()
