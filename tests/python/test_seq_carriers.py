@@ -599,3 +599,31 @@ first = word()
 def test_what_carries_tokens_goes_with_the_last_one(program: str) -> None:
     done = child(f"{END}\n{program}\n")
     assert done.returncode == 0, done.stderr
+
+
+def test_tokens_that_several_threads_set_at_once_are_carried() -> None:
+    """The first puts what carries tokens in place, and the others wait for that."""
+    lost: list[Any] = []
+
+    def work(number: int, ready: threading.Barrier) -> None:
+        queues: list[Any] = [queue.Queue(), queue.SimpleQueue()]
+        ready.wait()
+        seq_trace.set_token("label", number)
+        for box in queues:
+            box.put(1)
+            seq_trace.set_token(None)
+            box.get()
+            if label() != number:
+                lost.append((box, label()))
+        seq_trace.set_token(None)
+
+    for _ in range(30):
+        seq_trace.reset_trace()
+        ready = threading.Barrier(4)
+        threads = [threading.Thread(target=work, args=(number, ready)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    seq_trace.reset_trace()
+    assert lost == []

@@ -6,9 +6,8 @@ use crate::{
     host::{
         self, directory,
         here::Here,
-        instruments::Wants,
+        instruments::{self, Wants},
         outlet::Outlet,
-        senders,
         tokens::{self, carrier},
     },
     pid::Pid,
@@ -48,7 +47,7 @@ pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyRes
 pub fn begin(py: Python<'_>) -> PyResult<Living> {
     let host = host::host(py)?;
     let mut living = Some(host.node.seq_begin());
-    if !senders::carry_tokens() {
+    if !instruments::carry_tokens() {
         host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, || {
             living = None;
             host.node.seq_end();

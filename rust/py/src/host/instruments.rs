@@ -10,7 +10,7 @@ use crate::ffi::calling;
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
 use pyo3::prelude::*;
 use std::sync::{
-    atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering},
+    atomic::{fence, AtomicBool, AtomicU32, AtomicU8, Ordering},
     Arc,
 };
 
@@ -185,6 +185,16 @@ static MONITORED: AtomicU8 = AtomicU8::new(0);
 static ONE: Alone = Alone::new();
 static AGAIN: AtomicBool = AtomicBool::new(false);
 
+/// Whether what carries tokens is in place, all of it.
+static CARRIED: AtomicBool = AtomicBool::new(false);
+
+/// Whether what carries tokens is in place. Who makes one and asks then, and who takes that away and looks for tokens then: one of them
+/// finds the other.
+pub fn carry_tokens() -> bool {
+    fence(Ordering::SeqCst);
+    CARRIED.load(Ordering::Acquire)
+}
+
 /// Whether some session watches for a system event; a first look.
 #[inline(always)]
 pub fn monitored(event: Event) -> bool {
@@ -241,6 +251,10 @@ impl Host {
         wants.tokens |= soon.tokens;
         wants.related |= soon.related;
         wants.related_ports |= soon.related_ports;
+        if !wants.tokens {
+            CARRIED.store(false, Ordering::Release);
+            fence(Ordering::SeqCst);
+        }
         ports::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
         senders::want(wants.senders, wants.tokens);
@@ -270,6 +284,7 @@ impl Host {
                 ended = true;
             }
         }
+        CARRIED.store(wants.tokens && done.is_ok(), Ordering::Release);
         drop(one);
         // what has ended may have been all that was related; a token may have come after the first look; and in the midst of it this thread
         // may have asked for something else
@@ -286,6 +301,7 @@ pub fn forget(py: Python<'_>) {
     ONE.forget();
     WANTED.store(0, Ordering::Relaxed);
     senders::want(false, false);
+    CARRIED.store(false, Ordering::Relaxed);
     MONITORED.store(0, Ordering::Relaxed);
     for instrument in INSTRUMENTS {
         if instrument.on.swap(false, Ordering::AcqRel) {

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use std::{
     collections::VecDeque,
     sync::{
-        atomic::{fence, AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         Arc, Mutex, MutexGuard,
     },
 };
@@ -75,18 +75,10 @@ impl Drop for Items<'_> {
     }
 }
 
-/// For what senders are wanted from now on. Who looks for tokens afterwards, and who makes one and asks [`carry_tokens`] then: one of
-/// them finds the other.
+/// For what senders are wanted from now on.
 pub fn want(senders: bool, tokens: bool) {
     SENDERS.store(senders, Ordering::Release);
     TOKENS.store(tokens, Ordering::Release);
-    fence(Ordering::SeqCst);
-}
-
-/// Whether items carry tokens.
-pub fn carry_tokens() -> bool {
-    fence(Ordering::SeqCst);
-    TOKENS.load(Ordering::Acquire)
 }
 
 /// Whether it matters who puts an item into this queue, or takes one out: senders are wanted, or the running process, which is
