@@ -119,6 +119,15 @@ pub fn eval<'py>(py: Python<'py>, source: &CStr) -> PyResult<Bound<'py, PyAny>> 
     call(&py.import("builtins")?.getattr("eval")?, (source.to_bytes(), PyDict::new(py)))
 }
 
+/// Whether modules can be imported where Python stands now: a frame may have builtins of its own, as `namedtuple`'s have none.
+pub fn may_import(_py: Python<'_>) -> bool {
+    // SAFETY: attached; borrowed from the frame, or from the interpreter where there is none.
+    unsafe {
+        let builtins = ffi::PyEval_GetBuiltins();
+        !builtins.is_null() && !ffi::PyDict_GetItemString(builtins, c"__import__".as_ptr()).is_null()
+    }
+}
+
 /// An attribute that may be a property.
 ///
 /// # Errors

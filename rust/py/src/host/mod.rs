@@ -216,6 +216,9 @@ pub fn schedule_burial() {
     extern "C" fn bury(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         // as the interpreter ends, what finalisers run takes such calls, too
         let _over = Python::try_attach(|py| {
+            if !crate::ffi::calling::may_import(py) {
+                return schedule_burial(); // in another frame, then
+            }
             // in a forked child objects can go before it has left the host behind: sessions, ports and threads are its parent's
             if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
                 host.reap(py);

@@ -8,7 +8,10 @@ use super::{
     senders::{self, Put},
     Host,
 };
-use crate::{capture, ffi::held::Held};
+use crate::{
+    capture,
+    ffi::{calling, held::Held},
+};
 use inviso_core::{
     messages::About,
     seq::{flags, Carried},
@@ -213,7 +216,10 @@ pub fn all_gone() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         ASKED.store(false, Ordering::Release);
-        Python::attach(|py| {
+        let _over = Python::try_attach(|py| {
+            if !calling::may_import(py) {
+                return all_gone(); // in another frame, then
+            }
             let host = super::try_host().filter(|host| host.process == std::process::id());
             if let Some(error) = host.and_then(|host| end(py, host).err()) {
                 error.write_unraisable(py, None);
