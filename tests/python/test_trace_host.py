@@ -186,6 +186,7 @@ None True [] [None, None]
 """
 
 
+@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="asyncio in another interpreter ends 3.12.1 itself, by a bad free")
 @pytest.mark.parametrize("flags", ["procs", "running", "running_procs", "send", "receive", "exiting", "all"])
 def test_other_interpreters_are_left_alone(flags: str) -> None:
     assert script(f"""
