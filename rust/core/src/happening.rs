@@ -32,20 +32,15 @@ pub enum Turn {
 impl Turn {
     /// What a session with the flag `exiting` is told.
     fn exiting(self) -> Option<Kind> {
-        match self {
-            Turn::In | Turn::Out => None,
-            Turn::InExiting => Some(Kind::InExiting),
-            Turn::OutExiting => Some(Kind::OutExiting),
-            Turn::Exited => Some(Kind::OutExited),
-        }
+        const KINDS: [Option<Kind>; 5] =
+            [None, None, Some(Kind::InExiting), Some(Kind::OutExiting), Some(Kind::OutExited)];
+        KINDS[self as usize]
     }
 
     /// What a session is told that asks for scheduling without telling processes that end from others.
     fn plain(self) -> Kind {
-        match self {
-            Turn::In | Turn::InExiting => Kind::In,
-            Turn::Out | Turn::OutExiting | Turn::Exited => Kind::Out,
-        }
+        const KINDS: [Kind; 5] = [Kind::In, Kind::Out, Kind::In, Kind::Out, Kind::Out];
+        KINDS[self as usize]
     }
 }
 

@@ -405,6 +405,16 @@ unsafe fn state(coroutine: *mut PyObject) -> i8 {
     unsafe { layout::at(coroutine.cast(), layout::GENERATOR_STATE) }
 }
 
+/// Whether an object is an exact coroutine: its class has no others below it.
+///
+/// # Safety
+/// It stands.
+#[inline]
+pub unsafe fn is_coroutine(object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { ffi::Py_TYPE(object) == &raw mut ffi::PyCoro_Type }
+}
+
 /// The frame of a coroutine or generator that has not ended; `None` for one that has, and for any other object.
 ///
 /// # Safety
@@ -442,12 +452,12 @@ pub unsafe fn innermost(coroutine: *mut PyObject) -> *mut PyObject {
         let mut at = coroutine;
         ffi::Py_INCREF(at);
         for _ in 0..DEPTH {
-            let getter = if ffi::PyCoro_CheckExact(at) != 0 { &GETTERS.awaits } else { &GETTERS.yields_from };
+            let getter = if is_coroutine(at) { &GETTERS.awaits } else { &GETTERS.yields_from };
             let next = getter.read(at);
             if next.is_null() {
                 break;
             }
-            if ffi::PyCoro_CheckExact(next) == 0 && ffi::PyGen_CheckExact(next) == 0 {
+            if !is_coroutine(next) && ffi::PyGen_CheckExact(next) == 0 {
                 ffi::Py_DECREF(next);
                 break;
             }

@@ -658,14 +658,16 @@ fn is_queue(object: &Bound<'_, PyAny>) -> bool {
 }
 
 /// asyncio's own task class, if the program has imported it.
-pub fn task_type(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
+#[inline]
+pub fn task_type<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
     static KNOWN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    if let Some(known) = KNOWN.get(py) {
-        return Some(known.bind(py).clone());
+    #[cold]
+    fn find<'py>(py: Python<'py>) -> Option<&'py Bound<'py, PyAny>> {
+        let modules = py.import("sys").ok()?.getattr("modules").ok()?;
+        let class = modules.get_item("_asyncio").ok()?.getattr("Task").ok()?;
+        Some(KNOWN.get_or_init(py, || class.unbind()).bind(py))
     }
-    let modules = py.import("sys").ok()?.getattr("modules").ok()?;
-    let class = modules.get_item("_asyncio").ok()?.getattr("Task").ok()?;
-    Some(KNOWN.get_or_init(py, || class.unbind()).bind(py).clone())
+    KNOWN.get(py).map(|known| known.bind(py)).or_else(|| find(py))
 }
 
 /// A weak reference that calls [`task_died`].

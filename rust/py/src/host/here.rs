@@ -1,6 +1,6 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
-use super::{directory::Places, try_host, Host};
+use super::{directory::Places, places::Place, try_host, Host};
 use crate::ffi::{frame::Frame, state, tasks, tls, Aside};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
@@ -55,8 +55,16 @@ pub struct Running {
     steps: RefCell<Vec<Known>>,
 }
 
-/// A task's address and its process.
-type Known = (usize, Arc<Tracee>);
+/// A task.
+#[derive(Clone)]
+pub struct Known {
+    /// Its address.
+    pub task: usize,
+    /// Its process.
+    pub tracee: Arc<Tracee>,
+    /// Its outermost coroutine; None where nobody has asked.
+    pub place: Option<Place>,
+}
 
 /// Places for the tasks that a thread remembers (a power of two); made at the first one.
 const KNOWN: usize = 4096;
@@ -235,37 +243,35 @@ impl Running {
     #[inline]
     pub fn process(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
         if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
-            return known.1.clone();
+            return known.tracee.clone();
         }
         if let Some(Some(known)) = self.known.borrow().get(place(task)) {
             if is(known, task) {
-                return known.1.clone();
+                return known.tracee.clone();
             }
         }
-        let tracee = look_up(host, thread, task);
-        self.keep(task, tracee.clone());
+        let known = look_up(host, thread, task);
+        let tracee = known.tracee.clone();
+        self.keep(known);
         tracee
     }
 
     /// The same, to be given to [`Running::begin_step`] or back to [`Running::keep`]: each further reference to a process that is
     /// made and dropped costs as much as all else that is done here.
     #[inline]
-    pub fn take(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
+    pub fn take(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Known {
         let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
-        match known {
-            Some((_, tracee)) => tracee,
-            None => look_up(host, thread, task),
-        }
+        known.unwrap_or_else(|| look_up(host, thread, task))
     }
 
-    /// Remembers the process of the task at this address.
+    /// Remembers a task.
     #[inline]
-    pub fn keep(&self, task: usize, tracee: Arc<Tracee>) {
+    pub fn keep(&self, task: Known) {
         let mut known = self.known.borrow_mut();
         if known.is_empty() {
             known.resize(KNOWN, None);
         }
-        let before = known[place(task)].replace((task, tracee));
+        let before = known[place(task.task)].replace(task);
         // it may be the last that knows of that process, whose mailbox has objects of the program's
         drop(known);
         drop(before);
@@ -273,31 +279,34 @@ impl Running {
 
     /// A step of this task begins.
     #[inline]
-    pub fn begin_step(&self, task: usize, tracee: Arc<Tracee>) {
-        self.steps.borrow_mut().push((task, tracee));
+    pub fn begin_step(&self, task: Known) {
+        self.steps.borrow_mut().push(task);
     }
 
-    /// It has ended: its process, to be given back to [`Running::keep`]. `None` in a forked child, where no step has begun. Nearly
+    /// It has ended: the task, to be given back to [`Running::keep`]. `None` in a forked child, where no step has begun. Nearly
     /// always the innermost one; who switches stacks may end another first.
     #[inline]
-    pub fn end_step(&self, task: usize) -> Option<Arc<Tracee>> {
+    pub fn end_step(&self, task: usize) -> Option<Known> {
         let mut steps = self.steps.borrow_mut();
-        let at = steps.iter().rposition(|(address, _)| *address == task)?;
-        Some(steps.remove(at).1)
+        if let Some(last) = steps.pop_if(|last| last.task == task) {
+            return Some(last);
+        }
+        let at = steps.iter().rposition(|step| step.task == task)?;
+        Some(steps.remove(at))
     }
 }
 
 /// Whether what is remembered is the process of the task at this address still.
-fn is((address, tracee): &Known, task: usize) -> bool {
-    *address == task && tracee.object.load(Ordering::Acquire) == task
+fn is(known: &Known, task: usize) -> bool {
+    known.task == task && known.tracee.object.load(Ordering::Acquire) == task
 }
 
-/// The process of a task that this thread does not remember.
-fn look_up(host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
+/// A task that this thread does not remember.
+fn look_up(host: &'static Host, thread: &mut Thread, task: usize) -> Known {
     let was = std::mem::replace(&mut thread.busy, true);
     let tracee = host.directory.task(host, task, None);
     thread.busy = was;
-    tracee
+    Known { task, tracee, place: None }
 }
 
 /// Where a task's process is remembered.

@@ -356,7 +356,7 @@ fn on_submit(here: &mut Here, frame: Frame) {
     // SAFETY: as in `on_handle`.
     unsafe {
         let (coroutine, event_loop) = (shared(frame.local(0)), shared(frame.local(1)));
-        if coroutine.is_null() || event_loop.is_null() || ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
+        if coroutine.is_null() || event_loop.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
             return;
         }
         let closed = quietly(here, |py, _| {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{calling::attached, code::CodeLayout, frame::Frame, held::Held, tls, Aside, Uncollected},
+    ffi::{calling::attached, code::CodeLayout, frame::Frame, held::Held, steps, tls, Aside, Uncollected},
     terms,
 };
 use inviso_core::{
@@ -198,7 +198,7 @@ fn runs_in_context(callable: &Bound<'_, PyAny>) -> bool {
 pub unsafe fn of_coroutine<'py>(py: Python<'py>, coroutine: *mut ffi::PyObject) -> PyResult<Option<Bound<'py, PyAny>>> {
     // SAFETY: the caller's promise; the type is checked before the frame is read.
     unsafe {
-        if ffi::PyCoro_CheckExact(coroutine) == 0 {
+        if !steps::is_coroutine(coroutine) {
             return Ok(None);
         }
         let Some(frame) = Frame::of_generator(coroutine) else { return Ok(None) };

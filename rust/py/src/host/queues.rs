@@ -566,7 +566,7 @@ unsafe fn is_get(waited: *mut ffi::PyObject) -> bool {
         let _aside = Aside::new();
         let is_task = !waited.is_null() && steps::is_done_task(Python::assume_attached(), waited);
         let coroutine = if is_task { Held::owned(steps::coroutine_of(waited)) } else { Held::borrowed(waited) };
-        if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine.as_ptr()) == 0 {
+        if coroutine.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
             return false;
         }
         let code = Held::owned(ffi::PyObject_GetAttrString(coroutine.as_ptr(), c"cr_code".as_ptr()));

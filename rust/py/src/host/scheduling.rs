@@ -12,7 +12,7 @@
 
 use super::{
     directory, futures,
-    here::{self, here},
+    here::{self, here, Known},
     instruments::{self, Instrument},
     originals,
     places::{Place, Places, NOWHERE},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{frame::Frame, interned::Interned, steps, Aside},
+    ffi::{frame::Frame, held::Held, interned::Interned, steps, Aside},
 };
 use inviso_core::{
     flags::Flags,
@@ -157,15 +157,23 @@ pub fn leave_ends() {
 ///
 /// # Safety
 /// Attached; the task stands.
-#[inline]
+#[inline(always)]
 pub unsafe fn tell_end(task: *mut ffi::PyObject, failed: bool) {
     if WATCHES_ENDS.load(Ordering::Relaxed) {
-        // SAFETY: the caller's promise; the exception is put aside and back. What is asked for here is not used beyond this.
-        unsafe {
-            let _aside = failed.then(|| Aside::new());
-            if let Some(here) = here() {
-                spawning::step_ended(here, task);
-            }
+        // SAFETY: the caller's promise.
+        unsafe { look_for_end(task, failed) };
+    }
+}
+
+/// # Safety
+/// As [`tell_end`].
+#[inline(never)]
+unsafe fn look_for_end(task: *mut ffi::PyObject, failed: bool) {
+    // SAFETY: the caller's promise; the exception is put aside and back. What is asked for here is not used beyond this.
+    unsafe {
+        let _aside = failed.then(|| Aside::new());
+        if let Some(here) = here() {
+            spawning::step_ended(here, task);
         }
     }
 }
@@ -240,8 +248,10 @@ unsafe extern "C" fn step(
 unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
-        if let Some(here) = here().filter(|here| !here.thread.busy && here.host.node.seq_in_use()) {
-            futures::woken(here, task, future);
+        if super::try_host().is_some_and(|host| host.node.seq_in_use()) {
+            if let Some(here) = here().filter(|here| !here.thread.busy) {
+                futures::woken(here, task, future);
+            }
         }
         let mut run = Run::default();
         let seen = run.begin(task);
@@ -260,8 +270,6 @@ struct Run {
     /// The task's address.
     task: usize,
     exiting: bool,
-    /// The outermost coroutine; None where nobody has asked.
-    place: Option<Place>,
     /// Where it began, and what was timed before, while somebody watches for long ones.
     timed: Option<(Place, u64)>,
 }
@@ -282,9 +290,9 @@ impl Run {
             if here.turn.watching && here.turn.unseen == 0 {
                 unwatch(here);
             }
-            let tracee = here.running.take(here.host, &mut here.thread, task as usize);
+            let known = here.running.take(here.host, &mut here.thread, task as usize);
             let coroutine = steps::coroutine_of(task);
-            let seen = self.begin_of(here, task, tracee, coroutine);
+            let seen = self.begin_of(here, known, coroutine);
             ffi::Py_XDECREF(coroutine);
             seen
         }
@@ -294,16 +302,14 @@ impl Run {
     ///
     /// # Safety
     /// As [`Run::begin`]; the coroutine is null or stands.
-    unsafe fn begin_of(
-        &mut self, here: &mut here::Here, task: *mut ffi::PyObject, tracee: Arc<Tracee>, coroutine: *mut ffi::PyObject,
-    ) -> bool {
-        self.task = task as usize;
+    unsafe fn begin_of(&mut self, here: &mut here::Here, mut known: Known, coroutine: *mut ffi::PyObject) -> bool {
+        self.task = known.task;
         // SAFETY: the caller's promise.
-        let seen = unsafe { self.tell_begin(here, &tracee, coroutine) };
+        let seen = unsafe { self.tell_begin(here, &mut known, coroutine) };
         if seen {
-            here.running.begin_step(self.task, tracee);
+            here.running.begin_step(known);
         } else {
-            here.running.keep(self.task, tracee);
+            here.running.keep(known);
         }
         seen
     }
@@ -313,7 +319,8 @@ impl Run {
     /// # Safety
     /// As [`Run::begin_of`].
     #[inline]
-    unsafe fn tell_begin(&mut self, here: &mut here::Here, tracee: &Tracee, coroutine: *mut ffi::PyObject) -> bool {
+    unsafe fn tell_begin(&mut self, here: &mut here::Here, known: &mut Known, coroutine: *mut ffi::PyObject) -> bool {
+        let Known { tracee, place, .. } = known;
         let timed = instruments::monitored(Event::LongSchedule);
         let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
         if tracee.set_in(true) {
@@ -329,9 +336,9 @@ impl Run {
         // SAFETY: the caller's promise; the task stands.
         let (own, inner) = unsafe {
             self.exiting = instruments::wanted(Flags::EXITING) && steps::is_cancelling(self.task as *mut ffi::PyObject);
-            (outermost(here, coroutine), whereabouts(here, coroutine))
+            (place.get_or_insert_with(|| outermost(here, coroutine)), whereabouts(here, coroutine))
         };
-        let at = inner.as_ref().unwrap_or(&own);
+        let at = inner.as_ref().unwrap_or(own);
         if asked {
             let turn = if self.exiting { Turn::InExiting } else { Turn::In };
             here.host.node.on_turn(&mut here.thread, About::Other(tracee), turn, RUNNING, at);
@@ -340,7 +347,6 @@ impl Run {
             let now = here.host.node.clock.ticks();
             self.timed = Some((at.clone(), std::mem::replace(&mut here.turn.since, now)));
         }
-        self.place = Some(own);
         true
     }
 
@@ -354,13 +360,13 @@ impl Run {
         let _aside = failed.then(|| unsafe { Aside::new() });
         // SAFETY: attached; not used beyond this function.
         let Some(here) = (unsafe { here() }) else { return };
-        let Some(tracee) = here.running.end_step(self.task) else { return };
-        let was_in = tracee.set_in(false);
+        let Some(known) = here.running.end_step(self.task) else { return };
+        let was_in = known.tracee.set_in(false);
         if !here.thread.busy {
             // SAFETY: the caller's promise.
-            unsafe { self.tell_end(here, &tracee, was_in) };
+            unsafe { self.tell_end(here, &known, was_in) };
         }
-        here.running.keep(self.task, tracee);
+        here.running.keep(known);
     }
 
     /// Tells of the end.
@@ -368,18 +374,15 @@ impl Run {
     /// # Safety
     /// As [`Run::begin`].
     #[inline]
-    unsafe fn tell_end(&self, here: &mut here::Here, tracee: &Tracee, was_in: bool) {
+    unsafe fn tell_end(&self, here: &mut here::Here, known: &Known, was_in: bool) {
+        let tracee = &known.tracee;
         let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
         if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
             // SAFETY: the task stands.
             let (done, at) = unsafe {
                 let task = self.task as *mut ffi::PyObject;
-                let coroutine = steps::coroutine_of(task);
-                let at = whereabouts(here, coroutine).or_else(|| self.place.clone());
-                // or somebody has begun to ask in the midst of the step
-                let at = at.unwrap_or_else(|| outermost(here, coroutine));
-                ffi::Py_XDECREF(coroutine);
-                (steps::is_done(task), at)
+                let (done, place) = (steps::is_done(task), known.place.clone());
+                (done, place.filter(|_| done).unwrap_or_else(|| waiting(here, task, known)))
             };
             if asked {
                 let turn = match (done, self.exiting) {
@@ -437,7 +440,7 @@ pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
 unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
     // SAFETY: null or an object that is held; its type is looked at first.
     unsafe {
-        if coroutine.is_null() || ffi::PyCoro_CheckExact(coroutine) == 0 || !steps::waits(coroutine) {
+        if coroutine.is_null() || !steps::is_coroutine(coroutine) || !steps::waits(coroutine) {
             return None;
         }
         let inner = steps::innermost(coroutine);
@@ -445,6 +448,20 @@ unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> O
         let at = frame.map(|frame| here.turn.places.of(frame));
         ffi::Py_DECREF(inner);
         at
+    }
+}
+
+/// Where a task waits: inside its outermost coroutine, or there.
+///
+/// # Safety
+/// Attached, with no exception set; the task stands.
+unsafe fn waiting(here: &mut here::Here, task: *mut ffi::PyObject, known: &Known) -> Place {
+    // SAFETY: the caller's promise; the coroutine is held.
+    unsafe {
+        let coroutine = Held::owned(steps::coroutine_of(task));
+        let at = whereabouts(here, coroutine.as_ptr()).or_else(|| known.place.clone());
+        // or somebody has begun to ask in the midst of the step
+        at.unwrap_or_else(|| outermost(here, coroutine.as_ptr()))
     }
 }
 
@@ -499,7 +516,7 @@ pub unsafe fn begin_eager(
             turn_of_running(here, parent, Turn::Out);
         }
         let mut run = Run::default();
-        if run.begin_of(here, task, tracee, coroutine) {
+        if run.begin_of(here, Known { task: task as usize, tracee, place: None }, coroutine) {
             return Some(Eager { run, parent });
         }
         if let Some(parent) = &parent {

@@ -597,8 +597,8 @@ pub unsafe fn keyword(keywords: *mut ffi::PyObject, name: &Interned) -> *mut ffi
 unsafe fn first_argument(args: *mut ffi::PyObject, keywords: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: a tuple, and a dict or null; the answer is borrowed from them.
     unsafe {
-        if ffi::PyTuple_Size(args) > 0 {
-            ffi::PyTuple_GetItem(args, 0)
+        if ffi::PyTuple_GET_SIZE(args) > 0 {
+            ffi::PyTuple_GET_ITEM(args, 0)
         } else {
             static CORO: Interned = Interned::new(c"coro");
             keyword(keywords, &CORO)
@@ -682,7 +682,7 @@ unsafe fn is_coroutine(object: *mut ffi::PyObject) -> bool {
     // SAFETY: the caller's promise; the class stands with its object.
     unsafe {
         let has = |name| !capture::attribute_of_class(ffi::Py_TYPE(object), name).is_null();
-        ffi::PyCoro_CheckExact(object) != 0 || has("send") && has("throw")
+        steps::is_coroutine(object) || has("send") && has("throw")
     }
 }
 
