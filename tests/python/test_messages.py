@@ -869,6 +869,60 @@ def test_a_get_that_runs_out_of_time_in_wait_for_is_a_time_out(session: trace.Se
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("delay", [0, 0.005])
+def test_a_get_that_runs_out_of_time_in_timeout_is_a_time_out(session: trace.Session, delay: float) -> None:
+    async def fetch(items: asyncio.Queue[int]) -> int:
+        async with asyncio.timeout(60):
+            return await items.get()
+
+    async def main() -> None:
+        items: asyncio.Queue[int] = asyncio.LifoQueue()
+        session.process(inviso.self(), True, ["receive"])
+        for wait in [items.get, lambda: asyncio.sleep(60), lambda: fetch(items)]:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(delay):
+                try:
+                    await items.get()
+                finally:
+                    await asyncio.sleep(0)
+        with pytest.raises(TimeoutError):  # one that is the program's own
+            async with asyncio.timeout(delay):
+                try:
+                    await items.get()
+                except asyncio.CancelledError:
+                    raise TimeoutError from None
+        async with asyncio.timeout(60):
+            await items.put(3)
+            assert await items.get() == 3
+        session.process("all", False, ["all"])
+        assert [event for event in events(session) if event != ("receive", True)] == [
+            *[("receive", inviso.Atom("timeout"))] * 3,
+            ("receive", 3),
+        ]
+
+    asyncio.run(main())
+
+
+def test_who_waits_for_a_coroutine_that_gets_in_vain_is_told(session: trace.Session) -> None:
+    async def fetch(items: asyncio.Queue[int]) -> int:
+        return await items.get()
+
+    async def main() -> None:
+        items: asyncio.Queue[int] = asyncio.Queue()
+        session.process(inviso.self(), True, ["receive"])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(fetch(items), 0.005)
+        session.process("all", False, ["all"])
+        assert [event for event in events(session) if event != ("receive", True)] == [
+            ("receive", inviso.Atom("timeout"))
+        ]
+
+    asyncio.run(main())
+
+
 def test_a_task_that_waits_in_vain_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     wake = inviso.process._wake

@@ -22,9 +22,7 @@ use crate::{
     capture::{self, Raised},
     ffi::{
         frame::{code_qualname, CodeLayout, Frame},
-        held::Held,
         interned::Interned,
-        steps, Aside,
     },
 };
 use inviso_core::{flags::Flags, monitor::Event};
@@ -67,20 +65,23 @@ pub static OWN_PUT: Handler = Handler { begin: Some(on_own_put), end: Some(on_ow
 /// `_get` of a class of the program's own.
 pub static OWN_GET: Handler = Handler { end: Some(on_own_get), ..Handler::NONE };
 
-/// `queue.Queue.get`, `asyncio.Queue.get_nowait` and `asyncio.wait_for`, which raise where nothing has come in time.
+/// `queue.Queue.get`, `asyncio.Queue.get_nowait`, `asyncio.wait_for` and `asyncio.timeout`, which raise where nothing has come in time.
 pub static WAIT: Handler = Handler { end: Some(on_nothing), raises_only: true, ..Handler::NONE };
 
 /// `__init__`: a class of queues is used.
 pub static NEW: Handler = Handler { begin: Some(on_new), ..Handler::NONE };
 
 /// Where they are defined, and who in the standard library uses them.
-pub static MODULES: [Module; 4] = [
+pub static MODULES: [Module; 5] = [
     Module::new("queue", |py, host, module| adopt(py, host, module, "get", 0)),
     Module::new("asyncio.queues", |py, host, module| adopt(py, host, module, "get_nowait", 1)),
     Module::new("concurrent.futures.process", |_, _, module| keep_names(module, &PROCESSES)),
     Module::new("asyncio.tasks", |py, host, module| {
         keep_names(module, &TASKS)?;
         watch::add(py, host, &WAIT, &originals::codes(module, &["wait_for"])?)
+    }),
+    Module::new("asyncio.timeouts", |py, host, module| {
+        watch::add(py, host, &WAIT, &originals::codes(module, &["Timeout.__aexit__"])?)
     }),
 ];
 
@@ -541,11 +542,11 @@ fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     let Some(error) = how.error() else { return };
-    // SAFETY: callbacks run attached; the frame's first argument stands while it runs.
+    // SAFETY: callbacks run attached; the exception is held by who raises it.
     let in_vain = unsafe {
         if error.is_a(ffi::PyExc_TimeoutError) {
             here.running.identify(here.host, &mut here.thread);
-            parcels::is_asked(here, Flags::RECEIVE) && is_get(frame.local(0))
+            parcels::is_asked(here, Flags::RECEIVE) && quietly(here, |py, _| ends_a_get(py, error.object()))
         } else {
             is_empty(error) && is_told(here, Caller::Of(frame), queue_of(frame), Flags::RECEIVE)
         }
@@ -555,22 +556,41 @@ fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// Whether what `wait_for` has waited for is a call of `asyncio.Queue.get`: a coroutine, or a task that runs one, as it is before
-/// Python 3.12.
+/// Whether a call makes this TimeoutError itself, of a cancellation that has ended an `asyncio.Queue.get`: there that was raised.
 ///
 /// # Safety
-/// Null or it stands; attached.
-unsafe fn is_get(waited: *mut ffi::PyObject) -> bool {
-    // SAFETY: the caller's promise; what is asked for is held, and C code of the interpreter's answers.
+/// It stands; attached, with no exception set.
+unsafe fn ends_a_get(py: Python<'_>, error: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise; the type is looked at, and C code of the interpreter's answers.
     unsafe {
-        let _aside = Aside::new();
-        let is_task = !waited.is_null() && steps::is_done_task(Python::assume_attached(), waited);
-        let coroutine = if is_task { Held::owned(steps::coroutine_of(waited)) } else { Held::borrowed(waited) };
-        if coroutine.is_null() || !steps::is_coroutine(coroutine.as_ptr()) {
+        if ffi::PyExceptionInstance_Check(error) == 0 {
             return false;
         }
-        let code = Held::owned(ffi::PyObject_GetAttrString(coroutine.as_ptr(), c"cr_code".as_ptr()));
-        code.as_ptr() as usize == AWAITED.load(Ordering::Relaxed)
+        // before 3.12 it gets its own where it is caught; what comes out of `Timeout.__aexit__` leaves `wait_for` only later
+        let passes = traceback(py, error).is_some_and(|own| !own.getattr("tb_next").is_ok_and(|next| next.is_none()));
+        let cause = Bound::from_owned_ptr_or_opt(py, ffi::PyException_GetCause(error)).filter(|_| !passes);
+        let cancelled = cause.and_then(|cause| traceback(py, cause.as_ptr()));
+        let code = cancelled.and_then(|cancelled| innermost(cancelled).ok());
+        code.is_some_and(|code| code.as_ptr() as usize == AWAITED.load(Ordering::Relaxed))
+    }
+}
+
+/// # Safety
+/// An exception that stands; attached.
+unsafe fn traceback(py: Python<'_>, error: *mut ffi::PyObject) -> Option<Bound<'_, PyAny>> {
+    // SAFETY: the caller's promise.
+    unsafe { Bound::from_owned_ptr_or_opt(py, ffi::PyException_GetTraceback(error)) }
+}
+
+/// The code in which the exception of a traceback was raised.
+fn innermost(traceback: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let mut at = traceback;
+    loop {
+        let next = at.getattr("tb_next")?;
+        if next.is_none() {
+            return at.getattr("tb_frame")?.getattr("f_code");
+        }
+        at = next;
     }
 }
 
