@@ -49,15 +49,17 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
         }
         let place = (*PLACE.get()?)?;
         let name = *task.byte_add(place).cast::<*mut ffi::PyObject>();
+        if !name.is_null() && ffi::PyLong_CheckExact(name) != 0 {
+            if let Some(small) = layout::small_int(name) {
+                return u64::try_from(small).ok().map(Name::Number);
+            }
+        }
         Bound::from_borrowed_ptr_or_opt(py, name)?
     };
-    if let Ok(text) = name.cast::<PyString>() {
-        return Some(Name::Given(text.to_string_lossy().into_owned()));
+    match name.cast::<PyString>() {
+        Ok(text) => Some(Name::Given(text.to_string_lossy().into_owned())),
+        Err(_) => name.cast_exact::<PyInt>().ok()?.extract().ok().map(Name::Number),
     }
-    let number = name.cast_exact::<PyInt>().ok()?;
-    // SAFETY: an int.
-    let small = unsafe { layout::small_int(number.as_ptr()) }.and_then(|n| u64::try_from(n).ok());
-    Some(Name::Number(small.or_else(|| number.extract().ok())?))
 }
 
 /// Names a task that was made but never set up, and looks for that name in it.

@@ -198,11 +198,19 @@ struct Tasks {
 }
 
 impl Tasks {
-    /// Takes out what has ended, and keeps the name that it was given, or else its `own`.
-    fn end(&mut self, address: usize, own: Option<Name>) -> Option<Task> {
-        let ended = self.all.remove(&address)?;
+    /// Takes out what has ended, if it is to be `told` so, and keeps the name that it was given, or else its own.
+    ///
+    /// # Safety
+    /// Attached; nothing of the object at this address has been cleared.
+    unsafe fn end(&mut self, py: Python<'_>, address: usize, told: fn(&Teller) -> bool) -> Option<Task> {
+        let ended = match self.all.entry(address) {
+            Entry::Occupied(known) if told(&known.get().end) => known.remove(),
+            _ => return None,
+        };
+        // SAFETY: the caller's promise.
+        let own = || unsafe { task_name::name(py, address as *mut ffi::PyObject) };
         let given = known(&ended.tracee).and_then(|process| lock(&process.name).clone()).map(Name::Given);
-        if let Some(name) = given.or(own) {
+        if let Some(name) = given.or_else(own) {
             self.ended.keep(ended.tracee.pid, name);
         }
         Some(ended)
@@ -562,14 +570,7 @@ impl Directory {
     /// The task at this address is about to be freed, and nothing of it has been cleared.
     pub fn finalised(&self, py: Python<'_>, host: &'static Host, address: usize) {
         // SAFETY: nothing of it has been cleared; attached.
-        let name = unsafe { task_name::name(py, address as *mut ffi::PyObject) };
-        let ended = {
-            let mut tasks = self.tasks.lock(py);
-            match tasks.all.get(&address) {
-                Some(Task { end: Teller::Finaliser, .. }) => tasks.end(address, name),
-                _ => None,
-            }
-        };
+        let ended = unsafe { self.tasks.lock(py).end(py, address, |end| matches!(end, Teller::Finaliser)) };
         if let Some(ended) = ended {
             // SAFETY: attached; nothing of it has been cleared.
             unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
@@ -581,8 +582,7 @@ impl Directory {
     fn referent_ended(&self, py: Python<'_>, host: &'static Host, reference: usize) -> Option<Task> {
         let address = self.tasks.lock(py).references.remove(&reference)?;
         // SAFETY: as above.
-        let name = unsafe { task_name::name(py, address as *mut ffi::PyObject) };
-        let ended = self.tasks.lock(py).end(address, name)?;
+        let ended = unsafe { self.tasks.lock(py).end(py, address, |_| true) }?;
         // SAFETY: attached; as above.
         unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
         Some(ended)
