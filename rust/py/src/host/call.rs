@@ -138,7 +138,7 @@ pub fn write_module_and_function(frame: Frame, out: &mut Encoder<'_>) -> Result<
 
 /// The module of a frame's function, or where there is none its file, and its qualified name. Held as long as the frame runs,
 /// waits in a generator, or is the caller of one that runs.
-#[inline]
+#[inline(always)]
 pub fn module_and_function(frame: Frame) -> (Held, Held) {
     // SAFETY: code, function and globals live as long.
     unsafe {

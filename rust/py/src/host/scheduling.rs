@@ -302,6 +302,7 @@ impl Run {
     ///
     /// # Safety
     /// As [`Run::begin`]; the coroutine is null or stands.
+    #[inline(always)]
     unsafe fn begin_of(&mut self, here: &mut here::Here, mut known: Known, coroutine: *mut ffi::PyObject) -> bool {
         self.task = known.task;
         // SAFETY: the caller's promise.
@@ -318,7 +319,7 @@ impl Run {
     ///
     /// # Safety
     /// As [`Run::begin_of`].
-    #[inline]
+    #[inline(always)]
     unsafe fn tell_begin(&mut self, here: &mut here::Here, known: &mut Known, coroutine: *mut ffi::PyObject) -> bool {
         let Known { tracee, place, .. } = known;
         let timed = instruments::monitored(Event::LongSchedule);
@@ -437,12 +438,22 @@ pub fn between(began: &[u8], ended: &[u8]) -> Vec<Term> {
 ///
 /// # Safety
 /// `coroutine` lives throughout unless it is null, and the calling thread is attached to the interpreter.
+#[inline(always)]
 unsafe fn whereabouts(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
     // SAFETY: null or an object that is held; its type is looked at first.
     unsafe {
-        if coroutine.is_null() || !steps::is_coroutine(coroutine) || !steps::waits(coroutine) {
-            return None;
-        }
+        let waits = !coroutine.is_null() && steps::is_coroutine(coroutine) && steps::waits(coroutine);
+        waits.then(|| inside(here, coroutine)).flatten()
+    }
+}
+
+/// The same of an exact coroutine that waits.
+///
+/// # Safety
+/// As [`whereabouts`].
+unsafe fn inside(here: &mut here::Here, coroutine: *mut ffi::PyObject) -> Option<Place> {
+    // SAFETY: the caller's promise; what is found is held.
+    unsafe {
         let inner = steps::innermost(coroutine);
         let frame = steps::frame_of(inner).filter(|_| inner != coroutine);
         let at = frame.map(|frame| here.turn.places.of(frame));
