@@ -290,6 +290,47 @@ def test_calls_from_a_task_to_a_thread(tracer: inviso.Pid) -> None:
     assert is_one_chain(events(tracer, "task"))
 
 
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_who_waits_for_a_coroutine_has_the_token_that_came_there(tracer: inviso.Pid, loop: str) -> None:
+    async def get(items: asyncio.Queue[int]) -> int:
+        item = await items.get()
+        if item < 0:
+            raise ValueError(item)
+        return item
+
+    async def fill(items: asyncio.Queue[int], name: Any, item: int) -> None:
+        await asyncio.sleep(0.01)
+        begin(name) if name else seq_trace.set_token(None)
+        await items.put(item)
+
+    async def main() -> None:
+        items: asyncio.Queue[int] = asyncio.Queue()
+        own = asyncio.current_task()
+        begin("before")
+        for name, item in [("first", 1), ("second", -1), (None, 3), ("third", 4)]:
+            filling = asyncio.create_task(fill(items, name, item))
+            if item < 0:
+                with pytest.raises(ValueError):
+                    await asyncio.wait_for(get(items), PATIENCE)
+            else:
+                assert await asyncio.wait_for(asyncio.wait_for(get(items), PATIENCE), PATIENCE) == item
+            assert label() == name and asyncio.current_task() is own
+            await filling
+        getting = asyncio.create_task(get(items))  # one that is the program's own keeps what it has
+        await asyncio.wait_for(fill(items, "fourth", 5), PATIENCE)
+        begin("own")
+        assert await asyncio.wait_for(getting, PATIENCE) == 5 and label() == "own"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(get(items), 0.01)
+        assert label() == "own"
+        seq_trace.print("own", "here")
+
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
+    assert label() is None
+    for name in ("first", "second", "third", "own"):
+        assert is_one_chain(events(tracer, name))
+
+
 def test_callbacks_have_the_token_of_who_scheduled_them_for_once(tracer: inviso.Pid) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -71,6 +71,9 @@ pub struct Process {
     pub carried: Mutex<Option<Carried>>,
     /// Of a future: on its way to whom its result is.
     pub result: Mutex<super::futures::Outcome>,
+    /// Of a task, whether `wait_for` has made it and waits for it.
+    #[cfg(not(Py_3_12))]
+    pub is_waited_for: AtomicBool,
     /// Of what a program waits by for many results of a pool.
     pub pieces: Mutex<Option<Box<super::pools::Pieces>>>,
 }

@@ -79,6 +79,8 @@ pub static HANDLERS: &[&Handler] = &[
     &ports::transport::FLOW,
     &ports::transport::TLS,
     &ports::transport::SELF_PIPE,
+    #[cfg(not(Py_3_12))]
+    &super::wait_for::WAITED,
 ];
 
 /// What sessions ask for, all of them together.
@@ -165,6 +167,8 @@ static INSTRUMENTS: &[&Instrument] = &[
     &executors::INSTRUMENT,
     &loops::INSTRUMENT,
     &loop_tokens::INSTRUMENT,
+    #[cfg(not(Py_3_12))]
+    &super::wait_for::INSTRUMENT,
     &multiprocess::INSTRUMENT,
     &pickles::INSTRUMENT,
     &multiprocess::BUSY_SENDS,

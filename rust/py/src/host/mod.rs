@@ -95,6 +95,8 @@ mod task_end;
 mod task_init;
 pub mod tokens;
 pub mod uv_loops;
+#[cfg(not(Py_3_12))]
+pub mod wait_for;
 pub mod waiting;
 pub mod watch;
 

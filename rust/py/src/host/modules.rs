@@ -35,7 +35,7 @@ impl Module {
 }
 
 /// All that instruments ask for.
-static ALL: [&[Module]; 8] = [
+static ALL: &[&[Module]] = &[
     &queues::MODULES,
     &executors::MODULES,
     &futures::MODULES,
@@ -44,6 +44,8 @@ static ALL: [&[Module]; 8] = [
     &multiprocess::MODULES,
     &pickles::MODULES,
     &uv_loops::MODULES,
+    #[cfg(not(Py_3_12))]
+    &super::wait_for::MODULES,
 ];
 
 /// The import system's `_load_unlocked`: a module has been loaded.

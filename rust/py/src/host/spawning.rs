@@ -637,6 +637,8 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
                 tokens::spawned(here, &tracee, &name);
             }
         }
+        #[cfg(not(Py_3_12))]
+        super::wait_for::made(here, &tracee);
         relations::link_announced(here, &tracee);
         groups::announced(here, coroutine, &tracee);
         here.thread.switch(tracee.clone());
