@@ -331,7 +331,7 @@ pub unsafe fn is_done_task(py: Python<'_>, object: *mut PyObject) -> bool {
         if ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) == 0 {
             return false;
         }
-        if GETTERS.done.0.load(Acquire).is_null() && Getters::find(&class).is_err() {
+        if GETTERS.done.0.load(Acquire).is_null() && Getters::find(class).is_err() {
             return false;
         }
         is_done(object)

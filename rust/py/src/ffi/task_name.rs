@@ -29,7 +29,7 @@ impl Name {
 pub fn learn(py: Python<'_>) {
     if PLACE.get().is_none() {
         if let Some(class) = crate::host::directory::task_type(py) {
-            let place = find(&class);
+            let place = find(class);
             let _another_was_first = PLACE.set(place);
         }
     }

@@ -434,7 +434,7 @@ impl Directory {
     pub fn of_object(&self, host: &'static Host, object: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Tracee>>> {
         let py = object.py();
         if let Some(class) = task_type(py) {
-            if object.is_instance(&class)? {
+            if object.is_instance(class)? {
                 let address = object.as_ptr() as usize;
                 // SAFETY: attached; held.
                 return Ok(match unsafe { steps::is_done_task(py, object.as_ptr()) } {

@@ -48,12 +48,12 @@ pub unsafe fn original() -> Init {
 pub fn take(py: Python<'_>, user: u8, ours: Init) -> PyResult<()> {
     let Some(class) = directory::task_type(py) else { return Ok(()) };
     HOOKED_FOR.fetch_or(user, AcqRel);
-    let there = slot(&class).load(Acquire);
+    let there = slot(class).load(Acquire);
     if !std::ptr::eq(there, ours as *const ()) {
         ORIGINAL.store(there, Release);
-        slot(&class).store(ours as *mut (), Release);
+        slot(class).store(ours as *mut (), Release);
     }
-    put(&class, ORIGINAL.load(Acquire), ours as *mut ())
+    put(class, ORIGINAL.load(Acquire), ours as *mut ())
 }
 
 /// One needs it no longer.
@@ -63,9 +63,9 @@ pub fn give_back(py: Python<'_>, user: u8, ours: Init) {
     }
     if let Some(class) = directory::task_type(py) {
         let (ours, original) = (ours as *mut (), ORIGINAL.load(Acquire));
-        exchange(slot(&class), ours, original);
+        exchange(slot(class), ours, original);
         // where it stays, it calls on
-        let _ = put(&class, ours, original);
+        let _ = put(class, ours, original);
     }
 }
 
