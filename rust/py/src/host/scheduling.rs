@@ -363,20 +363,20 @@ impl Run {
         let Some(here) = (unsafe { here() }) else { return };
         let Some(known) = here.running.end_step(self.task) else { return };
         let was_in = known.tracee.set_in(false);
-        if !here.thread.busy {
-            // SAFETY: the caller's promise.
-            unsafe { self.tell_end(here, &known, was_in) };
+        // SAFETY: the caller's promise.
+        let done = !here.thread.busy && unsafe { self.tell_end(here, &known, was_in) };
+        if !done {
+            here.running.keep(known);
         }
-        here.running.keep(known);
     }
 
-    /// Tells of the end.
+    /// Tells of the end, and answers whether the task is known to be done.
     ///
     /// # Safety
     /// As [`Run::begin`].
     #[inline]
-    unsafe fn tell_end(&self, here: &mut here::Here, known: &Known, was_in: bool) {
-        let tracee = &known.tracee;
+    unsafe fn tell_end(&self, here: &mut here::Here, known: &Known, was_in: bool) -> bool {
+        let (tracee, mut is_done) = (&known.tracee, false);
         let asked = here.host.node.is_asked(&here.thread, About::Other(tracee), ASKED);
         if was_in && ON.load(Ordering::Relaxed) && (asked || self.timed.is_some()) {
             // SAFETY: the task stands.
@@ -385,6 +385,7 @@ impl Run {
                 let (done, place) = (steps::is_done(task), known.place.clone());
                 (done, place.filter(|_| done).unwrap_or_else(|| waiting(here, task, known)))
             };
+            is_done = done;
             if asked {
                 let turn = match (done, self.exiting) {
                     (true, _) => Turn::Exited,
@@ -400,6 +401,7 @@ impl Run {
         if let Some((_, outer)) = &self.timed {
             here.turn.since = *outer;
         }
+        is_done
     }
 }
 
