@@ -182,7 +182,7 @@ def _set_module(tracer: tuple[Any, Any]) -> None:
 
 class Collector:
     """A process that keeps what it gets as the system tracer. Within ``with`` it is the system tracer; the one before is it again
-    afterwards. What calls it is not traced by it, and keeps its token.
+    afterwards. What calls it is not traced by it, and keeps its token. Used once more, it goes on with what it has.
 
     Args:
         limit: events that are kept; what comes later is counted, as are events that come too fast for it.
@@ -207,14 +207,26 @@ class Collector:
         self._events: list[Any] = []
         self._dropped = 0
         self._before: Pid | _native.LogPort | tuple[Any, Any] | None = None
+        self._inside = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._is_stopped = False
         with apart():
             self.pid = spawn(self._collect, name="seq_trace collector")
 
     def __enter__(self) -> Collector:
-        self._before = _native.seq_set_tracer(self.pid)
+        if not self._inside:
+            if self._is_stopped or not self.pid.is_alive():
+                self._begin()
+            self._before = _native.seq_set_tracer(self.pid)
+        self._inside += 1
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._inside -= 1
+        if self._inside:
+            return
         before = self._before
         if _native.seq_tracer() == self.pid:
             if isinstance(before, tuple):
@@ -222,6 +234,7 @@ class Collector:
             else:
                 # a trace port was closed when it was nobody's tracer any more
                 _native.seq_set_tracer(before if isinstance(before, Pid) and before.is_alive() else None)
+        self._is_stopped = True
         self._ask("stop")
 
     def output(self) -> Output:

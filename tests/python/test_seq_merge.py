@@ -300,6 +300,20 @@ def test_a_collector_has_what_was_told_before(over: None) -> None:
     assert collector.output().events == output.events
 
 
+def test_a_collector_goes_on_when_it_is_used_again(over: None) -> None:
+    with seq_trace.Collector() as collector:
+        seq_trace.set_token("print", True)
+        seq_trace.print("first")
+    for n in range(3):
+        with collector, collector as same:
+            seq_trace.print(n)
+        assert same is collector
+        seq_trace.print("nobody's")
+    assert [e[2][4] for e in collector.output().events] == ["first", 0, 1, 2]
+    until(lambda: not collector.pid.is_alive())
+    assert seq_trace.get_system_tracer() is False
+
+
 def test_a_collector_s_own_messages_are_nobody_s(over: None) -> None:
     me = inviso.self()
     with trace.session_create("own") as session, seq_trace.Collector() as collector:

@@ -350,6 +350,24 @@ def test_1_and_1_0_are_two_labels(tracer: inviso.Pid) -> None:
     assert [event[4] for event in events(tracer, 1)] == ["same"]
 
 
+def test_a_task_that_is_done_is_no_system_tracer() -> None:
+    async def main() -> asyncio.Task[Any]:
+        task = asyncio.create_task(inviso.areceive("stop"))
+        await asyncio.sleep(0)
+        pid = inviso.pid(task)
+        seq_trace.set_system_tracer(pid)
+        assert seq_trace.get_system_tracer() == pid
+        inviso.send(pid, "stop")
+        await task
+        return task
+
+    task = asyncio.run(main())
+    assert task.done()
+    assert seq_trace.get_system_tracer() is False
+    task = asyncio.run(main())
+    assert seq_trace.set_system_tracer(False) is False
+
+
 def deep(depth: int) -> Any:
     label: Any = 0
     for _ in range(depth):

@@ -190,10 +190,20 @@ fn tracer_of(py: Python<'_>, session: Option<Arc<Session>>) -> PyResult<Option<P
     pair.map(|pair| Ok(pair.into_pyobject(py)?.into_any().unbind())).transpose()
 }
 
+/// The session that stands for the system tracer. A task that is done is none, also where nobody has seen its end.
+fn session(py: Python<'_>) -> PyResult<Option<Arc<Session>>> {
+    let host = host::host(py)?;
+    let session = host.node.seq_tracer();
+    if let Some(session) = &session {
+        let _seen_to_end = host.directory.living(py, host, session.tracer.load(Ordering::Acquire));
+    }
+    Ok(session)
+}
+
 /// The system tracer, None if there is none: a Pid, or a tracer module and its state.
 #[pyfunction]
 pub fn seq_tracer(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-    let session = host::host(py)?.node.seq_tracer();
+    let session = session(py)?;
     if let Some(session) = session.as_ref().filter(|session| session.tracer.load(Ordering::Acquire) == MODULE) {
         with(py, |_, here| {
             if session.tracer_status(None) == Some(Answer::Remove) {
@@ -218,7 +228,7 @@ pub fn seq_set_tracer(
     if calling::is_ending(py) {
         return Err(PyRuntimeError::new_err("the interpreter is ending; set a system tracer before"));
     }
-    let was = tracer_of(py, host.node.seq_tracer())?;
+    let was = tracer_of(py, session(py)?.filter(|session| session.has_tracer()))?;
     let mut outlet = None;
     if let Some(given) = module {
         let made = tracer::make(py, given)?;
