@@ -399,6 +399,14 @@ def test_wrong_arguments(arguments: tuple[Any, Any], words: str) -> None:
     assert "; " in str(raised.value) and raised.value.function == "trace_port/2"
 
 
+def test_a_host_that_is_not_known_is_pythons_error() -> None:
+    with pytest.raises(socket.gaierror) as found:
+        trace_port("ip", 0, host="no such host")()
+    assert found.value.errno in (socket.EAI_NONAME, socket.EAI_AGAIN)
+    with pytest.raises(OSError, match="."):
+        trace_port("ip", 0, host="ü" * 70)()
+
+
 def test_wrong_uses(tmp_path: Path) -> None:
     with pytest.raises(BadArg, match="compressed"):
         trace_port("ip", 0, compress=True)
