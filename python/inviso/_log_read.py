@@ -58,9 +58,10 @@ class Damage:
     Attributes:
         at: where, in bytes from the beginning of the file or stream (of the records as Erlang writes them).
         kind: ``"cut"`` (the last record), ``"op"`` (no record begins so; the end of that file), ``"long"``,
-            ``"term"`` (a record that holds no term; the next one is read), ``"block"`` (compressed and damaged; the
-            next one is read), ``"overtaken"`` (the writer of a wrap set has deleted files that were not read yet),
-            ``"anew"`` (a file that is followed was emptied; it is read from its beginning).
+            ``"term"`` (a record that holds no term; the next one is read), ``"hole"`` (zeros where a record should be;
+            what follows them is read), ``"block"`` (compressed and damaged; the next one is read), ``"overtaken"``
+            (the writer of a wrap set has deleted files that were not read yet), ``"anew"`` (a file that is followed
+            was emptied; it is read from its beginning).
         what: the same, in words.
         path: the file; None of a stream.
 

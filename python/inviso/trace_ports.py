@@ -315,9 +315,26 @@ def _socket(parameters: Any, host: Any) -> PortGenerator:
         )
 
     def opens() -> TracePort:
-        return TracePort(_native.port_to_socket(host, number, queue))
+        try:
+            return TracePort(_native.port_to_socket(host, number, queue))
+        except OSError as error:
+            if error.errno is None:
+                _look_up(host, number)
+            raise
 
     return PortGenerator(f"ip {host}:{number}, queue of {queue}", opens)
+
+
+def _look_up(host: str, number: int) -> None:
+    """Raises what Python says where a host is not known, which has a number."""
+    import socket
+
+    try:
+        socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)
+    except UnicodeError:
+        return
+    except socket.gaierror as error:
+        raise error from None
 
 
 def _path(path: Any) -> str:

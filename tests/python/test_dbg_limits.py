@@ -435,6 +435,23 @@ dbg.stop()
     assert 0 < int(told[1]) <= 300 - whole
 
 
+def test_a_file_that_somebody_empties_goes_on_at_its_beginning(tmp_path: Path) -> None:
+    def f(n: int) -> None: ...
+
+    path = tmp_path / "calls.txt"
+    dbg.tracer("file", str(path))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(__name__, "_", "_", [], limit=1000)
+    f(1)
+    assert dbg._default.settle(5)
+    until(lambda: path.stat().st_size > 0)
+    os.truncate(path, 0)
+    f(2)
+    dbg.stop()
+    text = path.read_text()
+    assert "\0" not in text and "f(2)" in text and "f(1)" not in text
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no full device here")
 def test_a_port_that_can_not_be_written_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def f(n: int) -> None: ...

@@ -172,6 +172,24 @@ def test_damage_is_told_with_its_file_and_place(write: Callable[..., str]) -> No
     assert wrong.value.damage == first and pickle.loads(pickle.dumps(wrong.value)).damage == first
 
 
+@pytest.mark.parametrize("length", [6, 7, 8, 9, 10, 25_339, 300_001])
+def test_a_hole_is_one_damage(write: Callable[..., str], tmp_path: Path, length: int) -> None:
+    parts = (record(called(1)), bytes(length), record(called(2)), dropped(7), bytes(length), dropped(3), record(called(3)))
+    path = write(*parts)
+    places = [len(parts[0]), sum(map(len, parts[:4]))]
+    kinds = [m.kind if isinstance(m, log.Damage) else m[-1] for m in log.read(path)]
+    assert [kind[2][0] if isinstance(kind, tuple) else kind for kind in kinds] == [1, "hole", 2, 7, "hole", 3, 3]
+    damage = [m for m in log.read(path) if isinstance(m, log.Damage)]
+    assert [(one.at, one.what) for one in damage] == [(at, f"a hole of {length} zero bytes") for at in places]
+    with log.read(path, follow=True) as reader:
+        assert [m.kind if isinstance(m, log.Damage) else m[-1] for m in islice(reader, len(kinds))] == kinds
+    assert log.stats(path).damaged == 2
+    for merged in False, True:
+        done = log.convert(path, tmp_path / "out", "erlang", merged=merged)
+        assert (done.damaged, done.records, list(done.damage)) == (2, 5, damage)
+        assert (tmp_path / "out").read_bytes() == b"".join(part for part in parts if any(part))
+
+
 def test_a_compressed_log_is_read_up_to_and_behind_damage(write: Callable[..., str], tmp_path: Path) -> None:
     chance = random.Random(1)
     path = write(*(record(chance.randbytes(900)) for _ in range(5000)))

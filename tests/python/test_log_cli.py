@@ -132,7 +132,7 @@ def test_damage_is_told_whatever_is_written(form: str, path: Path, tmp_path: Pat
     data = path.read_bytes()
     for tail, why in (
         (record(called(3))[:-2], "the last record is cut off"), (b"\7", "no record begins with 7"),
-        (bytes(20), "a record without a term"), (b"\0\0\0\0\2\x83\xff", "unknown tag 255"),
+        (bytes(5), "a record without a term"), (bytes(20), "a hole of 20 zero bytes"), (b"\0\0\0\0\2\x83\xff", "unknown tag 255"),
     ):  # fmt: skip
         path.write_bytes(data + tail)
         done = run("convert", "--to", form, "-o", tmp_path / "out", path)

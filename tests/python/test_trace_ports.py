@@ -291,6 +291,76 @@ def test_a_compressed_file_is_small(tmp_path: Path) -> None:
         read(tmp_path / "log")  # no log of Erlang's
 
 
+def sent(port: TracePort, first: int, count: int) -> None:
+    with trace.session_create("sent", port) as session:
+        session.process(inviso.self(), True, ["send"])
+        for n in range(first, first + count):
+            inviso.send(inviso.self(), n)
+            inviso.receive()
+
+
+@pytest.mark.parametrize("kind", ["file", "blocks", "wrap"])
+def test_a_file_that_somebody_empties_is_written_on(tmp_path: Path, kind: str) -> None:
+    name: Any = (tmp_path / "log", "wrap", ".log") if kind == "wrap" else tmp_path / "log"
+    written = tmp_path / ("log0.log" if kind == "wrap" else "log")
+    port = trace_port("file", name, **{"compress": True} if kind == "blocks" else {})()
+    with trace.session_create("keeps it open", port), log.read(name, follow=True) as reader:
+        sent(port, 0, 300)
+        port.flush()
+        assert [next(reader)[3] for _ in range(300)] == list(range(300))
+        os.truncate(written, 0)
+        sent(port, 300, 100)
+        port.flush()
+        assert [m[3] for m in log.read(name)] == list(range(300, 400))
+        again = [next(reader) for _ in range(101)]
+        assert (again[0].kind, [m[3] for m in again[1:]]) == ("anew", list(range(300, 400)))
+    assert (port.written, port.dropped, port.errors) == (400, 0, 0)
+
+
+@pytest.mark.parametrize("more", ["", ", compress=True"])
+def test_two_processes_may_write_to_one_file(tmp_path: Path, more: str) -> None:
+    path = tmp_path / "log"
+    code = f"""
+import sys, inviso
+from inviso import trace, trace_ports
+port = trace_ports.trace_port("file", {str(path)!r}{more})()
+with trace.session_create("one of two", port) as session:
+    session.process(inviso.self(), True, ["send"])
+    print("open", flush=True)
+    for line in sys.stdin:
+        for n in range(50):
+            inviso.send(inviso.self(), (sys.argv[1], int(line) + n))
+            inviso.receive()
+        port.flush()
+        print(line, end="", flush=True)
+assert (port.dropped, port.errors) == (0, 0)
+"""
+    def begin(name: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        one = subprocess.Popen([sys.executable, "-c", code, name], stdin=pipe, stdout=pipe, text=True)
+        assert one.stdout is not None and one.stdout.readline() == "open\n"
+        return one
+
+    def say(one: subprocess.Popen[str], first: int) -> None:
+        assert one.stdin is not None and one.stdout is not None
+        one.stdin.write(f"{first}\n")
+        one.stdin.flush()
+        assert one.stdout.readline() == f"{first}\n"
+
+    with begin("first") as first:
+        say(first, 1000)
+        with begin("second") as second:  # which empties it
+            for n in range(0, 500, 50):
+                say(first, n)
+                say(second, n)
+            second.communicate(timeout=60)
+        first.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0)
+    messages = [m[3] for m in log.read(path)]
+    for name in "first", "second":
+        assert [n for who, n in messages if who == name] == list(range(500))
+
+
 def test_errors_are_counted_and_told_to_nobody_else() -> None:
     port = trace_port("file", "/dev/full")()
     with trace.session_create("full", port) as session:
@@ -327,6 +397,14 @@ def test_wrong_arguments(arguments: tuple[Any, Any], words: str) -> None:
     with pytest.raises(BadArg, match=words) as raised:
         trace_port(*arguments)
     assert "; " in str(raised.value) and raised.value.function == "trace_port/2"
+
+
+def test_a_host_that_is_not_known_is_pythons_error() -> None:
+    with pytest.raises(socket.gaierror) as found:
+        trace_port("ip", 0, host="no such host")()
+    assert found.value.errno in (socket.EAI_NONAME, socket.EAI_AGAIN)
+    with pytest.raises(OSError, match="."):
+        trace_port("ip", 0, host="ü" * 70)()
 
 
 def test_wrong_uses(tmp_path: Path) -> None:

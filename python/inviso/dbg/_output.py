@@ -65,8 +65,8 @@ def of_stream(stream: Any) -> Output:
 
 
 def of_file(path: Any) -> Descriptor:
-    """The output for a file by its name; only its owner may read it, as it has the arguments of calls."""
-    opened = private(path, os.O_NONBLOCK)
+    """The output for a file by its name; only its owner may read it, as it has the arguments of calls. Somebody may empty it."""
+    opened = private(path, os.O_NONBLOCK | os.O_APPEND)
     try:
         return Descriptor(opened)
     finally:

@@ -3,7 +3,8 @@
 //! The file begins with [`MAGIC`], which no record of Erlang's begins with. A block is [`MARK`], the length compressed and the
 //! length before (4 bytes each, high end first), a CRC-32 of both and of the data, and the data; where the lengths are equal
 //! the data is not compressed. Each block is written with one call of the system. So a process that is killed loses no block
-//! that was written, and damage costs the block that it is in.
+//! that was written, and damage costs the block that it is in. A file that somebody emptied has no [`MAGIC`] any more, and begins
+//! with a block.
 //!
 //! [`Reader`] reads this form as it reads Erlang's; [`to_erlang`] makes the latter of it.
 

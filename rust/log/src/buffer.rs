@@ -21,7 +21,7 @@ pub(crate) struct Buffer {
     /// Terms in `waiting`.
     terms: u64,
     room: usize,
-    /// Bytes of the file that are whole records.
+    /// Bytes that were written to the file. It has others where somebody empties it or writes to it as well.
     written: u64,
     /// Messages that could not be written and that no drop record tells of yet.
     lost: u64,
@@ -55,7 +55,8 @@ impl Buffer {
             block,
         };
         if form == Form::Blocks {
-            buffer.written = write(&mut buffer.file, &blocks::MAGIC)?;
+            buffer.file.write_all(&blocks::MAGIC)?;
+            buffer.written = blocks::MAGIC.len() as u64;
             buffer.written_ever = buffer.written;
         }
         Ok(buffer)
@@ -115,28 +116,30 @@ impl Buffer {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        let done = match &mut self.packer {
-            None => write(&mut self.file, &self.waiting),
+        let bytes = match &mut self.packer {
+            None => &self.waiting,
             Some(packer) => {
                 self.block.clear();
                 packer.put(&mut self.block, &self.waiting);
-                write(&mut self.file, &self.block)
+                &self.block
             }
         };
-        match done {
-            Ok(bytes) => {
-                self.written += bytes;
-                self.written_ever += bytes;
+        let done = match write(&mut self.file, bytes) {
+            Ok(()) => {
+                self.written += bytes.len() as u64;
+                self.written_ever += bytes.len() as u64;
+                Ok(())
             }
-            Err(_) => {
+            Err((part, error)) => {
                 self.lost = self.lost.saturating_add(self.messages);
                 self.lost_ever = self.lost_ever.saturating_add(self.terms);
-                self.take_back_the_rest();
+                self.take_back(part);
+                Err(error)
             }
-        }
+        };
         self.waiting.clear();
         (self.messages, self.terms) = (0, 0);
-        done.map(drop)
+        done
     }
 
     /// A record of so many bytes makes the buffer longer than the room only where it is alone in it.
@@ -153,34 +156,82 @@ impl Buffer {
         frame::put_dropped(&mut self.waiting, std::mem::take(&mut self.lost));
     }
 
-    /// Takes back a record that was written in part. Where that fails a reader finds it cut off, and nothing behind it.
+    /// Takes back so many bytes that were written last and end in the middle of a record, where they are the file's last. Where
+    /// that fails, or somebody wrote behind them, a reader finds a record cut off.
     #[cold]
-    fn take_back_the_rest(&mut self) {
-        if self.file.set_len(self.written).is_ok() {
-            let _ = self.file.seek(SeekFrom::Start(self.written));
+    fn take_back(&mut self, bytes: u64) {
+        let (Ok(end), Ok(file)) = (self.file.stream_position(), self.file.metadata()) else { return };
+        let begin = end.saturating_sub(bytes);
+        if bytes > 0 && file.len() == end && self.file.set_len(begin).is_ok() {
+            let _ = self.file.seek(SeekFrom::Start(begin));
         }
     }
 }
 
-/// The file, empty, that only its owner may read, also if it was there before.
+/// The file, empty, that only its owner may read, also if it was there before. Each write goes to its end, wherever that is
+/// then: others may empty it, or write to it as well.
+#[cfg(unix)]
 fn private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-        let file = options.mode(0o600).open(path)?;
-        if file.metadata()?.is_file() {
-            file.set_permissions(PermissionsExt::from_mode(0o600))?;
-        }
-        Ok(file)
+    use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        file.set_permissions(PermissionsExt::from_mode(0o600))?;
+        file.set_len(0)?;
     }
-    #[cfg(not(unix))]
-    options.open(path)
+    Ok(file)
 }
 
-/// How many they were.
-fn write(file: &mut File, bytes: &[u8]) -> io::Result<u64> {
-    file.write_all(bytes)?;
-    Ok(bytes.len() as u64)
+/// The file, empty.
+#[cfg(not(unix))]
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).open(path)
+}
+
+/// All of the bytes, in one call of the system if that takes it. Where it fails, how many of them stand together where the file
+/// is at.
+fn write(file: &mut File, bytes: &[u8]) -> Result<(), (u64, io::Error)> {
+    let (mut rest, mut together, mut end) = (bytes, 0, None);
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(0) => return Err((together, io::ErrorKind::WriteZero.into())),
+            Ok(n) => {
+                rest = rest.get(n..).unwrap_or_default();
+                if !rest.is_empty() {
+                    let now = file.stream_position().ok();
+                    let follows = end.map(|end: u64| end + n as u64) == now;
+                    together = if follows { together + n as u64 } else { n as u64 };
+                    end = now;
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err((together, e)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_written_last_is_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let there = || std::fs::read(&path).unwrap();
+        let mut buffer = Buffer::create(&path, Form::Erlang, 100).unwrap();
+        buffer.file.write_all(b"whole, part").unwrap();
+        buffer.take_back(4);
+        assert_eq!(there(), b"whole, ");
+        buffer.take_back(0);
+        buffer.file.write_all(b"part").unwrap();
+        let mut other = OpenOptions::new().append(true).open(&path).unwrap();
+        other.write_all(b"another's").unwrap();
+        buffer.take_back(4);
+        assert_eq!(there(), b"whole, partanother's");
+        other.set_len(0).unwrap();
+        buffer.take_back(4);
+        buffer.file.write_all(b"end").unwrap();
+        assert_eq!(there(), b"end");
+    }
 }

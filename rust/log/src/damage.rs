@@ -36,6 +36,10 @@ pub enum What {
     /// The payload doesn't begin as terms do. The records behind it are read.
     #[error("a record without a term")]
     NoTerm,
+    /// So many zeros stand where a record should be. What follows them is read, where a whole record with a whole term is found right
+    /// behind them; otherwise as if they were records without a term, five by five.
+    #[error("a hole of {0} zero bytes")]
+    Hole(u64),
     /// The payload begins as terms do and is none. The records behind it are read.
     #[error("{0}")]
     Term(DecodeError),
@@ -46,7 +50,7 @@ pub enum What {
     /// the oldest one.
     #[error("the writer came round")]
     Overtaken,
-    /// A file that is followed is shorter than what was read of it, or begins or goes on otherwise: somebody emptied it and began
+    /// A file that is followed, also one of a wrap set, is shorter than what was read of it, or begins or goes on otherwise: somebody emptied it and began
     /// anew. It is read from its beginning.
     #[error("the file was begun anew")]
     Anew,
@@ -61,6 +65,7 @@ impl What {
             What::Op(_) => "op",
             What::Long(_) => "long",
             What::NoTerm | What::Term(_) => "term",
+            What::Hole(_) => "hole",
             What::Block => "block",
             What::Overtaken => "overtaken",
             What::Anew => "anew",

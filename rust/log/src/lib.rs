@@ -51,6 +51,8 @@ mod buffer;
 pub mod damage;
 pub mod file;
 pub mod frame;
+mod growing;
+mod hole;
 pub mod ip;
 pub mod merge;
 pub mod names;

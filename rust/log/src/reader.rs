@@ -4,7 +4,8 @@ use crate::{
     blocks,
     damage::{Damage, What},
     frame::{self, Next, Record},
-    records::begins_as_term,
+    hole,
+    records::{begins_as_term, no_term},
 };
 use std::{
     fs::File,
@@ -52,6 +53,8 @@ pub struct Reader<R> {
     limit: usize,
     follow: bool,
     ended: bool,
+    /// Where the hole begins that is being read. While there is one, its last zeros are left.
+    hole: Option<u64>,
     records: Window,
     blocks: Window,
 }
@@ -93,7 +96,7 @@ impl<R: Read> Reader<R> {
     /// Records and blocks of up to 256 MiB.
     pub fn new(from: R) -> Reader<R> {
         let (records, blocks) = (Window::default(), Window::default());
-        Reader { from, form: Form::Unknown, limit: 256 << 20, follow: false, ended: false, records, blocks }
+        Reader { from, form: Form::Unknown, limit: 256 << 20, follow: false, ended: false, hole: None, records, blocks }
     }
 
     /// No record and no block may have more bytes than this.
@@ -145,19 +148,47 @@ impl<R: Read> Reader<R> {
     pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
         loop {
             if let Next::Record(record, length) = frame::next(self.records.left()) {
-                let is_term = begins_as_term(record);
+                if !begins_as_term(record) {
+                    return self.no_term(length);
+                }
                 let at = self.records.at();
                 self.records.take(length);
-                return Ok(Some(if is_term {
-                    Found::Record { at, length }
-                } else {
-                    Found::Damage(Damage { at, what: What::NoTerm })
-                }));
+                return Ok(Some(Found::Record { at, length }));
             }
             match self.more()? {
                 More::Bytes => {}
                 More::Damage(damage) => return Ok(Some(Found::Damage(damage))),
                 More::None => return Ok(None),
+            }
+        }
+    }
+
+    /// Over a record of so many bytes that has no term; over all of a hole.
+    #[cold]
+    fn no_term(&mut self, length: usize) -> io::Result<Option<Found>> {
+        let at = self.records.at();
+        if length > frame::HEADER {
+            self.records.take(length);
+            return Ok(Some(Found::Damage(Damage { at, what: What::NoTerm })));
+        }
+        let at = *self.hole.get_or_insert(at);
+        // a block has whole records
+        let mut last = self.form != Form::Erlang;
+        loop {
+            let zeros = hole::zeros(self.records.left());
+            self.records.take(zeros.saturating_sub(frame::HEADER));
+            let left = self.records.left();
+            let all = self.records.at() - at + hole::zeros(left) as u64;
+            if let Some(taken) = hole::end(left, all, self.limit, last) {
+                self.records.take(taken);
+                self.hole = None;
+                return Ok(Some(Found::Damage(Damage { at, what: no_term(self.records.at() - at) })));
+            }
+            if self.records.fill(&mut self.from)? == 0 {
+                if self.follow {
+                    return Ok(None);
+                }
+                last = true;
             }
         }
     }
@@ -198,12 +229,13 @@ impl<R: Read> Reader<R> {
         let read = self.records.fill(&mut self.from)?;
         if self.form == Form::Unknown {
             let bytes = self.records.left();
-            let same = bytes.iter().zip(&blocks::MAGIC).take_while(|(a, b)| a == b).count();
-            if same == blocks::MAGIC.len() {
+            let same = |with: &[u8]| bytes.iter().zip(with).take_while(|(a, b)| a == b).count();
+            let (magic, mark) = (same(&blocks::MAGIC), same(&blocks::MARK));
+            if magic == blocks::MAGIC.len() || mark == blocks::MARK.len() {
                 std::mem::swap(&mut self.blocks, &mut self.records);
-                self.blocks.take(same);
+                self.blocks.take(if magic > mark { magic } else { 0 });
                 self.form = Form::Blocks { lost: false };
-            } else if same < bytes.len() {
+            } else if magic.max(mark) < bytes.len() {
                 self.form = Form::Erlang;
             }
         }

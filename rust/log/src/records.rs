@@ -3,6 +3,7 @@
 use crate::{
     damage::{Damage, What},
     frame::{self, Next, Record},
+    hole,
 };
 use inviso_term::etf;
 
@@ -45,11 +46,18 @@ impl<'a> Iterator for Records<'a> {
         let at = self.at as u64;
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let damage = match frame::next(rest) {
-            Next::Record(record, length) => {
+            Next::Record(record, length) if begins_as_term(record) => {
                 self.at += length;
-                if begins_as_term(record) {
-                    return Some(Ok((at, record)));
-                }
+                return Some(Ok((at, record)));
+            }
+            Next::Record(Record::Term([]), _) => {
+                let zeros = hole::zeros(rest);
+                let taken = hole::end(rest, zeros as u64, usize::MAX, true).unwrap_or(zeros);
+                self.at += taken;
+                no_term(taken as u64)
+            }
+            Next::Record(_, length) => {
+                self.at += length;
                 What::NoTerm
             }
             Next::Partial(_) | Next::Op(_) if rest.is_empty() => return None,
@@ -70,4 +78,12 @@ impl<'a> Iterator for Records<'a> {
 #[inline]
 pub(crate) fn begins_as_term(record: Record<'_>) -> bool {
     matches!(record, Record::Dropped(_) | Record::Term([etf::VERSION, _, ..]))
+}
+
+/// What so many zeros are.
+pub(crate) fn no_term(zeros: u64) -> What {
+    match zeros {
+        5 => What::NoTerm,
+        zeros => What::Hole(zeros),
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     damage::{Damage, What},
+    growing::Growing,
     names::Names,
     reader::{Event, Found, Reader},
 };
@@ -15,8 +16,9 @@ use std::{
 /// Reads the files of a wrap set, the oldest first.
 ///
 /// A set that is still being written is read with `follow`: None is for now, and what comes later is read when it is there,
-/// file after file. A reader that is so slow that the writer comes round and deletes the file that it is in is told so
-/// ([`What::Overtaken`]) when it has read that, and goes on with the oldest file; in between some may be missing. Without `follow` the files are read that there were at the beginning;
+/// file after file; of a file that somebody has emptied it tells ([`What::Anew`]). A reader that is so slow that the writer
+/// comes round and deletes the file that it is in is told so ([`What::Overtaken`]) when it has read that, and goes on with the
+/// oldest file; in between some may be missing. Without `follow` the files are read that there were at the beginning;
 /// of those that the writer deletes meanwhile, none is missed without that damage.
 ///
 /// ```
@@ -50,7 +52,7 @@ pub struct SetReader {
 #[derive(Debug)]
 struct Current {
     number: u64,
-    reader: Reader<File>,
+    reader: Reader<Growing>,
     /// The writer has begun the next one: what is in this one now is all of it.
     is_whole: bool,
 }
@@ -102,6 +104,10 @@ impl SetReader {
             if let Some(current) = &mut self.current {
                 if let Some(found) = current.reader.find()? {
                     return Ok(Some(found));
+                }
+                if let Some(anew) = Growing::anew(&mut current.reader)? {
+                    current.reader.set_follow(!current.is_whole);
+                    return Ok(Some(anew));
                 }
             }
             match if self.follow { self.forward()? } else { self.onward()? } {
@@ -174,9 +180,10 @@ impl SetReader {
 
     /// Whether the file is there.
     fn start(&mut self, number: u64) -> io::Result<bool> {
-        match Reader::open(&self.names.path(number)) {
-            Ok(reader) => {
-                self.current = Some(Current { number, reader: reader.follow(self.follow), is_whole: false });
+        match File::open(self.names.path(number)) {
+            Ok(file) => {
+                let reader = Growing::reader(file, self.follow)?;
+                self.current = Some(Current { number, reader, is_whole: false });
                 Ok(true)
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -195,7 +202,7 @@ enum Step {
 /// Whether the file is still the one of that name.
 fn is_there(names: &Names, current: &Current) -> io::Result<bool> {
     match names.path(current.number).metadata() {
-        Ok(there) => Ok(is_same(&there, &current.reader.get_ref().metadata()?)),
+        Ok(there) => Ok(is_same(&there, &current.reader.get_ref().file.metadata()?)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }

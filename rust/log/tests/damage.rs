@@ -12,7 +12,7 @@ use inviso_log::{
 use proptest::{collection::vec, prelude::*, sample};
 use std::{
     fs,
-    io::{self, Read},
+    io::{self, Read, Write},
 };
 
 /// A record that owns its bytes.
@@ -218,11 +218,32 @@ proptest! {
     }
 
     #[test]
+    fn a_hole_is_told_once_and_costs_nothing(
+        before in vec(record(), 0..5), after in vec(record(), 1..5), term in vec(any::<u8>(), 0..300),
+        length in prop_oneof![5usize..30, 60_000usize..200_000], step in 1usize..100_000, drop: bool,
+    ) {
+        let term = Made::Term([&[131, 109][..], &(term.len() as u32).to_be_bytes(), &term].concat());
+        let first = if drop { vec![Made::Dropped(7), term] } else { vec![term] };
+        let after = [first, after].concat();
+        let (begin, _) = bytes_of(&before);
+        let bytes = [begin.clone(), vec![0; length], bytes_of(&after).0].concat();
+        let (found, damage) = read_all(Reader::new(Slow { bytes: &bytes, step, calls: 0 }));
+        let what = if length == 5 { What::NoTerm } else { What::Hole(length as u64) };
+        prop_assert_eq!(&damage, &vec![Damage { at: begin.len() as u64, what }]);
+        let records: Vec<_> = found.iter().map(|(_, record)| record.clone()).collect();
+        prop_assert_eq!(records, [before, after].concat());
+        prop_assert_eq!(walk_all(&bytes), (found, damage));
+    }
+
+    #[test]
     fn any_bytes_are_read(bytes: Vec<u8>, tail: Vec<u8>, step in 1usize..50) {
         for start in [&[][..], &blocks::MAGIC, &[&blocks::MAGIC[..], &blocks::MARK, &[0, 0, 0]].concat()] {
             let bytes = [start, &bytes, &blocks::MARK, &tail].concat();
             read_all(Reader::new(Slow { bytes: &bytes, step, calls: 0 }).limit(1000));
             walk_all(&bytes);
+            let holes = [&vec![0; step], &bytes[..], &vec![0; step], &tail].concat();
+            let found = read_all(Reader::new(Slow { bytes: &holes, step, calls: 0 }).limit(usize::MAX));
+            prop_assert_eq!(walk_all(&holes), found);
         }
     }
 
@@ -294,5 +315,41 @@ fn a_record_without_a_term_is_told_and_the_next_is_read() {
         assert_eq!(found.1, [Damage { at: 0, what: What::NoTerm }]);
         assert_eq!(found.0, [(5 + payload.len() as u64, Made::Dropped(5))]);
         assert_eq!(walk_all(&bytes), found);
+    }
+}
+
+/// What comes behind the zeros is not known yet, and nothing is told twice.
+#[test]
+fn a_hole_is_waited_for_until_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let mut file = fs::File::create(&path).unwrap();
+    let mut reader = Reader::open(&path).unwrap().follow(true);
+    let record = [0, 0, 0, 0, 3, 131, 97, 7];
+    for bytes in [&[0; 100_003][..], &[0; 4], &record[..6]] {
+        file.write_all(bytes).unwrap();
+        assert_eq!(reader.read().unwrap(), None);
+        assert_eq!(reader.read().unwrap(), None);
+    }
+    file.write_all(&record[6..]).unwrap();
+    let hole = Damage { at: 0, what: What::Hole(100_007) };
+    assert_eq!(reader.read().unwrap(), Some(Event::Damage(hole)));
+    assert_eq!(reader.read().unwrap(), Some(Event::Record { at: 100_007, record: Record::Term(&[131, 97, 7]) }));
+    assert_eq!(reader.read().unwrap(), None);
+    file.write_all(&[0; 13]).unwrap();
+    assert_eq!(reader.read().unwrap(), None);
+    reader.set_follow(false);
+    assert_eq!(reader.read().unwrap(), Some(Event::Damage(Damage { at: 100_015, what: What::Hole(13) })));
+    assert_eq!(reader.read().unwrap(), None);
+    assert_eq!(hole.to_string(), "at byte 0: a hole of 100007 zero bytes");
+}
+
+/// Its first bytes are gone.
+#[test]
+fn blocks_are_read_from_the_first_one_that_there_is() {
+    let (bytes, ends) = blocks_of(&[Made::Dropped(1), Made::Dropped(2)], 1);
+    for step in [1, 5, 1000] {
+        let (found, damage) = read_all(Reader::new(Slow { bytes: &bytes[ends[1]..], step, calls: 0 }));
+        assert_eq!((found, damage), (vec![(0, Made::Dropped(2))], vec![]));
     }
 }

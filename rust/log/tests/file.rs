@@ -54,6 +54,58 @@ fn records_wait_until_there_are_enough_or_a_flush() {
     assert!(log.term(&[106]).is_err() && log.dropped(1).is_err() && log.flush().is_err());
 }
 
+fn terms(path: &Path) -> Vec<u8> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut terms = Vec::new();
+    while let Some(event) = reader.read().unwrap() {
+        let Event::Record { record: Record::Term(&[131, 97, n]), .. } = event else { panic!("{event:?}") };
+        terms.push(n);
+    }
+    terms
+}
+
+/// As logrotate's copytruncate does: what comes then stands at the beginning.
+#[test]
+fn a_file_that_somebody_empties_goes_on_at_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let names = Names::new(&folder.path().join("set"), ".log").unwrap();
+    let path = folder.path().join("trace");
+    let file = |form| FileLog::create(&path, Options { form, ..Options::default() }).unwrap();
+    let set = WrapLog::create(names.clone(), Limit::Bytes(1 << 20), 3, Instant::now()).unwrap();
+    let logs: [(Box<dyn Sink>, _); 3] = [
+        (Box::new(set), names.path(0)),
+        (Box::new(file(Form::Blocks)), path.clone()),
+        (Box::new(file(Form::Erlang)), path.clone()),
+    ];
+    for (mut log, path) in logs {
+        (0..100).for_each(|n| log.term(&[131, 97, n]).unwrap());
+        log.flush().unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+        (100..150).for_each(|n| log.term(&[131, 97, n]).unwrap());
+        log.flush().unwrap();
+        (150..200).for_each(|n| log.term(&[131, 97, n]).unwrap());
+        log.close().unwrap();
+        assert_eq!(terms(&path), (100..200).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_two_write_to_one_file_is_all_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    for form in [Form::Erlang, Form::Blocks] {
+        let open = || FileLog::create(&path, Options { form, ..Options::default() }).unwrap();
+        let mut logs = [open(), open()];
+        for n in 0..200 {
+            let log = &mut logs[usize::from(n % 2)];
+            log.term(&[131, 97, n]).unwrap();
+            log.flush().unwrap();
+        }
+        drop(logs);
+        assert_eq!(terms(&path), (0..200).collect::<Vec<_>>());
+    }
+}
+
 /// What can't be written is counted, and told of when something can.
 #[test]
 fn a_full_disk_costs_messages_and_no_records() {
