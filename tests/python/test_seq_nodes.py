@@ -993,3 +993,24 @@ import sys, inviso.seq_trace, inviso.propagate.wsgi, inviso.propagate.asgi
 print({"requests", "httpx", "aiohttp", "opentelemetry"} & set(sys.modules))
 """
     assert child(program) == "set()"
+
+
+def test_the_answer_to_a_challenge_is_a_request_of_its_own(server: str, collector: seq_trace.Collector) -> None:
+    import requests
+    from inviso.propagate.requests import attach
+
+    def again(response: requests.Response, **options: Any) -> requests.Response:
+        # what HTTPDigestAuth does
+        answer: requests.Response = response.connection.send(response.request.copy(), **options)  # type: ignore[attr-defined]
+        return answer
+
+    def body() -> None:
+        begin("challenged")
+        with attach(requests.Session()) as session:
+            answer = session.get(server + "/a", timeout=PATIENCE, hooks={"response": again})
+        label, [previous, current], _ = answer.json()
+        assert (label, previous, current) == ("challenged", 3, 4)
+        assert seq_trace.get_token()[1:3] == ("challenged", 6)
+        seq_trace.set_token(None)
+
+    in_process(body)

@@ -18,7 +18,7 @@ _Session = TypeVar("_Session", bound=Session)
 
 class Adapter(BaseAdapter):
     """A transport adapter around another one, by which each request carries the caller's token, and the caller takes that of the
-    response. For everything else it is the one within: its attributes are that one's, and so is its class to ``isinstance``.
+    response, also where an authentication repeats it. For everything else it is the one within: its attributes are that one's, and so is its class to ``isinstance``.
 
     >>> from requests.adapters import HTTPAdapter
     >>> adapter = Adapter(HTTPAdapter(max_retries=3))
@@ -53,6 +53,8 @@ class Adapter(BaseAdapter):
         """Sends the request by the adapter within."""
         inject(request.headers)
         response = self.adapter.send(request, *args, **options)
+        if getattr(response, "connection", None) is self.adapter:
+            response.connection = self  # an answer to a challenge goes by it
         if HEADER in request.headers:
             extract(response.headers, without="keep")
         return response
