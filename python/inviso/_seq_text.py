@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import traceback
 import unicodedata
@@ -19,11 +20,17 @@ __all__ = ["checked", "clipped", "dropped", "format", "printer", "term", "wide"]
 
 _DEPTH = 100
 _VERBS = {"send": "Sent", "receive": "Received", "print": "Info"}
-_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
+# erl_scan:reserved_word/1
+_RESERVED = frozenset(
+    "after and andalso band begin bnot bor bsl bsr bxor case catch cond div end fun if let not of or orelse receive rem try when xor".split()
+)
+_ESCAPES = {"\x1b": "\\e", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
 
 
 def format(event: Any) -> str:
     """An event as the tracer of seq_trace.md's example prints it: two lines, whatever is in it. A drop record is one line.
+
+    Terms are as ``~p`` writes them, but each on one line, binaries and lists as numbers, and maps in their own order.
 
     Args:
         event: what the system tracer got, ``("seq_trace", label, info)`` or with a time stamp fourth, or ``("drop", number)`` where so
@@ -158,6 +165,8 @@ def term(value: Any, depth: int = _DEPTH) -> str:
     if isinstance(value, int):
         # Python refuses the digits of one that is longer
         return str(int(value)) if value.bit_length() < 2_000 else hex(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return _float(value)
     if isinstance(value, (bytes, BitString)):
         return _binary(value)
     inner = depth - 1
@@ -186,8 +195,29 @@ def _commas(values: Any, depth: int) -> str:
     return ",".join(term(value, depth) for value in values)
 
 
+def _float(value: float) -> str:
+    """Its shortest digits, with an exponent where that is shorter (io_lib_format:fwrite_g/1)."""
+    mantissa, _, exponent = float.__repr__(value).partition("e")
+    sign = "-" if mantissa[0] == "-" else ""
+    whole, _, rest = mantissa.lstrip("-").partition(".")
+    digits, place = (whole + rest).lstrip("0"), len(whole) + int(exponent or 0)
+    place -= len(whole + rest) - len(digits)
+    digits = digits.rstrip("0")
+    if not digits:
+        return f"{sign}0.0"
+    count = len(digits)
+    if 0 <= place < count:
+        return f"{sign}{digits[:place] or '0'}.{digits[place:]}"
+    cost = len(str(place - 1)) + (3 if count == 1 else 2)
+    if place < 0 and 2 - place <= cost:
+        return f"{sign}0.{'0' * -place}{digits}"
+    if place >= count and place - count + 2 <= cost and abs(value) < 1 << 53:
+        return f"{sign}{digits}{'0' * (place - count)}.0"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}e{place - 1}"
+
+
 def _atom(name: str) -> str:
-    if name[:1].isascii() and name[:1].islower() and all(c.isascii() and (c.isalnum() or c in "_@") for c in name):
+    if name not in _RESERVED and name[:1].isascii() and name[:1].islower() and all(c.isascii() and (c.isalnum() or c in "_@") for c in name):
         return str(name)
     return "'" + "".join(f"\\{c}" if c in "'\\" else _character(c, '"') for c in name) + "'"
 
