@@ -54,7 +54,7 @@ class Adapter(BaseAdapter):
         inject(request.headers)
         response = self.adapter.send(request, *args, **options)
         if getattr(response, "connection", None) is self.adapter:
-            response.connection = self  # an answer to a challenge goes by it
+            response.connection = self  # type: ignore[assignment]  # an answer to a challenge goes by it
         if HEADER in request.headers:
             extract(response.headers, without="keep")
         return response
