@@ -2,7 +2,7 @@
 
 use crate::{
     blocks::{self, Packer},
-    file::Form,
+    file::{Form, Options},
     frame,
 };
 use std::{
@@ -34,9 +34,10 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Empties the file or makes it, for its owner only.
-    pub(crate) fn create(path: &Path, form: Form, room: usize) -> io::Result<Buffer> {
-        let file = private(path)?;
+    /// Empties the file or makes it, or only makes it, for its owner only.
+    pub(crate) fn create(path: &Path, options: Options) -> io::Result<Buffer> {
+        let Options { form, room, new } = options;
+        let file = private(path, new)?;
         let waiting = Vec::new();
         let room = if form == Form::Blocks { room.min(blocks::ROOM) } else { room };
         let packer = (form == Form::Blocks).then(Packer::default);
@@ -104,7 +105,7 @@ impl Buffer {
 
     /// Goes on in a new file. What waits goes there too.
     pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
-        self.file = private(path)?;
+        self.file = private(path, false)?;
         self.written = 0;
         Ok(())
     }
@@ -162,10 +163,10 @@ impl Buffer {
     }
 }
 
-/// The file, empty, that only its owner may read, also if it was there before.
-fn private(path: &Path) -> io::Result<File> {
+/// The file, empty, that only its owner may read, also if it was there before, unless it has to be new.
+fn private(path: &Path, new: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create(true).truncate(true).create_new(new);
     #[cfg(unix)]
     {
         use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};

@@ -146,7 +146,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         for form in [Form::Erlang, Form::Blocks] {
             let path = folder.path().join("trace");
-            let mut log = FileLog::create(&path, Options { form, room }).unwrap();
+            let mut log = FileLog::create(&path, Options { form, room, ..Options::default() }).unwrap();
             put(&mut log, &records);
             log.close().unwrap();
             let bytes = fs::read(&path).unwrap();
