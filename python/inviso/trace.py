@@ -327,10 +327,11 @@ def session_create(
                 clocks), or ``"system"`` (those clocks themselves, asked at each event).
             ``dump_to``
                 makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
-                otherwise, and what the rings hold is written to a file of this name, ``{n}`` in it being the dump's
-                number (else that is added), when the match spec action ``("dump",)`` runs and:
+                otherwise, and what the rings hold is written to a new file of this name, ``{n}`` in it being the dump's
+                number (else that is added), the next one that is free, when the match spec action ``("dump",)`` runs and:
             ``dump_signal``
-                when this signal comes; who handled it before still does.
+                when this signal comes; who handled it before still does. Where nobody did, what the system does then
+                follows the dump: SIGTERM ends the process. SIGUSR1, SIGUSR2 and the real-time signals dump only.
             ``dump_on``
                 when an exception_from of the session tells of this exception: a class or a tuple of classes, and those
                 derived from them; a class's name, as the message has it; or a match specification that looks at
@@ -523,6 +524,7 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
             raise BadArg(where, "to", f"{shown(to)} takes nothing more; open another one")
         return Dump(to.path, *native.dump_to_port(to._native))
     path = trace_ports.path_of(where, "to", to)
+    trace_ports.no_pipe(where, "to", path)
     return Dump(path, *native.dump_to_file(path, compress))
 
 

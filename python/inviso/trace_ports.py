@@ -251,15 +251,19 @@ def trace_port(kind: str, parameters: Any, *, host: str = "127.0.0.1", compress:
     return _wrap_set(parameters)
 
 
+def no_pipe(where: str, argument: str, path: str) -> None:
+    """BadArg where a file's name is that of a pipe."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return  # what is wrong with it is said where it is opened
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        raise BadArg(where, argument, f"{shown(path)} is a pipe, which may make its writer wait; pass a file's name")
+
+
 def _file(path: str, compress: bool) -> PortGenerator:
     def opens() -> TracePort:
-        try:
-            mode = os.stat(path).st_mode
-        except OSError:
-            mode = 0  # what is wrong with it is said where it is opened
-        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
-            why = f"{shown(path)} is a pipe, which may make its writer wait; pass a file's name"
-            raise BadArg(_WHERE, "parameters", why)
+        no_pipe(_WHERE, "parameters", path)
         return TracePort(_native.port_to_file(path, compress))
 
     return PortGenerator(f"file {path}" + (", compressed" if compress else ""), opens)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import enum
 import functools
 import gc
@@ -317,6 +318,10 @@ def test_specifications_in_files(tmp_path: Path) -> None:
     assert dbg.tp(HERE, "leaf", specs[0]) == ("ok", [("saved", 2)])
     assert dbg.tp(HERE, "leaf", specs[1]) == ("ok", [("saved", 1)])
     assert dbg.wtp(str(tmp_path / "no" / "where")) == dbg.wtp("") == ("error", "enoent")
+    os.mkfifo(tmp_path / "pipe")
+    assert dbg.wtp(str(tmp_path / "pipe")) == ("error", "enxio")
+    for odd in (str(tmp_path / "pipe"), "/dev/zero", str(tmp_path)):
+        assert dbg.rtp(odd) == ("error", ("read_error", "eisdir"))
     assert dbg.rtp(str(tmp_path / "nothing")) == ("error", ("read_error", "enoent"))
     for text in ("'hello'", "[('_', [('foo',)], [])]", "[1]", "{}"):
         Path(name).write_text(text)

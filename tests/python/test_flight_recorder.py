@@ -450,6 +450,168 @@ s.destroy()
     assert calls(tmp_path / "box.1") == [1]
 
 
+SIGNALS = """
+import os, signal, sys, time, inviso
+from inviso import trace
+U = signal.SIGUSR2
+def record(name, number=U):
+    return trace.session_create(name, None, {"dump_to": sys.argv[1] + name, "dump_signal": number, "dump_every": 0})
+def kick(*sessions):
+    before = [s.info("session", "dumps")[1][0] for s in sessions]
+    os.kill(os.getpid(), U)
+    deadline = time.monotonic() + 10
+    while [s.info("session", "dumps")[1][0] for s in sessions] != [n + 1 for n in before]:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+"""
+
+
+def test_a_recorder_that_comes_after_a_handler_of_the_programs_hears_the_signal(tmp_path: Path) -> None:
+    code = """
+seen = []
+a = record("a")
+signal.signal(U, lambda *_: seen.append(1))
+b = record("b")
+kick(a, b)
+assert len(seen) == 1
+a.destroy(); b.destroy()
+c = record("c")
+kick(c)
+assert len(seen) == 2
+c.destroy()
+os.kill(os.getpid(), U)
+assert len(seen) == 3
+signal.signal(U, signal.SIG_DFL)
+e = record("e")
+kick(e)
+e.destroy()
+os.kill(os.getpid(), U)
+"""
+    done = python(SIGNALS + code, str(tmp_path) + "/")
+    assert (done.returncode, done.stderr) == (-signal.SIGUSR2, "")
+
+
+def test_a_handler_that_calls_the_one_before_is_called_once(tmp_path: Path) -> None:
+    code = """
+import faulthandler
+signal.signal(U, lambda *_: seen.append(1))
+seen = []
+a = record("a")
+with open(sys.argv[1] + "told", "w") as file:
+    faulthandler.register(U, chain=True, file=file, all_threads=False)  # over ours, which it calls
+    b = record("b")
+    kick(b)
+    time.sleep(0.1)
+    assert len(seen) == 1, seen
+    faulthandler.unregister(U)
+c = record("c")
+kick(c)
+assert len(seen) == 2, seen
+"""
+    done = python(SIGNALS + code, str(tmp_path) + "/")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "told").read_text().count("most recent call first") == 1
+
+
+def test_a_default_that_is_put_back_over_a_recorder_does_not_stay(tmp_path: Path) -> None:
+    code = """
+a = record("a")
+before = signal.signal(U, lambda *_: None)
+signal.signal(U, before)
+time.sleep(2.5)
+kick(a)
+"""
+    done = python(SIGNALS + code, str(tmp_path) + "/")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGALRM])
+def test_what_a_signal_does_by_default_follows_the_dump(tmp_path: Path, number: int) -> None:
+    code = """
+number = int(sys.argv[2])
+signal.signal(number, signal.SIG_DFL)
+a = record("a", number)
+os.kill(os.getpid(), number)
+time.sleep(30)
+"""
+    done = python(SIGNALS + code, str(tmp_path) + "/", str(int(number)))
+    assert (done.returncode, done.stderr) == (-number, "")
+    assert (tmp_path / "a.1").exists()
+
+
+def test_a_handled_signal_does_not_end_the_program(tmp_path: Path) -> None:
+    code = """
+U = signal.SIGTERM
+seen = []
+signal.signal(U, lambda *_: seen.append(1))
+a = record("a", U)
+kick(a)
+time.sleep(0.1)
+assert len(seen) == 1
+"""
+    done = python(SIGNALS + code, str(tmp_path) + "/")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_handled_signal_interrupts_what_waits(tmp_path: Path) -> None:
+    code = """
+import threading
+def handler(*_): raise LookupError
+signal.signal(U, handler)
+a = record("a")
+r, w = os.pipe()
+threading.Timer(0.3, lambda: signal.pthread_kill(threading.main_thread().ident, U)).start()
+try: os.read(r, 1)
+except LookupError: print("heard")
+"""
+    done = python(SIGNALS + code, str(tmp_path) + "/", seconds=20)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
+
+
+def test_a_program_may_close_descriptors_that_it_does_not_know(tmp_path: Path) -> None:
+    code = """
+a = record("a")
+os.closerange(3, 256)
+r, w = os.pipe()
+more = [os.pipe() for _ in range(20)]
+os.write(w, b"the program's")
+kick(a)
+kick(a)
+assert os.read(r, 100) == b"the program's"
+for reads, _ in more:
+    os.set_blocking(reads, False)
+    try: print(os.read(reads, 1))
+    except BlockingIOError: pass
+"""
+    done = python(SIGNALS + code, str(tmp_path) + "/")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_dump_leaves_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "box-2").write_text("mine")
+    os.mkfifo(tmp_path / "box-3")
+    (tmp_path / "box-5").symlink_to(tmp_path / "nowhere")
+    for n in (1, 4, 6):
+        with recorder(dump_to=tmp_path / "box-{n}", dump_every=0, dump_on=Odd) as session:
+            with pytest.raises(Odd):
+                work(-1)
+            assert dumps(session, 1) == str(tmp_path / f"box-{n}")
+    assert (tmp_path / "box-2").read_text() == "mine"
+    assert calls(tmp_path / "box-1") == calls(tmp_path / "box-4") == [-1]
+    os.mkfifo(tmp_path / "pipe")
+    with recorder() as session, pytest.raises(BadArg, match="is a pipe"):
+        session.dump(tmp_path / "pipe")
+
+
+def test_a_dumps_name_may_be_no_text(tmp_path: Path) -> None:
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/\xff{n}-{n}")
+    with recorder(dump_to=name, dump_every=0, dump_on=Odd) as session:
+        with pytest.raises(Odd):
+            work(-1)
+        assert dumps(session, 1) == name.replace("{n}", "1")
+    assert os.listdir(os.fsencode(tmp_path)) == [b"\xff1-1"]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import subprocess
@@ -350,3 +351,11 @@ def test_the_header_is_c_and_cpp(tmp_path: pathlib.Path) -> None:
     subprocess.run([compiler, "-Wall", "-shared", "-fPIC", "-I", inviso.include_dir(), "-o", out, source], check=True)
     tracer = load(out)
     assert tracer.name == "cc" and tracer.unload()
+
+
+def test_a_librarys_path_may_be_no_text(build: Build, tmp_path: pathlib.Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.so")
+    shutil.copy(build("senders"), path)
+    tracer = load(path)
+    assert tracer.name == "senders"
+    tracer.unload()

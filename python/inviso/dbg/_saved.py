@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -78,7 +80,7 @@ class Saved:
                     return ("error", ("write_error", f"specification {key}: {error}"))
                 text += line
         try:
-            with open(private(path), "w", encoding="utf-8") as file:
+            with open(private(path, os.O_NONBLOCK), "w", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
             return ("error", reason(error))
@@ -87,7 +89,7 @@ class Saved:
     def read(self, path: str) -> tuple[str, Any] | None:
         """Adds what is in a file; all of it or nothing."""
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(path, encoding="utf-8", opener=_without_waiting) as file:
                 specs = read_all(file.read())
         except OSError as error:
             return ("error", ("read_error", reason(error)))
@@ -105,14 +107,21 @@ class Saved:
         return None
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; a pipe or a device, which may have no end, is what Erlang calls it, a directory."""
+    number = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    return number
+
+
 def reason(error: OSError) -> str:
     """The short name of an error of the system, as Erlang has it: ``enoent``.
 
     >>> reason(FileNotFoundError(2, "No such file"))
     'enoent'
     """
-    import errno
-
     return errno.errorcode.get(error.errno or 0, "").lower() or os.strerror(error.errno or 0)
 
 

@@ -2,7 +2,7 @@
 
 use crate::{
     blocks::{self, Packer},
-    file::Form,
+    file::{Form, Options},
     frame,
 };
 use std::{
@@ -34,9 +34,10 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Empties the file or makes it, for its owner only.
-    pub(crate) fn create(path: &Path, form: Form, room: usize) -> io::Result<Buffer> {
-        let file = private(path)?;
+    /// Empties the file or makes it, or only makes it, for its owner only.
+    pub(crate) fn create(path: &Path, options: Options) -> io::Result<Buffer> {
+        let Options { form, room, new } = options;
+        let file = private(path, new)?;
         let waiting = Vec::new();
         let room = if form == Form::Blocks { room.min(blocks::ROOM) } else { room };
         let packer = (form == Form::Blocks).then(Packer::default);
@@ -105,7 +106,7 @@ impl Buffer {
 
     /// Goes on in a new file. What waits goes there too.
     pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
-        self.file = private(path)?;
+        self.file = private(path, false)?;
         self.written = 0;
         Ok(())
     }
@@ -168,12 +169,12 @@ impl Buffer {
     }
 }
 
-/// The file, empty, that only its owner may read, also if it was there before. Each write goes to its end, wherever that is
-/// then: others may empty it, or write to it as well.
+/// The file, empty, that only its owner may read, also if it was there before, unless it has to be new. Each write goes to its
+/// end, wherever that is then: others may empty it, or write to it as well.
 #[cfg(unix)]
-fn private(path: &Path) -> io::Result<File> {
+fn private(path: &Path, new: bool) -> io::Result<File> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let file = OpenOptions::new().append(true).create(true).create_new(new).mode(0o600).open(path)?;
     if file.metadata()?.is_file() {
         file.set_permissions(PermissionsExt::from_mode(0o600))?;
         file.set_len(0)?;
@@ -183,8 +184,8 @@ fn private(path: &Path) -> io::Result<File> {
 
 /// The file, empty.
 #[cfg(not(unix))]
-fn private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).open(path)
+fn private(path: &Path, new: bool) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).create_new(new).open(path)
 }
 
 /// All of the bytes, in one call of the system if that takes it. Where it fails, how many of them stand together where the file
@@ -219,7 +220,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let there = || std::fs::read(&path).unwrap();
-        let mut buffer = Buffer::create(&path, Form::Erlang, 100).unwrap();
+        let mut buffer = Buffer::create(&path, Options { form: Form::Erlang, room: 100, new: false }).unwrap();
         buffer.file.write_all(b"whole, part").unwrap();
         buffer.take_back(4);
         assert_eq!(there(), b"whole, ");

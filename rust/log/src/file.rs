@@ -15,12 +15,14 @@ pub struct Options {
     /// Bytes that wait at most until they are written. A record that is longer is written alone. Of blocks, 16 MiB
     /// at most.
     pub room: usize,
+    /// It is an error where there is a file already; else that is emptied.
+    pub new: bool,
 }
 
 impl Default for Options {
-    /// Erlang's form, 64 KiB.
+    /// Erlang's form, 64 KiB, a file that may be there.
     fn default() -> Self {
-        Options { form: Form::Erlang, room: 64 << 10 }
+        Options { form: Form::Erlang, room: 64 << 10, new: false }
     }
 }
 
@@ -66,7 +68,7 @@ impl FileLog {
     /// # Errors
     /// What the system says.
     pub fn create(path: &Path, options: Options) -> io::Result<FileLog> {
-        Buffer::create(path, options.form, options.room).map(|buffer| FileLog(Some(buffer), (0, 0), 0))
+        Buffer::create(path, options).map(|buffer| FileLog(Some(buffer), (0, 0), 0))
     }
 
     /// A record of another log, also one that tells of no lost messages.

@@ -2,7 +2,7 @@
 
 use crate::{
     buffer::Buffer,
-    file::{Form, Options},
+    file::Options,
     names::{gone, Names},
     sink::{closed, Sink},
 };
@@ -72,7 +72,7 @@ impl WrapLog {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a wrap set of no files"));
         }
         names.delete()?;
-        let buffer = Some(Buffer::create(&names.path(0), Form::Erlang, Options::default().room)?);
+        let buffer = Some(Buffer::create(&names.path(0), Options::default())?);
         Ok(WrapLog { names, limit, files: files.into(), number: 0, opened: now, buffer, counts: (0, 0) })
     }
 

@@ -146,7 +146,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         for form in [Form::Erlang, Form::Blocks] {
             let path = folder.path().join("trace");
-            let mut log = FileLog::create(&path, Options { form, room }).unwrap();
+            let mut log = FileLog::create(&path, Options { form, room, ..Options::default() }).unwrap();
             put(&mut log, &records);
             log.close().unwrap();
             let bytes = fs::read(&path).unwrap();
@@ -252,7 +252,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let form = if blocks { Form::Blocks } else { Form::Erlang };
-        let mut log = FileLog::create(&path, Options { form, room: 1 << 20 }).unwrap();
+        let mut log = FileLog::create(&path, Options { form, room: 1 << 20, ..Options::default() }).unwrap();
         let mut reader = Reader::open(&path).unwrap().follow(true);
         let mut waiting = Vec::new();
         for (record, flush) in records {

@@ -114,7 +114,7 @@ fn a_full_disk_costs_messages_and_no_records() {
         return;
     }
     for form in [Form::Erlang, Form::Blocks] {
-        let Ok(mut log) = FileLog::create(full, Options { form, room: 20 }) else {
+        let Ok(mut log) = FileLog::create(full, Options { form, room: 20, ..Options::default() }) else {
             assert_eq!(form, Form::Blocks, "its first bytes can't be written");
             continue;
         };

@@ -44,7 +44,7 @@ fn writer() {
     let Ok(what) = env::var(WHERE) else { return };
     let (kind, path) = what.split_once(':').unwrap();
     let path = Path::new(path);
-    let options = |form| Options { form, room: 10_000 };
+    let options = |form| Options { form, room: 10_000, ..Options::default() };
     let mut log: Box<dyn Sink> = match kind {
         "file" => Box::new(FileLog::create(path, options(Form::Erlang)).unwrap()),
         "blocks" => Box::new(FileLog::create(path, options(Form::Blocks)).unwrap()),

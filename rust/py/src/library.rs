@@ -13,7 +13,7 @@ use inviso_core::tracer::{self, Answer, Event, Group, Tracer};
 use inviso_term::term::Term;
 use pyo3::{exceptions::PyOSError, prelude::*};
 use std::{
-    ffi::{c_void, CStr, CString},
+    ffi::{c_void, CStr, CString, OsStr, OsString},
     os::raw::c_char,
     sync::{
         atomic::{AtomicPtr, Ordering},
@@ -100,8 +100,9 @@ mod dynamic {
 type Refused = String;
 
 /// Finds and checks a library's table.
-fn find(path: &str) -> Result<Loaded, Refused> {
-    let name = CString::new(path).map_err(|_| "the path has a zero in it; pass another".to_string())?;
+fn find(path: &OsStr) -> Result<Loaded, Refused> {
+    let name =
+        CString::new(path.as_encoded_bytes()).map_err(|_| "the path has a zero in it; pass another".to_string())?;
     let handle = dynamic::open(&name)
         .map_err(|why| format!("can't be loaded ({why}); compile it on this machine with inviso.include_dir()"))?;
     check(handle).inspect_err(|_| dynamic::close(handle))
@@ -181,9 +182,9 @@ pub struct Library {
 impl Library {
     /// Loads one. OSError says what is wrong with it, and the mend.
     #[new]
-    fn new(path: &str, info: &Bound<'_, PyAny>) -> PyResult<Library> {
+    fn new(path: OsString, info: &Bound<'_, PyAny>) -> PyResult<Library> {
         let info = match_spec::term_of(info)?;
-        let mut loaded = find(path).map_err(PyOSError::new_err)?;
+        let mut loaded = find(&path).map_err(PyOSError::new_err)?;
         if let Some(load) = loaded.table.load {
             let (mut data, mut env) = (std::ptr::null_mut(), Env::new(std::ptr::null_mut()));
             let info = env.lend(&info);
@@ -205,12 +206,12 @@ impl Library {
     }
 
     /// Puts another library, or a new build, in its place. OSError says why not; then nothing has changed.
-    fn upgrade(&self, py: Python<'_>, path: &str, info: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn upgrade(&self, py: Python<'_>, path: OsString, info: &Bound<'_, PyAny>) -> PyResult<()> {
         let info = match_spec::term_of(info)?;
         let Some(old) = here(&self.place) else {
             return Err(PyOSError::new_err("has been unloaded; load it anew"));
         };
-        let mut next = find(path).map_err(PyOSError::new_err)?;
+        let mut next = find(&path).map_err(PyOSError::new_err)?;
         if std::ptr::eq(next.table, old.table) {
             return Err(PyOSError::new_err("is the library that is loaded; pass a new build, in a file of its own"));
         }

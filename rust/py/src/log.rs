@@ -350,7 +350,7 @@ pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, bl
     let to = |error: io::Error| of_system(&error, Some(&out));
     let (mut from, mut log) = py.detach(|| -> PyResult<(Logs, FileLog)> {
         let from = Logs::open(logs, false, merge)?;
-        Ok((from, FileLog::create(&out, Options { form, room }).map_err(to)?))
+        Ok((from, FileLog::create(&out, Options { form, room, ..Options::default() }).map_err(to)?))
     })?;
     let mut done: Written = (0, 0, Vec::new(), 0, 0);
     while py.detach(|| write_some(&mut from, &mut log, &mut done, to))? {

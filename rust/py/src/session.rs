@@ -139,7 +139,7 @@ pub enum Asks<'py> {
 fn dumping(dumps: Option<(Option<Asks<'_>>, Option<f64>)>) -> Options {
     let Some((exceptions, slower)) = dumps else { return Options::default() };
     Options {
-        on_dump: Some(host::recorder::ring),
+        on_dump: Some(host::bell::ring),
         dump_on: exceptions.map(|asks| match asks {
             Asks::Spec(program) => Exceptions::Matching(program.get().program.clone()),
             Asks::Classes(classes) => Exceptions::Of(classes.iter().map(|class| class.as_ptr() as usize).collect()),
@@ -723,7 +723,7 @@ impl Session {
 
     /// Has dumps written when they are asked for, to files whose names have a number for `{n}`, with so many seconds between two;
     /// also when a signal comes (0 for none).
-    fn record(&self, py: Python<'_>, template: String, every: f64, signal: i32) -> PyResult<()> {
+    fn record(&self, py: Python<'_>, template: std::ffi::OsString, every: f64, signal: i32) -> PyResult<()> {
         self.host(py)?;
         trace_port::record(py, &self.core, template, every, signal)
     }

@@ -19,6 +19,7 @@ use inviso_log::{
 };
 use pyo3::prelude::*;
 use std::{
+    ffi::OsString,
     io,
     net::{SocketAddr, ToSocketAddrs},
     path::PathBuf,
@@ -180,7 +181,7 @@ pub fn dump_port(py: Python<'_>, session: &Arc<Session>, port: &LogPort) -> PyRe
 }
 
 /// Has a session's dumps written when they are asked for.
-pub fn record(py: Python<'_>, session: &Arc<Session>, template: String, every: f64, signal: i32) -> PyResult<()> {
+pub fn record(py: Python<'_>, session: &Arc<Session>, template: OsString, every: f64, signal: i32) -> PyResult<()> {
     let node = host::host(py)?.node.clone();
     let every = Duration::try_from_secs_f64(every.max(0.0)).unwrap_or(Duration::MAX);
     let done = py.detach(|| recorder::begin(node, session.clone(), template, every, signal));

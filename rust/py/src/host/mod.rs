@@ -49,6 +49,7 @@
 pub mod alone;
 pub mod arming;
 pub mod backtrace;
+pub mod bell;
 pub mod call;
 pub mod callbacks;
 pub mod codes;
@@ -89,6 +90,7 @@ pub mod recorder;
 pub mod relations;
 pub mod scheduling;
 pub mod senders;
+pub mod signals;
 pub mod simple_queue;
 pub mod spawning;
 mod task_end;

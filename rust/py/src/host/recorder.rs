@@ -2,16 +2,22 @@
 //!
 //! # Roles
 //!
-//! The *recorder* is a thread that waits for its bell, a pipe, as long as some session asked for it. A traced thread (by a match
+//! The *recorder* is a thread that waits for its [`bell`] as long as some session asked for it. A traced thread (by a match
 //! spec's `dump`, an exception, a slow call) sets a flag of its session, and rings if it wasn't set; a signal's handler sets a
-//! flag of the signal, and rings. The recorder alone opens files and drains rings. It never attaches to the interpreter.
+//! flag of the signal, and rings ([`signals`]). The recorder alone opens files and drains rings. It never attaches to the
+//! interpreter.
 //!
 //! # Forks
 //!
 //! As in [`super::log_ports`]: the thread rests meanwhile; what is asked for then is written when it goes on. The child has no
-//! session, another pipe, and the handlers that were there before.
+//! session, and the handlers that were there before.
 
-use super::{inherited::Inherited, log_ports::messages};
+use super::{
+    bell::{self, ring},
+    inherited::Inherited,
+    log_ports::messages,
+    signals::{self, SIGNALS},
+};
 use inviso_core::{
     drain::{self, Losses, Mark, What},
     node::Node,
@@ -22,10 +28,12 @@ use inviso_log::{
     sink::Sink,
 };
 use std::{
+    ffi::OsString,
     io,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
     sync::{
-        atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
         Arc, Mutex, MutexGuard, PoisonError,
     },
     thread::{self, JoinHandle},
@@ -39,6 +47,9 @@ const SETTLE: Duration = Duration::from_millis(5);
 
 /// A drain that somebody else has under way is waited for so long.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How often is looked whether the program has put a signal's default in place of our handler.
+const KEEP: Duration = Duration::from_secs(1);
 
 /// What one dump wrote.
 pub struct Dump {
@@ -100,11 +111,14 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::R
 /// The file could not be made; nothing was taken.
 pub fn dump_to_file(node: &Node, session: &Session, path: &Path, blocks: bool) -> io::Result<(Dump, io::Result<()>)> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
-    let mut log = FileLog::create(path, Options { form, ..Options::default() })?;
+    Ok(dump_to_log(node, session, FileLog::create(path, Options { form, ..Options::default() })?))
+}
+
+fn dump_to_log(node: &Node, session: &Session, mut log: FileLog) -> (Dump, io::Result<()>) {
     let (told, done) = dump(node, session, &mut log);
     let closed = log.close();
     session.give_up(log.lost(), log.untold());
-    Ok((told, done.and(closed)))
+    (told, done.and(closed))
 }
 
 /// What a session asked the recorder for.
@@ -112,7 +126,7 @@ pub struct Recording {
     node: Arc<Node>,
     session: Arc<Session>,
     /// The dumps' files, `{n}` standing for their number.
-    template: String,
+    template: OsString,
     /// The shortest time between two dumps.
     every: Duration,
     signal: i32,
@@ -124,7 +138,7 @@ pub struct Recording {
 #[derive(Default)]
 struct State {
     dumps: u64,
-    /// Files that were begun.
+    /// The number of the last file that was begun.
     files: u64,
     last: Option<Instant>,
     path: Option<PathBuf>,
@@ -138,117 +152,31 @@ struct Recorder {
     thread: Option<JoinHandle<()>>,
     /// How many wait for the end of one.
     stopping: usize,
-    /// The pipe's end that is read.
-    bell: i32,
 }
 
-const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, stopping: 0, bell: -1 };
+const NOTHING: Recorder = Recorder { recordings: Vec::new(), thread: None, stopping: 0 };
 
 static RECORDER: Inherited<Recorder> = Inherited::new([const { Mutex::new(NOTHING) }; 16]);
-static RING: AtomicI32 = AtomicI32::new(-1);
 static STOP: AtomicBool = AtomicBool::new(false);
-
-const SIGNALS: usize = 65;
-static RAISED: [AtomicU64; SIGNALS] = [const { AtomicU64::new(0) }; SIGNALS];
-/// The action that was there before ours; null where ours isn't.
-static BEFORE: [AtomicPtr<libc::sigaction>; SIGNALS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes the recorder. May be called in a signal's handler.
-pub fn ring() {
-    let fd = RING.load(Ordering::Relaxed);
-    if fd >= 0 {
-        // SAFETY: one byte that stands; a full pipe has woken it already, a closed one refuses.
-        unsafe { libc::write(fd, [0_u8].as_ptr().cast(), 1) };
-    }
-}
-
-extern "C" fn on_signal(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: this thread's own, and put back.
-    let errno = unsafe { *libc::__errno_location() };
-    let place = number as usize;
-    if let Some(raised) = RAISED.get(place) {
-        raised.fetch_add(1, Ordering::Relaxed);
-        ring();
-    }
-    // SAFETY: as above.
-    unsafe { *libc::__errno_location() = errno };
-    let before = BEFORE.get(place).map_or(std::ptr::null_mut(), |before| before.load(Ordering::Acquire));
-    // SAFETY: null, or leaked when our handler was put in place.
-    let Some(before) = (unsafe { before.as_ref() }) else { return };
-    if before.sa_sigaction == libc::SIG_DFL || before.sa_sigaction == libc::SIG_IGN {
-        return;
-    }
-    if before.sa_flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: the flag says that it is a function of three arguments; they are ours.
-        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
-            unsafe { std::mem::transmute(before.sa_sigaction) };
-        handler(number, info, context);
-    } else {
-        // SAFETY: without the flag it is a function of one argument.
-        let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(before.sa_sigaction) };
-        handler(number);
-    }
-}
-
-fn handle(number: i32) -> io::Result<()> {
-    let Some(before) = BEFORE.get(number as usize) else { return Err(io::Error::from_raw_os_error(libc::EINVAL)) };
-    if !before.load(Ordering::Acquire).is_null() {
-        return Ok(());
-    }
-    if let Some(raised) = RAISED.get(number as usize) {
-        raised.store(0, Ordering::Release);
-    }
-    // SAFETY: plain structures of the system's, which are valid as zeroes; `on_signal` does only what a handler may.
-    unsafe {
-        let was: &mut libc::sigaction = Box::leak(Box::new(std::mem::zeroed()));
-        if libc::sigaction(number, std::ptr::null(), was) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        before.store(was, Ordering::Release);
-        let mut ours: libc::sigaction = std::mem::zeroed();
-        ours.sa_sigaction = on_signal as *const () as usize;
-        ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        libc::sigemptyset(&raw mut ours.sa_mask);
-        if libc::sigaction(number, &raw const ours, std::ptr::null_mut()) != 0 {
-            before.store(std::ptr::null_mut(), Ordering::Release);
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
-}
-
-/// Puts back what was there before, unless somebody has put something else in place of ours meanwhile.
-fn unhandle(number: i32) {
-    let Some(place) = BEFORE.get(number as usize) else { return };
-    let before = place.load(Ordering::Acquire);
-    if before.is_null() {
-        return;
-    }
-    // SAFETY: as in `handle`; `before` was leaked there.
-    unsafe {
-        let mut now: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(number, std::ptr::null(), &raw mut now) == 0
-            && now.sa_sigaction == on_signal as *const () as usize
-        {
-            libc::sigaction(number, before, std::ptr::null_mut());
-            place.store(std::ptr::null_mut(), Ordering::Release);
-        }
-    }
-}
-
 /// Has the recorder write a session's dumps from now on.
 ///
 /// # Errors
-/// What the system says of the pipe, the thread, or the signal (0 for none).
-pub fn begin(node: Arc<Node>, session: Arc<Session>, template: String, every: Duration, signal: i32) -> io::Result<()> {
+/// What the system says of the thread, or the signal (0 for none).
+pub fn begin(
+    node: Arc<Node>, session: Arc<Session>, template: OsString, every: Duration, signal: i32,
+) -> io::Result<()> {
     let mut recorder = RECORDER.lock();
-    open(&mut recorder)?;
     if signal != 0 {
-        handle(signal)?;
+        let taken = signals::take(signal);
+        if taken.is_err() && recorder.recordings.iter().all(|recording| recording.signal != signal) {
+            signals::give(signal);
+        }
+        taken?;
     }
     recorder.recordings.push(Arc::new(Recording {
         node,
@@ -267,27 +195,33 @@ pub fn end(session: &Session) {
     let mut recorder = RECORDER.lock();
     let Some(at) = recorder.recordings.iter().position(|recording| recording.session.id == session.id) else { return };
     let gone = recorder.recordings.remove(at);
-    if gone.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != gone.signal) {
-        unhandle(gone.signal);
+    let alone = gone.signal != 0 && recorder.recordings.iter().all(|recording| recording.signal != gone.signal);
+    if alone {
+        signals::give(gone.signal);
     }
-    // for others that wait for the signal, too, it stays
-    let raised = RAISED.get(gone.signal as usize).is_some_and(|raised| raised.load(Ordering::Acquire) != 0);
+    // for others that wait for the signal, too, both stay
+    let due = alone && signals::is_due(gone.signal);
+    let raised = signals::has_come(gone.signal);
     let last = recorder.recordings.is_empty();
     drop(recorder);
     if last {
         stop();
     }
     gone.look(raised);
+    if due {
+        signals::follow(gone.signal);
+    }
 }
 
-/// At the interpreter's end: what was asked for is written.
+/// At the interpreter's end: what was asked for is written. From now on nobody would see to a signal's default action.
 pub fn finish() {
-    stop();
-    let recordings = RECORDER.lock().recordings.clone();
-    for recording in recordings {
-        let raised = RAISED.get(recording.signal as usize).is_some_and(|raised| raised.swap(0, Ordering::AcqRel) != 0);
-        recording.look(raised);
+    for recording in &RECORDER.lock().recordings {
+        if signals::has_default(recording.signal) {
+            signals::give(recording.signal);
+        }
     }
+    stop();
+    look_at_all();
 }
 
 /// How many dumps of a session were written, where the last one is, and what went wrong with one.
@@ -300,28 +234,13 @@ pub fn state(session: &Session) -> (u64, Option<PathBuf>, Option<String>) {
     })
 }
 
-fn open(recorder: &mut Recorder) -> io::Result<()> {
-    if recorder.bell >= 0 {
-        return Ok(());
-    }
-    let mut ends = [-1; 2];
-    // SAFETY: two places for two numbers.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    recorder.bell = ends[0];
-    RING.store(ends[1], Ordering::Release);
-    Ok(())
-}
-
 fn start(recorder: &mut Recorder) -> io::Result<()> {
     // none begins while one stops for a fork: that one would go on in its place. After the fork one is started
     if recorder.thread.is_some() || recorder.stopping > 0 {
         return Ok(());
     }
     STOP.store(false, Ordering::Release);
-    let bell = recorder.bell;
-    recorder.thread = Some(thread::Builder::new().name(THREAD.into()).spawn(move || run(bell))?);
+    recorder.thread = Some(thread::Builder::new().name(THREAD.into()).spawn(run)?);
     Ok(())
 }
 
@@ -339,34 +258,36 @@ fn stop() {
     }
 }
 
-fn run(bell: i32) {
-    // what was asked for while no thread was there, or when the last one ended, may have no byte in the pipe any more
+fn run() {
+    // what was asked for while no thread was there, or when the last one ended, may ring no more
     let mut next = Some(Duration::ZERO);
     loop {
-        let wait = next.map_or(-1, |next| i32::try_from(next.as_millis() + 1).unwrap_or(i32::MAX));
-        let mut poll = libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 };
-        let mut bytes = [0_u8; 64];
-        // SAFETY: one structure, and a buffer of its length; the pipe is open as long as this thread runs.
-        unsafe {
-            libc::poll(&raw mut poll, 1, wait);
-            while libc::read(bell, bytes.as_mut_ptr().cast(), bytes.len()) > 0 {}
-        }
+        bell::wait(next);
         if STOP.load(Ordering::Acquire) {
             return;
         }
-        let (recordings, raised) = taken();
-        next = recordings.iter().filter_map(|recording| recording.look(raised[recording.signal as usize])).min();
+        next = look_at_all();
     }
 }
 
-/// Who may want a dump, and which signals have come; at one time, so that a session that ends misses none.
-fn taken() -> (Vec<Arc<Recording>>, [bool; SIGNALS]) {
+/// Looks at every session, then has the default actions of signals follow; when to look again.
+fn look_at_all() -> Option<Duration> {
+    let (recordings, raised, due) = taken();
+    let next = recordings.iter().filter_map(|recording| recording.look(raised[recording.signal as usize])).min();
+    (0..).zip(due).filter(|(_, due)| *due).for_each(|(number, _)| signals::follow(number));
+    let keep = recordings.iter().any(|recording| recording.signal != 0).then_some(KEEP);
+    [next, keep].into_iter().flatten().min()
+}
+
+/// Who may want a dump, which signals have come, and whose default action is due; at one time, so that a session that ends
+/// misses none.
+fn taken() -> (Vec<Arc<Recording>>, [bool; SIGNALS], [bool; SIGNALS]) {
     let recorder = RECORDER.lock();
-    let mut raised = [false; SIGNALS];
-    for (at, raised) in raised.iter_mut().enumerate() {
-        *raised = RAISED[at].swap(0, Ordering::AcqRel) != 0;
+    for recording in recorder.recordings.iter().filter(|recording| recording.signal != 0) {
+        signals::keep(recording.signal);
     }
-    (recorder.recordings.clone(), raised)
+    let (raised, due) = signals::taken();
+    (recorder.recordings.clone(), raised, due)
 }
 
 impl Recording {
@@ -387,21 +308,51 @@ impl Recording {
             self.session.take_dump();
             return None;
         }
-        let number = state.files + 1;
-        let path = PathBuf::from(self.template.replace("{n}", &number.to_string()));
+        let last = state.files;
         drop(state);
         thread::sleep(SETTLE);
         self.session.take_dump();
-        let done = dump_to_file(&self.node, &self.session, &path, false);
+        let (number, path, log) = self.create_after(last);
+        let done = log.map(|log| dump_to_log(&self.node, &self.session, log));
         let mut state = lock(&self.state);
         state.last = Some(Instant::now());
-        state.files += u64::from(done.is_ok());
+        if done.is_ok() {
+            state.files = number;
+        }
         match done.and_then(|(_, written)| written) {
             Ok(()) => (state.dumps, state.path) = (state.dumps + 1, Some(path)),
             Err(error) => state.error = Some(format!("{}: {error}", path.display())),
         }
         None
     }
+
+    /// The next file whose number is free: what is there stays, also what another session or an earlier run has written.
+    fn create_after(&self, last: u64) -> (u64, PathBuf, io::Result<FileLog>) {
+        let mut number = last;
+        loop {
+            number += 1;
+            let path = numbered(&self.template, number);
+            match FileLog::create(&path, Options { new: true, ..Options::default() }) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                log => return (number, path, log),
+            }
+        }
+    }
+}
+
+/// A path with a number in the place of each `{n}`.
+fn numbered(template: &OsString, number: u64) -> PathBuf {
+    let (mut rest, mut path) = (template.as_bytes(), Vec::new());
+    while let Some((first, behind)) = rest.split_first() {
+        if let Some(behind) = rest.strip_prefix(b"{n}") {
+            path.extend_from_slice(number.to_string().as_bytes());
+            rest = behind;
+        } else {
+            path.push(*first);
+            rest = behind;
+        }
+    }
+    OsString::from_vec(path).into()
 }
 
 /// Before a fork.
@@ -422,21 +373,16 @@ pub fn resume() {
     }
 }
 
-/// In the child of a fork: the pipe is the parent's.
+/// In the child of a fork.
 pub fn abandon() {
-    let ring = RING.swap(-1, Ordering::AcqRel);
     let Some(mut recorder) = RECORDER.in_child() else { return };
     // it doesn't exist here
     std::mem::forget(recorder.thread.take());
     recorder.stopping = 0;
-    RAISED.iter().for_each(|raised| raised.store(0, Ordering::Relaxed));
     for recording in recorder.recordings.drain(..).filter(|recording| recording.signal != 0) {
-        unhandle(recording.signal);
+        signals::give(recording.signal);
     }
-    for end in [ring, std::mem::replace(&mut recorder.bell, -1)] {
-        if end >= 0 {
-            // SAFETY: this process's copy of an end that nobody here uses any more.
-            unsafe { libc::close(end) };
-        }
-    }
+    drop(recorder);
+    let (_, due) = signals::taken();
+    (0..).zip(due).filter(|(_, due)| *due).for_each(|(number, _)| signals::follow(number));
 }
