@@ -408,6 +408,34 @@ def test_an_output_that_is_full_is_told_of(name: str, tmp_path: Path) -> None:
     assert told is not None and int(told[1]) >= 1, done.stderr
 
 
+@pytest.mark.parametrize("words", [["o.py"], ["./o.py"], ["-m", "o"], ["-m", "pkg.o"], ["-m", "pkg"], ["folder"]])
+@pytest.mark.parametrize("command_name", ["trace", "tprof"])
+def test_an_output_that_is_the_program_is_refused(command_name: str, words: list[str], tmp_path: Path) -> None:
+    files = {"o.py": "o.py", "./o.py": "o.py", "o": "o.py", "pkg.o": "pkg/o.py", "pkg": "pkg/__main__.py"}
+    name = files.get(words[-1], "folder/__main__.py")
+    for folder in ("pkg", "folder"):
+        (tmp_path / folder).mkdir()
+    for file in (*files.values(), "folder/__main__.py"):
+        (tmp_path / file).write_text("print('it ran')\n")
+    (tmp_path / "link.log").symlink_to(name)
+    for option in [["-o", name], ["--output=link.log"], *([["--json", name]] if command_name == "tprof" else [])]:
+        done = execute(command(command_name, "-p", "json", *option, *words), tmp_path)
+        assert done.returncode == 2 and done.stdout == "", done
+        assert f"{option[-1].partition('=')[2] or name} is the program itself" in done.stderr
+        assert (tmp_path / name).read_text() == "print('it ran')\n"
+    (tmp_path / "other.py").touch()
+    done = execute(command(command_name, "-p", "json", "-o", "other.py", *words), tmp_path)
+    assert (done.returncode, done.stdout) == (0, "it ran\n"), done
+
+
+@pytest.mark.parametrize("name", ["keep.txt", "keep.log"])
+def test_an_output_is_kept_where_there_is_no_script(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("of the last run")
+    done = trace("-p", "json", "-o", name, "missing.py", cwd=tmp_path)
+    assert done.returncode == 2 and "can't open file" in done.stderr
+    assert (tmp_path / name).read_text() == "of the last run"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux's pipes grow")
 def test_a_reader_that_is_slow_at_the_end_finds_every_line(tmp_path: Path) -> None:
     program = script(tmp_path, "def f(n): pass\nfor n in range(5000): f(n)")
