@@ -428,6 +428,23 @@ def test_an_output_that_is_the_program_is_refused(command_name: str, words: list
     assert (done.returncode, done.stdout) == (0, "it ran\n"), done
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit")
+@pytest.mark.parametrize("command_name", ["trace", "tprof"])
+def test_few_descriptors_are_enough(command_name: str, tmp_path: Path) -> None:
+    import resource
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+
+    program = script(tmp_path, "def f(n): pass\nf(1)\nprint('done')")
+    for option in [], ["-o", tmp_path / "out.txt"]:
+        words = [*command(command_name, "-p", "__main__:f", *option, program)]
+        done = subprocess.run(words, preexec_fn=few, capture_output=True, text=True, timeout=LIMIT)
+        assert (done.returncode, done.stdout) == (0, "done\n"), done
+        shown = (tmp_path / "out.txt").read_text() if option else done.stderr
+        assert "__main__:f" in shown, done
+
+
 @pytest.mark.parametrize("name", ["keep.txt", "keep.log"])
 def test_an_output_is_kept_where_there_is_no_script(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("of the last run")
