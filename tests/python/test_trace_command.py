@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -460,3 +461,22 @@ def test_a_reader_that_is_slow_at_the_end_finds_every_line(tmp_path: Path) -> No
         assert running.stderr is not None and running.wait(30) == 0  # it has ended, and nothing is read yet
         text = running.stderr.read()
     assert text.count(" call __main__:f(") == 5000
+
+
+@pytest.mark.skipif(not hasattr(os, "closerange") or sys.platform == "win32", reason="handles are not numbered so")
+def test_a_program_that_closes_every_descriptor_keeps_its_own_files(tmp_path: Path) -> None:
+    program = """
+    import os, sys
+    import inviso  # so that its files are open
+    def f(n): pass
+    f(0)
+    os.closerange(3, 256)
+    files = [open(f"{n}.bin", "wb") for n in range(12)]
+    for n in range(50): f(n)
+    for session in inviso.trace.session_info("all"): session.delivered()
+    for file in files: file.write(b"DATA"); file.close()
+    """
+    path = script(tmp_path, textwrap.dedent(program))
+    done = trace("-p", "__main__:f", "-o", "d.log", path.name, cwd=tmp_path)
+    assert done.returncode == 0 and "the program closed its descriptor; " in done.stderr, done
+    assert [(tmp_path / f"{n}.bin").read_bytes() for n in range(12)] == [b"DATA"] * 12

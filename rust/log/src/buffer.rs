@@ -4,6 +4,7 @@ use crate::{
     blocks::{self, Packer},
     file::Form,
     frame,
+    own::Own,
 };
 use std::{
     fs::{File, OpenOptions},
@@ -14,7 +15,7 @@ use std::{
 /// Records that wait, and the file that they go to.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    file: File,
+    file: Own,
     waiting: Vec<u8>,
     /// Terms in `waiting`, and what its drop records count.
     messages: u64,
@@ -36,7 +37,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Empties the file or makes it, for its owner only.
     pub(crate) fn create(path: &Path, form: Form, room: usize) -> io::Result<Buffer> {
-        let file = private(path)?;
+        let file = Own::new(private(path)?)?;
         let waiting = Vec::new();
         let room = if form == Form::Blocks { room.min(blocks::ROOM) } else { room };
         let packer = (form == Form::Blocks).then(Packer::default);
@@ -104,7 +105,7 @@ impl Buffer {
 
     /// Goes on in a new file. What waits goes there too.
     pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
-        self.file = private(path)?;
+        self.file = Own::new(private(path)?)?;
         self.written = 0;
         Ok(())
     }
@@ -114,6 +115,10 @@ impl Buffer {
         self.put_lost();
         if self.waiting.is_empty() {
             return Ok(());
+        }
+        if let Err(error) = self.file.check() {
+            self.lose();
+            return Err(error);
         }
         let done = match &mut self.packer {
             None => write(&mut self.file, &self.waiting),
@@ -137,6 +142,15 @@ impl Buffer {
         self.waiting.clear();
         (self.messages, self.terms) = (0, 0);
         done.map(drop)
+    }
+
+    /// What waits is lost.
+    #[cold]
+    fn lose(&mut self) {
+        self.lost = self.lost.saturating_add(self.messages);
+        self.lost_ever = self.lost_ever.saturating_add(self.terms);
+        self.waiting.clear();
+        (self.messages, self.terms) = (0, 0);
     }
 
     /// A record of so many bytes makes the buffer longer than the room only where it is alone in it.

@@ -54,6 +54,7 @@ pub mod frame;
 pub mod ip;
 pub mod merge;
 pub mod names;
+mod own;
 mod queue;
 pub mod reader;
 pub mod records;
