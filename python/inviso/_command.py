@@ -38,16 +38,31 @@ def carry_out(
         given = known.split(words)
         if given.program is None:
             return say(text)
+        _keep_the_program(given.options, given.program)
         watched = watch(given, given.program)
     except Usage as wrong:
         return refuse(f" {command}", wrong)
     except BadArg as wrong:
         return refuse(f" {command}", f"{wrong.argument}: {wrong.why}")
     try:
-        watched.prepare()
-        return run(given.program, begin=watched.begin, cancel=watched.cancel)
+        return run(given.program, prepare=watched.prepare, begin=watched.begin, cancel=watched.cancel)
     except CannotBegin as wrong:
         return refuse(f" {command}", wrong)
+
+
+def _keep_the_program(options: dict[str, str], program: Program) -> None:
+    """Refuse an output that is the program's own file, as ``-o`` without its FILE makes it."""
+    for option in ("--output", "--json"):
+        name = options.get(option)
+        if name and os.path.isfile(name) and any(_is_same(name, file) for file in program.files()):
+            raise Usage(f"{option}: {name} is the program itself; give another file")
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def wants_color(descriptor: int | None) -> bool:

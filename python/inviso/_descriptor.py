@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -13,6 +14,9 @@ __all__ = ["Own", "duplicate", "private", "stderr"]
 
 HIGH_FD = 100
 """They get numbers from here: the program's own files keep the numbers they always get."""
+
+FIRST_FD = 3
+"""They get numbers from here where the process may have none so high."""
 
 
 class Own:
@@ -46,7 +50,12 @@ def duplicate(number: int) -> int:
         import fcntl
     except ImportError:
         return os.dup(number)
-    return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    try:
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, HIGH_FD)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EMFILE):
+            raise
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
 
 
 def private(path: Any, flags: int = 0) -> int:

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from importlib.machinery import PathFinder, SourceFileLoader, SourcelessFileLoader
 from importlib.util import MAGIC_NUMBER
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
@@ -38,22 +38,43 @@ class Program:
     args: tuple[str, ...] = ()
     is_module: bool = False
 
+    def files(self) -> list[str]:
+        """Where its code may be, found without importing anything."""
+        if not self.is_module:
+            path = os.path.join(_working_directory(), self.name)
+            return [path, os.path.join(path, "__main__.py")]
+        where = sys.path if sys.flags.safe_path else [_working_directory(), *sys.path[1:]]
+        *packages, name = self.name.split(".")
+        for package in packages:
+            found = PathFinder.find_spec(package, where)
+            where = [] if found is None else list(found.submodule_search_locations or [])
+        found = PathFinder.find_spec(name, where)
+        if found is not None and found.submodule_search_locations is not None:
+            found = PathFinder.find_spec("__main__", list(found.submodule_search_locations))
+        return [] if found is None or found.origin is None else [found.origin]
 
-def run(program: Program, *, begin: Callable[[], None], cancel: Callable[[], None]) -> int:
+
+def run(
+    program: Program, *, prepare: Callable[[], None], begin: Callable[[], None], cancel: Callable[[], None]
+) -> int:
     """Run the program to its end; returns the exit status of one that returned, and lets through what it raises.
 
-    ``begin`` is called just before the program's code is compiled, ``cancel`` if there turns out to be no code to run:
+    ``prepare`` is called before anything changes, of a script when it has been read; ``begin`` just before the program's code is compiled, ``cancel`` if there turns out to be no code to run:
     the message is printed as the interpreter prints it, and the status is the interpreter's.
     """
     if program.is_module:
+        prepare()
         return _run_found(program.name, ["-m", *program.args], _working_directory(), begin, cancel)
     path = os.path.join(_working_directory(), program.name)
     if _is_container(path):
+        prepare()
         return _run_found(None, [program.name, *program.args], path, begin, cancel)
-    return _run_file(program, path, begin, cancel)
+    return _run_file(program, path, prepare, begin, cancel)
 
 
-def _run_file(program: Program, path: str, begin: Callable[[], None], cancel: Callable[[], None]) -> int:
+def _run_file(
+    program: Program, path: str, prepare: Callable[[], None], begin: Callable[[], None], cancel: Callable[[], None]
+) -> int:
     try:
         with io.open_code(path) as file:
             content = file.read()
@@ -61,6 +82,7 @@ def _run_file(program: Program, path: str, begin: Callable[[], None], cancel: Ca
         name = sys.orig_argv[0] if sys.orig_argv else sys.executable
         print(f"{name}: can't open file {path!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
         return 2
+    prepare()
     compiled = path.endswith(".pyc") or content[:2] == MAGIC_NUMBER[:2]
     main = _new_main(path, SourcelessFileLoader("__main__", path) if compiled else SourceFileLoader("__main__", path))
     sys.argv[:] = [program.name, *program.args]

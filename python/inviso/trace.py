@@ -338,7 +338,8 @@ def session_create(
                 ``[class, value]``.
             ``dump_slower``
                 ``(mfa, seconds)``: when a call of the function takes so long. It sets call_latency on it;
-                ``"module:name:arity"`` is an MFA, too.
+                ``"module:name:arity"`` is an MFA, too. Functions that are defined later, or defined anew, are not taken:
+                ``session.function(mfa, True, ["call_latency"])`` takes them then, and says how many they are.
             ``dump_every``
                 the shortest time between two such dumps in seconds, 10; what asks before is ignored.
 
@@ -486,8 +487,9 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
     """Writes to a log what the rings of a session hold now, oldest first; the next dump begins where this one ends.
 
     Args:
-        session: one that is its own tracer, a flight recorder: ``overflow`` is ``"overwrite"``. What has been received
-            from it, or was brought in by ``delivered``, is not written.
+        session: one that is its own tracer. A flight recorder, whose ``overflow`` is ``"overwrite"``, has the newest
+            messages in its rings; with ``"drop"`` they are the oldest that fitted. What has been received from it, or was
+            brought in by ``delivered``, is not written.
         to: a file's name, or an open trace port.
         compress: as of :func:`inviso.trace_ports.trace_port`.
 
@@ -614,7 +616,7 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
             thread, in all sessions, while any session has it on.
 
     Returns:
-        How many processes matched; 0 for ``"new"``.
+        How many processes matched; 0 for ``"new"``, and for a group without any flag.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -685,7 +687,8 @@ def _switch(where: str, native: _native.Session, argument: str, who: Any, how: b
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
     ports = argument == "ports"
     try:
-        return native.process(who, how, bits, ports)
+        matched = native.process(who, how, bits, ports)
+        return 0 if isinstance(who, str) and not bits else matched
     except _native.ProcessDead:
         what = "is closed; pass an open port" if ports else "has ended; pass a living process"
         raise BadArg(where, argument, f"{shown(who)} {what}") from None

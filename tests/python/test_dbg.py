@@ -554,6 +554,34 @@ def test_sessions_are_isolated() -> None:
         dbg.session_create(7)  # type: ignore[arg-type]
 
 
+async def _coroutine() -> None: ...
+
+
+def _generator() -> Any:
+    yield
+
+
+async def _async_generator() -> Any:
+    yield
+
+
+@pytest.mark.parametrize("function", [_coroutine, _generator, _async_generator, functools.partial(_coroutine)])
+def test_a_session_runs_no_function_whose_code_runs_later(function: Any) -> None:
+    mine = dbg.session_create("mine")
+    try:
+        with pytest.raises(BadArg, match="session has been left"):
+            dbg.session(mine, function)
+    finally:
+        dbg.session_destroy(mine)
+
+
+def test_no_flags_match_no_process_of_a_group() -> None:
+    dbg.tracer("process", (lambda message, state: state, 0))
+    for group in ("all", "existing", "new", "processes", "ports", "existing_processes"):
+        assert dbg.p(group, []) == ("ok", [("matched", NODE, 0)])
+    assert dbg.p(inviso.self(), []) == ("ok", [("matched", NODE, 1)])
+
+
 def test_a_session_for_a_block() -> None:
     with dbg.session("short"):
         assert dbg.tracer("process", (print, None))[0] == "ok"

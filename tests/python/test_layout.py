@@ -45,7 +45,7 @@ BELOW = {
     "_command": {"_options", "_run", "errors"},
     "dbg": {
         *("Pid", "Port", "_descriptor", "_fork", "_limits", "_literal", "_native", "_pattern", "_stream", "errors", "log"),
-        *("match_spec", "node", "terms", "trace", "trace_ports"),
+        *("match_spec", "node", "terms", "trace", "trace_ports", "tracer"),
     },
     "_trace_cli": {
         *("_beside", "_command", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "dbg"),

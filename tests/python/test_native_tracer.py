@@ -13,7 +13,7 @@ from typing import Any
 
 import inviso
 import pytest
-from inviso import seq_trace, trace
+from inviso import dbg, seq_trace, trace
 from inviso.terms import Atom
 from inviso.tracer import NativeTracer, load
 
@@ -234,6 +234,18 @@ def test_an_unloaded_tracer_is_a_dead_one(build: Build) -> None:
         with pytest.raises(inviso.BadArg, match="load it anew"):
             trace.session_create("again", (tracer, inviso.self()))
     assert len(told(1)) == 1 and inviso.peek() == []
+
+
+def test_dbg_has_no_tracer_where_the_library_is_unloaded(build: Build) -> None:
+    tracer = load(build("parrot"))
+    try:
+        assert dbg.tracer("module", (tracer, inviso.self())) == ("ok", (tracer, inviso.self()))
+        assert dbg.p(inviso.self(), "c")[0] == "ok" and dbg.tracer() == ("error", "already_started")
+        assert tracer.unload()
+        assert dbg.get_tracer()[0] == dbg.p(inviso.self(), "c")[0] == "error"
+        assert dbg.tracer("process", (lambda message, state: state, 0))[0] == "ok"
+    finally:
+        dbg.stop()
 
 
 def test_a_library_stays_while_a_callback_is_inside(build: Build) -> None:

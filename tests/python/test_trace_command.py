@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -408,6 +409,51 @@ def test_an_output_that_is_full_is_told_of(name: str, tmp_path: Path) -> None:
     assert told is not None and int(told[1]) >= 1, done.stderr
 
 
+@pytest.mark.parametrize("words", [["o.py"], ["./o.py"], ["-m", "o"], ["-m", "pkg.o"], ["-m", "pkg"], ["folder"]])
+@pytest.mark.parametrize("command_name", ["trace", "tprof"])
+def test_an_output_that_is_the_program_is_refused(command_name: str, words: list[str], tmp_path: Path) -> None:
+    files = {"o.py": "o.py", "./o.py": "o.py", "o": "o.py", "pkg.o": "pkg/o.py", "pkg": "pkg/__main__.py"}
+    name = files.get(words[-1], "folder/__main__.py")
+    for folder in ("pkg", "folder"):
+        (tmp_path / folder).mkdir()
+    for file in (*files.values(), "folder/__main__.py"):
+        (tmp_path / file).write_text("print('it ran')\n")
+    (tmp_path / "link.log").symlink_to(name)
+    for option in [["-o", name], ["--output=link.log"], *([["--json", name]] if command_name == "tprof" else [])]:
+        done = execute(command(command_name, "-p", "json", *option, *words), tmp_path)
+        assert done.returncode == 2 and done.stdout == "", done
+        assert f"{option[-1].partition('=')[2] or name} is the program itself" in done.stderr
+        assert (tmp_path / name).read_text() == "print('it ran')\n"
+    (tmp_path / "other.py").touch()
+    done = execute(command(command_name, "-p", "json", "-o", "other.py", *words), tmp_path)
+    assert (done.returncode, done.stdout) == (0, "it ran\n"), done
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limit")
+@pytest.mark.parametrize("command_name", ["trace", "tprof"])
+def test_few_descriptors_are_enough(command_name: str, tmp_path: Path) -> None:
+    import resource
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+
+    program = script(tmp_path, "def f(n): pass\nf(1)\nprint('done')")
+    for option in [], ["-o", tmp_path / "out.txt"]:
+        words = [*command(command_name, "-p", "__main__:f", *option, program)]
+        done = subprocess.run(words, preexec_fn=few, capture_output=True, text=True, timeout=LIMIT)
+        assert (done.returncode, done.stdout) == (0, "done\n"), done
+        shown = (tmp_path / "out.txt").read_text() if option else done.stderr
+        assert "__main__:f" in shown, done
+
+
+@pytest.mark.parametrize("name", ["keep.txt", "keep.log"])
+def test_an_output_is_kept_where_there_is_no_script(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("of the last run")
+    done = trace("-p", "json", "-o", name, "missing.py", cwd=tmp_path)
+    assert done.returncode == 2 and "can't open file" in done.stderr
+    assert (tmp_path / name).read_text() == "of the last run"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux's pipes grow")
 def test_a_reader_that_is_slow_at_the_end_finds_every_line(tmp_path: Path) -> None:
     program = script(tmp_path, "def f(n): pass\nfor n in range(5000): f(n)")
@@ -415,3 +461,22 @@ def test_a_reader_that_is_slow_at_the_end_finds_every_line(tmp_path: Path) -> No
         assert running.stderr is not None and running.wait(30) == 0  # it has ended, and nothing is read yet
         text = running.stderr.read()
     assert text.count(" call __main__:f(") == 5000
+
+
+@pytest.mark.skipif(not hasattr(os, "closerange") or sys.platform == "win32", reason="handles are not numbered so")
+def test_a_program_that_closes_every_descriptor_keeps_its_own_files(tmp_path: Path) -> None:
+    program = """
+    import os, sys
+    import inviso  # so that its files are open
+    def f(n): pass
+    f(0)
+    os.closerange(3, 256)
+    files = [open(f"{n}.bin", "wb") for n in range(12)]
+    for n in range(50): f(n)
+    for session in inviso.trace.session_info("all"): session.delivered()
+    for file in files: file.write(b"DATA"); file.close()
+    """
+    path = script(tmp_path, textwrap.dedent(program))
+    done = trace("-p", "__main__:f", "-o", "d.log", path.name, cwd=tmp_path)
+    assert done.returncode == 0 and "the program closed its descriptor; " in done.stderr, done
+    assert [(tmp_path / f"{n}.bin").read_bytes() for n in range(12)] == [b"DATA"] * 12

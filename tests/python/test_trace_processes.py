@@ -82,6 +82,13 @@ def test_one_process_only(session: trace.Session, waiting: Waiting) -> None:
     assert [(m[1], m[3][2]) for m in session.drain()] == [(waiting.pid, [0])]
 
 
+def test_a_group_without_flags_matches_none(session: trace.Session) -> None:
+    for how in (True, False):
+        assert [session.process(who, how, []) for who in ("all", "existing", "new", inviso.self())] == [0, 0, 0, 1]
+        assert [session.port(who, how, []) for who in ("all", "existing", "new")] == [0, 0, 0]
+    assert session.process("existing", False, ["call"]) >= 1
+
+
 def test_existing_takes_those_that_are_there(session: trace.Session, waiting: Waiting) -> None:
     local(session, work)
     most = len(inviso.processes())  # those of earlier tests may end meanwhile

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import inspect
 import sys
 import threading
 import time
@@ -32,7 +33,7 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import inviso
 from inviso import Pid, Port, trace, trace_ports
@@ -606,13 +607,14 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
     Args:
         session: what :func:`session_create` made; or a name: of a session for this one call.
         function: is called without arguments, in the caller's process; the functions of dbg that it calls belong to the
-            session. Without it the result is a context manager, for a ``with`` block.
+            session. Without it the result is a context manager, for a ``with`` block, which may await and yield.
 
     Returns:
         What ``function`` returned.
 
     Raises:
-        BadArg: ``session`` is none, or has been destroyed; ``function`` can't be called.
+        BadArg: ``session`` is none, or has been destroyed; ``function`` can't be called, or is a coroutine function or
+            a generator function, whose code would run when the session has been left.
 
     >>> with session("short") as mine:
     ...     _ = tracer("process", (print, None))
@@ -623,11 +625,17 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
         _of("session/2", session)
     if function is not None and not callable(function):
         raise BadArg("session/2", "function", f"{function!r} can't be called; pass a function without arguments")
+    if any(is_one(function) for is_one in _RUN_LATER):
+        why = f"{function!r} would run when the session has been left; use `with dbg.session(...):` around its code"
+        raise BadArg("session/2", "function", why)
     entered = _entered(session)
     if function is None:
         return entered
     with entered:
         return function()
+
+
+_RUN_LATER: Final = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from inviso import Pid, node, trace
 from inviso._limits import LOST, Guard, Rate, failure
 from inviso._stream import put
 from inviso.errors import BadArg
+from inviso.tracer import NativeTracer
 
 from ._cells import Cells
 from ._items import CALLS, GROUPS, item_of
@@ -53,11 +54,20 @@ class Server:
 
     @property
     def session(self) -> trace.Session | None:
-        """The trace session, if there is a tracer: a port may have been closed, a process told to end."""
+        """The trace session, if there is a tracer: a port may have been closed, a process told to end, a library
+        unloaded."""
         session, what = self._session, self._what
         if session is None or not session.is_alive():
             return None
-        lives = isinstance(what, tuple) or (what.is_alive() if isinstance(what, Pid) else what.is_open())
+        match what:
+            case (NativeTracer(name=name), _):
+                lives = name is not None
+            case (_, _):
+                lives = True
+            case Pid():
+                lives = what.is_alive()
+            case _:
+                lives = what.is_open()
         return session if lives else None
 
     def tracer(self) -> Any:

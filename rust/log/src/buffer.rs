@@ -4,6 +4,7 @@ use crate::{
     blocks::{self, Packer},
     file::{Form, Options},
     frame,
+    own::Own,
 };
 use std::{
     fs::{File, OpenOptions},
@@ -14,7 +15,7 @@ use std::{
 /// Records that wait, and the file that they go to.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    file: File,
+    file: Own,
     waiting: Vec<u8>,
     /// Terms in `waiting`, and what its drop records count.
     messages: u64,
@@ -37,7 +38,7 @@ impl Buffer {
     /// Empties the file or makes it, or only makes it, for its owner only.
     pub(crate) fn create(path: &Path, options: Options) -> io::Result<Buffer> {
         let Options { form, room, new } = options;
-        let file = private(path, new)?;
+        let file = Own::new(private(path, new)?)?;
         let waiting = Vec::new();
         let room = if form == Form::Blocks { room.min(blocks::ROOM) } else { room };
         let packer = (form == Form::Blocks).then(Packer::default);
@@ -106,7 +107,7 @@ impl Buffer {
 
     /// Goes on in a new file. What waits goes there too.
     pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
-        self.file = private(path, false)?;
+        self.file = Own::new(private(path, false)?)?;
         self.written = 0;
         Ok(())
     }
@@ -117,6 +118,10 @@ impl Buffer {
         if self.waiting.is_empty() {
             return Ok(());
         }
+        if let Err(error) = self.file.check() {
+            self.lose();
+            return Err(error);
+        }
         let bytes = match &mut self.packer {
             None => &self.waiting,
             Some(packer) => {
@@ -125,22 +130,28 @@ impl Buffer {
                 &self.block
             }
         };
-        let done = match write(&mut self.file, bytes) {
-            Ok(()) => {
-                self.written += bytes.len() as u64;
-                self.written_ever += bytes.len() as u64;
-                Ok(())
-            }
-            Err((part, error)) => {
-                self.lost = self.lost.saturating_add(self.messages);
-                self.lost_ever = self.lost_ever.saturating_add(self.terms);
-                self.take_back(part);
-                Err(error)
-            }
-        };
+        if let Err((part, error)) = write(&mut self.file, bytes) {
+            self.take_back(part);
+            self.lose();
+            return Err(error);
+        }
+        self.written += bytes.len() as u64;
+        self.written_ever += bytes.len() as u64;
+        self.clear();
+        Ok(())
+    }
+
+    /// What waits is lost.
+    #[cold]
+    fn lose(&mut self) {
+        self.lost = self.lost.saturating_add(self.messages);
+        self.lost_ever = self.lost_ever.saturating_add(self.terms);
+        self.clear();
+    }
+
+    fn clear(&mut self) {
         self.waiting.clear();
         (self.messages, self.terms) = (0, 0);
-        done
     }
 
     /// A record of so many bytes makes the buffer longer than the room only where it is alone in it.

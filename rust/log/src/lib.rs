@@ -56,6 +56,7 @@ mod hole;
 pub mod ip;
 pub mod merge;
 pub mod names;
+mod own;
 mod queue;
 pub mod reader;
 pub mod records;
