@@ -96,7 +96,10 @@ pub fn client(bytes: &[u8]) {
         match reader.read().expect("nothing is refused") {
             Some(event) => assert_eq!(&Found::from(event), expected),
             None => {
-                assert!(matches!(expected, Found::Damage(_, What::Cut(_) | What::Block | What::Hole(_) | What::NoTerm)));
+                assert!(matches!(
+                    expected,
+                    Found::Damage(_, What::Cut(_) | What::Block | What::Hole(_) | What::NoTerm)
+                ));
                 break;
             }
         }
