@@ -369,6 +369,24 @@ def test_losses_stand_at_their_place_in_every_format(tmp_path: Path) -> None:
     assert "cut off" in rows[-1]["value"]
 
 
+def test_damage_that_a_reader_gives_stands_at_its_place(tmp_path: Path) -> None:
+    whole = log(tmp_path / "whole", [call("a", 1), back("a", 2)])
+    cut = tmp_path / "cut"
+    cut.write_bytes(whole.read_bytes() + b"\0\0")
+    text = str(list(inviso.log.read(cut))[-1])
+    for format in ("perfetto", "chrome", "speedscope", "collapsed", "pstats"):
+        summary = export.FORMATS[format](inviso.log.read(cut), io.BytesIO())
+        assert (summary.messages, summary.damage) == (2, [text])
+    messages = [*inviso.log.merge([cut, whole]), call("b", 3)]
+    events = [event for event in chrome(messages)["traceEvents"] if event["ph"] != "M"]
+    at = next(n for n, message in enumerate(messages) if isinstance(message, inviso.log.Damage))
+    assert events[at]["name"] == f"damage: {text}"
+    pyarrow = pytest.importorskip("pyarrow")
+    for source in (lambda: messages, lambda: inviso.log.merge([cut, whole])):
+        rows = export.arrow(source())
+        assert pyarrow.table(rows).to_pylist()[at]["kind"] == "damage" and rows.summary().damage == [text]
+
+
 def test_terms_that_are_no_messages_are_counted() -> None:
     summary = export.perfetto([("hello", 1), 5, ("trace_ts", 1, 2)], io.BytesIO())
     assert (summary.messages, summary.unknown, summary.damaged) == (3, 3, 0)
