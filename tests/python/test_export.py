@@ -13,6 +13,7 @@ import pstats
 import queue
 import stat
 import struct
+import sys
 import threading
 import zlib
 from collections import defaultdict
@@ -623,6 +624,8 @@ def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
         ("out", lambda: export.parquet(here, 5)),
         ("out", lambda: export.parquet(here, tmp_path / "out.gz")),
         ("values", lambda: export.chrome(here, io.BytesIO(), values=-1)),
+        ("values", lambda: export.chrome(here, io.BytesIO(), values=sys.maxsize + 1)),
+        ("values", lambda: export.chrome(here, io.BytesIO(), values=10**5000)),
         ("values", lambda: export.arrow(here, values="words")),
         ("pids", lambda: export.chrome(here, io.BytesIO(), pids="other")),
         ("names", lambda: export.chrome(here, io.BytesIO(), names={1: "one"})),
@@ -633,6 +636,25 @@ def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
         assert caught.value.argument == what
         assert ";" in caught.value.why
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_names_logs_is_never_taken_for_messages(tmp_path: Path) -> None:
+    path = log(tmp_path / "log", [call("a", 1), back("a", 2)])
+    for source in (str(path), os.fsencode(path), [os.fsencode(path)], {path}, {path: None}.keys()):
+        assert export.chrome(source, io.BytesIO()).messages == 2
+    assert export.chrome([path, os.fsencode(path)], io.BytesIO()).messages == 4
+    term = etf.dumps(call("a", 1))
+    assert export.chrome([term], io.BytesIO()).messages == 1
+    wrong: list[Any] = [term, bytearray(term), inviso.Atom("log"), [path, 5], [path, term], b"", [b"no"]]
+    wrong.append([path, inviso.Atom("x")])
+    with path.open("rb") as file:
+        for source in [*wrong, file, io.BytesIO(term)]:
+            for function in (lambda source: export.chrome(source, io.BytesIO()), export.arrow):
+                with pytest.raises(BadArg) as caught:
+                    function(source)
+                assert caught.value.argument == "source" and ";" in caught.value.why
+    with pytest.raises(BadArg, match="source: an iterator gave .*; pass a list of paths"):
+        export.chrome(iter([str(path)]), io.BytesIO())
 
 
 def test_a_wrong_argument_costs_a_session_no_message() -> None:
