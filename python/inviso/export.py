@@ -304,7 +304,11 @@ class Rows:
             return arrow.RecordBatchReader.from_stream(self).read_all()
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well."""
+        """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well.
+
+        A column of numbers with nulls is float64 there, as pandas has it: ``ts`` of the wall clock is rounded then (see
+        docs/exports.md).
+        """
         _import("to_pandas/1", "pandas")
         return self.to_arrow().to_pandas()
 
