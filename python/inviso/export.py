@@ -47,7 +47,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from . import _native, trace_ports
-from ._log_read import apart
+from ._log_read import Reader, apart
 from ._native import Pid
 from .errors import BadArg, shown
 from .terms import Atom, Port
@@ -478,12 +478,13 @@ def _parts(where: str, source: Any) -> Iterator[list[Any]]:
         messages = iter(source)
     except TypeError:
         raise BadArg(where, "source", f"{shown(source)} has no messages; {_NO_SOURCE}") from None
-    return _some(where, messages)
+    return _some(where, messages, isinstance(source, Reader))
 
 
-def _some(where: str, messages: Iterator[Any]) -> Iterator[list[Any]]:
+def _some(where: str, messages: Iterator[Any], are_read: bool) -> Iterator[list[Any]]:
     some = list(islice(messages, _AT_A_TIME))
-    if some and _is_log(some[0]):
+    # a log that is read may begin with any term
+    if some and _is_log(some[0]) and not are_read:
         raise BadArg(where, "source", f"an iterator gave {shown(some[0])}, which is no message; pass a list of paths")
     while some:
         yield some

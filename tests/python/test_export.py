@@ -655,6 +655,9 @@ def test_what_names_logs_is_never_taken_for_messages(tmp_path: Path) -> None:
                 assert caught.value.argument == "source" and ";" in caught.value.why
     with pytest.raises(BadArg, match="source: an iterator gave .*; pass a list of paths"):
         export.chrome(iter([str(path)]), io.BytesIO())
+    term = etf.dumps("no path")
+    path.write_bytes(bytes(1) + len(term).to_bytes(4, "big") + term)
+    assert export.chrome(inviso.log.read(path), io.BytesIO()).unknown == 1
 
 
 def test_a_wrong_argument_costs_a_session_no_message() -> None:
