@@ -9,8 +9,9 @@ from typing import Any
 from . import _native
 from ._log_read import PAUSE, Drop, Reader, _damage, _opened, named
 from ._native import Pid
-from .errors import BadArg
+from .errors import BadArg, shown
 from .process import exit, monitor, receive, spawn
+from .trace_ports import look_up
 
 KINDS = ("file", "follow_file", "ip")
 CONNECT = 10.0
@@ -40,7 +41,8 @@ def trace_client(kind: str, parameters: Any, handler: Any = None) -> Any:
 
     Raises:
         BadArg: an argument is of the wrong kind.
-        OSError: a file can't be opened; ``ConnectionRefusedError``: nobody listens on that port.
+        OSError: a file can't be opened; ``ConnectionRefusedError``: nobody listens on that port; ``socket.gaierror``:
+            the host is not known.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "trace")
@@ -102,8 +104,8 @@ def _handler(handler: Any) -> tuple[Callable[..., Any], Any, bool]:
 
 def _connected(parameters: Any) -> Reader:
     host, port = parameters if isinstance(parameters, tuple) and len(parameters) == 2 else ("localhost", parameters)
-    if not isinstance(host, str) or not host:
-        raise BadArg("trace_client/3", "parameters", f"{host!r} is no host; pass (host, port) with the host's name")
+    if not isinstance(host, str) or not host or "\0" in host:
+        raise BadArg("trace_client/3", "parameters", f"{shown(host)} is no host; pass (host, port) with the host's name")
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
         raise BadArg("trace_client/3", "parameters", f"{port!r} is no port; pass a number from 1 to 65535")
     try:
@@ -112,6 +114,8 @@ def _connected(parameters: Any) -> Reader:
         mend = "is the trace port open, and is that its number?"
         raise ConnectionRefusedError(wrong.errno, f"nobody listens on {host}:{port}; {mend}") from None
     except OSError as wrong:
+        if wrong.errno is None:
+            look_up(host, port)
         why = wrong.strerror or wrong
         raise type(wrong)(wrong.errno, f"trace_client/3: can't connect to {host}:{port}: {why}") from None
 

@@ -10,7 +10,7 @@
 :func:`parquet`      the same table as a file
 ==================== ==========================================================================================
 
-A source is a log (a path), several (a list of paths), a wrap set ``(name, "wrap", suffix)``, a
+A source is a log (a path), several (a list or another collection of paths), a wrap set ``(name, "wrap", suffix)``, a
 :class:`inviso.Session` that is its own tracer (what is there now is exported), or any iterable of trace messages.
 Exports are made as messages are read: what is kept does not grow with their number.
 
@@ -39,23 +39,24 @@ import importlib
 import io
 import itertools
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from . import _native, trace_ports
-from ._log_read import apart
+from ._log_read import Reader, apart
 from ._native import Pid
-from .errors import BadArg
+from .errors import BadArg, shown
 from .terms import Atom, Port
 from .trace import Session
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    Path: TypeAlias = str | os.PathLike[str]
+    Path: TypeAlias = str | bytes | os.PathLike[Any]
     WrapSet: TypeAlias = tuple[Path, Literal["wrap"], str]
     Source: TypeAlias = Path | WrapSet | Iterable[Path | WrapSet] | Session | Iterable[Any]
     Out: TypeAlias = Path | BinaryIO
@@ -303,7 +304,11 @@ class Rows:
             return arrow.RecordBatchReader.from_stream(self).read_all()
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well."""
+        """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well.
+
+        A column of numbers with nulls is float64 there, as pandas has it: ``ts`` of the wall clock is rounded then (see
+        docs/exports.md).
+        """
         _import("to_pandas/1", "pandas")
         return self.to_arrow().to_pandas()
 
@@ -364,8 +369,8 @@ def _export(
     format: str, source: Source, out: Out, values: int, names: Mapping[Pid | Port, str] | None, pids: str = "inviso"
 ) -> Summary:
     where = f"{format}/2"
-    if not isinstance(values, int) or isinstance(values, bool) or values < 0:
-        raise BadArg(where, "values", f"{values!r} is not a number of bytes; pass an int, 0 for none")
+    if not isinstance(values, int) or isinstance(values, bool) or not 0 <= values <= sys.maxsize:
+        raise BadArg(where, "values", f"{shown(values)} is not a number of bytes; pass an int, 0 for none")
     erlang = _erlang(where, pids)
     if names is not None and not isinstance(names, Mapping):
         raise BadArg(where, "names", f"{names!r} is no names of processes; pass a dict of Pid to str")
@@ -419,7 +424,12 @@ def _erlang(where: str, pids: str) -> bool:
     return pids == "erlang"
 
 
+_NO_SOURCE = "pass a path, a wrap set (name, 'wrap', suffix), a list of these, a session, or an iterable of messages"
+
+
 def _is_log(source: object) -> bool:
+    if isinstance(source, bytes):
+        return source[:1] != b"\x83"  # a message in the external term format begins so
     is_set = isinstance(source, tuple) and len(source) >= 3 and source[1] == "wrap"
     return is_set or (isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom))
 
@@ -428,9 +438,16 @@ def _logs(where: str, source: Any) -> list[tuple[str, str | None]] | None:
     """Paths of logs, with the suffixes of wrap sets; None if the source is something else."""
     if _is_log(source):
         return [_log(where, source)]
-    if isinstance(source, (list, tuple)) and source and all(_is_log(one) for one in source):
-        return [_log(where, one) for one in source]
-    return None
+    if isinstance(source, (bytes, bytearray, memoryview, Atom)) or hasattr(source, "read"):
+        raise BadArg(where, "source", f"{shown(source)} is no log, and has no messages; {_NO_SOURCE}")
+    # the first of several tells what they are; an iterator's is not there yet
+    if not isinstance(source, Collection) or not _is_log(next(iter(source), None)):
+        return None
+    several = list(source)
+    for one in several:
+        if not _is_log(one):
+            raise BadArg(where, "source", f"{shown(one)} among paths is no log; {_NO_SOURCE}")
+    return [_log(where, one) for one in several]
 
 
 def _log(where: str, source: Any) -> tuple[str, str | None]:
@@ -460,9 +477,18 @@ def _parts(where: str, source: Any) -> Iterator[list[Any]]:
     try:
         messages = iter(source)
     except TypeError:
-        why = f"{source!r} has no messages; pass a path, a wrap set (name, 'wrap', suffix), a session, or an iterable"
-        raise BadArg(where, "source", why) from None
-    return iter(lambda: list(islice(messages, _AT_A_TIME)), [])
+        raise BadArg(where, "source", f"{shown(source)} has no messages; {_NO_SOURCE}") from None
+    return _some(where, messages, isinstance(source, Reader))
+
+
+def _some(where: str, messages: Iterator[Any], are_read: bool) -> Iterator[list[Any]]:
+    some = list(islice(messages, _AT_A_TIME))
+    # a log that is read may begin with any term
+    if some and _is_log(some[0]) and not are_read:
+        raise BadArg(where, "source", f"an iterator gave {shown(some[0])}, which is no message; pass a list of paths")
+    while some:
+        yield some
+        some = list(islice(messages, _AT_A_TIME))
 
 
 def _names(messages: list[Any]) -> dict[Pid | Port, str]:

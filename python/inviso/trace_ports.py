@@ -323,13 +323,13 @@ def _socket(parameters: Any, host: Any) -> PortGenerator:
             return TracePort(_native.port_to_socket(host, number, queue))
         except OSError as error:
             if error.errno is None:
-                _look_up(host, number)
+                look_up(host, number)
             raise
 
     return PortGenerator(f"ip {host}:{number}, queue of {queue}", opens)
 
 
-def _look_up(host: str, number: int) -> None:
+def look_up(host: str, number: int) -> None:
     """Raises what Python says where a host is not known, which has a number."""
     import socket
 

@@ -13,6 +13,7 @@ import pstats
 import queue
 import stat
 import struct
+import sys
 import threading
 import zlib
 from collections import defaultdict
@@ -369,6 +370,24 @@ def test_losses_stand_at_their_place_in_every_format(tmp_path: Path) -> None:
     assert "cut off" in rows[-1]["value"]
 
 
+def test_damage_that_a_reader_gives_stands_at_its_place(tmp_path: Path) -> None:
+    whole = log(tmp_path / "whole", [call("a", 1), back("a", 2)])
+    cut = tmp_path / "cut"
+    cut.write_bytes(whole.read_bytes() + b"\0\0")
+    text = str(list(inviso.log.read(cut))[-1])
+    for format in ("perfetto", "chrome", "speedscope", "collapsed", "pstats"):
+        summary = export.FORMATS[format](inviso.log.read(cut), io.BytesIO())
+        assert (summary.messages, summary.damage) == (2, [text])
+    messages = [*inviso.log.merge([cut, whole]), call("b", 3)]
+    events = [event for event in chrome(messages)["traceEvents"] if event["ph"] != "M"]
+    at = next(n for n, message in enumerate(messages) if isinstance(message, inviso.log.Damage))
+    assert events[at]["name"] == f"damage: {text}"
+    pyarrow = pytest.importorskip("pyarrow")
+    for source in (lambda: messages, lambda: inviso.log.merge([cut, whole])):
+        rows = export.arrow(source())
+        assert pyarrow.table(rows).to_pylist()[at]["kind"] == "damage" and rows.summary().damage == [text]
+
+
 def test_terms_that_are_no_messages_are_counted() -> None:
     summary = export.perfetto([("hello", 1), 5, ("trace_ts", 1, 2)], io.BytesIO())
     assert (summary.messages, summary.unknown, summary.damaged) == (3, 3, 0)
@@ -605,6 +624,8 @@ def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
         ("out", lambda: export.parquet(here, 5)),
         ("out", lambda: export.parquet(here, tmp_path / "out.gz")),
         ("values", lambda: export.chrome(here, io.BytesIO(), values=-1)),
+        ("values", lambda: export.chrome(here, io.BytesIO(), values=sys.maxsize + 1)),
+        ("values", lambda: export.chrome(here, io.BytesIO(), values=10**5000)),
         ("values", lambda: export.arrow(here, values="words")),
         ("pids", lambda: export.chrome(here, io.BytesIO(), pids="other")),
         ("names", lambda: export.chrome(here, io.BytesIO(), names={1: "one"})),
@@ -615,6 +636,28 @@ def test_bad_arguments_name_the_mend(tmp_path: Path) -> None:
         assert caught.value.argument == what
         assert ";" in caught.value.why
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_names_logs_is_never_taken_for_messages(tmp_path: Path) -> None:
+    path = log(tmp_path / "log", [call("a", 1), back("a", 2)])
+    for source in (str(path), os.fsencode(path), [os.fsencode(path)], {path}, {path: None}.keys()):
+        assert export.chrome(source, io.BytesIO()).messages == 2
+    assert export.chrome([path, os.fsencode(path)], io.BytesIO()).messages == 4
+    term = etf.dumps(call("a", 1))
+    assert export.chrome([term], io.BytesIO()).messages == 1
+    wrong: list[Any] = [term, bytearray(term), inviso.Atom("log"), [path, 5], [path, term], b"", [b"no"]]
+    wrong.append([path, inviso.Atom("x")])
+    with path.open("rb") as file:
+        for source in [*wrong, file, io.BytesIO(term)]:
+            for function in (lambda source: export.chrome(source, io.BytesIO()), export.arrow):
+                with pytest.raises(BadArg) as caught:
+                    function(source)
+                assert caught.value.argument == "source" and ";" in caught.value.why
+    with pytest.raises(BadArg, match="source: an iterator gave .*; pass a list of paths"):
+        export.chrome(iter([str(path)]), io.BytesIO())
+    term = etf.dumps("no path")
+    path.write_bytes(bytes(1) + len(term).to_bytes(4, "big") + term)
+    assert export.chrome(inviso.log.read(path), io.BytesIO()).unknown == 1
 
 
 def test_a_wrong_argument_costs_a_session_no_message() -> None:

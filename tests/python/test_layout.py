@@ -56,7 +56,7 @@ BELOW = {
     "_log_read": {"_native", "errors", "terms"},
     "_log_text": {"_log_read"},
     "_log_stats": {"_log_read", "_native", "terms"},
-    "_log_client": {"_log_read", "_native", "errors", "process"},
+    "_log_client": {"_log_read", "_native", "errors", "process", "trace_ports"},
     "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
     "_log_cli": {"_log_read", "_log_stats", "_log_text", "_native", "_options", "_stream", "errors"},
     "_progress": {"_beside"},

@@ -541,6 +541,14 @@ def test_a_port_where_nobody_listens_is_a_clear_error() -> None:
         log.trace_client("ip", ("127.0.0.1", port))
 
 
+def test_a_host_that_is_not_known_has_python_s_error() -> None:
+    with pytest.raises(socket.gaierror) as wrong:
+        log.trace_client("ip", ("no such host", 1))
+    assert wrong.value.errno is not None
+    with pytest.raises(BadArg, match="parameters: .* is no host"):
+        log.trace_client("ip", ("a\0b", 1))
+
+
 def test_a_stream_comes_in_pieces_and_may_be_cut() -> None:
     stream = b"".join(record(called(n)) for n in range(200)) + dropped(9) + record("last")[:-2]
 

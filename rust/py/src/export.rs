@@ -22,7 +22,8 @@ use inviso_term::etf;
 use pyo3::{
     exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError},
     prelude::*,
-    types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple},
+    sync::PyOnceLock,
+    types::{PyBytes, PyCapsule, PyDict, PyList, PyTuple, PyType},
 };
 use std::{
     cell::Cell,
@@ -39,6 +40,39 @@ fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
         return Ok(bytes.as_bytes().to_vec());
     }
     Ok(etf::encode(&match_spec::snapshot_of(message)?))
+}
+
+/// What an iterable gives.
+enum Given {
+    /// A message, in the external term format.
+    Term(Vec<u8>),
+    /// What could not be read, as readers of logs tell it.
+    Damage(String),
+}
+
+static DAMAGE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+impl Given {
+    fn of(message: &Bound<'_, PyAny>) -> PyResult<Given> {
+        let py = message.py();
+        match bytes_of(message) {
+            Err(error) if error.is_instance_of::<PyTypeError>(py) => {
+                let class = DAMAGE.import(py, "inviso._log_read", "Damage")?;
+                match message.is_instance(class)? {
+                    true => Ok(Given::Damage(message.str()?.to_string_lossy().into_owned())),
+                    false => Err(error),
+                }
+            }
+            bytes => bytes.map(Given::Term),
+        }
+    }
+
+    fn give<T: Take>(&self, take: &mut T) {
+        match self {
+            Given::Term(bytes) => take.term(bytes),
+            Given::Damage(text) => take.damage(text),
+        }
+    }
 }
 
 /// A log, or a wrap set.
@@ -115,12 +149,12 @@ impl Exporter {
         })
     }
 
-    /// Messages, or their bytes.
+    /// Messages, or their bytes, and damage.
     fn push(&self, messages: &Bound<'_, PyList>) -> PyResult<()> {
         // before the lock: code of the program's may run
-        let messages = messages.iter().map(|message| bytes_of(&message)).collect::<PyResult<Vec<_>>>()?;
+        let messages = messages.iter().map(|message| Given::of(&message)).collect::<PyResult<Vec<_>>>()?;
         let making = &mut *self.lock();
-        messages.iter().for_each(|bytes| making.export.term(bytes));
+        messages.iter().for_each(|given| given.give(&mut making.export));
         making.export.check().map_err(|error| of_system(&error, None))
     }
 
@@ -272,8 +306,8 @@ fn messages(
             *list = Some(messages.unbind());
             break;
         }
-        let bytes = bytes_of(&messages.get_item(*taken)?);
-        table.term(&bytes.map_err(|error| refused(py, refuse, error))?);
+        let given = Given::of(&messages.get_item(*taken)?);
+        given.map_err(|error| refused(py, refuse, error))?.give(table);
         *taken += 1;
     }
     Ok(true)
