@@ -264,6 +264,40 @@ def test_an_exit_ends_everything() -> None:
     assert found[3][2] == "exit"
 
 
+def late(who: Any, at: int) -> list[tuple[Any, ...]]:
+    """A life and what is told behind its end."""
+    exiting = [("out_exiting", 0), ("in_exiting", mfa("a")), ("out_exited", 0)]
+    told = [("spawned", C, mfa("a")), ("in", mfa("a")), ("exit", "normal"), *exiting]
+    return [("trace_ts", who, *event, at + n) for n, event in enumerate(told)]
+
+
+def test_what_comes_behind_an_exit_is_on_the_same_track() -> None:
+    # the second life of A is another process of that number
+    messages = [*late(A, 0), *late(B, 10), ("trace_ts", A, "exit", "again", 20), *late(A, 30)]
+    found = chrome(messages)["traceEvents"]
+    assert [e["tid"] for e in found if e["name"] == "thread_name"] == [1, 2, 3]
+    slices = [(e["ph"], e["tid"]) for e in found if e["ph"] in "be"]
+    assert slices == [(phase, lane) for lane in (1, 2, 3) for phase in "bebe"]
+    assert [e["tid"] for e in found if e["name"] == "exit"] == [1, 2, 1, 3]
+
+    perfetto = read_perfetto(made("perfetto", messages))
+    lanes = [track for track, parent in perfetto.parents.items() if perfetto.tracks[track] == "schedule"]
+    assert len(lanes) == 3 == len({perfetto.parents[track] for track in lanes})
+    slices = [(e.type, e.at, e.name) for e in perfetto.events if perfetto.track(e.track) == "schedule"]
+    begun = slices[0][0]
+    assert [(at, name) for type, at, name in slices if type == begun] == [
+        (start + at, name) for start in (0, 10, 30) for at, name in [(1, "running"), (4, "exiting")]
+    ]
+    assert len(slices) == 12
+
+
+def test_an_end_is_forgotten_behind_many_others() -> None:
+    ended = [("trace_ts", pid(n), "exit", "normal", n) for n in range(3, 4_103)]
+    messages = [*ended, ("trace_ts", pid(4_102), "out_exited", 0, 5_000), ("trace_ts", pid(3), "out_exited", 0, 5_001)]
+    named = [e["tid"] for e in chrome(messages)["traceEvents"] if e["name"] == "thread_name"]
+    assert named == list(range(1, len(ended) + 2))
+
+
 def test_what_a_process_waits_is_nobody_s_time() -> None:
     messages = [
         ("trace_ts", A, "in", mfa("a"), 0), call("a", 0), call("b", 10), ("trace_ts", A, "out", mfa("b"), 20),

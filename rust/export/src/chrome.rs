@@ -134,6 +134,7 @@ impl Chrome {
             self.nodes.insert(name, count);
         }
         if is_new {
+            self.running.remove(&lane); // of the one before
             self.start("M", "thread_name", "", place, out);
             let title = spawned.map_or_else(|| title.clone(), |function| format!("{title} {function}"));
             self.arg("name", &title, out);

@@ -76,7 +76,10 @@ pub struct Perfetto {
     new: Message,
     nodes: FxHashMap<Box<[u8]>, u64>,
     running: FxHashSet<u32>,
-    scheduled: FxHashSet<u64>,
+    /// Those whose track for that is there.
+    scheduled: FxHashSet<u32>,
+    has_lost: bool,
+    has_dropped: bool,
     dropped: u64,
     most: usize,
     packet: Message,
@@ -98,6 +101,8 @@ impl Perfetto {
             nodes: FxHashMap::default(),
             running: FxHashSet::default(),
             scheduled: FxHashSet::default(),
+            has_lost: false,
+            has_dropped: false,
             dropped: 0,
             most,
             packet: Message::default(),
@@ -188,6 +193,9 @@ impl Perfetto {
     }
 
     fn new_lane(&mut self, lane: u32, spawned: Option<&str>, out: &mut Vec<u8>) {
+        // of the one before
+        self.running.remove(&lane);
+        self.scheduled.remove(&lane);
         let Some(lane) = self.tracks.get(lane) else { return };
         let (number, node) = (lane.number, lane.node.clone());
         let title = match spawned {
@@ -279,7 +287,7 @@ impl Perfetto {
     fn schedule(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
         let at = self.time(taken.at);
         let (own, track) = (self.lane_track(taken.lane), self.lane_track(taken.lane) + 1);
-        if self.scheduled.insert(track) {
+        if self.scheduled.insert(taken.lane) {
             let mut descriptor = Message::default();
             descriptor.int(1, track);
             descriptor.bytes(2, b"schedule");
@@ -419,7 +427,6 @@ impl Write for Perfetto {
                     if self.running.contains(&taken.lane) {
                         self.schedule(&Trace { tag: Tag::Out, ..trace }, taken, out);
                     }
-                    self.scheduled.remove(&(self.lane_track(taken.lane) + 1));
                 } else if !is_point {
                     self.instant(&trace, taken, out);
                 } else if matches!(trace.tag, Tag::Call | Tag::ReturnFrom | Tag::ExceptionFrom | Tag::ReturnTo) {
@@ -448,7 +455,7 @@ impl Write for Perfetto {
 
     fn lost(&mut self, told: &str, dropped: Option<u64>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {
         let at = self.time(at);
-        if self.scheduled.insert(LOST) {
+        if !std::mem::replace(&mut self.has_lost, true) {
             let mut track = Message::default();
             track.int(1, LOST);
             track.bytes(2, b"lost");
@@ -459,7 +466,7 @@ impl Write for Perfetto {
         self.note("what", told);
         self.finish(at, out);
         if let Some(count) = dropped {
-            if self.scheduled.insert(DROPPED) {
+            if !std::mem::replace(&mut self.has_dropped, true) {
                 let mut track = Message::default();
                 track.int(1, DROPPED);
                 track.bytes(2, b"dropped messages");

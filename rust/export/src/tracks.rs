@@ -7,7 +7,11 @@
 //! | the same, no such frame | nothing: tracing began inside |
 //! | `return_to` behind one of these | closes what is above the topmost frame of the function that it names, if there is one |
 //! | any other `return_to` | closes the topmost frame, and then the same |
-//! | `exit` | closes all |
+//! | `exit`, `closed` | closes all |
+//! | `spawned`, `open`, behind one of these | another process of the same number begins |
+//!
+//! What else is told of a process that has ended (that it was scheduled out for ever, say) is still its own, while it is one of the
+//! latest that have ended.
 //!
 //! A function that never returns as far as one can see (its calls have no `return_trace`) has no frames but points: once it was closed by a frame below it
 //! without ever having returned. In a trace without any return, all calls are points. [`Tracks::learn`] finds this out beforehand,
@@ -21,9 +25,13 @@ use crate::{
     text,
 };
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 /// Frames of a process at most. Deeper calls are points.
 const DEEP: usize = 1 << 20;
+
+/// Processes that have ended and are still known, at most.
+const LATE: usize = 4096;
 
 /// What a message did to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +93,7 @@ pub struct Lane {
     stack: Vec<u32>,
     last: i64,
     returned: bool,
+    has_ended: bool,
 }
 
 /// What a message was about.
@@ -96,8 +105,6 @@ pub struct Taken {
     pub is_new: bool,
     /// When.
     pub at: i64,
-    /// Whether this was its last: the number goes to another one then.
-    pub ended: bool,
 }
 
 /// The stacks of all processes.
@@ -110,6 +117,8 @@ pub struct Tracks {
     lanes: Vec<Lane>,
     by_process: FxHashMap<Box<[u8]>, u32>,
     free: Vec<u32>,
+    /// Those that have ended, by their places among all and their pids, the latest last.
+    ended: VecDeque<(u64, Box<[u8]>)>,
     count: u64,
     any_returns: bool,
     /// What [`Tracks::take`] did.
@@ -247,6 +256,10 @@ impl Tracks {
     /// What a message does; [`Tracks::steps`] has it then.
     pub fn take(&mut self, trace: &Trace<'_>, at: i64) -> Taken {
         self.steps.clear();
+        let begins = matches!(trace.tag, Tag::Spawned | Tag::Open);
+        if begins && self.by_process.get(trace.tracee).is_some_and(|lane| self.has_ended(*lane)) {
+            self.forget(trace.tracee);
+        }
         let (lane, is_new) = self.lane(trace.tracee);
         let at = self.moment(lane, at);
         let name = match trace.tag {
@@ -260,23 +273,39 @@ impl Tracks {
             (Tag::ReturnTo, name) => self.return_to(lane, name),
             (Tag::Exit | Tag::Closed, _) => {
                 while self.close(lane, End::Exit).is_some() {}
-                self.by_process.remove(trace.tracee);
-                self.free.push(lane);
+                self.end(lane, trace.tracee);
             }
             _ => {}
         }
-        Taken { lane, is_new, at, ended: matches!(trace.tag, Tag::Exit | Tag::Closed) }
+        Taken { lane, is_new, at }
+    }
+
+    fn end(&mut self, lane: u32, of: Bytes<'_>) {
+        let Some(lane) = self.lanes.get_mut(lane as usize).filter(|lane| !lane.has_ended) else { return };
+        lane.has_ended = true;
+        self.ended.push_back((lane.number, of.into()));
+        if self.ended.len() > LATE {
+            let Some((number, of)) = self.ended.pop_front() else { return };
+            let lane = self.by_process.get(&of).and_then(|lane| self.lanes.get(*lane as usize));
+            if lane.is_some_and(|lane| lane.number == number) {
+                self.forget(&of);
+            }
+        }
+    }
+
+    /// The number of a process that has ended goes to another one.
+    fn forget(&mut self, of: Bytes<'_>) {
+        self.free.extend(self.by_process.remove(of));
+    }
+
+    fn has_ended(&self, lane: u32) -> bool {
+        self.lanes.get(lane as usize).is_some_and(|lane| lane.has_ended)
     }
 
     /// The functions that are open in a process, from the bottom.
     #[must_use]
     pub fn stack(&self, lane: u32) -> &[u32] {
         self.lanes.get(lane as usize).map_or(&[], |lane| &lane.stack)
-    }
-
-    /// All processes that have not ended.
-    pub fn open(&self) -> impl Iterator<Item = u32> + '_ {
-        self.by_process.values().copied()
     }
 
     fn call(&mut self, lane: u32, name: u32) {
@@ -367,6 +396,7 @@ impl Tracks {
         self.lanes.clear();
         self.by_process.clear();
         self.free.clear();
+        self.ended.clear();
         self.steps.clear();
         self.count = 0;
     }
