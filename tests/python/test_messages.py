@@ -843,6 +843,10 @@ def test_queues_that_the_library_uses_inside_are_silent(
     asyncio.run(main())
 
 
+def but_wakes(session: trace.Session) -> list[Any]:
+    return [event for event in events(session) if event != ("receive", True)]
+
+
 def test_a_get_that_runs_out_of_time_in_wait_for_is_a_time_out(session: trace.Session) -> None:
     async def other() -> None:
         await asyncio.sleep(60)
@@ -861,7 +865,7 @@ def test_a_get_that_runs_out_of_time_in_wait_for_is_a_time_out(session: trace.Se
         await items.put(3)
         assert await items.get() == 3
         session.process("all", False, ["all"])
-        assert [event for event in events(session) if event != ("receive", True)] == [
+        assert but_wakes(session) == [
             *[("receive", inviso.Atom("timeout"))] * 3,
             ("receive", 3),
         ]
@@ -898,7 +902,7 @@ def test_a_get_that_runs_out_of_time_in_timeout_is_a_time_out(session: trace.Ses
             await items.put(3)
             assert await items.get() == 3
         session.process("all", False, ["all"])
-        assert [event for event in events(session) if event != ("receive", True)] == [
+        assert but_wakes(session) == [
             *[("receive", inviso.Atom("timeout"))] * 3,
             ("receive", 3),
         ]
@@ -916,9 +920,7 @@ def test_who_waits_for_a_coroutine_that_gets_in_vain_is_told(session: trace.Sess
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(fetch(items), 0.005)
         session.process("all", False, ["all"])
-        assert [event for event in events(session) if event != ("receive", True)] == [
-            ("receive", inviso.Atom("timeout"))
-        ]
+        assert but_wakes(session) == [("receive", inviso.Atom("timeout"))]
 
     asyncio.run(main())
 

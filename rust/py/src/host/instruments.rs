@@ -167,8 +167,6 @@ static INSTRUMENTS: &[&Instrument] = &[
     &executors::INSTRUMENT,
     &loops::INSTRUMENT,
     &loop_tokens::INSTRUMENT,
-    #[cfg(not(Py_3_12))]
-    &super::wait_for::INSTRUMENT,
     &multiprocess::INSTRUMENT,
     &pickles::INSTRUMENT,
     &multiprocess::BUSY_SENDS,

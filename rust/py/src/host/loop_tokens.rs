@@ -12,12 +12,17 @@ use super::{
 use crate::ffi::{frame::Frame, held::Held, tasks};
 use inviso_core::{messages::About, seq::Carried, tracee::Kind};
 
-/// Ends of callbacks.
+/// Ends of callbacks, and of what `asyncio.wait_for` runs apart.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.tokens,
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
-        watch::remove(py, host, &[&RAN])?;
+        let handlers = [
+            &RAN,
+            #[cfg(not(Py_3_12))]
+            &super::wait_for::WAITED,
+        ];
+        watch::remove(py, host, &handlers)?;
         modules::leave(py, host, &MODULES)
     },
     |_| modules::forget(&MODULES),
@@ -26,10 +31,14 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 /// `Handle._run`: the callback has run.
 pub static RAN: Handler = Handler { end: Some(on_ran), ..Handler::NONE };
 
-/// Where it is defined.
-pub static MODULES: [Module; 1] = [Module::new("asyncio.events", |py, host: &'static Host, module| {
-    modules::watch_all(py, host, module, &[("Handle._run", &["self"], &RAN)])
-})];
+/// Where these are defined.
+pub static MODULES: [Module; if cfg!(Py_3_12) { 1 } else { 2 }] = [
+    Module::new("asyncio.events", |py, host: &'static Host, module| {
+        modules::watch_all(py, host, module, &[("Handle._run", &["self"], &RAN)])
+    }),
+    #[cfg(not(Py_3_12))]
+    Module::new("asyncio.tasks", super::wait_for::adopt),
+];
 
 /// How a callback comes by its token.
 pub enum Way {

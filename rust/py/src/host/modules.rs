@@ -44,8 +44,6 @@ static ALL: &[&[Module]] = &[
     &multiprocess::MODULES,
     &pickles::MODULES,
     &uv_loops::MODULES,
-    #[cfg(not(Py_3_12))]
-    &super::wait_for::MODULES,
 ];
 
 /// The import system's `_load_unlocked`: a module has been loaded.

@@ -4,34 +4,27 @@
 use super::{
     directory,
     here::Here,
-    instruments::Instrument,
-    modules::{self, Module},
+    modules,
     watch::{self, Ended, Handler},
     Host,
 };
 use crate::ffi::{self, frame::Frame};
 use inviso_core::tracee::Tracee;
+use pyo3::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Ends of `asyncio.wait_for`.
-pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.tokens,
-    |py, host| modules::want(py, host, &MODULES),
-    |py, host| {
-        watch::remove(py, host, &[&WAITED])?;
-        modules::leave(py, host, &MODULES)
-    },
-    |_| modules::forget(&MODULES),
-);
 
 /// `wait_for`: its task has ended, or time has run out.
 pub static WAITED: Handler = Handler { end: Some(on_waited), ..Handler::NONE };
 
-/// Where it is defined.
-pub static MODULES: [Module; 1] = [Module::new("asyncio.tasks", |py, host: &'static Host, module| {
-    modules::keep(&CODE, modules::code(module, "wait_for", &["fut", "timeout"])?);
-    modules::watch_all(py, host, module, &[("wait_for", &["fut", "timeout"], &WAITED)])
-})];
+/// The module is there that defines it.
+///
+/// # Errors
+/// What it is not found by, or what `sys.monitoring` raises.
+pub fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {
+    let code = modules::code(module, "wait_for", &["fut", "timeout"])?;
+    modules::keep(&CODE, code.clone());
+    watch::add(py, host, &WAITED, &[code])
+}
 
 /// The code of `wait_for`.
 static CODE: AtomicUsize = AtomicUsize::new(0);
