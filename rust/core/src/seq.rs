@@ -5,12 +5,14 @@
 //!
 //! # Roles
 //! The thread that runs a process changes its standing; whoever starts it, or resets all of them, does too. A short lock each;
-//! nothing else is locked under it.
+//! nothing else is locked under it. Whoever tells an event looks for the system tracer inside a section, in the snapshot; one that is
+//! a module is called, and that outside.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
 //! | the era, see [`census`](crate::census) | reset, `SeqCst` | everybody, `Acquire` | a token of an earlier era is empty, in a process and in a message |
+//! | the system tracer's place | who sets it, `Release` | who tells an event, `Acquire` | a snapshot that is looked at after it has that session, unless it has ended |
 //!
 //! A reset only begins another era: what is left of earlier ones is found to be empty where it is looked at, so that no token can
 //! slip past a reset between its parts.
@@ -29,7 +31,10 @@ use crate::{
     mutants::mutant,
     node::Node,
     session::Session,
-    sync::{AtomicBool, AtomicU64, Mutex, Ordering::Relaxed},
+    sync::{
+        AtomicBool, AtomicU64, Mutex,
+        Ordering::{Acquire, Relaxed, Release},
+    },
     thread::Thread,
     tracee::Tracee,
     tracer::{Group, SEQ_TRACE},
@@ -196,6 +201,21 @@ impl Standing {
             (self.previous, self.current) = (0, 0);
         }
     }
+
+    /// The token that the next event of this process has, by the algorithm. The system tracer's own events don't count.
+    fn step(&mut self, tracee: &Tracee, tracer: u64, overflows: &AtomicU64) -> Option<&Token> {
+        let token = self.token.as_mut()?;
+        if tracer != tracee.pid {
+            match self.current.checked_add(1) {
+                Some(next) => self.current = next,
+                None => drop(overflows.fetch_add(1, Relaxed)),
+            }
+            token.serial = (self.previous, self.current);
+            token.from = tracee.pid;
+            token.away = None;
+        }
+        Some(token)
+    }
 }
 
 /// A process's place in sequential tracing, made at its first token.
@@ -227,6 +247,20 @@ pub(crate) struct Seq {
     overflows: AtomicU64,
     /// Where events go: the session that stands for the system tracer.
     tracer: Mutex<Option<Arc<Session>>>,
+    /// Where that stands in the snapshot, see [`place_of`]. Written under the lock.
+    place: AtomicU64,
+}
+
+/// There is no system tracer.
+const NO_TRACER: u64 = 0;
+
+/// The system tracer is a module, which is called and may do anything.
+const IS_MODULE: u64 = 1 << 63;
+
+/// The place of a session: its index, one more than that, and its id.
+fn place_of(session: &Session) -> u64 {
+    let module = if session.options.tracer.is_some() { IS_MODULE } else { 0 };
+    module | (u64::from(session.index) + 1) << 32 | u64::from(session.id as u32)
 }
 
 /// A token as it is made in a process that has none.
@@ -455,40 +489,43 @@ impl Node {
     #[must_use]
     pub fn seq_tracer(&self) -> Option<Arc<Session>> {
         let mut tracer = self.seq.tracer.lock().unwrap();
-        if tracer.as_ref().is_some_and(|session| !session.has_tracer() || !session.is_alive()) {
+        if tracer.as_ref().is_some_and(|session| !lives(session)) {
             *tracer = None;
+            self.seq.place.store(NO_TRACER, Release);
         }
         tracer.clone()
     }
 
+    /// Hands the system tracer on, if there is one that lives. What is in a snapshot costs no lock and no count of references.
+    #[inline(always)]
+    fn with_seq_tracer<R>(&self, thread: &mut Thread, with: impl FnOnce(&mut Thread, Option<&Arc<Session>>) -> R) -> R {
+        let place = self.seq.place.load(Acquire);
+        if place == NO_TRACER {
+            return with(thread, None);
+        }
+        if place & IS_MODULE == 0 {
+            let inside = thread.shared.section.enter();
+            let snapshot = self.snapshot.load_inside(&inside);
+            let index = ((place >> 32) - 1) as u16;
+            if let Some(session) = snapshot.session(index, place as u32).filter(|session| lives(session)) {
+                return with(thread, Some(session));
+            }
+        }
+        let tracer = self.seq_tracer();
+        with(thread, tracer.as_ref())
+    }
+
     /// Sets the session that stands for the system tracer; answers the one before.
     pub fn set_seq_tracer(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
-        std::mem::replace(&mut *self.seq.tracer.lock().unwrap(), session)
+        let mut tracer = self.seq.tracer.lock().unwrap();
+        self.seq.place.store(session.as_deref().map_or(NO_TRACER, place_of), Release);
+        std::mem::replace(&mut *tracer, session)
     }
 
     /// How many serials have come to their end: beyond it they don't order events any more.
     #[must_use]
     pub fn seq_overflows(&self) -> u64 {
         self.seq.overflows.load(Relaxed)
-    }
-
-    /// The token that the next event of a process has, by the algorithm, and its era; `None` without one. The system tracer's own
-    /// events don't count.
-    fn seq_step(&self, tracee: &Tracee, tracer: u64, wanted: impl FnOnce(&Token) -> bool) -> Option<Sending> {
-        tracee.seq.with(self.seq_era(), |standing| {
-            let token = standing.token.as_mut().filter(|token| wanted(token))?;
-            let before = (standing.current, token.serial, token.from, token.away.clone());
-            if tracer != tracee.pid {
-                match standing.current.checked_add(1) {
-                    Some(next) => standing.current = next,
-                    None => drop(self.seq.overflows.fetch_add(1, Relaxed)),
-                }
-                token.serial = (standing.previous, standing.current);
-                token.from = tracee.pid;
-                token.away = None;
-            }
-            Some(Sending { token: token.clone(), era: standing.era, before })
-        })
     }
 
     /// A message leaves its sender for `to`: what it carries. `message` writes it.
@@ -499,10 +536,17 @@ impl Node {
         if !self.seq_may_have(from.tracee(thread)) {
             return Carried::Empty;
         }
-        let tracer = self.seq_tracer();
-        let tracer_pid = tracer.as_ref().map_or(0, |session| session.tracer.load(Relaxed));
-        let Some(sending) = self.seq_step(from.tracee(thread), tracer_pid, |_| true) else { return Carried::Empty };
-        self.seq_told(thread, tracer, from, to, sending, message)
+        self.with_seq_tracer(thread, |thread, tracer| {
+            let tracee = from.tracee(thread);
+            let (pid, tracer_pid) = (tracee.pid, pid_of(tracer));
+            let stepped = tracee.seq.with(self.seq_era(), |standing| {
+                let token = standing.step(tracee, tracer_pid, &self.seq.overflows)?.clone();
+                Some((token, standing.era))
+            });
+            let Some((token, era)) = stepped else { return Carried::Empty };
+            self.seq_tell(thread, tracer, &token, Told::Send { from: pid, to }, message);
+            Carried::Token(token, era)
+        })
     }
 
     /// A message is about to leave a process, and may not after all: who sends it learns that by an error. `None` without a token.
@@ -510,8 +554,14 @@ impl Node {
         if !self.seq_may_have(tracee) {
             return None;
         }
-        let tracer = self.seq_tracer().map_or(0, |session| session.tracer.load(Relaxed));
-        self.seq_step(tracee, tracer, |_| true)
+        let tracer = pid_of(self.seq_tracer().as_ref());
+        tracee.seq.with(self.seq_era(), |standing| {
+            let current = standing.current;
+            let before =
+                standing.token.as_ref().map(|token| (current, token.serial, token.from, token.away.clone()))?;
+            let token = standing.step(tracee, tracer, &self.seq.overflows)?.clone();
+            Some(Sending { token, era: standing.era, before })
+        })
     }
 
     /// It has left.
@@ -520,7 +570,8 @@ impl Node {
         message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
     ) {
         if sending.era == self.seq_era() {
-            self.seq_told(thread, self.seq_tracer(), from, to, sending, message);
+            let told = Told::Send { from: from.tracee(thread).pid, to };
+            self.with_seq_tracer(thread, |thread, tracer| self.seq_tell(thread, tracer, &sending.token, told, message));
         }
     }
 
@@ -537,26 +588,13 @@ impl Node {
         });
     }
 
-    fn seq_told(
-        &self, thread: &mut Thread, tracer: Option<Arc<Session>>, from: About<'_>, to: u64, sending: Sending,
-        message: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
-    ) -> Carried {
-        let Sending { token, era, .. } = sending;
-        let pid = from.tracee(thread).pid;
-        let wanted = |session: &Arc<Session>| token.flags & flags::SEND != 0 && session.tracer.load(Relaxed) != pid;
-        if let Some(session) = tracer.filter(wanted) {
-            self.seq_event(thread, &session, &token, "send", pid, Some(to), message);
-        }
-        Carried::Token(token, era)
-    }
-
     /// What a message would carry that the process sent now: for one that may not be sent after all, and that somebody else may have before it
     /// is known. Where it has been sent, [`Node::seq_send`] follows, before the process does anything else.
     pub fn seq_would_send(&self, tracee: &Tracee) -> Carried {
         if !self.seq_may_have(tracee) {
             return Carried::Empty;
         }
-        let tracer = self.seq_tracer().map_or(0, |session| session.tracer.load(Relaxed));
+        let tracer = pid_of(self.seq_tracer().as_ref());
         let token = tracee.seq.with(self.seq_era(), |standing| {
             let mut token = standing.token.clone()?;
             if tracer != tracee.pid {
@@ -580,15 +618,18 @@ impl Node {
         match carried {
             Carried::Nothing => {}
             Carried::Token(token, era) if era == self.seq_era() => {
-                take(tracee, era, token.clone());
-                let pid = tracee.pid;
-                if token.flags & flags::RECEIVE == 0 {
-                    return;
+                let told = Told::Receive { from: token.from, at: tracee.pid };
+                if token.flags & told.flag() == 0 {
+                    return take(tracee, era, token);
                 }
-                let tracer = self.seq_tracer().filter(|session| session.tracer.load(Relaxed) != pid);
-                if let Some(session) = tracer {
-                    self.seq_event(thread, &session, &token, "receive", token.from, Some(pid), message);
-                }
+                self.with_seq_tracer(thread, |thread, tracer| {
+                    if tracer.is_some_and(|session| session.options.tracer.is_some()) {
+                        take(at.tracee(thread), era, token.clone()); // a module may look at it
+                        return self.seq_tell(thread, tracer, &token, told, message);
+                    }
+                    self.seq_tell(thread, tracer, &token, told, message);
+                    take(at.tracee(thread), era, token);
+                });
             }
             Carried::Empty | Carried::Token(..) => drop(self.seq_clear(tracee)),
         }
@@ -602,15 +643,17 @@ impl Node {
         if !self.seq_in_use() {
             return;
         }
-        let tracer = self.seq_tracer();
-        let tracer_pid = tracer.as_ref().map_or(0, |session| session.tracer.load(Relaxed));
-        let tracee = &thread.current;
-        let pid = tracee.pid;
-        let step = self.seq_step(tracee, tracer_pid, |token| label.is_none_or(|label| *label == *token.label));
-        let Some(Sending { token, .. }) = step else { return };
-        if let Some(session) = tracer.filter(|_| token.flags & flags::PRINT != 0 && tracer_pid != pid) {
-            self.seq_event(thread, &session, &token, "print", pid, None, info);
-        }
+        self.with_seq_tracer(thread, |thread, tracer| {
+            let (tracee, tracer_pid) = (&thread.current, pid_of(tracer));
+            let pid = tracee.pid;
+            let token = tracee.seq.with(self.seq_era(), |standing| {
+                standing.token.as_ref().filter(|token| label.is_none_or(|label| *label == *token.label))?;
+                standing.step(tracee, tracer_pid, &self.seq.overflows).cloned()
+            });
+            if let Some(token) = token {
+                self.seq_tell(thread, tracer, &token, Told::Print { by: pid }, info);
+            }
+        });
     }
 
     /// A process starts another, which gets the token that the reply to its starting leaves it with: four events, a request and
@@ -630,18 +673,31 @@ impl Node {
         parent.seq.with(era, |standing| standing.token = left);
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn seq_event(
-        &self, thread: &mut Thread, session: &Arc<Session>, token: &Token, tag: &str, from: u64, to: Option<u64>,
+    /// Tells the system tracer of an event, if the token asks for it, and it isn't the tracer's own.
+    fn seq_tell(
+        &self, thread: &mut Thread, tracer: Option<&Arc<Session>>, token: &Token, told: Told,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
     ) {
-        if session.options.tracer.is_some() {
-            let who = if tag == "receive" { to.unwrap_or(from) } else { from };
-            if !asking::ask(self, thread, session, Group::General, SEQ_TRACE, Some(who)) {
-                return;
-            }
-            thread.granted = true;
+        let wanted =
+            |session: &&Arc<Session>| token.flags & told.flag() != 0 && session.tracer.load(Relaxed) != told.process();
+        let Some(session) = tracer.filter(wanted) else { return };
+        if session.options.tracer.is_none() {
+            return self.seq_write(thread, session, token, told, write);
         }
+        if asking::ask(self, thread, session, Group::General, SEQ_TRACE, Some(told.process())) {
+            thread.granted = true;
+            self.seq_write(thread, session, token, told, write);
+            thread.granted = false;
+            if !thread.late.is_empty() {
+                late::take_events(self, thread);
+            }
+        }
+    }
+
+    fn seq_write(
+        &self, thread: &mut Thread, session: &Arc<Session>, token: &Token, told: Told,
+        write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
+    ) {
         let flags = stamps(token.flags);
         if flags != Flags::NONE {
             self.order.timed(); // the token may come from another node
@@ -651,6 +707,7 @@ impl Node {
         let total = session.options.capture.total + token.label.len() + 256;
         room.resize(room.len().max(total), 0);
         let mut out = Encoder::new(&mut room);
+        let (tag, from, to) = told.parts();
         let head = (|| {
             out.tuple(2)?;
             out.raw(&token.label)?;
@@ -681,11 +738,54 @@ impl Node {
             emit(self, thread, session, flags, head, out.written(), now);
         }
         thread.scratch = room;
-        thread.granted = false;
-        if !thread.late.is_empty() {
-            late::take_events(self, thread);
+    }
+}
+
+/// An event, and the processes that it is about.
+#[derive(Clone, Copy)]
+enum Told {
+    Send { from: u64, to: u64 },
+    Receive { from: u64, at: u64 },
+    Print { by: u64 },
+}
+
+impl Told {
+    /// The flag of a token that asks for it.
+    fn flag(self) -> u32 {
+        match self {
+            Told::Send { .. } => flags::SEND,
+            Told::Receive { .. } => flags::RECEIVE,
+            Told::Print { .. } => flags::PRINT,
         }
     }
+
+    /// The process whose event it is.
+    fn process(self) -> u64 {
+        match self {
+            Told::Send { from: process, .. } | Told::Receive { at: process, .. } | Told::Print { by: process } => {
+                process
+            }
+        }
+    }
+
+    /// What its message calls it, who it comes from, and who it is for.
+    fn parts(self) -> (&'static str, u64, Option<u64>) {
+        match self {
+            Told::Send { from, to } => ("send", from, Some(to)),
+            Told::Receive { from, at } => ("receive", from, Some(at)),
+            Told::Print { by } => ("print", by, None),
+        }
+    }
+}
+
+/// Whether a session can be told of anything.
+fn lives(session: &Session) -> bool {
+    session.has_tracer() && session.is_alive()
+}
+
+/// The process that a session tells, 0 if it is none.
+fn pid_of(tracer: Option<&Arc<Session>>) -> u64 {
+    tracer.map_or(0, |session| session.tracer.load(Relaxed))
 }
 
 fn identity(out: &mut Encoder<'_>, id: u64) -> Result<(), Full> {
@@ -710,7 +810,7 @@ fn stamps(flags: u32) -> Flags {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{clock::Clock, tracee};
+    use crate::{clock::Clock, control::Arm, drain::drain, session::Options, tracee};
 
     #[test]
     fn a_label_is_the_same_in_whatever_order_it_came() {
@@ -746,6 +846,39 @@ mod tests {
         assert!(node.seq_token(&process).is_none(), "a token of before the reset is empty, and empties");
         let next = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
         assert!(matches!(next, Carried::Empty));
+    }
+
+    #[test]
+    fn an_event_goes_to_no_session_that_came_after_the_system_tracer_s() {
+        /// A host without functions.
+        struct Nothing;
+        impl Arm for Nothing {
+            fn arm(&self, _: &[(usize, u8)], _: u8) {}
+        }
+        let node = Node::new(Clock::new());
+        let (process, tracer) = (node.process(tracee::Kind::Thread, 0), node.process(tracee::Kind::Thread, 0));
+        let mut thread = node.thread(process.clone());
+        let session = || node.session_create("s", tracer.pid, Options::default()).unwrap();
+        let told = |session: &Session| drain(session, 9, |_| ()).unwrap();
+        let system = session();
+        node.set_seq_tracer(Some(system.clone()));
+        node.seq_change(&process, |token| token.flags = flags::SEND);
+        let mut send = || drop(node.seq_send(&mut thread, About::Current, 99, |out, _| out.nil()));
+        send();
+        assert_eq!(told(&system), 1);
+        // as a thread finds it that has looked where the system tracer stands, and is held up there
+        let place = node.seq.place.load(Relaxed);
+        assert!(node.set_seq_tracer(None).is_some());
+        send();
+        assert!(node.session_destroy(&system, &Nothing));
+        let other = session();
+        assert_eq!((other.index, told(&system)), (system.index, 0), "the index is used again");
+        node.seq.place.store(place, Relaxed);
+        send();
+        assert_eq!((told(&other), node.seq.place.load(Relaxed)), (0, place));
+        node.set_seq_tracer(Some(other.clone()));
+        send();
+        assert_eq!(told(&other), 1);
     }
 
     #[test]

@@ -9,10 +9,10 @@ use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use pyo3::ffi::PyObject;
 use rustc_hash::FxHashMap;
 use std::{
-    collections::VecDeque,
+    collections::{hash_map::Entry, VecDeque},
     sync::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        Arc, Mutex, MutexGuard,
+        Mutex, MutexGuard,
     },
 };
 
@@ -31,20 +31,30 @@ pub struct Put {
     pub carried: Carried,
 }
 
-/// Of one queue: items by address, and who put them in, oldest first.
+/// Of one queue: items by address, and who put them in.
 #[derive(Default)]
 pub struct Senders {
-    items: Mutex<FxHashMap<usize, VecDeque<Put>>>,
+    items: Mutex<FxHashMap<usize, Puts>>,
     /// How many addresses are there: a first look.
     count: AtomicUsize,
 }
 
+/// Who put an item in, oldest first: one, nearly always.
+struct Puts {
+    oldest: Put,
+    more: VecDeque<Put>,
+}
+
 /// The items of a queue, locked.
-struct Items<'a>(MutexGuard<'a, FxHashMap<usize, VecDeque<Put>>>, &'a AtomicUsize);
+struct Items<'a>(MutexGuard<'a, FxHashMap<usize, Puts>>, &'a AtomicUsize);
 
 impl Senders {
     fn lock(&self) -> Items<'_> {
         Items(self.items.lock().unwrap_or_else(|e| e.into_inner()), &self.count)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
     }
 }
 
@@ -55,13 +65,18 @@ impl Drop for Senders {
 }
 
 impl Items<'_> {
-    fn take(&mut self, item: *mut PyObject, last: bool) -> Option<Put> {
-        let all = self.0.get_mut(&(item as usize))?;
-        let put = if last { all.pop_back() } else { all.pop_front() };
-        if all.is_empty() {
-            self.0.remove(&(item as usize));
+    fn add(&mut self, item: *mut PyObject, put: Put) {
+        match self.0.entry(item as usize) {
+            Entry::Vacant(place) => drop(place.insert(Puts { oldest: put, more: VecDeque::new() })),
+            Entry::Occupied(mut puts) => puts.get_mut().more.push_back(put),
         }
-        put
+    }
+
+    fn take(&mut self, item: *mut PyObject, last: bool) -> Option<Put> {
+        let Entry::Occupied(mut puts) = self.0.entry(item as usize) else { return None };
+        let Puts { oldest, more } = puts.get_mut();
+        let next = if last { more.pop_back() } else { more.pop_front().map(|next| std::mem::replace(oldest, next)) };
+        next.or_else(|| Some(puts.remove().oldest))
     }
 }
 
@@ -93,16 +108,22 @@ pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
     }
     TOKENS.load(Ordering::Relaxed)
         && (here.host.node.seq_may_have(here.thread.current())
-            || UNDER_WAY.load(Ordering::Acquire) != 0
-                && known(here, queue)
-                    .is_some_and(|queue| directory::process(&queue).senders.count.load(Ordering::Acquire) != 0))
+            || UNDER_WAY.load(Ordering::Acquire) != 0 && has_some(here, queue))
 }
 
-/// The record of a queue that has been met before.
-#[inline]
-fn known(here: &Here, queue: *mut PyObject) -> Option<Arc<Tracee>> {
+/// Does something with the record of a queue that has been met before, and nothing that may run other code.
+#[inline(always)]
+fn with_known<R>(here: &Here, queue: *mut PyObject, with: impl FnOnce(&Tracee) -> R) -> Option<R> {
     let address = queue as usize;
-    here.places.tracee(address).cloned().or_else(|| here.host.directory.known(address))
+    match here.places.tracee(address) {
+        Some(queue) => Some(with(queue)),
+        None => here.host.directory.known(address).map(|queue| with(&queue)),
+    }
+}
+
+/// Whether it is known who put some item into a queue.
+fn has_some(here: &Here, queue: *mut PyObject) -> bool {
+    with_known(here, queue, |queue| !directory::process(queue).senders.is_empty()) == Some(true)
 }
 
 /// The queue is gone: nobody takes what was in it.
@@ -115,8 +136,12 @@ pub fn empty(node: &Node, senders: &Senders) {
     let wanted = SENDERS.load(Ordering::Acquire);
     let mut items = senders.lock();
     items.0.retain(|_, puts| {
-        puts.iter_mut().for_each(|put| node.seq_empty(&mut put.carried));
-        wanted || puts.iter().any(|put| matches!(put.carried, Carried::Token(..)))
+        let mut has_tokens = false;
+        for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
+            node.seq_empty(&mut put.carried);
+            has_tokens |= matches!(put.carried, Carried::Token(..));
+        }
+        wanted || has_tokens
     });
     items.0.shrink_to_fit();
 }
@@ -143,22 +168,28 @@ pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, l
 #[cold]
 #[inline(never)]
 unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, length: Option<Length>) {
-    let Some(tracee) = known(here, object) else { return };
     let sender = here.thread.current().pid;
     // SAFETY: the caller's promise.
-    let carried = unsafe { tokens::sent_to_queue(here, &tracee, object, item) };
+    let Some((to, carries)) = with_known(here, object, |queue| (queue.pid, unsafe { tokens::carries(queue, object) }))
+    else {
+        return;
+    };
+    // SAFETY: the caller's promise.
+    let carried = if carries { unsafe { tokens::sent_to_queue(here, to, item) } } else { Carried::Nothing };
     // SAFETY: the caller's promise. Not while others wait: a program's own class may be asked.
-    let is_empty = length.is_some_and(|length| unsafe { length(object) } == Some(0));
-    let mut senders = directory::process(&tracee).senders.lock();
-    if is_empty {
-        senders.0.clear();
-    }
-    senders.0.entry(item as usize).or_default().push_back(Put { sender, carried });
+    let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
+    with_known(here, object, |queue| {
+        let mut senders = directory::process(queue).senders.lock();
+        if is_left {
+            senders.0.clear();
+        }
+        senders.add(item, Put { sender, carried });
+    });
 }
 
 /// An item is put into what holds a queue's items until they are pickled.
 pub fn leave(buffer: &Tracee, item: *mut PyObject, put: Put) {
-    directory::process(buffer).senders.lock().0.entry(item as usize).or_default().push_back(put);
+    directory::process(buffer).senders.lock().add(item, put);
 }
 
 /// It is taken out of there: the oldest of the items at that address.
@@ -181,10 +212,5 @@ pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, 
     if unsafe { !matter(here, object) } {
         return None;
     }
-    let queue = known(here, object)?;
-    if last {
-        pick_last(&queue, item)
-    } else {
-        pick(&queue, item)
-    }
+    with_known(here, object, |queue| if last { pick_last(queue, item) } else { pick(queue, item) })?
 }

@@ -45,19 +45,17 @@ pub unsafe fn writing(message: *mut PyObject) -> impl FnOnce(&mut Encoder<'_>, &
     }
 }
 
-/// What an item carries that the running process puts into a queue. A pool that hands out objects carries nothing: a queue whose
-/// newest item comes first, unless `seq_trace.carrier` says otherwise.
+/// What an item carries that the running process puts into this queue, whose items [carry](carries()) tokens.
 ///
 /// # Safety
-/// Both stand; attached.
-pub unsafe fn sent_to_queue(here: &mut Here, queue: &Tracee, object: *mut PyObject, item: *mut PyObject) -> Carried {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if !here.host.node.seq_in_use() || !carries(queue, object) {
-            return Carried::Nothing;
-        }
-        here.host.node.seq_send(&mut here.thread, About::Current, queue.pid, writing(item))
+/// The item stands; attached.
+#[inline]
+pub unsafe fn sent_to_queue(here: &mut Here, queue: u64, item: *mut PyObject) -> Carried {
+    if !here.host.node.seq_in_use() {
+        return Carried::Nothing;
     }
+    // SAFETY: the caller's promise.
+    unsafe { here.host.node.seq_send(&mut here.thread, About::Current, queue, writing(item)) }
 }
 
 /// Whether items of a queue carry tokens, see `Process::carrier`: what the program has said, or what its kind is.
@@ -80,9 +78,12 @@ pub fn is_said_not_to_carry(here: &Here, queue: *mut PyObject) -> bool {
     known.is_some_and(|queue| directory::process(&queue).carrier.load(Ordering::Relaxed) == carrier::SAID_NO)
 }
 
+/// Whether items of a queue carry tokens. A pool that hands out objects carries nothing: a queue whose newest item comes first, unless
+/// `seq_trace.carrier` says otherwise.
+///
 /// # Safety
 /// The queue stands; attached.
-unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
+pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
     let word = &directory::process(queue).carrier;
     let mut known = word.load(Ordering::Relaxed);
     if known == carrier::UNKNOWN {
@@ -101,7 +102,7 @@ unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
 /// The running process has taken an item out of a queue.
 ///
 /// # Safety
-/// As [`sent_to_queue`].
+/// Both stand; attached.
 pub unsafe fn taken_from_queue(here: &mut Here, object: *mut PyObject, put: Option<Put>, item: *mut PyObject) {
     let carried = match put {
         Some(put) => put.carried,
