@@ -544,8 +544,9 @@ impl Node {
                 Some((token, standing.era))
             });
             let Some((token, era)) = stepped else { return Carried::Empty };
-            self.seq_tell(thread, tracer, &token, Told::Send { from: pid, to }, message);
-            Carried::Token(token, era)
+            self.seq_tell(thread, tracer, token, Told::Send { from: pid, to }, message, |_, token| {
+                Carried::Token(token, era)
+            })
         })
     }
 
@@ -571,7 +572,9 @@ impl Node {
     ) {
         if sending.era == self.seq_era() {
             let told = Told::Send { from: from.tracee(thread).pid, to };
-            self.with_seq_tracer(thread, |thread, tracer| self.seq_tell(thread, tracer, &sending.token, told, message));
+            self.with_seq_tracer(thread, |thread, tracer| {
+                self.seq_tell(thread, tracer, sending.token, told, message, |_, token| drop(token));
+            });
         }
     }
 
@@ -619,16 +622,12 @@ impl Node {
             Carried::Nothing => {}
             Carried::Token(token, era) if era == self.seq_era() => {
                 let told = Told::Receive { from: token.from, at: tracee.pid };
+                let took = |thread: &mut Thread, token| take(at.tracee(thread), era, token);
                 if token.flags & told.flag() == 0 {
-                    return take(tracee, era, token);
+                    return took(thread, token);
                 }
                 self.with_seq_tracer(thread, |thread, tracer| {
-                    if tracer.is_some_and(|session| session.options.tracer.is_some()) {
-                        take(at.tracee(thread), era, token.clone()); // a module may look at it
-                        return self.seq_tell(thread, tracer, &token, told, message);
-                    }
-                    self.seq_tell(thread, tracer, &token, told, message);
-                    take(at.tracee(thread), era, token);
+                    self.seq_tell(thread, tracer, token, told, message, took);
                 });
             }
             Carried::Empty | Carried::Token(..) => drop(self.seq_clear(tracee)),
@@ -651,7 +650,7 @@ impl Node {
                 standing.step(tracee, tracer_pid, &self.seq.overflows).cloned()
             });
             if let Some(token) = token {
-                self.seq_tell(thread, tracer, &token, Told::Print { by: pid }, info);
+                self.seq_tell(thread, tracer, token, Told::Print { by: pid }, info, |_, token| drop(token));
             }
         });
     }
@@ -673,31 +672,36 @@ impl Node {
         parent.seq.with(era, |standing| standing.token = left);
     }
 
-    /// Tells the system tracer of an event, if the token asks for it, and it isn't the tracer's own.
-    fn seq_tell(
-        &self, thread: &mut Thread, tracer: Option<&Arc<Session>>, token: &Token, told: Told,
+    /// Tells the system tracer of an event, if the token asks for it, and it isn't the tracer's own; before that is done, `go_on` has
+    /// the token go its way. A lock that it takes waits for what was written before it, and a record takes long: it comes behind.
+    fn seq_tell<R>(
+        &self, thread: &mut Thread, tracer: Option<&Arc<Session>>, token: Token, told: Told,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
-    ) {
+        go_on: impl FnOnce(&mut Thread, Token) -> R,
+    ) -> R {
         let wanted =
             |session: &&Arc<Session>| token.flags & told.flag() != 0 && session.tracer.load(Relaxed) != told.process();
-        let Some(session) = tracer.filter(wanted) else { return };
+        let Some(session) = tracer.filter(wanted) else { return go_on(thread, token) };
         if session.options.tracer.is_none() {
-            return self.seq_write(thread, session, token, told, write);
+            return self.seq_write(thread, session, token, told, write, go_on);
         }
+        let gone_on = go_on(thread, token.clone());
         if asking::ask(self, thread, session, Group::General, SEQ_TRACE, Some(told.process())) {
             thread.granted = true;
-            self.seq_write(thread, session, token, told, write);
+            self.seq_write(thread, session, token, told, write, |_, token| drop(token));
             thread.granted = false;
             if !thread.late.is_empty() {
                 late::take_events(self, thread);
             }
         }
+        gone_on
     }
 
-    fn seq_write(
-        &self, thread: &mut Thread, session: &Arc<Session>, token: &Token, told: Told,
+    fn seq_write<R>(
+        &self, thread: &mut Thread, session: &Arc<Session>, token: Token, told: Told,
         write: impl FnOnce(&mut Encoder<'_>, &Session) -> Result<(), Full>,
-    ) {
+        go_on: impl FnOnce(&mut Thread, Token) -> R,
+    ) -> R {
         let flags = stamps(token.flags);
         if flags != Flags::NONE {
             self.order.timed(); // the token may come from another node
@@ -732,12 +736,14 @@ impl Node {
             out.truncate(mark);
             out.cut("message")
         });
+        let tracee = if token.away.is_some() { to.unwrap_or(0) } else { from };
+        let gone_on = go_on(thread, token);
         if written.is_ok() {
-            let tracee = if token.away.is_some() { to.unwrap_or(0) } else { from };
             let head = Head { tracee, kind: Kind::Seq, what: 0, more: 0 };
             emit(self, thread, session, flags, head, out.written(), now);
         }
         thread.scratch = room;
+        gone_on
     }
 }
 

@@ -26,6 +26,7 @@ use inviso_core::{
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
+    any::Any,
     collections::{hash_map::Entry, VecDeque},
     sync::{
         atomic::{AtomicBool, AtomicU64, AtomicU8, AtomicUsize, Ordering},
@@ -94,11 +95,10 @@ pub fn go(host: &Host, tracee: &Tracee) -> bool {
 
 /// What this package keeps with `tracee`; made at first use.
 pub fn process(tracee: &Tracee) -> &Process {
-    tracee
-        .host
-        .get_or_init(|| Box::new(Process::default()))
-        .downcast_ref()
-        .unwrap_or_else(|| unreachable!("only this module fills it"))
+    let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::default()));
+    debug_assert!(kept.is::<Process>());
+    // SAFETY: only this line fills it. To ask for its type takes a call, at each message.
+    unsafe { &*std::ptr::from_ref(kept).cast() }
 }
 
 /// The same if it was made.
@@ -600,7 +600,7 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
     match tracee.kind {
         Kind::Port => super::ports::collected(host, tracee),
         // threads that have met it may remember its record
-        Kind::Queue => known(tracee).into_iter().for_each(|process| senders::gone(&process.senders)),
+        Kind::Queue => known(tracee).into_iter().for_each(|process| senders::gone(py, &process.senders)),
         // SAFETY: the caller's promise.
         Kind::Task => unsafe { super::relations::task_gone(py, host, tracee, object) },
         _ => {}

@@ -188,7 +188,7 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
         if is(frame, "Queue._feed") {
             let buffer = frame.local(0);
             let Some(record) = here.host.directory.known(buffer as usize) else { return Way::None };
-            return match senders::pick(&record, object.as_ptr()) {
+            return match senders::pick(object.py(), &record, object.as_ptr()) {
                 Some(Put { carried, .. }) => Way::Kept(carried, record.pid),
                 None => Way::None,
             };
@@ -386,7 +386,7 @@ fn on_put(here: &mut Here, frame: Frame) {
         };
         if let (Carried::Token(..), Some(buffer)) = (&carried, buffer_of(here, frame)) {
             let sender = here.thread.current().pid;
-            senders::leave(&buffer, item, Put { sender, carried });
+            senders::leave(Python::assume_attached(), &buffer, item, Put { sender, carried });
         }
     }
 }
@@ -424,7 +424,7 @@ fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         if let Some(buffer) = buffer_of(here, frame) {
-            drop(senders::pick_last(&buffer, frame.local(1)));
+            drop(senders::pick_last(Python::assume_attached(), &buffer, frame.local(1)));
         }
     }
 }

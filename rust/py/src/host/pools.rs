@@ -153,7 +153,7 @@ pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item
         if let Carried::Token(..) = carried {
             let sender = here.thread.current().pid;
             let queue = record(here, queue);
-            senders::leave(&queue, item, Put { sender, carried });
+            senders::leave(Python::assume_attached(), &queue, item, Put { sender, carried });
         }
         true
     }
@@ -171,7 +171,11 @@ pub unsafe fn taken_among_threads(here: &mut Here, queue: *mut ffi::PyObject, it
         if !works && !pickles::is(frame, "Pool._handle_results") {
             return false;
         }
-        let put = here.host.directory.known(queue as usize).and_then(|queue| senders::pick(&queue, item));
+        let put = here
+            .host
+            .directory
+            .known(queue as usize)
+            .and_then(|queue| senders::pick(Python::assume_attached(), &queue, item));
         let carried = put.map_or(Carried::Empty, |put| put.carried);
         if works {
             here.running.identify(here.host, &mut here.thread);

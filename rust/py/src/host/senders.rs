@@ -5,15 +5,13 @@
 //! the order in which it will be taken.
 
 use super::{directory, here::Here, tokens};
+use crate::ffi::guarded::Guarded;
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
-use pyo3::ffi::PyObject;
+use pyo3::{ffi::PyObject, Python};
 use rustc_hash::FxHashMap;
 use std::{
     collections::{hash_map::Entry, VecDeque},
-    sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        Mutex, MutexGuard,
-    },
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 /// Whether a match spec looks at senders, and whether a token is in use, or may come into use.
@@ -34,7 +32,7 @@ pub struct Put {
 /// Of one queue: items by address, and who put them in.
 #[derive(Default)]
 pub struct Senders {
-    items: Mutex<FxHashMap<usize, Puts>>,
+    items: Guarded<FxHashMap<usize, Puts>>,
     /// How many addresses are there: a first look.
     count: AtomicUsize,
 }
@@ -45,12 +43,35 @@ struct Puts {
     more: VecDeque<Put>,
 }
 
-/// The items of a queue, locked.
-struct Items<'a>(MutexGuard<'a, FxHashMap<usize, Puts>>, &'a AtomicUsize);
-
 impl Senders {
-    fn lock(&self) -> Items<'_> {
-        Items(self.items.lock().unwrap_or_else(|e| e.into_inner()), &self.count)
+    /// Looks at the items, or changes them; nothing of the program's is run meanwhile.
+    #[inline(always)]
+    fn with<R>(&self, py: Python<'_>, with: impl FnOnce(&mut FxHashMap<usize, Puts>) -> R) -> R {
+        let mut items = self.items.lock(py);
+        let done = with(&mut items);
+        let (was, is) = (self.count.load(Ordering::Relaxed), items.len());
+        if was != is {
+            self.count.store(is, Ordering::Release);
+            now_under_way(was, is);
+        }
+        done
+    }
+
+    fn add(&self, py: Python<'_>, item: *mut PyObject, put: Put) {
+        self.with(py, |items| match items.entry(item as usize) {
+            Entry::Vacant(place) => drop(place.insert(Puts { oldest: put, more: VecDeque::new() })),
+            Entry::Occupied(mut puts) => puts.get_mut().more.push_back(put),
+        });
+    }
+
+    fn take(&self, py: Python<'_>, item: *mut PyObject, last: bool) -> Option<Put> {
+        self.with(py, |items| {
+            let Entry::Occupied(mut puts) = items.entry(item as usize) else { return None };
+            let Puts { oldest, more } = puts.get_mut();
+            let next =
+                if last { more.pop_back() } else { more.pop_front().map(|next| std::mem::replace(oldest, next)) };
+            next.or_else(|| Some(puts.remove().oldest))
+        })
     }
 
     fn is_empty(&self) -> bool {
@@ -64,29 +85,15 @@ impl Drop for Senders {
     }
 }
 
-impl Items<'_> {
-    fn add(&mut self, item: *mut PyObject, put: Put) {
-        match self.0.entry(item as usize) {
-            Entry::Vacant(place) => drop(place.insert(Puts { oldest: put, more: VecDeque::new() })),
-            Entry::Occupied(mut puts) => puts.get_mut().more.push_back(put),
-        }
-    }
-
-    fn take(&mut self, item: *mut PyObject, last: bool) -> Option<Put> {
-        let Entry::Occupied(mut puts) = self.0.entry(item as usize) else { return None };
-        let Puts { oldest, more } = puts.get_mut();
-        let next = if last { more.pop_back() } else { more.pop_front().map(|next| std::mem::replace(oldest, next)) };
-        next.or_else(|| Some(puts.remove().oldest))
-    }
-}
-
-impl Drop for Items<'_> {
-    fn drop(&mut self) {
-        let (was, is) = (self.1.load(Ordering::Relaxed), self.0.len());
-        if was != is {
-            self.1.store(is, Ordering::Release);
-            UNDER_WAY.fetch_add(is.wrapping_sub(was), Ordering::AcqRel); // wraps where it is less
-        }
+/// Some addresses are there, or are there no more. With the GIL only a drop may come between, and be lost: then there seem to be
+/// more than there are, and a first look says too little.
+#[inline(always)]
+fn now_under_way(was: usize, is: usize) {
+    let more = is.wrapping_sub(was); // wraps where it is less
+    if cfg!(Py_GIL_DISABLED) {
+        UNDER_WAY.fetch_add(more, Ordering::AcqRel);
+    } else {
+        UNDER_WAY.store(UNDER_WAY.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
     }
 }
 
@@ -127,23 +134,24 @@ fn has_some(here: &Here, queue: *mut PyObject) -> bool {
 }
 
 /// The queue is gone: nobody takes what was in it.
-pub fn gone(senders: &Senders) {
-    drop(std::mem::take(&mut *senders.lock().0));
+pub fn gone(py: Python<'_>, senders: &Senders) {
+    drop(senders.with(py, std::mem::take));
 }
 
 /// Tokens were reset: lets go of those of before, and of what is of no use without them.
-pub fn empty(node: &Node, senders: &Senders) {
+pub fn empty(py: Python<'_>, node: &Node, senders: &Senders) {
     let wanted = SENDERS.load(Ordering::Acquire);
-    let mut items = senders.lock();
-    items.0.retain(|_, puts| {
-        let mut has_tokens = false;
-        for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
-            node.seq_empty(&mut put.carried);
-            has_tokens |= matches!(put.carried, Carried::Token(..));
-        }
-        wanted || has_tokens
+    senders.with(py, |items| {
+        items.retain(|_, puts| {
+            let mut has_tokens = false;
+            for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
+                node.seq_empty(&mut put.carried);
+                has_tokens |= matches!(put.carried, Carried::Token(..));
+            }
+            wanted || has_tokens
+        });
+        items.shrink_to_fit();
     });
-    items.0.shrink_to_fit();
 }
 
 /// How a queue's length is found.
@@ -179,27 +187,29 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, leng
     // SAFETY: the caller's promise. Not while others wait: a program's own class may be asked.
     let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
     with_known(here, object, |queue| {
-        let mut senders = directory::process(queue).senders.lock();
+        let senders = &directory::process(queue).senders;
+        // SAFETY: the caller's promise.
+        let py = unsafe { Python::assume_attached() };
         if is_left {
-            senders.0.clear();
+            gone(py, senders);
         }
-        senders.add(item, Put { sender, carried });
+        senders.add(py, item, Put { sender, carried });
     });
 }
 
 /// An item is put into what holds a queue's items until they are pickled.
-pub fn leave(buffer: &Tracee, item: *mut PyObject, put: Put) {
-    directory::process(buffer).senders.lock().add(item, put);
+pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
+    directory::process(buffer).senders.add(py, item, put);
 }
 
 /// It is taken out of there: the oldest of the items at that address.
-pub fn pick(buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
-    directory::process(buffer).senders.lock().take(item, false)
+pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
+    directory::process(buffer).senders.take(py, item, false)
 }
 
 /// It did not get there after all.
-pub fn pick_last(buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
-    directory::process(buffer).senders.lock().take(item, true)
+pub fn pick_last(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
+    directory::process(buffer).senders.take(py, item, true)
 }
 
 /// Who put an item in that is taken out now; `last` says that the newest comes first.
@@ -212,5 +222,7 @@ pub unsafe fn take(here: &mut Here, object: *mut PyObject, item: *mut PyObject, 
     if unsafe { !matter(here, object) } {
         return None;
     }
-    with_known(here, object, |queue| if last { pick_last(queue, item) } else { pick(queue, item) })?
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    with_known(here, object, |queue| directory::process(queue).senders.take(py, item, last))?
 }

@@ -198,7 +198,7 @@ pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     host.adjust(py, Wants::default())?;
     for object in host.directory.queues(py) {
         let known = directory::process(&object);
-        senders::empty(&host.node, &known.senders);
+        senders::empty(py, &host.node, &known.senders);
         if let Some(carried) = &mut *kept(&object) {
             host.node.seq_empty(carried);
         }
