@@ -48,6 +48,7 @@ pub mod point;
 mod population;
 pub mod relations;
 pub mod seq;
+pub mod seq_event;
 pub mod session;
 pub mod slots;
 pub mod thread;

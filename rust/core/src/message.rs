@@ -26,7 +26,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::{drain::Event, emit::stamp, messages::with_receiver, node::Node, tracee};
+use crate::{drain::Event, emit::stamp, messages::with_receiver, node::Node, seq_event, tracee};
 use inviso_term::{
     etf::{self, Encoder, Full},
     record::Kind,
@@ -165,7 +165,7 @@ impl Messages {
             Kind::Seq => {
                 // `{seq_trace, Label, Info}`, and a time stamp perhaps
                 parts.add(out, &self.seq_trace);
-                self.pair(out, &mut parts, event.payload)?;
+                self.pair(out, &mut parts, &seq_event::pair(event))?;
                 if stamped {
                     time(out, &mut parts, node, ticks, event);
                 }

@@ -24,12 +24,13 @@
 use crate::{
     asking,
     census::Census,
-    emit::{emit, Head},
+    emit::emit,
     flags::Flags,
     late,
     messages::About,
     mutants::mutant,
     node::Node,
+    seq_event::{self, Told},
     session::Session,
     sync::{
         AtomicBool, AtomicU64, Mutex,
@@ -42,7 +43,6 @@ use crate::{
 use inviso_term::{
     etf::{self, Encoder, Full},
     order,
-    record::Kind,
     term::{Identifier, Term},
 };
 use std::sync::Arc;
@@ -708,79 +708,16 @@ impl Node {
         }
         let now = self.moment(&mut thread.turn);
         let mut room = std::mem::take(&mut thread.scratch);
-        let total = session.options.capture.total + token.label.len() + 256;
+        let total = session.options.capture.total + seq_event::around(&token);
         room.resize(room.len().max(total), 0);
         let mut out = Encoder::new(&mut room);
-        let (tag, from, to) = told.parts();
-        let head = (|| {
-            out.tuple(2)?;
-            out.raw(&token.label)?;
-            out.tuple(5)?;
-            out.atom(tag)?;
-            out.tuple(2)?;
-            out.int(token.serial.0)?;
-            out.int(token.serial.1)?;
-            match token.away.as_deref() {
-                Some(Identifier { id, rest, node, creation }) => {
-                    out.pid_of(etf::Node { name: node, id: *id, rest: *rest, creation: *creation })?;
-                }
-                None => identity(&mut out, from)?,
-            }
-            match to {
-                Some(to) => identity(&mut out, to),
-                None => out.nil(),
-            }
-        })();
-        let mark = out.mark();
-        let written = head.and_then(|()| write(&mut out, session)).or_else(|Full| {
-            out.truncate(mark);
-            out.cut("message")
-        });
-        let tracee = if token.away.is_some() { to.unwrap_or(0) } else { from };
+        let head = seq_event::write(&mut out, &token, told, |out| write(out, session));
         let gone_on = go_on(thread, token);
-        if written.is_ok() {
-            let head = Head { tracee, kind: Kind::Seq, what: 0, more: 0 };
+        if let Ok(head) = head {
             emit(self, thread, session, flags, head, out.written(), now);
         }
         thread.scratch = room;
         gone_on
-    }
-}
-
-/// An event, and the processes that it is about.
-#[derive(Clone, Copy)]
-enum Told {
-    Send { from: u64, to: u64 },
-    Receive { from: u64, at: u64 },
-    Print { by: u64 },
-}
-
-impl Told {
-    /// The flag of a token that asks for it.
-    fn flag(self) -> u32 {
-        match self {
-            Told::Send { .. } => flags::SEND,
-            Told::Receive { .. } => flags::RECEIVE,
-            Told::Print { .. } => flags::PRINT,
-        }
-    }
-
-    /// The process whose event it is.
-    fn process(self) -> u64 {
-        match self {
-            Told::Send { from: process, .. } | Told::Receive { at: process, .. } | Told::Print { by: process } => {
-                process
-            }
-        }
-    }
-
-    /// What its message calls it, who it comes from, and who it is for.
-    fn parts(self) -> (&'static str, u64, Option<u64>) {
-        match self {
-            Told::Send { from, to } => ("send", from, Some(to)),
-            Told::Receive { from, at } => ("receive", from, Some(at)),
-            Told::Print { by } => ("print", by, None),
-        }
     }
 }
 
@@ -792,14 +729,6 @@ fn lives(session: &Session) -> bool {
 /// The process that a session tells, 0 if it is none.
 fn pid_of(tracer: Option<&Arc<Session>>) -> u64 {
     tracer.map_or(0, |session| session.tracer.load(Relaxed))
-}
-
-fn identity(out: &mut Encoder<'_>, id: u64) -> Result<(), Full> {
-    if crate::tracee::Kind::of(id) == crate::tracee::Kind::Port {
-        out.port(id >> 2)
-    } else {
-        out.pid(id)
-    }
 }
 
 /// The time stamp that a token's flags ask for.

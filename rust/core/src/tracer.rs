@@ -33,8 +33,8 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    asking, drain, emit::stamp, flags::Flags, message::tag, messages::with_receiver, node::Node, session::Session,
-    tracee,
+    asking, drain, emit::stamp, flags::Flags, message::tag, messages::with_receiver, node::Node, seq_event,
+    session::Session, tracee,
 };
 use inviso_term::{
     etf,
@@ -316,7 +316,7 @@ impl Event<'_> {
     }
 
     fn seq(&self) -> Option<(Term, Term)> {
-        match (self.kind, etf::decode(&self.record.payload)) {
+        match (self.kind, etf::decode(&seq_event::pair(self.record))) {
             (Kind::Seq, Ok(Term::Tuple(pair))) => <[Term; 2]>::try_from(pair).ok().map(|[label, info]| (label, info)),
             _ => None,
         }

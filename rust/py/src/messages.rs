@@ -11,6 +11,7 @@ use inviso_core::{
     message::tag,
     messages::with_receiver,
     node::Node,
+    seq_event,
     session::Takes,
 };
 use inviso_term::record::Kind;
@@ -99,7 +100,7 @@ pub fn message(
     }
     if event.kind == Kind::Seq as u8 {
         // `{seq_trace, Label, Info}`, and a time stamp perhaps
-        let (label, info) = terms::object(py, &event.payload)?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
+        let (label, info) = terms::object(py, &seq_event::pair(event))?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
         let mut parts = vec![words.seq_trace.clone_ref(py), label, info];
         if event.stamps & stamp::MASK != stamp::NONE {
             parts.push(time(py, node, record.ticks, event)?);

@@ -12,6 +12,7 @@ use crate::{
     messages, terms,
 };
 use inviso_core::{
+    seq_event,
     session::Session,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
@@ -256,7 +257,7 @@ fn arguments<'py>(
         opts.set_item(intern!(py, "timestamp"), words(py)?.of(py, stamp.name()))?;
     }
     let Some(tracee) = event.tracee() else {
-        let (label, info) = terms::object(py, &event.record.payload)?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
+        let (label, info) = terms::object(py, &seq_event::pair(event.record))?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
         return Ok((label, info, opts));
     };
     let (term, extra) = messages::terms_of(py, event.node, event.kind(), event.record, outlet, stale)?;

@@ -142,7 +142,7 @@ pub enum Kind {
     Closed = 29,
     /// A system event that `system/3` watches for; the payload is a pair of its name and what is said about it.
     Monitor = 30,
-    /// An event of sequential tracing; the payload is a pair of the label and what happened.
+    /// An event of sequential tracing; the core's `seq_event` says what it holds.
     Seq = 31,
     /// Here `what` records were lost; no payload.
     Drop = 240,
