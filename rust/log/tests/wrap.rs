@@ -208,7 +208,8 @@ fn a_reader_in_another_thread_keeps_order() {
             done.store(true, SeqCst);
         });
         let mut reader = SetReader::open(names, true).unwrap();
-        let (mut next, mut told) = (0, false);
+        // it begins with the oldest that is there, which may be a later one already
+        let (mut next, mut told) = (0, true);
         while next <= last {
             let ended = done.load(SeqCst);
             match reader.read().unwrap() {
