@@ -186,19 +186,35 @@ struct Standing {
     token: Option<Token>,
     previous: i64,
     current: i64,
+    /// The counter was below 0 and has been counted on since, see [`rank`].
+    was_below: bool,
+}
+
+/// How large a counter or a serial is where two are compared. OTP's counters know no numbers below 0: what is set to one is larger than
+/// what any process counts to, and stays so when it has been counted on to 0 and beyond.
+fn rank(serial: i64, was_below: bool) -> i64 {
+    const AROUND: i64 = 1 << 60;
+    if serial < 0 || was_below {
+        serial.saturating_add(AROUND)
+    } else {
+        serial
+    }
 }
 
 impl Standing {
     /// Counts from a token's serial on, if that is larger; see [`FAR`].
     fn count(&mut self, serial: i64) {
-        let anew = self.current >= FAR && serial < FAR;
-        self.current = if anew { serial.max(0) } else { self.current.max(serial) };
+        if self.current >= FAR && serial < FAR {
+            (self.current, self.was_below) = (serial.max(0), false);
+        } else if rank(serial, false) > rank(self.current, self.was_below) {
+            (self.current, self.was_below) = (serial, serial < 0);
+        }
     }
 
     /// Another sequence begins in this process; see [`FAR`].
     fn begin(&mut self) {
         if self.current >= FAR {
-            (self.previous, self.current) = (0, 0);
+            (self.previous, self.current, self.was_below) = (0, 0, false);
         }
     }
 
@@ -391,6 +407,7 @@ impl Node {
     pub fn seq_set_serial(&self, tracee: &Tracee, serial: (i64, i64)) -> (i64, i64) {
         self.seq_set_with(tracee, |standing, token| {
             (standing.previous, standing.current) = serial;
+            standing.was_below = serial.1 < 0;
             std::mem::replace(&mut token.serial, serial)
         })
     }
@@ -855,6 +872,40 @@ mod tests {
         let sent = node.seq_send(&mut thread, About::Current, 99, |_, _| Ok(()));
         let Carried::Token(sent, _) = sent else { panic!("{sent:?}") };
         assert_eq!((sent.serial, sent.from, sent.away), ((9, 10), process.pid, None));
+    }
+
+    /// As OTP 29 does it.
+    #[test]
+    fn a_counter_below_0_is_larger_than_all_that_come_also_when_it_has_been_counted_on() {
+        let node = Node::new(Clock::new());
+        let (process, other) = (node.process(tracee::Kind::Thread, 0), node.process(tracee::Kind::Thread, 0));
+        let (mut thread, mut theirs) = (node.thread(process.clone()), node.thread(other.clone()));
+        let mut next = |thread: &mut Thread| match node.seq_send(thread, About::Current, 99, |_, _| Ok(())) {
+            Carried::Token(token, era) => (token.serial, Carried::Token(token, era)),
+            other => panic!("{other:?}"),
+        };
+        node.seq_set_serial(&other, (0, 6));
+        let (_, seven) = next(&mut theirs);
+        node.seq_set_serial(&process, (2, -2));
+        assert_eq!(next(&mut thread).0, (2, -1));
+        let take = |thread: &mut Thread, carried: &Carried| {
+            node.seq_receive(thread, About::Current, carried.clone(), |_, _| Ok(()));
+        };
+        take(&mut thread, &seven);
+        let (zero, below) = next(&mut thread);
+        assert_eq!(zero, (7, 0));
+        take(&mut thread, &seven);
+        assert_eq!(next(&mut thread).0, (7, 1));
+        // one that comes is larger than other counters
+        node.seq_set_serial(&process, (0, -9));
+        let (_, far_below) = next(&mut thread);
+        take(&mut theirs, &below);
+        assert_eq!(next(&mut theirs).0, (0, 8));
+        take(&mut theirs, &far_below);
+        assert_eq!(next(&mut theirs).0, (-8, -7));
+        node.seq_set_serial(&process, (0, 3));
+        take(&mut thread, &seven);
+        assert_eq!(next(&mut thread).0, (7, 8));
     }
 
     #[test]
