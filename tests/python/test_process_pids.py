@@ -361,3 +361,58 @@ def test_a_queue_is_no_process(session: trace.Session) -> None:
         ):
             with pytest.raises(inviso.BadArg, match="is a queue, which doesn't run"):
                 call()
+
+
+def test_a_thread_that_begins_and_ends_as_its_session_ends_is_no_process_any_more() -> None:
+    # in a program of its own: the other tests' threads are processes, too
+    text = """
+import threading, time, inviso
+from inviso import trace
+
+stop = False
+def churn():
+    while not stop:
+        with trace.session_create("short") as session:
+            session.process("all", True, ["procs"])
+
+churning = [threading.Thread(target=churn) for _ in range(2)]
+for thread in churning:
+    thread.start()
+for _ in range(4000):
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+stop = True
+for thread in churning:
+    thread.join()
+# before 3.13 a join can return before the system has the thread off its list
+end = time.monotonic() + 10
+while inviso.processes() != [inviso.self()] and time.monotonic() < end:
+    time.sleep(0.01)
+assert inviso.processes() == [inviso.self()], inviso.processes()
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=120)
+
+
+def test_a_process_that_is_started_is_the_same_for_who_looks_while_it_begins() -> None:
+    text = """
+import sys, threading, inviso
+
+begun, seen = threading.Event(), threading.Event()
+
+def hold(*event):
+    sys.setprofile(None)
+    begun.set()
+    seen.wait(60)
+
+said = []
+threading.setprofile(hold)
+child, reference = inviso.spawn(lambda: said.append(inviso.self()), monitor=True)
+threading.setprofile(None)
+assert begun.wait(60)
+assert sorted(inviso.processes()) == sorted([inviso.self(), child])
+seen.set()
+inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=60)
+assert said == [child]
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=120)

@@ -285,6 +285,16 @@ impl Directory {
         lock(&self.threads).entry(id).or_insert(tracee).clone()
     }
 
+    /// A thread of this number and object exists. It is the process that was announced for it, though no event has told so.
+    fn thread_of(&self, host: &Host, id: u64, object: &Bound<'_, PyAny>) -> Arc<Tracee> {
+        if !lock(&self.threads).contains_key(&id) {
+            if let Some(tracee) = host.spawning.begun(object.as_ptr() as usize) {
+                return lock(&self.threads).entry(id).or_insert(tracee).clone();
+            }
+        }
+        self.thread(host, id)
+    }
+
     /// The name of a process that has ended, if it is still known.
     pub fn ended_name(&self, py: Python<'_>, pid: u64) -> Option<String> {
         let ended = match Kind::of(pid) {
@@ -449,6 +459,7 @@ impl Directory {
                 is_queue(object).then(|| self.object_process(host, Kind::Queue, object.as_ptr() as usize, None));
             return Ok(queue.filter(|queue| queue.kind == Kind::Queue));
         }
+        host.spawning.sweep(py, host)?;
         if let Some(tracee) = host.spawning.started(object.as_ptr() as usize) {
             return Ok(Some(tracee));
         }
@@ -528,10 +539,11 @@ impl Directory {
         let mut alive = vec![own];
         // before 3.13, threads that threading did not start stay in its table when they have ended
         let exists = |id: u64| std::path::Path::new(&format!("/proc/self/task/{id}")).exists();
-        for (id, _) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
+        for (id, object) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
             alive.push(id);
-            self.thread(host, id);
+            self.thread_of(host, id, &object);
         }
+        host.spawning.sweep(py, host)?;
         let gone: Vec<Arc<Tracee>> = {
             let threads = lock(&self.threads);
             threads.iter().filter(|(id, _)| !alive.contains(id) && !exists(**id)).map(|(_, t)| t.clone()).collect()

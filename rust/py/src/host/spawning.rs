@@ -80,6 +80,8 @@ struct Pending {
     name: Option<Vec<u8>>,
     /// Whether nobody is told of it.
     is_hidden: bool,
+    /// Its object, weakly: a thread may begin and end where nobody watches any more, and another object have its address then.
+    object: Option<Py<PyAny>>,
 }
 
 /// Threads between their start and their first event.
@@ -109,14 +111,21 @@ impl Spawning {
     /// The process that a thread object will be; inherits from `parent`.
     pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
         let tracee = host.node.child(Kind::Thread, 0, parent);
-        let pending = Pending { tracee: tracee.clone(), parent: parent.pid, name: None, is_hidden: false };
+        let pending = Pending {
+            tracee: tracee.clone(),
+            parent: parent.pid,
+            name: None,
+            is_hidden: false,
+            object: weakly(object),
+        };
         lock(&self.pending).insert(object, pending);
         tracee
     }
 
     /// A thread object's thread will be no process that anybody finds.
     pub fn hide(&self, host: &Host, object: usize) {
-        let pending = Pending { tracee: host.node.hidden(), parent: 0, name: None, is_hidden: true };
+        let tracee = host.node.hidden();
+        let pending = Pending { tracee, parent: 0, name: None, is_hidden: true, object: weakly(object) };
         lock(&self.pending).insert(object, pending);
     }
 
@@ -133,6 +142,39 @@ impl Spawning {
             return None;
         }
         lock(&self.pending).remove(&object)
+    }
+
+    /// The process that was announced for a thread object whose thread runs, and which has come to no event of its own.
+    pub fn begun(&self, object: usize) -> Option<Arc<Tracee>> {
+        lock(&self.pending).remove(&object).map(|pending| pending.tracee)
+    }
+
+    /// Ends the processes of threads that have begun and ended since the last session that watched for it went away.
+    ///
+    /// # Errors
+    /// What looking at the threading module's tables raises.
+    pub fn sweep(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        let waiting: Vec<(usize, Py<PyAny>)> = {
+            let pending = lock(&self.pending);
+            let object = |p: &Pending| p.object.as_ref().map(|object| object.clone_ref(py));
+            pending.iter().filter_map(|(address, p)| Some((*address, object(p)?))).collect()
+        };
+        for (address, reference) in waiting {
+            let object = reference.bind(py).cast::<PyWeakref>().ok().and_then(PyWeakrefMethods::upgrade);
+            if object.is_some_and(|thread| !has_ended(&thread).unwrap_or(false)) {
+                continue;
+            }
+            let is_same = |p: &Pending| p.object.as_ref().is_some_and(|object| object.is(&reference));
+            let ended = {
+                let mut pending = lock(&self.pending);
+                pending.get(&address).is_some_and(is_same).then(|| pending.remove(&address)).flatten()
+            };
+            if let Some(Pending { tracee, .. }) = ended {
+                relations::gone_unseen(host, &tracee);
+                host.node.end_process(&tracee);
+            }
+        }
+        Ok(())
     }
 
     fn is_hidden(&self, object: usize) -> bool {
@@ -167,6 +209,7 @@ impl Spawning {
                 }
             }
         }
+        self.sweep(py, host)?;
         py.import("asyncio")?;
         steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
         ON.store(true, Ordering::Release);
@@ -182,6 +225,7 @@ impl Spawning {
         ON.store(false, Ordering::Release);
         task_init::give_back(py, task_init::SPAWNING, initialise);
         scheduling::leave_ends();
+        lock(&self.started).clear();
         watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])
     }
 
@@ -525,6 +569,39 @@ fn is_beginning(object: usize) -> bool {
         let beginning = || py.import("threading")?.getattr("_limbo")?.cast_into::<PyDict>().map_err(PyErr::from);
         // by identity: a class of threads may have an equality of its own
         beginning().is_ok_and(|all| all.values().iter().any(|thread| thread.as_ptr() as usize == object))
+    })
+}
+
+/// Whether a thread object's thread has run and is over. It stands in one of the threading module's tables from before it says that it
+/// runs until it ends, and goes from the first to the second.
+fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = thread.py();
+    // SAFETY: attached; held. Plain attributes of the module's own classes.
+    let has_begun = unsafe {
+        attribute(py, thread.as_ptr(), "_started")
+            .and_then(|event| attribute(py, event.as_ptr(), "_flag"))
+            .is_some_and(|flag| flag.is_truthy().unwrap_or(false))
+    };
+    let threading = py.import("threading")?;
+    let stands = |table: &str| -> PyResult<bool> {
+        let table = threading.getattr(table)?.cast_into::<PyDict>()?;
+        Ok(table.values().iter().any(|other| other.is(thread)))
+    };
+    Ok(has_begun && !stands("_limbo")? && !stands("_active")?)
+}
+
+/// A weak reference to a thread object, if there can be one.
+fn weakly(object: usize) -> Option<Py<PyAny>> {
+    Python::attach(|py| {
+        // SAFETY: attached; the caller's thread object stands. An exception that is set would be taken for one of the making.
+        unsafe {
+            let _aside = Aside::new();
+            let made = ffi::PyWeakref_NewRef(object as *mut ffi::PyObject, std::ptr::null_mut());
+            if made.is_null() {
+                ffi::PyErr_Clear();
+            }
+            Bound::from_owned_ptr_or_opt(py, made).map(Bound::unbind)
+        }
     })
 }
 
