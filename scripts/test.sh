@@ -47,7 +47,7 @@ tests() { # virtual environment
     "$1/bin/python" -m compileall -q -f benches python scripts tests # a syntax that is too new for it
     "$1/bin/python" -m pytest
     "$1/bin/python" -m tests.conformance --covered \
-        tests/data/{gold/{trace_events,match_spec_calls,match_spec,seq_trace},live/match_spec}.jsonl
+        tests/data/{gold/{trace_events,match_spec_calls,match_spec,seq_trace},live/{match_spec,seq_trace,trace_events}}.jsonl
 }
 
 notebook() {
