@@ -18,10 +18,10 @@ from . import _fork, match_spec, trace
 from ._beside import Beside
 from ._command import CannotBegin, carry_out, wants_color
 from ._descriptor import stderr
+from ._limits import LOST, Guard, Rate, failure
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, matches, parse, show
-from ._limits import LOST, Guard, Rate, failure
 from .dbg._lines import Paint, line, plain
 from .dbg._output import Descriptor, Gone, of_file
 from .dbg._saved import BUILT_IN, reason

@@ -26,8 +26,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _fork as _fork  # what a fork needs
-from . import _native
-from . import trace_ports
+from . import _native, trace_ports
 from ._native import Pid
 from .errors import BadArg, shown
 from .terms import Atom

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import enum
 import functools
 import gc
+import os
 import queue
 import re
 import socket

@@ -16,7 +16,6 @@ import pytest
 from inviso import dbg, seq_trace, trace
 from inviso.terms import Atom
 from inviso.tracer import NativeTracer, load
-
 from trace_tools import SUBJECTS, local, mfa, own
 
 CC = shutil.which("cc")

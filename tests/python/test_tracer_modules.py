@@ -21,7 +21,6 @@ import pytest
 from inviso import seq_trace, trace
 from inviso.terms import Atom
 from inviso.tracer import Tracer
-
 from trace_tools import good, local, mfa, own
 
 PAIRS = {

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from inviso import trace
-
 from inviso._limits import Guard
+
 from ._lines import Paint, line, plain
 from ._output import Gone, Output
 
