@@ -628,6 +628,26 @@ def test_names_of_what_threads_run(session: trace.Session) -> None:
     assert [run[1].rsplit("<locals>.")[-1] for run in runs] == ["Own.run", "Method.go", "len"]
 
 
+class Runner(threading.Thread):
+    def run(self) -> None:
+        work()
+
+
+def test_a_thread_whose_class_says_what_it_runs_is_its_argument() -> None:
+    """As of any bound method: what is spawned is what is called."""
+    with trace.session_create("runner", None) as session:
+        session.process(inviso.self(), True, ["procs", "set_on_spawn", "call"])
+        session.function(("test_trace_processes", "Runner.run", 1), True, ["local"])
+        thread = Runner()
+        thread.start()
+        thread.join()
+        shown = {m[2]: m[3] if m[2] == "call" else m[4] for m in session.drain() if m[2] in ("spawn", "spawned", "call")}
+    assert set(shown) == {"spawn", "spawned", "call"}
+    module, function, arguments = shown["call"]
+    assert (module, function, len(arguments)) == (Runner.__module__, "Runner.run", 1)
+    assert shown["spawn"] == shown["spawned"] == shown["call"]
+
+
 def test_a_thread_that_cannot_start_is_no_process() -> None:
     text = """
 import threading, resource, inviso

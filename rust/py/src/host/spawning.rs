@@ -540,6 +540,8 @@ fn thread_name(here: &mut Here, thread: *mut ffi::PyObject, out: &mut Encoder<'_
         out.tuple(3)?;
         if call.is_null() {
             capture::name_of_run(thread, out)?;
+            out.list(1)?;
+            capture::encode(thread, out, &Limits::DEFAULT)?;
             return out.nil();
         }
         let part = |n| ffi::PyTuple_GET_ITEM(call.as_ptr(), n);
