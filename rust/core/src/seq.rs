@@ -880,7 +880,7 @@ mod tests {
         let node = Node::new(Clock::new());
         let (process, other) = (node.process(tracee::Kind::Thread, 0), node.process(tracee::Kind::Thread, 0));
         let (mut thread, mut theirs) = (node.thread(process.clone()), node.thread(other.clone()));
-        let mut next = |thread: &mut Thread| match node.seq_send(thread, About::Current, 99, |_, _| Ok(())) {
+        let next = |thread: &mut Thread| match node.seq_send(thread, About::Current, 99, |_, _| Ok(())) {
             Carried::Token(token, era) => (token.serial, Carried::Token(token, era)),
             other => panic!("{other:?}"),
         };
