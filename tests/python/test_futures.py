@@ -282,6 +282,91 @@ def test_one_that_is_done_already(session: trace.Session, how: str, error: bool)
     assert messages[1:] == [(pids[0], "receive", message)] * taken
 
 
+OUTSIDE: dict[str, Any] = {
+    "gather": lambda future: asyncio.gather(future),
+    "gather of two": lambda future: asyncio.gather(asyncio.sleep(0), future, return_exceptions=True),
+    "shield": lambda future: asyncio.shield(future),
+    "shield of gather": lambda future: asyncio.shield(asyncio.gather(future)),
+    "gather of shield": lambda future: asyncio.gather(asyncio.shield(future)),
+    "gather of gather": lambda future: asyncio.gather(asyncio.gather(future)),
+    "wait_for of gather": lambda future: asyncio.wait_for(asyncio.gather(future), 30),
+}
+
+
+def all_in(result: Any) -> Any:
+    """What is innermost, and last, in lists."""
+    while isinstance(result, list):
+        result = result[-1]
+    return result
+
+
+# nobody is said to receive what a `shield` holds that was made around a `gather` and is awaited when both are done
+WAYS = [(outside, when) for outside in OUTSIDE for when in ("before", "between", "while it waits")]
+WAYS.remove(("shield of gather", "between"))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("error", [False, True])
+@pytest.mark.parametrize(("outside", "when"), WAYS)
+def test_by_way_of_another_future(session: trace.Session, outside: str, when: str, error: bool, wrapped: bool) -> None:
+    pids: dict[str, inviso.Pid] = {}
+
+    async def main() -> None:
+        pids["main"] = inviso.self()
+        loop = asyncio.get_running_loop()
+        source: Any = Future() if wrapped else loop.create_future()
+
+        async def set_it() -> None:
+            pids["setter"] = inviso.self()
+            source.set_exception(LookupError("l")) if error else source.set_result("r")
+
+        future = asyncio.wrap_future(source) if wrapped else source
+        if when == "before":
+            await asyncio.create_task(set_it())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        outer = OUTSIDE[outside](future)
+        task = asyncio.create_task(set_it()) if when != "before" else None
+        if when == "between":
+            for _ in range(6):
+                await asyncio.sleep(0)
+        try:
+            result = all_in(await outer)
+            assert isinstance(result, LookupError) if error else result == "r"
+        except LookupError:
+            assert error
+        if task:
+            await task
+
+    message = ("LookupError", ("l",)) if error else "r"
+    sent, taken = (m for m in run(session, main) if m[2] == message)
+    assert sent[:3] == (pids["setter"], "send", message)
+    assert taken == (pids["main"], "receive", message)
+    direct = when == "while it waits" and not (outside.startswith("wait_for") and sys.version_info < (3, 12))
+    assert sent[3] == pids["main"] if direct else sent[3].kind == "queue" or outside.startswith("wait_for")
+
+
+def test_one_that_is_gathered_and_thrown_away_is_received_by_nobody(session: trace.Session) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        failing, late, cancelled = loop.create_future(), loop.create_future(), loop.create_future()
+        both = asyncio.gather(failing, late, cancelled)
+        failing.set_exception(LookupError("first"))
+        late.set_result("late")
+        cancelled.cancel()
+        with pytest.raises(LookupError):
+            await both
+        with pytest.raises(LookupError):
+            both.result()
+
+    messages = run(session, main)
+    assert [m[1:3] for m in messages] == [
+        ("send", ("LookupError", ("first",))),
+        ("send", "late"),
+        ("receive", ("LookupError", ("first",))),
+    ]
+
+
 def test_set_by_a_callback(session: trace.Session) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -290,6 +290,64 @@ def test_calls_from_a_task_to_a_thread(tracer: inviso.Pid) -> None:
     assert is_one_chain(events(tracer, "task"))
 
 
+@pytest.mark.parametrize("when", ["before", "between", "while it waits"])
+@pytest.mark.parametrize("outside", ["gather", "shield", "shield of gather", "gather of shield", "wait_for of gather"])
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_what_is_gathered_brings_its_token(tracer: inviso.Pid, loop: str, outside: str, when: str) -> None:
+    ways: dict[str, Any] = {
+        "gather": lambda future: asyncio.gather(future),
+        "shield": asyncio.shield,
+        "shield of gather": lambda future: asyncio.shield(asyncio.gather(future)),
+        "gather of shield": lambda future: asyncio.gather(asyncio.shield(future)),
+        "wait_for of gather": lambda future: asyncio.wait_for(asyncio.gather(future), 30),
+    }
+
+    if (outside, when) == ("shield of gather", "between"):
+        pytest.skip("a shield that is awaited when the gather inside is done is not seen")
+
+    async def main() -> None:
+        future = asyncio.get_running_loop().create_future()
+
+        async def set_it() -> None:
+            begin("set")
+            future.set_result(1)
+
+        if when == "before":
+            await asyncio.create_task(set_it())
+        outer = ways[outside](future)
+        task = asyncio.create_task(set_it()) if when != "before" else None
+        if when == "between":
+            for _ in range(6):
+                await asyncio.sleep(0)
+        assert label() is None
+        assert await outer in (1, [1])
+        assert label() == "set"
+        if task:
+            await task
+
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
+    assert [event[0] for event in events(tracer, "set")] == ["send", "receive"]
+    assert is_one_chain(events(tracer, "set"))
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_results_of_executors_that_are_gathered(tracer: inviso.Pid, loop: str) -> None:
+    def work(n: int) -> int:
+        assert label() == "all"
+        return n
+
+    async def main() -> None:
+        begin("all")
+        loop = asyncio.get_running_loop()
+        assert await asyncio.gather(*(loop.run_in_executor(None, work, n) for n in range(5))) == list(range(5))
+        assert await asyncio.shield(loop.run_in_executor(None, work, 7)) == 7
+
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
+    found = events(tracer, "all")
+    assert [sum(event[0] == tag for event in found) for tag in ("send", "receive")] == [12, 12]
+    assert {event[1] for event in found if event[0] == "send"} == {event[1] for event in found if event[0] == "receive"}
+
+
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_who_waits_for_a_coroutine_has_the_token_that_came_there(tracer: inviso.Pid, loop: str) -> None:
     async def get(items: asyncio.Queue[int]) -> int:

@@ -11,6 +11,7 @@
 //! | `held` | an object borrowed or owned |
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
+//! | `awaited` | what `await` does with the objects of a class |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
 //! | `tasks` | the asyncio task that runs now |
@@ -35,6 +36,7 @@
 pub mod again;
 pub mod alloc;
 pub mod attribute;
+pub mod awaited;
 mod calibrate;
 pub mod calling;
 pub mod code;

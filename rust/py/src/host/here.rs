@@ -228,6 +228,11 @@ impl Running {
         self.switch(host, thread, task);
     }
 
+    /// Which task runs is asked anew the next time: this may have been just before a step begins.
+    pub fn look_again(&self) {
+        self.cache.set(tasks::Cache::new());
+    }
+
     #[inline(never)]
     fn switch(&self, host: &'static Host, thread: &mut Thread, task: usize) {
         self.task.set(task);

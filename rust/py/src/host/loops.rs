@@ -2,7 +2,9 @@
 //! it begins.
 
 use super::{
-    futures::{self, closed_over, outcome, record},
+    asyncio_futures,
+    futures::{closed_over, outcome, record},
+    gathered,
     here::Here,
     instruments::Instrument,
     loop_tokens::{self, Way},
@@ -216,7 +218,7 @@ fn on_handle(here: &mut Here, frame: Frame) {
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
-        if futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
+        if asyncio_futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
             senders(&HANDLES).insert(handle, Sent::INNER);
             return;
         }
@@ -284,7 +286,7 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
                 here.running.identify(here.host, &mut here.thread);
                 Some(here.host.node.seq_copy(here.thread.current()))
             }
-            Some(library) => futures::passed_on(here, library),
+            Some(library) => gathered::carried(here, library),
         };
         if let Some(carried) = carried {
             senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, carried });

@@ -23,7 +23,8 @@
 //! | `parcels` | calls and exceptions, as objects that are sent |
 //! | `modules` | what instruments watch in modules, whenever those are imported |
 //! | `executors` | calls that are submitted to executors |
-//! | `futures` | results of futures |
+//! | `futures`, `asyncio_futures` | results of futures |
+//! | `gathered` | futures that the library sets with what others hold |
 //! | `loops` | what other threads hand to an event loop |
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
 //! | `pickles` | tokens behind the pickles of `multiprocessing` |
@@ -48,6 +49,7 @@
 
 pub mod alone;
 pub mod arming;
+pub mod asyncio_futures;
 pub mod backtrace;
 pub mod bell;
 pub mod call;
@@ -60,6 +62,7 @@ pub mod exits;
 pub mod foreign;
 pub mod forking;
 pub mod futures;
+pub mod gathered;
 pub mod groups;
 pub mod here;
 mod inherited;

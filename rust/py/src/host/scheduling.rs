@@ -11,7 +11,7 @@
 //! Rules: trace.md, `process/4`, `system/3`.
 
 use super::{
-    directory, futures,
+    asyncio_futures, directory,
     here::{self, here, Known},
     instruments::{self, Instrument},
     originals,
@@ -250,7 +250,7 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
     unsafe {
         if super::try_host().is_some_and(|host| host.node.seq_in_use()) {
             if let Some(here) = here().filter(|here| !here.thread.busy) {
-                futures::woken(here, task, future);
+                asyncio_futures::woken(here, task, future);
             }
         }
         let mut run = Run::default();

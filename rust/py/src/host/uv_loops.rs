@@ -7,7 +7,7 @@
 //! taken, too: what uvloop calls of those, for a connection, is watched for the sake of the loop's token.
 
 use super::{
-    futures, here,
+    asyncio_futures, gathered, here,
     here::Here,
     instruments::{self, Instrument},
     loop_callbacks,
@@ -217,14 +217,14 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
         let caller = Frame::current_python(tstate());
         let by_library = passing::is_inner(caller);
         // uvloop's own functions have no frames: a thread that runs one of them seems to do so from its `run`
-        let sets_future = futures::is_method(callback)
+        let sets_future = asyncio_futures::is_method(callback)
             && (by_library || caller.is_some_and(|frame| capture::is_text(code_qualname(frame.code()), "Thread.run")));
         let mut by = 0;
         let came = match method.kind {
             Kind::Protocols => Came::Makes,
             Kind::Often | Kind::Signal => Came::Inner,
             Kind::Once if by_library && !sets_future && here.host.node.seq_in_use() => {
-                caller.and_then(|frame| futures::passed_on(here, frame)).map_or(Came::Inner, Came::Scheduled)
+                caller.and_then(|frame| gathered::carried(here, frame)).map_or(Came::Inner, Came::Scheduled)
             }
             Kind::Once | Kind::Threadsafe if by_library || sets_future => Came::Inner,
             Kind::Threadsafe if is_closed(here, event_loop) => Came::Inner,
