@@ -416,3 +416,30 @@ inviso.receive(("DOWN", reference, "_", "_", "_"), timeout=60)
 assert said == [child]
 """
     subprocess.run([sys.executable, "-c", text], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("seen", ["running", "started", "in a session"])
+def test_a_thread_that_has_ended_where_nobody_watched_is_dead(seen: str) -> None:
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait)
+    if seen == "in a session":
+        with trace.session_create("short", None) as session:
+            session.process("all", True, ["procs"])
+            thread.start()
+            pid = inviso.pid(thread)
+    elif seen == "started":
+        with trace.session_create("short", None) as session:
+            session.process("new", True, ["procs"])
+            thread.start()
+        pid = inviso.pid(thread)
+    else:
+        thread.start()
+        pid = inviso.pid(thread)
+    assert pid is not None and pid.is_alive()
+    assert inviso.send(pid, "early") == "early"
+    go.set()
+    thread.join()
+    until(lambda: not pid.is_alive())
+    reference = inviso.monitor(pid)
+    assert inviso.receive() == ("DOWN", reference, "process", pid, "noproc")
+    assert pid not in inviso.processes()

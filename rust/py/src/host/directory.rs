@@ -53,6 +53,10 @@ pub struct Process {
     pub told: AtomicBool,
     /// Whether its end has been told.
     is_gone: AtomicBool,
+    /// Of a thread that was announced and has come to no event yet: its object, by address; else 0.
+    pub announced: AtomicUsize,
+    /// Of a thread that was found and has come to no event yet: its number; else 0.
+    found: AtomicU64,
     /// Who linked itself to it while starting it, until that is told; else 0.
     pub linked_by: AtomicU64,
     /// Who is told of its end: the reference, and whose mailbox gets the message.
@@ -259,6 +263,11 @@ pub fn native_id() -> u64 {
     unsafe { PyThread_get_thread_native_id() as u64 }
 }
 
+/// Whether the operating system has a thread of this number in this process.
+fn exists(id: u64) -> bool {
+    std::path::Path::new(&format!("/proc/self/task/{id}")).exists()
+}
+
 /// None of these locks is held while Python code can run, so attached threads may wait for them.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
@@ -269,6 +278,7 @@ impl Directory {
     pub fn own_process(&self, host: &Host, frame: Option<Frame>) -> Arc<Tracee> {
         let id = native_id();
         if let Some(tracee) = lock(&self.threads).get(&id) {
+            process(tracee).found.store(0, Ordering::Release);
             return tracee.clone();
         }
         let tracee = host.spawning.adopted(host, frame).unwrap_or_else(|| host.node.process(Kind::Thread, 0));
@@ -282,6 +292,7 @@ impl Directory {
             return tracee.clone();
         }
         let tracee = host.node.process(Kind::Thread, 0);
+        process(&tracee).found.store(id, Ordering::Release);
         lock(&self.threads).entry(id).or_insert(tracee).clone()
     }
 
@@ -289,6 +300,7 @@ impl Directory {
     fn thread_of(&self, host: &Host, id: u64, object: &Bound<'_, PyAny>) -> Arc<Tracee> {
         if !lock(&self.threads).contains_key(&id) {
             if let Some(tracee) = host.spawning.begun(object.as_ptr() as usize) {
+                process(&tracee).found.store(id, Ordering::Release);
                 return lock(&self.threads).entry(id).or_insert(tracee).clone();
             }
         }
@@ -405,15 +417,17 @@ impl Directory {
     }
 
     /// The living process, queue or port of a number. A task that is done is none, also where nobody has watched for its end and
-    /// the program holds its object; nor is a process that has told of its end, though its thread may not be gone.
+    /// the program holds its object, and no more is a thread that is over; nor is a process that has told of its end, though its thread may not be gone.
     pub fn living(&self, py: Python<'_>, host: &'static Host, pid: u64) -> Option<Arc<Tracee>> {
         host.node.tracee(pid).filter(|tracee| !process(tracee).is_gone() && !self.is_done(py, host, tracee))
     }
 
-    /// Whether a process is a task that is done: then it has ended from now on.
+    /// Whether a process is a task that is done, or a thread that is over: then it has ended from now on.
     fn is_done(&self, py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>) -> bool {
-        if tracee.kind != Kind::Task {
-            return false;
+        match tracee.kind {
+            Kind::Task => {}
+            Kind::Thread => return self.is_over(py, host, tracee).unwrap_or(false),
+            _ => return false,
         }
         let Ok(Some(task)) = self.object(py, tracee) else { return false };
         // SAFETY: attached; held. An exception that is set is put aside and back.
@@ -425,6 +439,19 @@ impl Directory {
             }
             done
         }
+    }
+
+    /// Whether a process is a thread that has ended and of which no event has come: then it has ended from now on.
+    fn is_over(&self, py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>) -> PyResult<bool> {
+        let id = process(tracee).found.load(Ordering::Acquire);
+        if id == 0 {
+            return host.spawning.has_gone(py, host, tracee);
+        }
+        let over = !exists(id) && threads(py)?.iter().all(|(other, _)| *other != id);
+        if over {
+            self.thread_ended(host, tracee);
+        }
+        Ok(over)
     }
 
     /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
@@ -538,7 +565,6 @@ impl Directory {
         self.own_process(host, None);
         let mut alive = vec![own];
         // before 3.13, threads that threading did not start stay in its table when they have ended
-        let exists = |id: u64| std::path::Path::new(&format!("/proc/self/task/{id}")).exists();
         for (id, object) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
             alive.push(id);
             self.thread_of(host, id, &object);

@@ -102,6 +102,7 @@ impl Spawning {
             return None;
         }
         let pending = lock(&self.pending).remove(&(thread_object(frame)? as usize))?;
+        directory::process(&pending.tracee).announced.store(0, Ordering::Release);
         if let Some(name) = pending.name {
             lock(&host.spawning.started).insert(pending.tracee.pid, (pending.parent, name));
         }
@@ -111,6 +112,7 @@ impl Spawning {
     /// The process that a thread object will be; inherits from `parent`.
     pub fn announce(&self, host: &Host, object: usize, parent: &Tracee) -> Arc<Tracee> {
         let tracee = host.node.child(Kind::Thread, 0, parent);
+        directory::process(&tracee).announced.store(object, Ordering::Release);
         let pending = Pending {
             tracee: tracee.clone(),
             parent: parent.pid,
@@ -154,27 +156,40 @@ impl Spawning {
     /// # Errors
     /// What looking at the threading module's tables raises.
     pub fn sweep(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
-        let waiting: Vec<(usize, Py<PyAny>)> = {
-            let pending = lock(&self.pending);
-            let object = |p: &Pending| p.object.as_ref().map(|object| object.clone_ref(py));
-            pending.iter().filter_map(|(address, p)| Some((*address, object(p)?))).collect()
-        };
-        for (address, reference) in waiting {
-            let object = reference.bind(py).cast::<PyWeakref>().ok().and_then(PyWeakrefMethods::upgrade);
-            if object.is_some_and(|thread| !has_ended(&thread).unwrap_or(false)) {
-                continue;
-            }
-            let is_same = |p: &Pending| p.object.as_ref().is_some_and(|object| object.is(&reference));
-            let ended = {
-                let mut pending = lock(&self.pending);
-                pending.get(&address).is_some_and(is_same).then(|| pending.remove(&address)).flatten()
-            };
-            if let Some(Pending { tracee, .. }) = ended {
-                relations::gone_unseen(host, &tracee);
-                host.node.end_process(&tracee);
-            }
+        let waiting: Vec<usize> = lock(&self.pending).keys().copied().collect();
+        waiting.into_iter().try_for_each(|address| self.sweep_one(py, host, address).map(drop))
+    }
+
+    /// Whether a process is a thread that has begun and ended unseen: then it has ended from now on.
+    ///
+    /// # Errors
+    /// As [`Spawning::sweep`].
+    pub fn has_gone(&self, py: Python<'_>, host: &Host, tracee: &Tracee) -> PyResult<bool> {
+        let address = directory::process(tracee).announced.load(Ordering::Acquire);
+        if address == 0 || lock(&self.pending).get(&address).is_none_or(|pending| pending.tracee.pid != tracee.pid) {
+            return Ok(false);
         }
-        Ok(())
+        self.sweep_one(py, host, address)
+    }
+
+    /// Ends the process that was announced for the thread object of this address, if that thread is over; whether it was.
+    fn sweep_one(&self, py: Python<'_>, host: &Host, address: usize) -> PyResult<bool> {
+        let reference =
+            lock(&self.pending).get(&address).and_then(|p| p.object.as_ref().map(|object| object.clone_ref(py)));
+        let Some(reference) = reference else { return Ok(false) };
+        let object = reference.bind(py).cast::<PyWeakref>().ok().and_then(PyWeakrefMethods::upgrade);
+        if object.is_some_and(|thread| !has_ended(&thread).unwrap_or(false)) {
+            return Ok(false);
+        }
+        let is_same = |p: &Pending| p.object.as_ref().is_some_and(|object| object.is(&reference));
+        let ended = {
+            let mut pending = lock(&self.pending);
+            pending.get(&address).is_some_and(is_same).then(|| pending.remove(&address)).flatten()
+        };
+        let Some(Pending { tracee, .. }) = ended else { return Ok(false) };
+        relations::gone_unseen(host, &tracee);
+        host.node.end_process(&tracee);
+        Ok(true)
     }
 
     fn is_hidden(&self, object: usize) -> bool {
