@@ -148,7 +148,7 @@ unsafe fn is_unseen(host: &Host, function: *mut PyObject, caller: Option<Frame>)
     // SAFETY: the caller's promise.
     unsafe {
         !host.node.traces_functions()
-            && caller.is_some_and(|caller| function::is_unwatched(ffi::PyFunction_GetCode(function), caller.code()))
+            && caller.is_some_and(|caller| function::is_unwatched(function::code(function), caller.code()))
     }
 }
 
@@ -172,7 +172,7 @@ unsafe fn is_item(names: *mut PyObject) -> bool {
 #[inline(always)]
 unsafe fn caller_of(function: *mut PyObject, caller: Option<Frame>) -> Caller {
     // SAFETY: the caller's promise.
-    Caller::Frame(unsafe { originals::past(ffi::PyFunction_GetCode(function), caller) })
+    Caller::Frame(unsafe { originals::past(function::code(function), caller) })
 }
 
 /// `_put(queue, item)`.
