@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from . import _native
@@ -16,64 +17,113 @@ from ._seq_nodes import reject, told
 # what the thread that is starting a process gives it along, for the child of a fork
 _starting = threading.local()
 
-# what was in the place of ours
-_originals: list[tuple[type, str, Any]] = []
-
 _END = b"\x00inviso seq_trace 1\x00"
 _LENGTH = 4
 
 
+class _Place:
+    """An attribute of a class of the library's, and ours there, which calls on what was there before.
+
+    Where the program has put something of its own over ours, that stays when we leave, and ours under it, which does nothing then.
+    """
+
+    def __init__(self, owner: type, name: str, make: Callable[[_Place, Any], Any]) -> None:
+        self.owner, self.name, self.active = owner, name, True
+        self.original = owner.__dict__[name]
+        self.ours = make(self, self.original)
+        setattr(owner, name, self.ours)
+
+    def is_on_top(self) -> bool:
+        return self.owner.__dict__.get(self.name) is self.ours
+
+    def idle(self) -> Any:
+        """Ours is called where we have left: it says nothing. If nothing is over it any more, it goes."""
+        _places[:] = [place for place in _places if place.active or not place.leave()]
+        return None
+
+    def leave(self) -> bool:
+        """Does nothing from now on, and goes if it can; whether it could."""
+        self.active = False
+        if self.is_on_top():
+            setattr(self.owner, self.name, self.original)
+            return True
+        return False
+
+
+_places: list[_Place] = []
+
+
 def install_pickler(module: Any) -> None:
     """Takes what ``multiprocessing`` pickles with (the module ``multiprocessing.reduction``)."""
-    pickler = module.ForkingPickler
-    dump, load = pickler.__dict__["dumps"].__func__, pickler.loads
 
-    @functools.wraps(dump)
-    def dumps(cls: Any, obj: Any, protocol: Any = None) -> Any:
-        pickle = dump(cls, obj, protocol)
-        token = _native.seq_depart(obj)
-        if token is None:
-            return pickle
-        return memoryview(b"".join((pickle, token, len(token).to_bytes(_LENGTH, "big"), _END)))
+    def make_dumps(place: _Place, original: Any) -> Any:
+        @functools.wraps(getattr(original, "__func__", original))
+        def dumps(cls: Any, obj: Any, protocol: Any = None) -> Any:
+            pickle = _bound(original, None, cls)(obj, protocol)
+            token = _native.seq_depart(obj) if place.active else place.idle()
+            if token is None:
+                return pickle
+            return memoryview(b"".join((pickle, token, len(token).to_bytes(_LENGTH, "big"), _END)))
 
-    @functools.wraps(load)
-    def loads(data: Any, /, **options: Any) -> Any:
-        obj = load(data, **options)
-        if not _native.seq_arrive(_behind(data), obj):
-            reject()
-        return obj
+        return classmethod(dumps)
 
-    _put(pickler, "dumps", classmethod(dumps))
-    _put(pickler, "loads", staticmethod(loads))
+    def make_loads(place: _Place, original: Any) -> Any:
+        @functools.wraps(getattr(original, "__func__", original))
+        def loads(data: Any, /, **options: Any) -> Any:
+            obj = _bound(original, None, module.ForkingPickler)(data, **options)
+            is_ours = _native.seq_arrive(_behind(data), obj) if place.active else place.idle()
+            if is_ours is False:
+                reject()
+            return obj
+
+        return staticmethod(loads)
+
+    _put(module.ForkingPickler, "dumps", make_dumps)
+    _put(module.ForkingPickler, "loads", make_loads)
 
 
 def install_start(module: Any) -> None:
     """Takes the starting of processes (the module ``multiprocessing.process``)."""
-    original = module.BaseProcess.start
 
-    @functools.wraps(original)
-    def start(self: Any) -> None:
-        started = _native.seq_start(self)
-        if started is None:
-            return original(self)  # type: ignore[no-any-return]
-        token, sending = started
-        _starting.token = token
-        self._inviso = _Arrival(token)
-        try:
-            with told(sending):
-                original(self)
-        finally:
-            _starting.token = None
-            self.__dict__.pop("_inviso", None)
+    def make_start(place: _Place, original: Any) -> Any:
+        @functools.wraps(original)
+        def start(self: Any) -> None:
+            started = _native.seq_start(self) if place.active else place.idle()
+            if started is None:
+                return _bound(original, self, type(self))()  # type: ignore[no-any-return]
+            token, sending = started
+            _starting.token = token
+            self.__dict__["_inviso"] = _Arrival(token)
+            try:
+                with told(sending):
+                    _bound(original, self, type(self))()
+            finally:
+                _starting.token = None
+                self.__dict__.pop("_inviso", None)
 
-    _put(module.BaseProcess, "start", start)
+        return start
+
+    _put(module.BaseProcess, "start", make_start)
 
 
 def remove() -> None:
-    """Gives everything back."""
-    while _originals:
-        owner, name, original = _originals.pop()
-        setattr(owner, name, original)
+    """Gives everything back, but for what the program has put over ours."""
+    _places[:] = [place for place in _places if not place.leave()]
+
+
+def _put(owner: type, name: str, make: Callable[[_Place, Any], Any]) -> None:
+    """Puts ours in place, where it is not there from before."""
+    for place in _places:
+        if place.owner is owner and place.name == name and place.is_on_top():
+            place.active = True
+            return
+    _places.append(_Place(owner, name, make))
+
+
+def _bound(attribute: Any, instance: Any, owner: type) -> Any:
+    """What an attribute of a class is to an instance, or to the class."""
+    get = getattr(type(attribute), "__get__", None)
+    return attribute if get is None else get(attribute, instance, owner)
 
 
 def forked() -> None:
@@ -82,11 +132,6 @@ def forked() -> None:
     _starting.token = None
     if token is not None:
         _arrive(token)
-
-
-def _put(owner: type, name: str, value: Any) -> None:
-    _originals.append((owner, name, owner.__dict__[name]))
-    setattr(owner, name, value)
 
 
 def _behind(data: Any) -> bytes | None:

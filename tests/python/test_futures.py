@@ -367,6 +367,43 @@ def test_one_that_is_gathered_and_thrown_away_is_received_by_nobody(session: tra
     ]
 
 
+@pytest.mark.parametrize("how", ["result", "exception"])
+def test_a_thread_that_waits_when_the_session_begins(how: str) -> None:
+    future: Future[Any] = Future()
+    pids = []
+
+    def wait() -> None:
+        getattr(future, how)()
+        pids.append(inviso.self())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    until(lambda: waits_in_result(future))
+    with trace.session_create("late", None) as session:
+        me = traced(session)
+        session.process("existing", True, ["send", "receive"])
+        future.set_result("r") if how == "result" else future.set_exception(LookupError("l"))
+        thread.join()
+        sent, *taken = told(session)
+    message = "r" if how == "result" else ("LookupError", ("l",))
+    assert sent[:3] == (me, "send", message)
+    if how == "result" or sys.version_info >= (3, 12):
+        assert taken == [(pids[0], "receive", message)]
+
+
+def test_run_until_complete_takes_the_result(session: trace.Session) -> None:
+    me = traced(session)
+    loop = asyncio.new_event_loop()
+    try:
+        future = loop.create_future()
+        loop.call_soon(future.set_result, 7)
+        assert loop.run_until_complete(future) == 7
+    finally:
+        loop.close()
+    sent, taken = told(session)
+    assert sent[:3] == (me, "send", 7) and taken == (me, "receive", 7)
+
+
 def test_set_by_a_callback(session: trace.Session) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -331,6 +331,38 @@ def test_what_is_gathered_brings_its_token(tracer: inviso.Pid, loop: str, outsid
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_task_s_callbacks_have_its_token(tracer: inviso.Pid, loop: str) -> None:
+    found = []
+
+    async def job(name: str) -> None:
+        begin(name)
+        await asyncio.sleep(0.001)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(job(name)) for name in "ab"]
+        for task in tasks:
+            task.add_done_callback(lambda _: found.append(label()))
+        await asyncio.wait(tasks)
+        await asyncio.sleep(0)
+
+    begin("start-up")
+    (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
+    assert sorted(found) == ["a", "b"]
+
+
+def test_a_thread_that_waits_for_a_result_before_tokens_are_in_use(tracer: inviso.Pid) -> None:
+    future: Future[int] = Future()
+    found = []
+    thread = threading.Thread(target=lambda: (future.result(), found.append(label())))
+    thread.start()
+    until(lambda: bool(future._condition._waiters))  # type: ignore[attr-defined]
+    begin("late")
+    future.set_result(1)
+    thread.join()
+    assert found == ["late"]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_results_of_executors_that_are_gathered(tracer: inviso.Pid, loop: str) -> None:
     def work(n: int) -> int:
         assert label() == "all"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import multiprocessing
 import os
 import pickle
@@ -225,6 +226,70 @@ def test_a_pool_of_threads(tracer: inviso.Pid) -> None:
     assert found[0][1] == found[1][1] and found[2][1] == found[3][1] == (found[0][1][1], found[0][1][1] + 1)
 
 
+def fails(n: int, **_: Any) -> None:
+    raise LookupError(n)
+
+
+def test_both_ends_of_a_pool_are_told_of_the_same_messages(tracer: inviso.Pid) -> None:
+    def told() -> list[Any]:
+        return [(m[2][0], m[2][4]) for m in inviso.peek(tracer) if m[0] == "seq_trace" and m[1] == "pool"]
+
+    with ThreadPool(1) as pool:
+        begin("pool")
+        pool.apply(labelled, (1,))  # a worker thread that waits already misses this one
+        before = len(told())
+        with pytest.raises(LookupError):
+            pool.apply(fails, (1,), {"a": 2})
+        pool.starmap(labelled, [(1, 2)])
+    call, raised = (__name__, "fails", [1, {"a": 2}]), ("LookupError", (1,))
+    whole, piece = ((*STARMAP, [(__name__, "labelled"), items]) for items in ([(1, 2)], ((1, 2),)))
+    answer = [(1, "pool")]
+    assert told()[before:] == [
+        ("send", call), ("receive", call), ("send", raised), ("receive", raised),
+        ("send", whole), ("receive", piece), ("send", answer), ("receive", answer),
+    ]  # fmt: skip
+
+
+STARMAP = ("multiprocessing.pool", "Pool.starmap")
+
+IN_THE_WORKER = """
+import multiprocessing, inviso
+from inviso import seq_trace
+
+def told(_):
+    return [e for e in inviso.peek(keeper)]
+
+def set_up():
+    global keeper
+    import threading
+    keeper = inviso.spawn(threading.Event().wait)
+    seq_trace.set_system_tracer(keeper)
+
+if __name__ == "__main__":
+    seq_trace.set_token("label", "w")
+    seq_trace.set_token("receive", True)
+    seq_trace.set_token("send", True)
+    with multiprocessing.get_context("fork").Pool(1, set_up) as pool:
+        pool.apply(abs, (-1,))
+        pool.map(abs, [-2, -3], 2)
+        events = pool.apply(told, (0,))
+    print([(e[2][0], e[2][4]) for e in events])
+"""
+
+
+def test_what_a_worker_process_takes_and_answers() -> None:
+    done = child(IN_THE_WORKER, flags=["-W", "ignore"])
+    assert done.returncode == 0, done.stderr
+    told = ast.literal_eval(done.stdout)
+    assert told == [
+        ("receive", ("builtins", "abs", [-1])),
+        ("send", 1),
+        ("receive", ("multiprocessing.pool", "Pool.map", [("builtins", "abs"), (-2, -3)])),
+        ("send", [2, 3]),
+        ("receive", ("__main__", "told", [0])),
+    ]
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*")
 @pytest.mark.parametrize("kind", ["processes", "threads"])
 def test_callbacks_of_a_pool_have_the_token_of_the_result(kind: str) -> None:
@@ -345,6 +410,63 @@ def test_nothing_is_changed_without_tokens_and_all_is_given_back() -> None:
     assert process.BaseProcess.start.__name__ == "start" and process.BaseProcess.start.__doc__ == before[2].__doc__
     seq_trace.reset_trace()
     assert now() == before
+
+
+def test_what_the_program_has_put_over_ours_stays_and_ours_go_when_that_goes() -> None:
+    from multiprocessing import process, reduction
+
+    pickler, base = reduction.ForkingPickler, process.BaseProcess
+    dumps, start = vars(pickler)["dumps"], vars(base)["start"]
+    one, other = multiprocessing.Pipe()
+    begin("over")
+    ours = base.start
+
+    def program_s(self: Any) -> None:
+        ours(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "start", program_s)
+        inner = pickler.dumps
+        patch.setattr(pickler, "dumps", classmethod(lambda _, obj, protocol=None: inner(obj, protocol)))
+        one.send("with a token")
+        seq_trace.set_token(None)
+        assert other.recv() == "with a token" and label() == "over"
+        seq_trace.reset_trace()
+        assert vars(base)["start"] is program_s and vars(pickler)["dumps"] is not dumps
+        one.send("none")
+        assert other.recv() == "none" and label() is None
+        begin("again")  # ours are over the program's now, and under it, and one of them acts
+        one.send("with one")
+        seq_trace.set_token(None)
+        assert other.recv() == "with one" and label() == "again"
+        seq_trace.reset_trace()
+        assert vars(base)["start"] is program_s
+    one.send(1)  # the first call of ours that finds nothing over it
+    assert other.recv() == 1 and vars(pickler)["dumps"] is dumps
+    begin("last")
+    seq_trace.reset_trace()
+    assert vars(pickler)["dumps"] is dumps and vars(base)["start"] is start
+
+
+class Strict(multiprocessing.Process):
+    def __setattr__(self, name: str, value: Any) -> None:
+        assert name != "_inviso"
+        super().__setattr__(name, value)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_a_process_class_sees_nothing_of_what_goes_along() -> None:
+    begin("strict")
+    answers = multiprocessing.SimpleQueue()
+    process = Strict(target=put_label, args=(answers,))
+    process.start()
+    assert answers.get() == "strict"
+    process.join()
+    assert not hasattr(process, "_inviso")
+
+
+def put_label(answers: Any) -> None:
+    answers.put(label())
 
 
 def test_a_peer_without_tokens_sees_an_ordinary_pickle() -> None:

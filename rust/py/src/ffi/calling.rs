@@ -148,6 +148,12 @@ pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     Python::attach(with)
 }
 
+/// From now on a thread that is attached may say so (`Python::attach`) also when the interpreter is about to be no more: finalisers of
+/// the program's run then, and hooks of ours in them. Who asks for the first time when it is too late panics.
+pub fn may_attach(py: Python<'_>) {
+    py.detach(|| Python::attach(|_| ()));
+}
+
 /// Whether the interpreter is ending. Then no thread but its main one runs any more, and a lock that another one held when it
 /// was stopped stays locked: nothing is changed any more.
 #[cold]

@@ -8,6 +8,7 @@ use super::{
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
+    originals,
     parcels::{self, quietly},
     passing::{self, Message, Sender},
     pickles,
@@ -51,7 +52,7 @@ pub static SET_RESULT: Handler = Handler { begin: Some(|here, frame| on_set(here
 /// `set_exception`, likewise.
 pub static SET_EXCEPTION: Handler = Handler { begin: Some(|here, frame| on_set(here, frame, true)), ..Handler::NONE };
 
-/// `result` of `concurrent.futures.Future`.
+/// `result` of `concurrent.futures.Future`, and what takes it for that, also where it waits already.
 pub static RESULT: Handler =
     Handler { begin: Some(on_take), end: Some(|here, frame, how| on_taken(here, frame, how, false)), ..Handler::NONE };
 
@@ -123,6 +124,7 @@ fn adopt_concurrent(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAn
             ("Future.set_exception", &["self", "exception"], &SET_EXCEPTION),
             ("Future.result", &["self", "timeout"], &RESULT),
             ("Future.exception", &["self", "timeout"], &EXCEPTION),
+            ("Future._Future__get_result", &["self"], &RESULT),
         ],
     )
 }
@@ -303,39 +305,66 @@ thread_local! {
     static TAKING: RefCell<Vec<(usize, Arc<Tracee>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The program asks for a result.
+/// The program asks for a result; or that is there which it has asked for, perhaps before anybody watched.
 fn on_take(here: &mut Here, frame: Frame) {
-    // SAFETY: the first parameter, at the beginning; the caller's frame runs.
-    let (object, inner) = unsafe { (frame.local(0), passing::is_inner(passing::caller(frame))) };
-    if inner || object.is_null() {
-        return;
+    // SAFETY: an event's frame, which begins; its callers run.
+    unsafe {
+        let asked = passing::caller(frame);
+        if !capture::is_text(code_qualname(frame.code()), "Future.__get_result") {
+            return taking(here, frame, asked);
+        }
+        let Some(asked) = asked else { return };
+        let seen = TAKING.with_borrow(|taking| taking.iter().any(|(address, _)| *address == asked.address()));
+        if !seen && capture::is_text(code_qualname(asked.code()), "Future.result") {
+            taking(here, frame, originals::caller(asked));
+        }
     }
-    // SAFETY: callbacks run attached on this thread.
-    let future = unsafe {
+}
+
+/// A method begins that answers the result of its future, for who has called `caller`.
+///
+/// # Safety
+/// The frame is that of the event that is being taken, which begins; the caller's runs.
+unsafe fn taking(here: &mut Here, frame: Frame, caller: Option<Frame>) {
+    // SAFETY: the caller's promise; callbacks run attached on this thread; the first parameter.
+    unsafe {
+        let object = frame.local(0);
+        if object.is_null() || passing::is_inner(caller) {
+            return;
+        }
         here.running.identify(here.host, &mut here.thread);
-        record(here, object)
-    };
-    let own = here.thread.current().pid;
-    // SAFETY: as above.
-    let is_set = quietly(here, |py, _| unsafe { is_in_state(py, object, &["FINISHED"]) });
-    {
-        let mut outcome = outcome(&future);
-        outcome.is_set |= is_set;
-        outcome.waiters += 1;
-        outcome.waiter = own;
+        let future = record(here, object);
+        let own = here.thread.current().pid;
+        let is_set = quietly(here, |py, _| is_in_state(py, object, &["FINISHED"]));
+        {
+            let mut outcome = outcome(&future);
+            outcome.is_set |= is_set;
+            outcome.waiters += 1;
+            outcome.waiter = own;
+        }
+        TAKING.with_borrow_mut(|taking| {
+            // a call that was not seen to end
+            taking.retain(|(address, _)| *address != frame.address());
+            taking.push((frame.address(), future));
+        });
     }
-    TAKING.with_borrow_mut(|taking| {
-        // a call that was not seen to end
-        taking.retain(|(address, _)| *address != frame.address());
-        taking.push((frame.address(), future));
-    });
 }
 
 /// It gets one, or none.
 fn on_taken(here: &mut Here, frame: Frame, how: Ended, shows_error: bool) {
-    let future = TAKING.with_borrow_mut(|taking| {
-        let at = taking.iter().rposition(|(address, _)| *address == frame.address())?;
-        Some(taking.swap_remove(at).1)
+    let taken = || {
+        TAKING.with_borrow_mut(|taking| {
+            let at = taking.iter().rposition(|(address, _)| *address == frame.address())?;
+            Some(taking.swap_remove(at).1)
+        })
+    };
+    let future = taken().or_else(|| {
+        // it may have begun before anybody watched; `result` has no first variable any more, see `on_take`
+        if shows_error {
+            // SAFETY: the event's frame; its caller runs.
+            unsafe { taking(here, frame, passing::caller(frame)) };
+        }
+        taken()
     });
     let Some(future) = future else { return };
     let now = {

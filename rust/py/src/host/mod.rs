@@ -160,6 +160,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     crate::terms::classes(py)?;
     #[cfg(Py_3_12)]
     crate::ffi::opcodes::learn(py)?;
+    crate::ffi::calling::may_attach(py);
     let monotonic_ns = py.import("time")?.getattr("monotonic_ns")?;
     let _one = STARTING.lock_py_attached(py).unwrap_or_else(|e| e.into_inner());
     if let Some(host) = try_host() {

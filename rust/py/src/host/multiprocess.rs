@@ -459,7 +459,7 @@ pub unsafe fn ask(
 ///
 /// # Safety
 /// `function`, `args` and `keywords` live throughout, and the calling thread is attached to the interpreter.
-unsafe fn call<'py>(
+pub unsafe fn call<'py>(
     py: Python<'py>, function: *mut ffi::PyObject, args: *mut ffi::PyObject, keywords: *mut ffi::PyObject,
 ) -> Option<Bound<'py, PyAny>> {
     // SAFETY: the callers': they stand, the thread is attached, and nothing is set; types are checked.

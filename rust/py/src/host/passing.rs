@@ -320,7 +320,8 @@ const RUNNERS: [&str; 5] =
     ["_WorkItem.run", "WorkerContext.run", "Handle._run", "Future._invoke_callbacks", "Future.add_done_callback"];
 
 /// Other names under which the program calls a method of the library's; the generators of `Executor.map` among them.
-const FORWARDERS: [&str; 5] = [
+const FORWARDERS: [&str; 6] = [
+    "BaseEventLoop.run_until_complete",
     "Queue.get_nowait",
     "Queue.put_nowait",
     "_result_or_cancel",

@@ -168,6 +168,21 @@ unsafe fn caller() -> Option<Frame> {
     unsafe { Frame::current_python(crate::ffi::tstate())?.caller() }
 }
 
+/// Functions between what pickles and what the library has called for it, at most: the program's own, around ours.
+const BETWEEN: usize = 8;
+
+/// The library's frame that has had an object pickled.
+///
+/// # Safety
+/// As [`caller`].
+unsafe fn library() -> Option<Frame> {
+    // SAFETY: the callers': attached; whoever called a frame that runs does, too.
+    unsafe {
+        let mut frames = std::iter::successors(caller(), |frame| frame.caller()).take(BETWEEN);
+        frames.find(|frame| passing::is_library(*frame))
+    }
+}
+
 /// Whether a function of this name runs in a frame.
 ///
 /// # Safety
@@ -184,7 +199,7 @@ pub unsafe fn is(frame: Frame, name: &str) -> bool {
 pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
     // SAFETY: the caller's promise; parameters of running functions, none of which is assigned to before this.
     unsafe {
-        let Some(frame) = caller().filter(|frame| passing::is_library(*frame)) else { return Way::None };
+        let Some(frame) = library() else { return Way::None };
         if is(frame, "Queue._feed") {
             let buffer = frame.local(0);
             let Some(record) = here.host.directory.known(buffer as usize) else { return Way::None };
@@ -275,6 +290,19 @@ pub unsafe fn is_started_by_library() -> bool {
     unsafe { caller().is_some_and(|frame| passing::is_library(frame)) }
 }
 
+/// Whether a worker of a pool takes a task, or puts a result.
+///
+/// # Safety
+/// As [`is_for_another`].
+unsafe fn is_worker() -> bool {
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
+    unsafe {
+        let library = library().filter(|frame| is(*frame, "SimpleQueue.get") || is(*frame, "SimpleQueue.put"));
+        let worker = library.and_then(|frame| frame.caller());
+        worker.is_some_and(|worker| passing::is_library(worker) && is(worker, "worker"))
+    }
+}
+
 /// The message that a pickled object is: of a process pool's items the call, and its result.
 ///
 /// # Safety
@@ -283,6 +311,9 @@ pub unsafe fn message_of(here: &mut Here, object: &Bound<'_, PyAny>) -> Held {
     let mut buffer = [0; 256];
     // SAFETY: the caller's promise; the objects stand.
     unsafe {
+        if is_worker() {
+            return pools::told_as(here, object.as_ptr());
+        }
         let kind = capture::type_name(ffi::Py_TYPE(object.as_ptr()), &mut buffer);
         let at = object.as_ptr();
         if kind == "concurrent.futures.process._CallItem" {

@@ -140,9 +140,12 @@ pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item
         let carried = if pickles::is(frame, "worker") {
             here.running.identify(here.host, &mut here.thread);
             let to = passing::queue(here, queue);
-            let sent = here.host.node.seq_send(&mut here.thread, About::Current, to, tokens::writing(item));
+            let message = told_as(here, item);
+            let write = tokens::writing(message.as_ptr());
+            let sent = here.host.node.seq_send(&mut here.thread, About::Current, to, write);
             // the token was the task's, and none of the thread's own
-            here.host.node.seq_receive(&mut here.thread, About::Current, Carried::Empty, tokens::writing(item));
+            let write = tokens::writing(message.as_ptr());
+            here.host.node.seq_receive(&mut here.thread, About::Current, Carried::Empty, write);
             sent
         } else if pickles::is(frame, "Pool._handle_tasks") {
             let found = parcels::quietly(here, |py, here| task(here, &Bound::from_borrowed_ptr(py, item), frame));
@@ -179,11 +182,62 @@ pub unsafe fn taken_among_threads(here: &mut Here, queue: *mut ffi::PyObject, it
         let carried = put.map_or(Carried::Empty, |put| put.carried);
         if works {
             here.running.identify(here.host, &mut here.thread);
-            here.host.node.seq_receive(&mut here.thread, About::Current, carried, tokens::writing(item));
+            let message = tokens::message_for(here, &carried, |here| told_as(here, item));
+            let write = tokens::writing(message.as_ptr());
+            here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);
         } else {
             pickles::leave(carried);
         }
         true
+    }
+}
+
+/// What passes between a pool and its workers, as it is told where it was asked for: a call or its value or exception, without the
+/// numbers by which the pool knows it; a piece of a `map` as the `map` of these items. Anything else is told as it is.
+///
+/// # Safety
+/// The item stands; attached, no exception is set.
+pub unsafe fn told_as(here: &mut Here, item: *mut ffi::PyObject) -> Held {
+    parcels::made(here, |py| {
+        // SAFETY: the caller's promise.
+        let item = unsafe { Bound::from_borrowed_ptr(py, item) };
+        // SAFETY: parts of it; held by it.
+        unsafe { call_or_result(&item) }.or(Some(item))
+    })
+}
+
+/// # Safety
+/// As [`told_as`].
+unsafe fn call_or_result<'py>(item: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let (py, parts) = (item.py(), item.cast_exact::<PyTuple>().ok()?);
+    let part = |n| parts.get_item(n).ok();
+    // SAFETY: the caller's promise; methods are kept for ever.
+    unsafe {
+        match parts.len() {
+            3 => {
+                let result = part(2)?.cast_into_exact::<PyTuple>().ok()?;
+                let (went_well, value) = result.extract::<(bool, Bound<'py, PyAny>)>().ok()?;
+                if went_well {
+                    return Some(value);
+                }
+                let inside = attribute(py, value.as_ptr(), "exc");
+                parcels::of_exception(py, inside.unwrap_or(value).as_ptr()).ok()
+            }
+            5 => {
+                let (function, args, keywords) = (part(2)?, part(3)?, part(4)?);
+                let is = |word: &AtomicUsize| word.load(Ordering::Acquire) == function.as_ptr() as usize;
+                let method = match (is(&MAPSTAR), is(&STARMAPSTAR)) {
+                    (true, _) => &MAP,
+                    (_, true) => &STARMAP,
+                    _ => return multiprocess::call(py, function.as_ptr(), args.as_ptr(), keywords.as_ptr()),
+                };
+                let ((mapped, items),) = args.extract::<((Bound<'py, PyAny>, Bound<'py, PyAny>),)>().ok()?;
+                let arguments = PyTuple::new(py, [parcels::name_of(py, mapped.as_ptr()).ok()?, items]).ok()?;
+                let method = method.load(Ordering::Acquire) as *mut ffi::PyObject;
+                parcels::of_call(py, method, arguments.as_ptr(), std::ptr::null_mut()).ok()
+            }
+            _ => None,
+        }
     }
 }
 
@@ -207,7 +261,8 @@ static IMAP_UNORDERED: AtomicUsize = AtomicUsize::new(0);
 static MAP_CODE: AtomicUsize = AtomicUsize::new(0);
 static IMAP_CODE: AtomicUsize = AtomicUsize::new(0);
 static IMAP_UNORDERED_CODE: AtomicUsize = AtomicUsize::new(0);
-/// What runs a chunk of `starmap`.
+/// What runs a chunk of `map`, and of `starmap`.
+static MAPSTAR: AtomicUsize = AtomicUsize::new(0);
 static STARMAPSTAR: AtomicUsize = AtomicUsize::new(0);
 /// Which variable of `IMapIterator.next` has the item.
 static VALUE: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -229,6 +284,7 @@ pub fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> 
     for (word, name) in [(&MAP, "map"), (&STARMAP, "starmap"), (&IMAP, "imap"), (&IMAP_UNORDERED, "imap_unordered")] {
         modules::keep(word, pool.getattr(name)?);
     }
+    modules::keep(&MAPSTAR, module.getattr("mapstar")?);
     modules::keep(&STARMAPSTAR, module.getattr("starmapstar")?);
     let next = &["self", "timeout"];
     let names: Vec<String> = modules::code(module, "IMapIterator.next", next)?.getattr("co_varnames")?.extract()?;

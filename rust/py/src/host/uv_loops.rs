@@ -223,9 +223,11 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
         let came = match method.kind {
             Kind::Protocols => Came::Makes,
             Kind::Often | Kind::Signal => Came::Inner,
-            Kind::Once if by_library && !sets_future && here.host.node.seq_in_use() => {
-                caller.and_then(|frame| gathered::carried(here, frame)).map_or(Came::Inner, Came::Scheduled)
-            }
+            // a task that is done schedules what waits for that, below the frame that runs the loop
+            Kind::Once if by_library && !sets_future && here.host.node.seq_in_use() => match ends_task(here) {
+                true => Came::Scheduled(here.host.node.seq_copy(here.thread.current())),
+                false => caller.and_then(|frame| gathered::carried(here, frame)).map_or(Came::Inner, Came::Scheduled),
+            },
             Kind::Once | Kind::Threadsafe if by_library || sets_future => Came::Inner,
             Kind::Threadsafe if is_closed(here, event_loop) => Came::Inner,
             Kind::Threadsafe => {
@@ -250,6 +252,19 @@ unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held>
             Py::new(py, Scheduled { callback, makes: matches!(came, Came::Makes), by, came: Mutex::new(Some(came)) })
         });
         Some(Held::owned(made.ok()?.into_ptr()))
+    }
+}
+
+/// Whether the running process, which is known then, is a task that is done.
+///
+/// # Safety
+/// Attached.
+unsafe fn ends_task(here: &mut Here) -> bool {
+    // SAFETY: the caller's promise; the task that runs stands.
+    unsafe {
+        here.running.identify(here.host, &mut here.thread);
+        let task = here.running.task.get() as *mut PyObject;
+        !task.is_null() && quietly(here, |py, _| steps::is_done_task(py, task))
     }
 }
 
