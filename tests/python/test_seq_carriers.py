@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing.reduction
 import queue
+import random
 import socket
 import threading
 import time
@@ -328,6 +329,26 @@ def test_what_is_gathered_brings_its_token(tracer: inviso.Pid, loop: str, outsid
     (asyncio if loop == "asyncio" else pytest.importorskip("uvloop")).run(main())
     assert [event[0] for event in events(tracer, "set")] == ["send", "receive"]
     assert is_one_chain(events(tracer, "set"))
+
+
+@pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue, queue.LifoQueue])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_same_objects_again_and_again_each_bring_what_they_were_put_with(kind: Any, seed: int) -> None:
+    chance = random.Random(seed)
+    box, things = kind(), [object() for _ in range(3)]
+    if kind is queue.LifoQueue:
+        seq_trace.carrier(box, True)
+    inside: list[tuple[object, int]] = []
+    for n in range(1000):
+        if chance.random() < (0.7 if n % 100 < 30 else 0.4):
+            thing = chance.choice(things)
+            seq_trace.set_token("label", n)
+            box.put(thing)
+            inside.append((thing, n))
+        elif inside:
+            thing, put = inside.pop(-1 if kind is queue.LifoQueue else 0)
+            seq_trace.set_token(None)
+            assert box.get() is thing and label() == put
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

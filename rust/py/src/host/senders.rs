@@ -32,9 +32,17 @@ pub struct Put {
 /// Of one queue: items by address, and who put them in.
 #[derive(Default)]
 pub struct Senders {
-    items: Guarded<FxHashMap<usize, Puts>>,
+    items: Guarded<Items>,
     /// How many addresses are there: a first look.
     count: AtomicUsize,
+}
+
+/// Items by address.
+#[derive(Default)]
+struct Items {
+    /// One that came when there was none: nearly always the only one there is. Older than what is among the others.
+    first: Option<(usize, Put)>,
+    others: FxHashMap<usize, Puts>,
 }
 
 /// Who put an item in, oldest first: one, nearly always.
@@ -43,10 +51,67 @@ struct Puts {
     more: VecDeque<Put>,
 }
 
+impl Items {
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    #[inline(always)]
+    fn add(&mut self, item: usize, put: Put) {
+        if self.first.is_none() && self.others.is_empty() {
+            self.first = Some((item, put));
+        } else {
+            self.add_to_others(item, put);
+        }
+    }
+
+    #[inline(never)]
+    fn add_to_others(&mut self, item: usize, put: Put) {
+        match self.others.entry(item) {
+            Entry::Vacant(place) => drop(place.insert(Puts { oldest: put, more: VecDeque::new() })),
+            Entry::Occupied(mut puts) => puts.get_mut().more.push_back(put),
+        }
+    }
+
+    /// The oldest at this address; the newest if `last`.
+    #[inline(always)]
+    fn take(&mut self, item: usize, last: bool) -> Option<Put> {
+        if !self.others.is_empty() && (last || self.first.as_ref().is_none_or(|(known, _)| *known != item)) {
+            if let Some(put) = self.take_of_others(item, last) {
+                return Some(put);
+            }
+        }
+        self.first.take_if(|(known, _)| *known == item).map(|(_, put)| put)
+    }
+
+    #[inline(never)]
+    fn take_of_others(&mut self, item: usize, last: bool) -> Option<Put> {
+        let Entry::Occupied(mut puts) = self.others.entry(item) else { return None };
+        let Puts { oldest, more } = puts.get_mut();
+        let next = if last { more.pop_back() } else { more.pop_front().map(|next| std::mem::replace(oldest, next)) };
+        next.or_else(|| Some(puts.remove().oldest))
+    }
+
+    /// Keeps those addresses of whose puts it is so of one.
+    fn retain(&mut self, mut keep: impl FnMut(&mut Put) -> bool) {
+        if self.first.as_mut().is_some_and(|(_, put)| !keep(put)) {
+            self.first = None;
+        }
+        self.others.retain(|_, puts| {
+            let mut kept = false;
+            for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
+                kept |= keep(put); // each is asked
+            }
+            kept
+        });
+        self.others.shrink_to_fit();
+    }
+}
+
 impl Senders {
     /// Looks at the items, or changes them; nothing of the program's is run meanwhile.
     #[inline(always)]
-    fn with<R>(&self, py: Python<'_>, with: impl FnOnce(&mut FxHashMap<usize, Puts>) -> R) -> R {
+    fn with<R>(&self, py: Python<'_>, with: impl FnOnce(&mut Items) -> R) -> R {
         let mut items = self.items.lock(py);
         let done = with(&mut items);
         let (was, is) = (self.count.load(Ordering::Relaxed), items.len());
@@ -58,20 +123,11 @@ impl Senders {
     }
 
     fn add(&self, py: Python<'_>, item: *mut PyObject, put: Put) {
-        self.with(py, |items| match items.entry(item as usize) {
-            Entry::Vacant(place) => drop(place.insert(Puts { oldest: put, more: VecDeque::new() })),
-            Entry::Occupied(mut puts) => puts.get_mut().more.push_back(put),
-        });
+        self.with(py, |items| items.add(item as usize, put));
     }
 
     fn take(&self, py: Python<'_>, item: *mut PyObject, last: bool) -> Option<Put> {
-        self.with(py, |items| {
-            let Entry::Occupied(mut puts) = items.entry(item as usize) else { return None };
-            let Puts { oldest, more } = puts.get_mut();
-            let next =
-                if last { more.pop_back() } else { more.pop_front().map(|next| std::mem::replace(oldest, next)) };
-            next.or_else(|| Some(puts.remove().oldest))
-        })
+        self.with(py, |items| items.take(item as usize, last))
     }
 
     fn is_empty(&self) -> bool {
@@ -142,15 +198,10 @@ pub fn gone(py: Python<'_>, senders: &Senders) {
 pub fn empty(py: Python<'_>, node: &Node, senders: &Senders) {
     let wanted = SENDERS.load(Ordering::Acquire);
     senders.with(py, |items| {
-        items.retain(|_, puts| {
-            let mut has_tokens = false;
-            for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
-                node.seq_empty(&mut put.carried);
-                has_tokens |= matches!(put.carried, Carried::Token(..));
-            }
-            wanted || has_tokens
+        items.retain(|put| {
+            node.seq_empty(&mut put.carried);
+            wanted || matches!(put.carried, Carried::Token(..))
         });
-        items.shrink_to_fit();
     });
 }
 
