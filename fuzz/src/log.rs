@@ -90,19 +90,24 @@ pub fn client(bytes: &[u8]) {
     let found = all(Reader::new(pieces).limit(limit));
     assert_eq!(found, all(Reader::new(bytes).limit(limit)));
 
-    // and a client that follows gets everything but the end
+    // and a client that follows gets everything but the end, or but what a damaged block may hide: behind one that was told it waits
+    // for what may be the next, where the other one knows that no more comes
     let mut reader = Reader::new(bytes).limit(limit).follow(true);
+    let mut lost = false;
     for expected in &found {
         match reader.read().expect("nothing is refused") {
             Some(event) => assert_eq!(&Found::from(event), expected),
             None => {
-                assert!(matches!(
-                    expected,
-                    Found::Damage(_, What::Cut(_) | What::Block | What::Hole(_) | What::NoTerm)
-                ));
+                assert!(
+                    lost || matches!(
+                        expected,
+                        Found::Damage(_, What::Cut(_) | What::Block | What::Hole(_) | What::NoTerm)
+                    )
+                );
                 break;
             }
         }
+        lost = matches!(expected, Found::Damage(_, What::Block | What::Long(_)));
     }
 
     // what it got it can send on

@@ -130,6 +130,18 @@ fn clients_read_the_same_in_pieces() {
     for_a_while("client", pieces, |bytes| inviso_fuzz::client(&bytes));
 }
 
+/// Found by the test above: what looks like a long block behind a damaged one hides a whole one from who waits for it.
+#[test]
+fn a_client_that_follows_waits_for_what_may_be_a_block() {
+    let mut packer = inviso_log::blocks::Packer::default();
+    let mut block = Vec::new();
+    packer.put(&mut block, &[1, 0, 0, 0, 9]);
+    let mut damaged = block.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let long = [&inviso_log::blocks::MARK[..], &[0, 0, 1, 0].repeat(2), &[7; 4]].concat();
+    inviso_fuzz::client(&[&[1, 200], &inviso_log::blocks::MAGIC[..], &damaged, &long, &block].concat());
+}
+
 proptest! {
     #![proptest_config(config())]
 
