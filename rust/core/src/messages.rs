@@ -97,7 +97,8 @@ pub fn on_receive<P: Parcel>(node: &Node, thread: &mut Thread, at: About<'_>, pa
     pass(node, thread, at, Flags::RECEIVE, Kind::Receive, parcel);
 }
 
-#[inline(always)]
+/// One body for what is sent and what arrives: two leave the interpreter too little of a processor's first cache of instructions.
+#[inline(never)]
 fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, parcel: &P) {
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
