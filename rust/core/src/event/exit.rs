@@ -196,7 +196,8 @@ pub(super) fn result<A: Activation>(
         Exit::Unwind => (Kind::ExceptionFrom, wants::EXCEPTION_FROM, wants::META_EXCEPTION),
         _ => (Kind::ReturnFrom, wants::RETURN_FROM, wants::META_RETURN),
     };
-    let kinds = [(asked, flags, kinds::LOCAL | kinds::GLOBAL), (meta, META, kinds::META)];
+    // what began last ends first (as OTP does it)
+    let kinds = [(meta, META, kinds::META), (asked, flags, kinds::LOCAL | kinds::GLOBAL)];
     for (wanted, flags, set) in kinds {
         if frame.wants & wanted == 0 || entry.has & set == 0 || wanted == asked && !flags.has(Flags::CALL) {
             continue;
