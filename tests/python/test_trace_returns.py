@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import inviso
 import pytest
 from inviso import trace
 from trace_tools import local, mfa, names, own
@@ -204,6 +205,64 @@ def test_an_exception_that_c_swallows(session: trace.Session) -> None:
     asks()
     sent = names(session.drain())
     assert sent == ["call missing", "return_to asks", "call leaf", "return_to asks"]
+
+
+def test_a_handler_of_another_exception_is_not_where_it_went(session: trace.Session) -> None:
+    class Lazy:
+        def __getattr__(self, name: str) -> int:
+            return missing(name)
+
+    def missing(name: str) -> int:
+        raise AttributeError(name)
+
+    def asks() -> bool:
+        return hasattr(Lazy(), "x")
+
+    def passes() -> None:
+        with contextlib.suppress(KeyError):
+            raise KeyError
+
+    def catches() -> None:
+        asks()
+        try:
+            raise KeyError
+        except KeyError:
+            pass
+        asks()
+        with contextlib.suppress(KeyError):
+            passes()
+
+    returns(session, missing)
+    catches()
+    assert names(session.drain()) == ["call missing", "return_to asks"] * 2
+
+
+def test_an_exception_that_ends_a_task_is_not_another_task_s(session: trace.Session) -> None:
+    async def fails() -> None:
+        raise RuntimeError
+
+    async def other() -> None:
+        await asyncio.sleep(0)
+        try:
+            raise KeyError
+        except KeyError:
+            pass
+
+    async def main() -> inviso.Pid:
+        first, second = asyncio.create_task(fails()), asyncio.create_task(other())
+        pid = inviso.pid(first)
+        await asyncio.wait([first, second])
+        assert isinstance(first.exception(), RuntimeError)
+        return pid
+
+    returns(session, fails)
+    session.process("all", True, ["call", "return_to", "arity"])
+    pid = asyncio.run(main())
+    session.process("all", False, ["all"])
+    assert [(message[1], message[2], message[3][1]) for message in session.drain()] == [
+        (pid, "call", fails.__qualname__),
+        (pid, "return_to", "Handle._run"),
+    ]
 
 
 def test_through_frames_without_a_handler(session: trace.Session) -> None:

@@ -125,6 +125,8 @@ impl Timer {
 #[derive(Default)]
 pub(crate) struct Pending {
     pub sessions: Vec<(u16, u32)>,
+    /// The process whose calls they were, which need not be the one that runs when that is found.
+    pub of: Option<Arc<Tracee>>,
     /// The activation that goes on if nobody is seen to catch the exception, and its name as terms.
     pub at: usize,
     pub name: Vec<u8>,

@@ -12,14 +12,15 @@ use crate::{
 };
 use inviso_term::{etf::Encoder, record::Kind};
 
-/// An exception is caught by `call`, which goes on.
+/// An exception is caught. If calls that one has left wait, the frame that it had reached goes on: that catches it, or it was caught
+/// there before, where nobody could see it (in C), and this is another. So the host has to tell of every call that an exception leaves
+/// while [`Thread::waits_for_handler`].
 #[inline(always)]
-pub fn on_handled<A: Activation>(node: &Node, thread: &mut Thread, call: &A) {
+pub fn on_handled(node: &Node, thread: &mut Thread) {
     if !thread.pending.sessions.is_empty() {
         let inside = thread.shared.section.enter();
         let snapshot = node.snapshot.load_inside(&inside);
-        thread.pending.at = call.address();
-        goes_on(node, thread, snapshot, Some(call));
+        goes_on(node, thread, snapshot);
         drop(inside);
         if !thread.late.is_empty() {
             late::take_events(node, thread);
@@ -39,26 +40,23 @@ pub(super) fn write_name(name: &mut Vec<u8>, write: impl FnOnce(&mut Encoder<'_>
     name.truncate(len);
 }
 
-/// Calls that an exception has left wait for the frame that goes on. If the host did not see it caught, the next event
-/// tells: an unwinding of that frame means it was not; anything else means that this frame goes on.
+/// Calls that an exception has left wait for the frame that goes on: an unwinding of that frame means that it does not; anything else,
+/// the unwinding of another one too, that it does.
 #[cold]
 #[inline(never)]
 pub(super) fn settle_pending<A: Activation>(
     node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: &A, exit: Option<(Exit, usize)>,
 ) {
-    if let Some((Exit::Unwind, at)) = exit {
-        if at == thread.pending.at {
-            let mut scratch = std::mem::take(&mut thread.scratch);
-            scratch.resize(scratch.len().max(SCRATCH), 0);
-            let mut out = Encoder::new(&mut scratch);
-            thread.pending.at = call.caller(&mut out);
-            thread.pending.name.clear();
-            thread.pending.name.extend_from_slice(out.written());
-            thread.scratch = scratch;
-        }
-        return;
+    if exit != Some((Exit::Unwind, thread.pending.at)) {
+        return goes_on(node, thread, snapshot);
     }
-    goes_on::<A>(node, thread, snapshot, None);
+    let mut scratch = std::mem::take(&mut thread.scratch);
+    scratch.resize(scratch.len().max(SCRATCH), 0);
+    let mut out = Encoder::new(&mut scratch);
+    thread.pending.at = call.caller(&mut out);
+    thread.pending.name.clear();
+    thread.pending.name.extend_from_slice(out.written());
+    thread.scratch = scratch;
 }
 
 /// The same where a call begins or goes on.
@@ -76,21 +74,16 @@ pub(super) fn settle<A: Activation>(node: &Node, thread: &mut Thread, code: usiz
 
 #[cold]
 #[inline(never)]
-pub(super) fn goes_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &Snapshot, call: Option<&A>) {
+fn goes_on(node: &Node, thread: &mut Thread, snapshot: &Snapshot) {
     let mut pending = std::mem::take(&mut thread.pending);
     let now = node.moment(&mut thread.turn);
-    if let Some(call) = call {
-        write_name(&mut pending.name, |out| {
-            call.name(out);
-        });
-        call.identify(thread);
-    }
-    if pending.at != 0 {
+    if let Some(of) = pending.of.take().filter(|_| pending.at != 0) {
+        let head = Head { tracee: of.pid, kind: Kind::ReturnTo, what: 0, more: 0 };
         for (index, id) in pending.sessions.drain(..) {
-            let flags = thread.current.flags(index);
+            let flags = of.flags(index);
             if let Some(session) = snapshot.session(index, id) {
                 if flags.has(Flags::CALL) && flags.has(Flags::RETURN_TO) {
-                    emit(node, thread, session, flags, Head::new(thread, Kind::ReturnTo, 0), &pending.name, now);
+                    emit(node, thread, session, flags, head, &pending.name, now);
                 }
             }
         }

@@ -172,6 +172,7 @@ pub(super) fn finish<A: Activation>(
         if !pending.sessions.contains(&(frame.index, frame.id)) {
             pending.sessions.push((frame.index, frame.id));
         }
+        pending.of = Some(thread.current.clone());
         pending.at = caller;
         pending.name.clear();
         pending.name.extend_from_slice(out.written());

@@ -172,7 +172,7 @@ mod monitoring {
         exception_handled, 3, |here, code, call, args| if here.thread.waits_for_handler()
             && opcodes::goes_on_at(code, *args.add(1), *args.add(2))
         {
-            event::on_handled(&here.host.node, &mut here.thread, &call);
+            event::on_handled(&here.host.node, &mut here.thread);
         }
     }
 }
@@ -451,8 +451,7 @@ mod frames {
         unsafe {
             let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
             if handlers::catches(frame) {
-                let caller = PyCall::new(here.host, &here.running, frame);
-                event::on_handled(&here.host.node, &mut here.thread, &caller);
+                event::on_handled(&here.host.node, &mut here.thread);
             }
         }
     }
