@@ -18,6 +18,7 @@ Functions have the names, argument order and results of trace.md; ``undefined`` 
 from __future__ import annotations
 
 import _thread
+import atexit
 import difflib
 import os
 import signal as signals
@@ -1193,6 +1194,25 @@ _PATIENCE = 5.0
 _workers: set[_Worker] = set()
 """Until they end."""
 _strong: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """A program that ends has its tracers called with all that was sent before, as far as they do it in time."""
+    waiting = []
+    for session in list(_strong):
+        worker = session._worker
+        if worker is not None and session._native.is_alive():
+            session._native.pump()
+            done = threading.Event()
+            with suppress(RuntimeError):  # no thread can be had
+                worker.when_done(done.set)
+                waiting.append(done)
+    end = time.monotonic() + _PATIENCE
+    for done in waiting:
+        done.wait(max(0.0, end - time.monotonic()))
+
+
 _inherited: list[Session] = []
 """Of a forked child's parent. They have ended here, and are never let go of: that would end them a second time."""
 

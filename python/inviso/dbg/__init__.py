@@ -30,6 +30,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -170,7 +171,7 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
     checked(where, limit, rate, lost)
     server = _server(where)
     if not arguments:
-        _at_exit()
+        _traced.add(server)
         return server.start_default(limit, rate, lost)
     if len(arguments) == 3:
         name, *rest = arguments
@@ -198,7 +199,7 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
         raise BadArg(where, "data", f"{data!r} is no trace port; pass what dbg.trace_port() returned")
     elif kind == "module" and not callable(data) and not (isinstance(data, tuple) and len(data) == 2):
         raise BadArg(where, "data", f"{data!r} is no tracer module; pass (module, state)")
-    _at_exit()
+    _traced.add(server)
     return server.start(kind, data, limit, rate, lost)
 
 
@@ -882,12 +883,12 @@ def _function(where: str, module: Any, name: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-_registered = False
+_traced: weakref.WeakSet[Server] = weakref.WeakSet()
+"""That have had a tracer, while somebody has them."""
 
 
-def _at_exit() -> None:
-    """A program that ends without :func:`stop` has its last lines printed."""
-    global _registered
-    if not _registered:
-        _registered = True
-        atexit.register(_default.stop)
+@atexit.register
+def _stop_all() -> None:
+    """A program that ends without :func:`stop` has its last lines printed, and written."""
+    for server in list(_traced):
+        server.stop()
