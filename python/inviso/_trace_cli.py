@@ -262,8 +262,10 @@ class Tracing:
             lost = output.finish(PATIENCE)
             if output.failed is not None and self._request.output is not None:
                 self._note(f"*** {NAME} stopped: {failure(self._request.output, output.failed, lost)}.")
+        # whose calls were not read, or were told of by choice, may have been there and gone
+        still = "" if reader is not None and not self._request.spec else " that is there at the end"
         for pattern in idle:
-            self._note(f"*** {NAME}: {show(pattern)} matches no function.")
+            self._note(f"*** {NAME}: {show(pattern)} matches no function{still}.")
 
     def _note(self, text: str) -> None:
         """Says something of the end on standard error."""
