@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final, TypeAlias
 
-from inviso.errors import BadArg
+from inviso.errors import BadArg, shown
 
 __all__ = ["LOST", "Guard", "Rate", "checked", "failure", "why", "window"]
 
@@ -80,7 +80,7 @@ def why(what: str, number: int, milliseconds: int = 0) -> str:
         case "limit":
             return f"the limit of {number} message{'s' * (number > 1)} was reached"
         case "rate":
-            return f"there were more than {number} messages in {milliseconds / 1000:g} s"
+            return f"there were more than {number} message{'s' * (number > 1)} in {milliseconds / 1000:g} s"
     return f"it fell behind, and {number} messages were lost"
 
 
@@ -103,13 +103,13 @@ def window(rate: Rate | None) -> tuple[int, int] | None:
 def checked(where: str, limit: Any, rate: Any, lost: Any = None) -> None:
     """Refuses what is no limit, no rate, no bound of lost messages."""
     if limit is not None and not _number(limit, 1):
-        raise BadArg(where, "limit", f"{limit!r} is no number of messages; pass an int from 1, or None for no limit")
+        raise BadArg(where, "limit", f"{shown(limit)} is no number of messages; pass an int from 1, or None for no limit")
     pair = rate if isinstance(rate, tuple) else (rate, 1000)
     if rate is not None and not (len(pair) == 2 and _number(pair[0], 1) and _number(pair[1], 1)):
-        why = f"{rate!r} is no rate; pass messages a second, an int from 1, or (messages, milliseconds)"
+        why = f"{shown(rate)} is no rate; pass messages a second, an int from 1, or (messages, milliseconds)"
         raise BadArg(where, "rate", why)
     if lost is not None and not _number(lost, 0):
-        raise BadArg(where, "lost", f"{lost!r} is no number of messages; pass an int from 0")
+        raise BadArg(where, "lost", f"{shown(lost)} is no number of messages; pass an int from 0")
 
 
 def _number(value: Any, least: int) -> bool:

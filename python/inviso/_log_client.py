@@ -63,7 +63,7 @@ def trace_client(kind: str, parameters: Any, handler: Any = None) -> Any:
         follow = kind == "follow_file"
         reader = Reader(_opened(named("trace_client/3", "parameters", parameters, follow), follow, False), follow)
     else:
-        raise BadArg("trace_client/3", "kind", f"{kind!r} is unknown; pass 'file', 'follow_file' or 'ip'")
+        raise BadArg("trace_client/3", "kind", f"{shown(kind)} is unknown; pass 'file', 'follow_file' or 'ip'")
     if handler is None:
         return reader
     return spawn(_serve, reader, function, state, is_otps, name=f"trace_client {kind}")
@@ -85,7 +85,7 @@ def stop_trace_client(pid: Pid) -> None:
     (None, False)
     """
     if not isinstance(pid, Pid) or not pid.is_local():
-        raise BadArg("stop_trace_client/1", "pid", f"{pid!r} is no client; pass what trace_client() returned")
+        raise BadArg("stop_trace_client/1", "pid", f"{shown(pid)} is no client; pass what trace_client() returned")
     reference = monitor(pid)
     exit(pid, "shutdown")
     receive(("DOWN", reference, "_", "_", "_"))
@@ -99,7 +99,7 @@ def _handler(handler: Any) -> tuple[Callable[..., Any], Any, bool]:
     if isinstance(handler, tuple) and len(handler) == 2 and callable(handler[0]):
         return handler[0], handler[1], True
     mend = "pass a callable, (function, state), or None"
-    raise BadArg("trace_client/3", "handler", f"{handler!r} is no handler; {mend}")
+    raise BadArg("trace_client/3", "handler", f"{shown(handler)} is no handler; {mend}")
 
 
 def _connected(parameters: Any) -> Reader:
@@ -107,7 +107,7 @@ def _connected(parameters: Any) -> Reader:
     if not isinstance(host, str) or not host or "\0" in host:
         raise BadArg("trace_client/3", "parameters", f"{shown(host)} is no host; pass (host, port) with the host's name")
     if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
-        raise BadArg("trace_client/3", "parameters", f"{port!r} is no port; pass a number from 1 to 65535")
+        raise BadArg("trace_client/3", "parameters", f"{shown(port)} is no port; pass a number from 1 to 65535")
     try:
         return Reader(_native.log_connect(host, port, CONNECT, Drop, _damage))
     except ConnectionRefusedError as wrong:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from . import _native
-from .errors import BadArg
+from .errors import BadArg, shown
 from .terms import Atom
 
 BATCH = 1024
@@ -183,7 +183,7 @@ def read(source: Source, *, follow: bool = False, damage: Literal["tell", "raise
     """
     _flag("read/1", "follow", follow)
     if damage not in ("tell", "raise"):
-        raise BadArg("read/1", "damage", f"{damage!r} is unknown; pass 'tell' or 'raise'")
+        raise BadArg("read/1", "damage", f"{shown(damage)} is unknown; pass 'tell' or 'raise'")
     return Reader(_opened(named("read/1", "source", source, follow), follow, False), follow, damage)
 
 
@@ -208,7 +208,7 @@ def merge(source: Source, *, damage: Literal["tell", "raise"] = "tell") -> Reade
     [('a', 1), ('b', 2), ('b', 3), ('a', 4)]
     """
     if damage not in ("tell", "raise"):
-        raise BadArg("merge/1", "damage", f"{damage!r} is unknown; pass 'tell' or 'raise'")
+        raise BadArg("merge/1", "damage", f"{shown(damage)} is unknown; pass 'tell' or 'raise'")
     return Reader(_opened(named("merge/1", "source", source), False, True), False, damage)
 
 
@@ -254,14 +254,14 @@ def convert(source: Source, out: Any, to: str = "erlang", *, merged: bool = Fals
     """
     _flag("convert/3", "merged", merged)
     if to not in FORMS:
-        raise BadArg("convert/3", "to", f"{to!r} is no form of a log; pass 'erlang' or 'blocks', or see inviso.export")
+        raise BadArg("convert/3", "to", f"{shown(to)} is no form of a log; pass 'erlang' or 'blocks', or see inviso.export")
     logs = named("convert/3", "source", source)
     try:
         target = os.fsdecode(out)
     except TypeError:
-        raise BadArg("convert/3", "out", f"{out!r} is no path; pass a str or a Path") from None
+        raise BadArg("convert/3", "out", f"{shown(out)} is no path; pass a str or a Path") from None
     if "\0" in target or not target:
-        raise BadArg("convert/3", "out", f"{target!r} is no path; pass the name of a file")
+        raise BadArg("convert/3", "out", f"{shown(target)} is no path; pass the name of a file")
     apart("convert/3", target, logs)
     records, dropped, damage, damaged, other = _native.log_write(logs, merged, target, to == "blocks")
     return Written(records, dropped, tuple(_damage(*one) for one in damage), damaged, other)
@@ -294,14 +294,14 @@ def _one(where: str, argument: str, one: Any) -> Named:
     if isinstance(one, tuple) and one[1:2] == ("wrap",):
         path, suffix = one[0], one[2] if len(one) > 2 else ""
         if not isinstance(suffix, str) or not suffix or "/" in suffix or "\0" in suffix:
-            raise BadArg(where, argument, f"{suffix!r} is no suffix of a wrap set; pass (name, 'wrap', '.suffix')")
+            raise BadArg(where, argument, f"{shown(suffix)} is no suffix of a wrap set; pass (name, 'wrap', '.suffix')")
     try:
         path = os.fsdecode(path)
     except TypeError:
         mend = "pass a path, (name, 'wrap', suffix), or a list of these"
-        raise BadArg(where, argument, f"{one!r} is no log; {mend}") from None
+        raise BadArg(where, argument, f"{shown(one)} is no log; {mend}") from None
     if "\0" in path or not path:
-        raise BadArg(where, argument, f"{path!r} is no path; pass the name of a file")
+        raise BadArg(where, argument, f"{shown(path)} is no path; pass the name of a file")
     return path, suffix
 
 
@@ -323,7 +323,7 @@ def files(logs: Iterable[Named]) -> list[str]:
 def apart(where: str, out: str, logs: Iterable[Named]) -> None:
     """What is written must not take the place of a log that is read: nothing else would be left of it."""
     if os.path.exists(out) and any(os.path.samefile(out, path) for path in files(logs)):
-        raise BadArg(where, "out", f"{out!r} is the log itself; pass another file")
+        raise BadArg(where, "out", f"{shown(out)} is the log itself; pass another file")
 
 
 def _opened(logs: list[Named], follow: bool, merged: bool) -> _native.LogReader:
@@ -332,4 +332,4 @@ def _opened(logs: list[Named], follow: bool, merged: bool) -> _native.LogReader:
 
 def _flag(where: str, name: str, value: Any) -> None:
     if not isinstance(value, bool):
-        raise BadArg(where, name, f"{value!r} is not a bool; pass True or False")
+        raise BadArg(where, name, f"{shown(value)} is not a bool; pass True or False")

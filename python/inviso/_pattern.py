@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
-from .errors import BadArg, is_text
+from .errors import BadArg, is_text, shown
 
 __all__ = ["Pattern", "PatternLike", "covers", "matches", "outermost", "parse", "show"]
 
@@ -77,13 +77,13 @@ def show(pattern: Pattern) -> str:
 def _one(given: object, where: str) -> Pattern:
     module, function, arity = _split(given, where)
     if not (is_text(module) and is_text(function)):
-        raise bad(where, f"{given!r} has a lone surrogate", "nothing has such a name; write it in the terminal's encoding")
+        raise bad(where, f"{shown(given)} has a lone surrogate", "nothing has such a name; write it in the terminal's encoding")
     if function == ANY and arity != ANY:
         raise bad(
-            where, f"{given!r} has an arity but any function", 'an arity needs a function name; use "_" for the arity'
+            where, f"{shown(given)} has an arity but any function", 'an arity needs a function name; use "_" for the arity'
         )
     if module == ANY and function != ANY:
-        raise bad(where, f"{given!r} has a function but any module", "name the module too")
+        raise bad(where, f"{shown(given)} has a function but any module", "name the module too")
     return module, function, arity
 
 
@@ -100,18 +100,18 @@ def _split(given: object, where: str) -> Pattern:
             head, _, arity = given.rpartition("/")
             parts = (*head.split(":"), arity)
         if len(parts) > 3:
-            raise bad(where, f"{given!r} has {len(parts)} parts", "write module:function:arity")
+            raise bad(where, f"{shown(given)} has {len(parts)} parts", "write module:function:arity")
         parts += (ANY,) * (3 - len(parts))
     elif isinstance(given, tuple) and len(given) == 3:
         parts = given
     else:
         raise bad(
-            where, f"{given!r} is not a pattern", 'write ("module", "function", arity) or "module:function:arity"'
+            where, f"{shown(given)} is not a pattern", 'write ("module", "function", arity) or "module:function:arity"'
         )
     match parts:
         case (str(module), str(name), number) if module and name:
             return module, name, _arity(number, given, where)
-    raise bad(where, f"{given!r} lacks a module or a function name", 'both are non-empty strings; "_" takes any')
+    raise bad(where, f"{shown(given)} lacks a module or a function name", 'both are non-empty strings; "_" takes any')
 
 
 def _arity(number: object, given: object, where: str) -> int | Literal["_"]:
@@ -121,4 +121,4 @@ def _arity(number: object, given: object, where: str) -> int | Literal["_"]:
         return int(number)
     if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
         return number
-    raise bad(where, f"{number!r} in {given!r} is not an arity", 'give the number of declared parameters, or "_"')
+    raise bad(where, f"{shown(number)} in {shown(given)} is not an arity", 'give the number of declared parameters, or "_"')

@@ -107,6 +107,8 @@ def _request(given: Given) -> Request:
     options, patterns = given.options, given.lists["--pattern"]
     if not patterns:
         raise Usage("no pattern was given; name functions with -p, such as -p json:loads")
+    if options.get("--output") == "-":
+        raise Usage("--output: lines go to standard error without it; write ./- for a file of that name")
     parsed = [p for text in patterns for p in parse(text, "trace, --pattern")]
     request = Request(
         parsed,

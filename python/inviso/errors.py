@@ -56,16 +56,20 @@ def is_text(value: object) -> TypeGuard[str]:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: its ``repr``. One that fails, or nests too deep, is not the caller's mistake: then as any object.
-    So is a socket, whose ``repr`` asks the system, which sessions see.
+    """A value as an error shows it: the beginning of its ``repr``. One that fails, or nests too deep, is not the caller's mistake:
+    then as any object. So is a socket, whose ``repr`` asks the system, which sessions see.
 
-    >>> shown("a"), shown(10**5000).partition(" at ")[0]
-    ("'a'", '<int object')
+    >>> shown("a"), shown(10**5000).partition(" at ")[0], shown([0] * 1000)[-8:]
+    ("'a'", '<int object', ', 0, 0 …')
     """
     try:
-        return object.__repr__(value) if _asks(type(value)) else repr(value)
+        text = object.__repr__(value) if _asks(type(value)) else repr(value)
     except Exception:
-        return object.__repr__(value)
+        text = object.__repr__(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+_SHOWN = 500
 
 
 _ASKING = (("_socket", "socket"), ("asyncio.trsock", "TransportSocket"))

@@ -215,7 +215,7 @@ def parquet(
     where = "parquet/2"
     target = _target(where, out)
     if isinstance(target, str) and target.endswith(".gz"):
-        raise BadArg(where, "out", f"{out!r}: a Parquet file is compressed in itself; drop .gz")
+        raise BadArg(where, "out", f"{shown(out)}: a Parquet file is compressed in itself; drop .gz")
     write = _parquet_writer(where)
     if isinstance(target, str):
         apart(where, target, _logs(where, source) or [])
@@ -268,7 +268,7 @@ class Rows:
     @staticmethod
     def _of(where: str, source: Source, values: str, at_once: bool = False) -> Rows:
         if values not in ("text", "binary", "none"):
-            raise BadArg(where, "values", f"{values!r} is unknown; pass 'text', 'binary' or 'none'")
+            raise BadArg(where, "values", f"{shown(values)} is unknown; pass 'text', 'binary' or 'none'")
         logs = _logs(where, source)
         if logs is not None:
             return Rows(lambda: _native.ArrowRows(values, logs), True)
@@ -373,10 +373,10 @@ def _export(
         raise BadArg(where, "values", f"{shown(values)} is not a number of bytes; pass an int, 0 for none")
     erlang = _erlang(where, pids)
     if names is not None and not isinstance(names, Mapping):
-        raise BadArg(where, "names", f"{names!r} is no names of processes; pass a dict of Pid to str")
+        raise BadArg(where, "names", f"{shown(names)} is no names of processes; pass a dict of Pid to str")
     for pid, name in (names or {}).items():
         if not isinstance(pid, (Pid, Port)) or not isinstance(name, str):
-            raise BadArg(where, "names", f"{pid!r}: {name!r} is not the name of a process; pass a dict of Pid to str")
+            raise BadArg(where, "names", f"{shown(pid)}: {shown(name)} is not the name of a process; pass a dict of Pid to str")
     target = _target(where, out)
     logs = _logs(where, source)
     if isinstance(target, str):
@@ -420,7 +420,7 @@ def _chain(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
 
 def _erlang(where: str, pids: str) -> bool:
     if pids not in ("inviso", "erlang"):
-        raise BadArg(where, "pids", f"{pids!r} is unknown; pass 'inviso' or 'erlang'")
+        raise BadArg(where, "pids", f"{shown(pids)} is unknown; pass 'inviso' or 'erlang'")
     return pids == "erlang"
 
 
@@ -454,11 +454,11 @@ def _log(where: str, source: Any) -> tuple[str, str | None]:
     if not isinstance(source, tuple):
         path = os.fsdecode(source)
         if not os.path.isfile(path):
-            raise BadArg(where, "source", f"there is no file {path!r}; pass the path of a log")
+            raise BadArg(where, "source", f"there is no file {shown(path)}; pass the path of a log")
         return path, None
     name, suffix = trace_ports.path_of(where, "source", source[0]), source[2]
     if not isinstance(suffix, str) or not suffix:
-        raise BadArg(where, "source", f"{suffix!r} is no suffix of a wrap set; pass (name, 'wrap', '.wrp')")
+        raise BadArg(where, "source", f"{shown(suffix)} is no suffix of a wrap set; pass (name, 'wrap', '.wrp')")
     folder, base = os.path.split(name)
     with contextlib.suppress(OSError):
         for file in os.listdir(folder or "."):
@@ -508,14 +508,14 @@ def _target(where: str, out: Out) -> str | BinaryIO:
     """Where bytes go, checked before anything is read: a session's messages are read once."""
     if hasattr(out, "write"):
         if isinstance(out, io.TextIOBase):
-            raise BadArg(where, "out", f"{out!r} takes text; open it with 'wb'")
+            raise BadArg(where, "out", f"{shown(out)} takes text; open it with 'wb'")
         return cast("BinaryIO", out)
     if not isinstance(out, (str, bytes, os.PathLike)):
-        raise BadArg(where, "out", f"{out!r} is neither a path nor a file; pass a path")
+        raise BadArg(where, "out", f"{shown(out)} is neither a path nor a file; pass a path")
     path = trace_ports.path_of(where, "out", out)
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
-        raise BadArg(where, "out", f"there is no folder {folder!r}; make it first")
+        raise BadArg(where, "out", f"there is no folder {shown(folder)}; make it first")
     return path
 
 

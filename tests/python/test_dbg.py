@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,7 @@ def test_whom_p_is_about() -> None:
         assert (none, tag, repr(pid), pid.is_local()) == (0, "no_proc", "<0.999999.0>", True)
     for nothing in (1.5, None, True, b"x", "<0.1>"):
         assert dbg.p(nothing, "c") == ("error", ("badpid", nothing))
+        assert dbg.session("none", lambda: dbg.p(nothing, "c")) == ("error", ("badpid", nothing)), "without a tracer too"  # noqa: B023
     for nothing, text in (((7, 1, 0), "<7.1.0>"), (-1, "<0.-1.0>"), (1 << 32, "<0.4294967296.0>")):
         assert dbg.p(nothing, "c") == ("error", ("badpid", text))
     ended = threading.Thread(target=lambda: None)
@@ -853,3 +855,63 @@ dbg.tracer(); dbg.p("all", "c"); dbg.tpl("__main__", "f", [])
 for i in range(1000): f(i)
 """)
     assert [int(n) for n in re.findall(r"call __main__:f\((\d+)\)\n", out)] == [*range(1000)]
+
+
+def test_what_can_not_be_shown_is_no_mistake_of_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
+    class Bad:
+        def __repr__(self) -> str:
+            raise RuntimeError("not to be shown")
+
+    bad: Any = Bad()
+    calls: list[Callable[[], Any]] = [
+        lambda: dbg.tp(bad, []),
+        lambda: dbg.tp("json", bad),
+        lambda: dbg.tp("json", "loads", bad, []),
+        lambda: dbg.tracer("process", bad),
+        lambda: dbg.tracer(limit=bad),
+        lambda: dbg.tpe(bad, []),
+        lambda: dbg.c("json", bad, []),
+        lambda: dbg.session(bad),
+        lambda: dbg.h(bad),
+        lambda: dbg.trace_client("file", bad),
+        lambda: dbg.stop_trace_client(bad),
+    ]
+    for call in calls:
+        with pytest.raises(BadArg, match="Bad object at"):
+            call()
+    with pytest.raises(BadArg) as wrong:
+        dbg.tp(list(range(100_000)), [])
+    assert len(str(wrong.value)) < 1000
+
+
+def test_a_wrong_specification_is_told_of_the_function_that_it_was_given_to() -> None:
+    dbg.tracer("process", (lambda message, state: None, 0))
+    for spec in ([(["$1"], [("==", "$1", 1j)], [])], [lambda x: x > 1], len):
+        with pytest.raises(BadArg, match="^tp/3, match_spec: .*pass|^tp/3, match_spec: .*compare"):
+            dbg.tp("json", "loads", spec)
+
+
+def test_saved_specifications_are_printed_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    dbg.tracer("process", (lambda message, state: None, 0))
+    for value in (10**5000, "a", inviso.Atom("a"), inviso.self()):
+        dbg.tp("nomod", "f", [("_", [("==", 1, value)], [])])
+    dbg.ltp()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1: [('_', [('==', 1, 0x")
+    assert lines[1:3] == ["2: [('_', [('==', 1, 'a')], [])]", "3: [('_', [('==', 1, Atom('a'))], [])]"]
+    assert lines[3].startswith("4: [('_', [('==', 1, <0.") and len(lines) == 10
+
+
+def test_names_are_printed_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait, name="a\n\x1b[31mred")
+    thread.start()
+    pid = inviso.pid(thread)
+    try:
+        dbg.tracer("process", (lambda message, state: None, 0))
+        dbg.p(pid, "c")
+        dbg.i()
+    finally:
+        over.set()
+        thread.join()
+    assert capsys.readouterr().out.splitlines()[-1].split() == [repr(pid), r"a\n\x1b[31mred", "c"]

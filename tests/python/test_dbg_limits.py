@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -220,6 +221,121 @@ print("tracing has ended", file=sys.stderr, flush=True)
     lines = out.splitlines()
     assert re.fullmatch(r"\*\*\* dbg stopped: it fell behind, and \d+ messages were lost\.", lines[-1])
     assert len(lines) > 1000 and all(" call __main__:f('xx" in line or line.startswith("***") for line in lines)
+
+
+def test_half_of_a_pipe_is_the_program_s() -> None:
+    program = Piped("""
+for n in range(20_000): f("x" * 100)
+import os, time
+time.sleep(0.1)
+os.write(1, b"a line of its own\\n" * 100)
+print("it was written", file=sys.stderr, flush=True)
+""", "{'lost': 1 << 40}")
+    assert program.sign() == "it was written"
+    out, err = program.rest()
+    assert (out.count("a line of its own\n"), err) == (100, "")
+
+
+def test_nobody_s_line_comes_within_one(tmp_path: Path) -> None:
+    program = Piped("""
+import os
+for n in range(3000):
+    f(("x" * 70, n))
+    if n % 3 == 0: os.write(1, b"a line of its own\\n")
+dbg.stop()
+""", "{'lost': 1 << 40}")
+    lines = []
+    assert program.process.stdout
+    while line := program.process.stdout.readline():  # slowly
+        lines.append(line)
+        if len(lines) % 50 == 0:
+            time.sleep(0.005)
+    assert sum(line == "a line of its own\n" for line in lines) == 1000
+    assert all(line.startswith(("(<", "***", "a line")) and line.count("(<") < 2 for line in lines)
+    program.rest()
+
+
+def test_a_terminal_that_leaves_lines_as_they_are() -> None:
+    pytest.importorskip("termios")
+    import pty
+    import tty
+
+    reader, writer = pty.openpty()
+    try:
+        output = Descriptor(writer)
+        tty.setraw(writer)
+        output.write("one\nof two")
+        output.write("äöü")
+        assert os.read(reader, 1000) == "one\r\nof two\r\näöü\r\n".encode()
+        assert output.finish(1) == 0
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("error", ["SystemExit(1)", "KeyboardInterrupt", "GeneratorExit", "ValueError(1)"])
+def test_a_handler_that_raises_ends_it_and_is_told_of(error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def f() -> None: ...
+
+    def handler(message: Any, state: Any) -> Any:
+        raise eval(error)
+
+    dbg.tracer("process", (handler, 0))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(__name__, f.__qualname__, [])
+    f()
+    assert dbg._default.settle(5)
+    dbg.stop()
+    out, err = capsys.readouterr()
+    name = error.partition("(")[0]
+    assert f"*** dbg stopped: its handler raised {name}.\n" in out + err and f"{name}" in err.splitlines()[-1]
+
+
+def test_a_stream_that_can_not_be_written_is_told_of(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Bad:
+        def write(self, text: str) -> None:
+            raise RuntimeError("it can't be written")
+
+        def flush(self) -> None: ...
+
+    def f() -> None: ...
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Bad())
+        dbg.tracer()
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(__name__, f.__qualname__, [])
+    f()
+    assert dbg._default.settle(5)
+    dbg.stop()
+    assert "RuntimeError: it can't be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: dbg.tp("json", "loads", "nope", limit=2),
+        lambda: dbg.tp("json", "loads", [("_", [], [("nofn",)])], limit=2),
+        lambda: dbg.tp("json", "loads", 3.5, limit=2),
+        lambda: dbg.tpl("_", "f", [], limit=2),
+        lambda: dbg.p(1.5, "c", limit=2),
+        lambda: dbg.p("nobody", "c", limit=2),
+        lambda: dbg.p(inviso.self(), "zz", limit=2),
+    ],
+)
+def test_what_fails_sets_no_limit(call: Any) -> None:
+    def f() -> None: ...
+
+    seen: list[Any] = []
+    dbg.tracer("process", (lambda message, state: seen.append(message), 0))
+    dbg.p(inviso.self(), "c")
+    dbg.tpl(__name__, f.__qualname__, [])
+    with contextlib.suppress(BadArg):
+        call()
+    for _ in range(10):
+        f()
+    dbg.stop()
+    assert len(seen) == 10
 
 
 def test_a_slow_reader_is_told_of_what_was_lost() -> None:

@@ -148,6 +148,8 @@ def test_into_a_file(work: Path, tmp_path: Path) -> None:
     assert done.stderr == ""
     assert lines(path.read_text()) == ["call __main__:bad('no')"]
     assert path.stat().st_mode & 0o777 == 0o600
+    done = trace("-p", "__main__:bad", "-o", "-", work, cwd=tmp_path)
+    assert done.returncode == 2 and "write ./- for a file of that name" in done.stderr and done.stdout == ""
     os.mkfifo(tmp_path / "pipe")
     done = trace("-p", "__main__:bad", "-o", "pipe", work, cwd=tmp_path)
     assert done.returncode == 2 and "pipe: No such device or address" in done.stderr and done.stdout == ""

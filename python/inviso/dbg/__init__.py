@@ -39,15 +39,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 import inviso
 from inviso import Pid, Port, trace, trace_ports
 from inviso._limits import LOST, Rate, checked
+from inviso._literal import NotLiteral, written
 from inviso._pattern import parse
 from inviso._stream import put
-from inviso.errors import BadArg
+from inviso.errors import BadArg, shown
 from inviso.match_spec import match_spec_test
 from inviso.match_spec import ms as fun2ms
 
 from ._help import HELP, ITEMS
 from ._items import BadFlags, BadPid, flags_of, short
-from ._lines import LINE, line
+from ._lines import LINE, _safe, line
 from ._server import Server, optional
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _server(where: str) -> Server:
     if current is None:
         return _default
     if current._server.destroyed:
-        raise BadArg(where, "session", f"{current!r} can't be used any more; make one with dbg.session_create()")
+        raise BadArg(where, "session", f"{shown(current)} can't be used any more; make one with dbg.session_create()")
     return current._server
 
 
@@ -176,7 +177,7 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
     if len(arguments) == 3:
         name, *rest = arguments
         if not isinstance(name, str):
-            raise BadArg(where, "node", f"{name!r} is no node; pass the name of this one, {inviso.node()!r}")
+            raise BadArg(where, "node", f"{shown(name)} is no node; pass the name of this one, {inviso.node()!r}")
         if name != inviso.node():
             return ("error", ("nodedown", name))
         answer = tracer(*rest, limit=limit, rate=rate, lost=lost)
@@ -186,19 +187,19 @@ def tracer(*arguments: Any, limit: int | None = None, rate: Rate | None = None, 
     kind, data = arguments
     if kind == "process":
         if not (isinstance(data, tuple) and len(data) == 2 and callable(data[0])):
-            raise BadArg(where, "data", f"{data!r} is no handler; pass (function of message and state, state)")
+            raise BadArg(where, "data", f"{shown(data)} is no handler; pass (function of message and state, state)")
     elif kind == "file":
         data = _path(where, "data", data)
     elif kind not in ("port", "module"):
         kinds = "'process', 'file', 'port' or 'module'"
-        raise BadArg(where, "type", f"{kind!r} is no kind of tracer; pass {kinds}")
+        raise BadArg(where, "type", f"{shown(kind)} is no kind of tracer; pass {kinds}")
     elif kind == "module" and (limit, rate, lost) != (None, None, None):
         why = "a tracer module counts nothing; leave it out, or start a tracer of another kind"
         raise BadArg(where, "limit" if limit is not None else "lost" if rate is None else "rate", why)
     elif kind == "port" and not callable(data) and not hasattr(data, "flush"):
-        raise BadArg(where, "data", f"{data!r} is no trace port; pass what dbg.trace_port() returned")
+        raise BadArg(where, "data", f"{shown(data)} is no trace port; pass what dbg.trace_port() returned")
     elif kind == "module" and not callable(data) and not (isinstance(data, tuple) and len(data) == 2):
-        raise BadArg(where, "data", f"{data!r} is no tracer module; pass (module, state)")
+        raise BadArg(where, "data", f"{shown(data)} is no tracer module; pass (module, state)")
     _traced.add(server)
     return server.start(kind, data, limit, rate, lost)
 
@@ -263,8 +264,8 @@ def p(item: Any, flags: Any = "m", *, limit: int | None = None, rate: Rate | Non
     server = _server("p/2")
     try:
         names = flags_of(flags)
-        server.limits("p/2", limit, rate)
-        return server.process("p/2", item, names)
+        server.may_limit("p/2", limit, rate)
+        return server.process("p/2", item, names, limit, rate)
     except BadFlags as error:
         return ("error", ("bad_flags", error.args[0]))
     except BadPid as error:
@@ -295,7 +296,7 @@ def c(module: str | types.ModuleType, function: str, args: Sequence[Any], flags:
     where = "c/4"
     called = _function(where, module, function)
     if not isinstance(args, Sequence) or isinstance(args, (str, bytes, bytearray, memoryview)):
-        raise BadArg(where, "args", f"{args!r} is no list of arguments; pass one such as [1, 2]")
+        raise BadArg(where, "args", f"{shown(args)} is no list of arguments; pass one such as [1, 2]")
     try:
         names = flags_of(flags)
     except BadFlags as error:
@@ -352,7 +353,7 @@ def i() -> None:
     for who in everyone:
         found = trace.info(session, who, "flags")
         if found is not None and found[1]:
-            print(f"{who!r:<12} {who.name:<21} {short(found[1])}")
+            print(f"{who!r:<12} {_safe(who.name):<21} {short(found[1])}")
 
 
 # which functions
@@ -414,13 +415,13 @@ def _tp(name: str, target: tuple[Any, ...], flag: str, limit: int | None, rate: 
     *parts, spec = target if len(target) > 1 else (*target, [])
     mfa = _mfa(where, parts)
     server = _server(where)
-    server.limits(where, limit, rate)
+    server.may_limit(where, limit, rate)
     found, error = _spec(where, server, spec)
     if error is not None:
         return error
     if mfa[0] != "_" and mfa[0] not in sys.modules:
         _load(mfa[0])
-    return _set(server, where, mfa, found, flag)
+    return _set(server, where, mfa, found, flag, limit, rate)
 
 
 def tpe(event: Literal["send", "receive"], match_spec: Any) -> Answer:
@@ -441,7 +442,7 @@ def tpe(event: Literal["send", "receive"], match_spec: Any) -> Answer:
     """
     where = "tpe/2"
     if event not in ("send", "receive"):
-        raise BadArg(where, "event", f"{event!r} is no event; pass 'send' or 'receive'")
+        raise BadArg(where, "event", f"{shown(event)} is no event; pass 'send' or 'receive'")
     server = _server(where)
     found, error = _spec(where, server, match_spec)
     return error if error is not None else _set(server, where, str(event), found, "")
@@ -491,7 +492,7 @@ def ctpe(event: Literal["send", "receive"]) -> Answer:
     """
     where = "ctpe/1"
     if event not in ("send", "receive"):
-        raise BadArg(where, "event", f"{event!r} is no event; pass 'send' or 'receive'")
+        raise BadArg(where, "event", f"{shown(event)} is no event; pass 'send' or 'receive'")
     return ("ok", _server(where).clear(str(event), [""]))
 
 
@@ -518,7 +519,14 @@ def ltp() -> None:
     x: [('_', [], [('exception_trace',)])]
     """
     for key, value in _server("ltp/0").saved:
-        print(f"{key}: {value}")
+        print(f"{key}: {value if isinstance(value, str) else _spec_text(value)}")
+
+
+def _spec_text(spec: list[Any]) -> str:
+    try:
+        return written(spec)
+    except (NotLiteral, RecursionError):  # it has a pid, or the like
+        return shown(spec)
 
 
 def dtp(number: int | None = None) -> None:
@@ -583,7 +591,7 @@ def session_create(name: str) -> Session:
     >>> session_destroy(mine)
     """
     if not isinstance(name, str):
-        raise BadArg("session_create/1", "name", f"{name!r} is no name; pass a str")
+        raise BadArg("session_create/1", "name", f"{shown(name)} is no name; pass a str")
     return Session(Server(name))
 
 
@@ -625,9 +633,9 @@ def session(session: Session | str, function: Callable[[], Any] | None = None) -
     if not isinstance(session, str):
         _of("session/2", session)
     if function is not None and not callable(function):
-        raise BadArg("session/2", "function", f"{function!r} can't be called; pass a function without arguments")
+        raise BadArg("session/2", "function", f"{shown(function)} can't be called; pass a function without arguments")
     if any(is_one(function) for is_one in _RUN_LATER):
-        why = f"{function!r} would run when the session has been left; use `with dbg.session(...):` around its code"
+        why = f"{shown(function)} would run when the session has been left; use `with dbg.session(...):` around its code"
         raise BadArg("session/2", "function", why)
     entered = _entered(session)
     if function is None:
@@ -653,9 +661,9 @@ def _entered(given: Session | str) -> Iterator[Session]:
 
 def _of(where: str, session: Any) -> Session:
     if not isinstance(session, Session):
-        raise BadArg(where, "session", f"{session!r} is no session of dbg; dbg.session_create() makes one")
+        raise BadArg(where, "session", f"{shown(session)} is no session of dbg; dbg.session_create() makes one")
     if session._server.destroyed:
-        raise BadArg(where, "session", f"{session!r} can't be used any more; make one with dbg.session_create()")
+        raise BadArg(where, "session", f"{shown(session)} can't be used any more; make one with dbg.session_create()")
     return session
 
 
@@ -699,7 +707,7 @@ def trace_port_control(operation: str, node: str | None = None) -> Any:
     """
     where = "trace_port_control/1"
     if operation not in ("flush", "get_listen_port"):
-        raise BadArg(where, "operation", f"{operation!r} is no operation; pass 'flush' or 'get_listen_port'")
+        raise BadArg(where, "operation", f"{shown(operation)} is no operation; pass 'flush' or 'get_listen_port'")
     server = _server(where)
     port = server.tracer() if node in (None, inviso.node()) else None
     if port is None or isinstance(port, (Pid, tuple)):
@@ -803,7 +811,7 @@ def h(item: str | None = None) -> None:
         print(HELP, end="")
         return
     if not isinstance(item, str) or item not in ITEMS:
-        raise BadArg("h/1", "item", f"there is no help for {item!r}; dbg.h() prints what there is")
+        raise BadArg("h/1", "item", f"there is no help for {shown(item)}; dbg.h() prints what there is")
     print(ITEMS[item], end="")
 
 
@@ -830,7 +838,7 @@ def _mfa(where: str, parts: list[Any]) -> Any:
 
 
 def _no_target(where: str, given: Any) -> Any:
-    why = f"{given!r} names no functions; pass a module's name, (module, function, arity) or 'module:function:arity'"
+    why = f"{shown(given)} names no functions; pass a module's name, (module, function, arity) or 'module:function:arity'"
     raise BadArg(where, "module", why)
 
 
@@ -842,19 +850,38 @@ def _spec(where: str, server: Server, given: Any) -> tuple[list[Any], Answer | N
         found = server.saved.find(given)
         return (found, None) if found is not None else ([], ("error", "unknown_pattern"))
     if callable(given):
-        given = fun2ms(given)
+        with _as_of(where):
+            given = fun2ms(given)
     if not isinstance(given, list):
-        why = f"{given!r} is no match specification; pass a list, a lambda, a saved number, or 'x', 'c' or 'cx'"
+        why = f"{shown(given)} is no match specification; pass a list, a lambda, a saved number, or 'x', 'c' or 'cx'"
         raise BadArg(where, "match_spec", why)
     if given:
-        result = match_spec_test([], given, "trace")
+        with _as_of(where):
+            result = match_spec_test([], given, "trace")
         if result[0] == "error":
             return [], result
     return given, None
 
 
-def _set(server: Server, where: str, target: Any, spec: list[Any], flag: str) -> Answer:
-    matched = server.function(where, target, spec, flag)
+@contextmanager
+def _as_of(where: str) -> Iterator[None]:
+    """What is wrong with a specification is told of the function that it was given to."""
+    try:
+        yield
+    except BadArg as error:
+        raise BadArg(where, "match_spec", error.why) from None
+
+
+def _set(
+    server: Server,
+    where: str,
+    target: Any,
+    spec: list[Any],
+    flag: str,
+    limit: int | None = None,
+    rate: Rate | None = None,
+) -> Answer:
+    matched = server.function(where, target, spec, flag, limit, rate)
     saved = server.saved.save(spec)
     return ("ok", matched if saved is None else [*matched, ("saved", saved)])
 
@@ -869,17 +896,17 @@ def _load(module: str) -> None:
 
 def _function(where: str, module: Any, name: str) -> Callable[..., Any]:
     if not isinstance(module, (str, types.ModuleType)):
-        raise BadArg(where, "module", f"{module!r} is no module; pass its name")
+        raise BadArg(where, "module", f"{shown(module)} is no module; pass its name")
     try:
         found: Any = module
         if isinstance(module, str):
             found = sys.modules.get(module) or importlib.import_module(module)
     except (ImportError, TypeError, ValueError) as error:
-        raise BadArg(where, "module", f"{module!r} can't be imported: {error}") from None
-    for part in str(name).split("."):
+        raise BadArg(where, "module", f"{shown(module)} can't be imported: {error}") from None
+    for part in name.split(".") if isinstance(name, str) else [""]:
         found = getattr(found, part, None)
     if not callable(found):
-        raise BadArg(where, "function", f"{module!r} has no function {name!r}; pass its qualified name")
+        raise BadArg(where, "function", f"{shown(module)} has no function {shown(name)}; pass its qualified name")
     return found  # type: ignore[no-any-return]
 
 

@@ -1,8 +1,8 @@
 """Where lines go: a stream, or a descriptor that is never waited for.
 
 A terminal that stands still, or a reader that is slow, must not stand in a program's way: what can't be written at once
-waits in a bounded buffer, a thread of its own writes it when there is room, and what doesn't fit is counted. Before a
-fork that thread is away.
+waits in a bounded buffer, a thread of its own writes it when there is room, and what doesn't fit is counted. Half of a pipe
+is left to the program, which may write there too and would wait. Before a fork that thread is away.
 """
 
 from __future__ import annotations
@@ -14,10 +14,17 @@ import io
 import os
 import select
 import stat
+import sys
 import time
 import weakref
 from collections.abc import Callable
 from typing import Any, Final, Protocol
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # no Unix: there a pipe is written as long as it takes anything, and lines end as they do
+    fcntl = termios = None  # type: ignore[assignment]
 
 from inviso import _fork
 from inviso._descriptor import Own, duplicate, private
@@ -30,6 +37,9 @@ BUFFER: Final = 1 << 18
 
 _PAGES: Final = 8192
 """Bytes of a pipe that may stay empty behind a write."""
+
+_ATOMIC: Final = 4096
+"""Bytes that a pipe takes all or none of."""
 
 _LEFT: Final = errno.EPIPE, errno.ECONNRESET
 """What the system says of a reader that has gone."""
@@ -113,7 +123,9 @@ class Descriptor:
     __slots__ = (
         "__weakref__",
         "_buffer",
+        "_capacity",
         "_is_quick",
+        "_is_terminal",
         "_is_within",
         "_lock",
         "_lost",
@@ -128,6 +140,9 @@ class Descriptor:
         self._own = Own(_unblocked(number))
         self._is_quick = not stat.S_ISREG(os.fstat(self._own.number).st_mode)
         """Whether it takes what it can at once; a file's disk may keep its writer waiting."""
+        self._is_terminal = os.isatty(self._own.number)
+        self._capacity = _capacity(self._own.number)
+        """Bytes that a pipe has room for; 0 of what is none."""
         self._buffer = bytearray()
         self._is_within = False
         """Whether only a part of the first line that waits is not written yet."""
@@ -177,7 +192,7 @@ class Descriptor:
             self._make_room(len(self._buffer))
         while True:
             with self._lock:  # here, as no thread can be started any more where the interpreter ends
-                self._flush()
+                self._flush(whole=True)
                 if not self._buffer or self._state != "open" or time.monotonic() >= end:
                     break
             time.sleep(0.002)
@@ -241,13 +256,13 @@ class Descriptor:
                     if not self._buffer or self._state != "open":
                         self._thread = None
                         return
-                time.sleep(0.001)  # where there is room for a little, and not for more
+                time.sleep(0.01 if self._is_half_full() else 0.001)  # there may be room for a little, and not for more
                 poll.poll(20)
         finally:
             running.release()
 
-    def _flush(self) -> None:
-        """Writes what can be written now."""
+    def _flush(self, *, whole: bool = False) -> None:
+        """Writes what can be written now; ``whole``: also into the half of a pipe that is the program's."""
         while self._buffer:
             if not self._own.is_there():  # the program closed all that it found
                 self._state = "gone"
@@ -255,11 +270,10 @@ class Descriptor:
                 self._lost += self._buffer.count(b"\n")
                 self._buffer.clear()
                 return
+            if not whole and self._is_half_full():
+                return
             try:
-                if self._is_quick:
-                    count = self._own.write_now(bytes(self._buffer[:4096]))
-                else:
-                    count = os.write(self._own.number, self._buffer[:BUFFER])
+                count = self._write(self._next())
             except OSError as error:
                 self._state = "gone"
                 if not (error.errno in _LEFT or (error.errno == errno.EIO and self._is_quick)):  # a terminal hung up
@@ -270,22 +284,62 @@ class Descriptor:
             self._is_within = self._buffer[count - 1 : count] != b"\n"
             del self._buffer[:count]
 
+    def _next(self) -> bytes:
+        """What is written at once: whole lines, so that nobody else's comes within one."""
+        if not self._is_quick:
+            return bytes(self._buffer[:BUFFER])
+        end = self._buffer.rfind(b"\n", 0, _ATOMIC) + 1
+        return bytes(self._buffer[: end or _ATOMIC])
+
+    def _write(self, data: bytes) -> int:
+        """Writes as much of it as there is room for; how much that was."""
+        if not self._is_quick:
+            return os.write(self._own.number, data)
+        if not (self._is_terminal and self._is_raw()):
+            return self._own.write_now(data)
+        sent = data.replace(b"\n", b"\r\n")[: self._own.write_now(data.replace(b"\n", b"\r\n"))]
+        return len(sent.replace(b"\r\n", b"\n")) - sent.endswith(b"\r")
+
+    def _is_raw(self) -> bool:
+        """Whether a terminal leaves the ends of lines as they are, as while the prompt of 3.13 reads."""
+        try:
+            return not termios.tcgetattr(self._own.number)[1] & termios.OPOST
+        except (AttributeError, OSError, termios.error):
+            return False
+
+    def _is_half_full(self) -> bool:
+        """Whether the rest of a pipe is for what the program writes there itself."""
+        if not self._capacity:
+            return False
+        try:
+            waiting = fcntl.ioctl(self._own.number, termios.FIONREAD, bytes(4))
+        except OSError:
+            return False
+        return 2 * int.from_bytes(waiting, sys.byteorder) >= self._capacity
+
     def _leave_word(self, left: int) -> None:
         """Nobody took the last lines in time: in their place is said how many they are."""
         rest = self._buffer.index(b"\n") + 1 if self._is_within else 0
         del self._buffer[rest:]
         self._buffer += f"*** Dropped {left - (rest > 0)} messages.\n".encode()
         self._make_room(len(self._buffer))
-        self._flush()
+        self._flush(whole=True)
 
     def _make_room(self, size: int) -> None:
         """Has a full pipe take so many bytes more, which then wait in it for a reader that is slow."""
-        with contextlib.suppress(ImportError, AttributeError, OSError):  # no pipe, no Linux, or not allowed
-            import fcntl
-
-            if size and stat.S_ISFIFO(os.fstat(self._own.number).st_mode):
-                now = fcntl.fcntl(self._own.number, fcntl.F_GETPIPE_SZ)
+        if size and self._capacity:
+            with contextlib.suppress(OSError):  # not allowed
+                now = _capacity(self._own.number)
                 fcntl.fcntl(self._own.number, fcntl.F_SETPIPE_SZ, now + size + _PAGES)
+
+
+def _capacity(number: int) -> int:
+    """Bytes that a pipe has room for; 0 of what is none, and where the system doesn't say."""
+    try:
+        is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
+        return fcntl.fcntl(number, fcntl.F_GETPIPE_SZ) if is_pipe else 0
+    except (AttributeError, OSError):
+        return 0
 
 
 def _unblocked(number: int) -> int:

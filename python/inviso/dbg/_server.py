@@ -15,7 +15,7 @@ import inviso
 from inviso import Pid, node, trace
 from inviso._limits import LOST, Guard, Rate, failure
 from inviso._stream import put
-from inviso.errors import BadArg
+from inviso.errors import BadArg, shown
 from inviso.tracer import NativeTracer
 
 from ._cells import Cells
@@ -138,7 +138,7 @@ class Server:
         except OSError as error:
             return ("error", reason(error))
         if not isinstance(port, optional("trace_ports").TracePort):
-            raise BadArg("tracer/2", "data", f"{port!r} is no trace port; pass what dbg.trace_port() returned")
+            raise BadArg("tracer/2", "data", f"{shown(port)} is no trace port; pass what dbg.trace_port() returned")
         port.limit(limit, rate=rate, lost=lost)
         self._session = trace.session_create(self.name, port)
         self._what = port
@@ -146,7 +146,7 @@ class Server:
 
     def _start_module(self, module: Any) -> tuple[str, Any]:
         if not (isinstance(module, tuple) and len(module) == 2):
-            raise BadArg("tracer/2", "data", f"{module!r} is no tracer module; pass (module, state)")
+            raise BadArg("tracer/2", "data", f"{shown(module)} is no tracer module; pass (module, state)")
         made: Any = module
         try:
             self._session = trace.session_create(self.name, made)
@@ -155,8 +155,8 @@ class Server:
         self._what = module
         return ("ok", module)
 
-    def limits(self, where: str, limit: int | None, rate: Rate | None) -> None:
-        """Changes the limits of the tracer that runs."""
+    def may_limit(self, where: str, limit: int | None, rate: Rate | None) -> None:
+        """Refuses limits where there is no tracer that has some."""
         if limit is None and rate is None:
             return
         if self.session is None:
@@ -164,38 +164,56 @@ class Server:
         if isinstance(self._what, tuple):
             why = "a tracer module counts nothing; start a tracer of another kind"
             raise BadArg(where, "limit" if rate is None else "rate", why)
+
+    def _limit(self, limit: int | None, rate: Rate | None) -> None:
+        """Changes the limits of the tracer that runs: when nothing can be refused any more, and before more is traced."""
+        if limit is None and rate is None:
+            return
         if self._tracer is not None:
             self._tracer.guard.change(limit, rate)
-        else:
+        elif not isinstance(self._what, tuple):
             self._what.limit(limit, rate=rate)
 
     # who and which functions
 
-    def process(self, where: str, item: Any, flags: list[str] | None) -> tuple[str, Any]:
-        """As ``p``, with the trace module's flags; None clears all."""
+    def process(
+        self, where: str, item: Any, flags: list[str] | None, limit: int | None = None, rate: Rate | None = None
+    ) -> tuple[str, Any]:
+        """As ``p``, with the trace module's flags; None clears all. The limits are ones that it may have, as below."""
         with self._lock:
             group = isinstance(item, str) and item in GROUPS
+            who = None if group else item_of(item)
             session = self.session
             if session is None:
                 named = isinstance(item, str) and not item.startswith("<")
                 return ("error", "no_tracers" if named else ("no_tracer_on_node", node()))
             if group:
-                return self._group(where, session, item, flags)
-            who = item_of(item)
+                return self._group(where, session, item, flags, limit, rate)
             if who is None or not who.is_alive():
                 return ("ok", [("matched", node(), 0, ("no_proc", item if who is None else who))])
             how, names = flags is not None, ["all"] if flags is None else flags
+            self._limit(limit, rate)
             try:
                 number = session.process(who, how, names) if isinstance(who, Pid) else session.port(who, how, names)
             except BadArg as error:
                 return ("ok", [("matched", node(), 0, ("badarg", str(error)))])
             return ("ok", [("matched", node(), number)])
 
-    def _group(self, where: str, session: trace.Session, item: str, flags: list[str] | None) -> tuple[str, Any]:
+    def _group(
+        self,
+        where: str,
+        session: trace.Session,
+        item: str,
+        flags: list[str] | None,
+        limit: int | None,
+        rate: Rate | None,
+    ) -> tuple[str, Any]:
         processes, ports = GROUPS[item]
         calls = {"existing", "new"} if processes == "all" else {processes} if processes else set()
         if flags is not None and CALLS in flags and calls and self._wild:
-            self._refuse_everything(where, "item", f"{item!r} with calls, while a pattern takes every function,")
+            what = f"{item!r} with calls, while a pattern takes every function,"
+            self._refuse_everything(where, "item", what, limit, rate)
+        self._limit(limit, rate)
         how, names = flags is not None, ["all"] if flags is None else flags
         number = session.process(processes, how, names) if processes else 0
         number += session.port(ports, how, names) if ports else 0
@@ -205,7 +223,15 @@ class Server:
             self._calls |= calls
         return ("ok", [("matched", node(), number)])
 
-    def function(self, where: str, target: Any, spec: list[Any], flag: str) -> list[Any]:
+    def function(
+        self,
+        where: str,
+        target: Any,
+        spec: list[Any],
+        flag: str,
+        limit: int | None = None,
+        rate: Rate | None = None,
+    ) -> list[Any]:
         """As ``tp`` with a specification that has been looked at; what matched, nothing without a tracer."""
         with self._lock:
             session = self.session
@@ -213,7 +239,9 @@ class Server:
                 return []
             if target == EVERYTHING and self._calls:
                 who = " and ".join(sorted(self._calls))
-                self._refuse_everything(where, "module", f"every function, while {who} processes have the flag call,")
+                what = f"every function, while {who} processes have the flag call,"
+                self._refuse_everything(where, "module", what, limit, rate)
+            self._limit(limit, rate)
             try:
                 number = session.function(target, spec or True, [] if target in ("send", "receive") else [flag])
             except BadArg as error:
@@ -238,8 +266,10 @@ class Server:
                     self._wild.discard(flag)
             return [("matched", node(), number)]
 
-    def _refuse_everything(self, where: str, argument: str, what: str) -> None:
-        if not self._is_limited():
+    def _refuse_everything(
+        self, where: str, argument: str, what: str, limit: int | None, rate: Rate | None
+    ) -> None:
+        if limit is None and rate is None and not self._is_limited():
             why = f"{what} traces everything; say how much of it with limit= or rate=, as in dbg.tracer(limit=1000)"
             raise BadArg(where, argument, why)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import traceback
 import weakref
 from collections.abc import Callable
@@ -47,7 +49,9 @@ class Tracer:
         except Gone:
             self._end("its reader has gone", None)
             return
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: it is the handler's
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise  # the user's, where the program's own thread has the last messages handled
             self._end(f"its handler raised {type(error).__name__}", error)
             return
         if isinstance(message, tuple) and len(message) == 2 and message[0] == "drop":
@@ -57,14 +61,14 @@ class Tracer:
         if why is not None:
             self._end(why, None)
 
-    def _end(self, why: str, error: Exception | None) -> None:
+    def _end(self, why: str, error: BaseException | None) -> None:
         self.ended = why
         try:
-            self._tell(why)
+            with contextlib.suppress(Exception):  # where the lines went nobody may be left to be told
+                self._tell(why)
             if error is not None:
-                traceback.print_exception(error, file=sys.stderr)
-        except Exception:
-            pass  # there is nobody left to be told
+                with contextlib.suppress(Exception):
+                    traceback.print_exception(error, file=sys.stderr)
         finally:
             session = None if self._session is None else self._session()
             if session is not None:

@@ -44,6 +44,7 @@ from typing import Any, Literal, TextIO
 
 from inviso._pattern import ANY, Pattern, PatternLike, parse
 from inviso._stream import put
+from inviso.errors import shown
 
 from ._check import bad, one_of, seconds
 from ._model import CALL_TYPES, SORTS, UNITS, VIEWS, Calls, CallType, Function, Profile, Sort, View
@@ -121,7 +122,7 @@ def profile(
     ['JSONDecoder.decode', 'JSONDecoder.raw_decode']
     """
     if not callable(fn):
-        raise bad("tprof.profile, fn", f"{fn!r} can't be called", "give the function itself, then its arguments")
+        raise bad("tprof.profile, fn", f"{shown(fn)} can't be called", "give the function itself, then its arguments")
     one_of("tprof.profile, type", type, CALL_TYPES)
     one_of("tprof.profile, sort", sort, SORTS)
     one_of("tprof.profile, report", report, ("return", *VIEWS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from inviso._pattern import bad
+from inviso.errors import shown
 
 __all__ = ["bad", "one_of", "rows", "seconds"]
 
@@ -12,14 +13,14 @@ __all__ = ["bad", "one_of", "rows", "seconds"]
 def one_of(where: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """The value, if it is allowed."""
     if not isinstance(value, str) or value not in allowed:
-        raise bad(where, f"{value!r} is not known", f"use one of {', '.join(map(repr, allowed))}")
+        raise bad(where, f"{shown(value)} is not known", f"use one of {', '.join(map(repr, allowed))}")
     return value
 
 
 def rows(where: str, limit: object) -> None:
     """Refuse what is neither None nor a number of rows."""
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise bad(where, f"{limit!r} is not a number of rows", "give an int from 1, or None for all")
+        raise bad(where, f"{shown(limit)} is not a number of rows", "give an int from 1, or None for all")
 
 
 def seconds(where: str, timeout: object) -> float | None:
@@ -27,5 +28,5 @@ def seconds(where: str, timeout: object) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise bad(where, f"{timeout!r} is not a time", "give seconds above 0, or None for no limit")
+        raise bad(where, f"{shown(timeout)} is not a time", "give seconds above 0, or None for no limit")
     return float(timeout)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from inviso.errors import shown
+
 from ._check import bad, one_of, rows
 from ._model import SORTS, VIEWS, CallType, Function, Profile, Sort, View
 
@@ -80,7 +82,7 @@ def inspect(
     'shop:total/1'
     """
     if not isinstance(result, Profile):
-        raise bad("tprof.inspect, result", f"{result!r} is no profile", "give what profile() or collect() returned")
+        raise bad("tprof.inspect, result", f"{shown(result)} is no profile", "give what profile() or collect() returned")
     view = one_of("tprof.inspect, view", result.view if view is None else view, VIEWS)
     sort = one_of("tprof.inspect, sort", result.sort if sort is None else sort, SORTS)
     rows("tprof.inspect, limit", limit)
@@ -122,7 +124,7 @@ def format(
         sections = list(inspect(what, view, sort, limit=limit).values())
     else:
         if not isinstance(what, (Section, Mapping)):
-            raise bad("tprof.format, what", f"{what!r} is no profile", "give a Profile, or what inspect made of it")
+            raise bad("tprof.format, what", f"{shown(what)} is no profile", "give a Profile, or what inspect made of it")
         sections = [what] if isinstance(what, Section) else list(what.values())
         if view is not None or sort is not None or limit is not None:
             raise bad("tprof.format, view, sort, limit", "these tables are made already", "give the options to inspect")
