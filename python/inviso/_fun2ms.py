@@ -136,7 +136,8 @@ class _Compiler:
                 return found
         self._unknown(
             why
-            or "its source is not known; define it in a file or a notebook cell, or write the specification by hand"
+            or "its source is not known; pass its text, as in ms('lambda n: n > 1'), define it in a file or a notebook cell, or "
+            "write the specification by hand"
         )
 
     def _sources(self) -> Iterator[list[str]]:
