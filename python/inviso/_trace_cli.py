@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import re
 import time
@@ -197,7 +198,8 @@ class Tracing:
             else:
                 self._output = _stderr()
         except OSError as error:
-            raise CannotBegin(f"{path}: {error.strerror or reason(error)}") from error
+            mend = "; start who reads the pipe before" if error.errno == errno.ENXIO else ""
+            raise CannotBegin(f"{path}: {error.strerror or reason(error)}{mend}") from error
         except BadArg as error:  # a pipe
             raise CannotBegin(f"--output: {error.why}") from error
         if path is None and self._output is not None and wants_color(self._output.number):

@@ -152,7 +152,7 @@ def test_into_a_file(work: Path, tmp_path: Path) -> None:
     assert done.returncode == 2 and "write ./- for a file of that name" in done.stderr and done.stdout == ""
     os.mkfifo(tmp_path / "pipe")
     done = trace("-p", "__main__:bad", "-o", "pipe", work, cwd=tmp_path)
-    assert done.returncode == 2 and "pipe: No such device or address" in done.stderr and done.stdout == ""
+    assert done.returncode == 2 and "pipe: No such device or address; start who reads the pipe before" in done.stderr and done.stdout == ""
     os.mkfifo(tmp_path / "pipe.log")
     done = trace("-p", "__main__:bad", "-o", "pipe.log", work, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("inviso trace: --output: ") and done.stdout == ""
