@@ -133,6 +133,7 @@ class Descriptor:
         "_own",
         "_state",
         "_thread",
+        "_waiting",
         "failed",
     )
 
@@ -143,6 +144,8 @@ class Descriptor:
         self._is_terminal = os.isatty(self._own.number)
         self._capacity = _capacity(self._own.number)
         """Bytes that a pipe has room for; 0 of what is none."""
+        self._waiting = 0
+        """Bytes in it when that was asked last, and those that were written since."""
         self._buffer = bytearray()
         self._is_within = False
         """Whether only a part of the first line that waits is not written yet."""
@@ -281,6 +284,7 @@ class Descriptor:
                 continue
             if not count:
                 return
+            self._waiting += count
             self._is_within = self._buffer[count - 1 : count] != b"\n"
             del self._buffer[:count]
 
@@ -301,21 +305,22 @@ class Descriptor:
         return len(sent.replace(b"\r\n", b"\n")) - sent.endswith(b"\r")
 
     def _is_raw(self) -> bool:
-        """Whether a terminal leaves the ends of lines as they are, as while the prompt of 3.13 reads."""
+        """Whether a terminal leaves the ends of lines as they are, as while the prompt of 3.13 reads. Asking gives the GIL away."""
         try:
-            return not termios.tcgetattr(self._own.number)[1] & termios.OPOST
+            return "_pyrepl" in sys.modules and not termios.tcgetattr(self._own.number)[1] & termios.OPOST
         except (AttributeError, OSError, termios.error):
             return False
 
     def _is_half_full(self) -> bool:
-        """Whether the rest of a pipe is for what the program writes there itself."""
-        if not self._capacity:
+        """Whether the rest of a pipe is for what the program writes there itself. Asking gives the GIL away: once for many lines."""
+        if 2 * self._waiting < self._capacity or not self._capacity:
             return False
         try:
             waiting = fcntl.ioctl(self._own.number, termios.FIONREAD, bytes(4))
         except OSError:
             return False
-        return 2 * int.from_bytes(waiting, sys.byteorder) >= self._capacity
+        self._waiting = int.from_bytes(waiting, sys.byteorder)
+        return 2 * self._waiting >= self._capacity
 
     def _leave_word(self, left: int) -> None:
         """Nobody took the last lines in time: in their place is said how many they are."""
