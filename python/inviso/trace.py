@@ -86,7 +86,7 @@ _FLAGS = {name: 1 << bit for bit, name in enumerate((
     "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp", "scheduler_id", "cpu_timestamp",
 ))}  # fmt: skip
 _ALL = (1 << 21) - 1
-_SETTABLE = {name: bit for name, bit in _FLAGS.items() if name != "scheduler_id"} | {"all": _ALL}
+_SETTABLE = _FLAGS | {"all": _ALL}
 _ITEMS = ("traced", "match_spec", "meta", "meta_match_spec", "call_memory", "call_time", "call_count")
 _OPTIONS: dict[str, Any] = {
     "ring_bytes": 1 << 20,
@@ -612,8 +612,8 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
         how: True for on.
         flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
             garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
-            monotonic_timestamp, strict_monotonic_timestamp, cpu_timestamp, all. Flags of ports are taken and mean nothing.
-            cpu_timestamp is no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the
+            monotonic_timestamp, strict_monotonic_timestamp, scheduler_id, cpu_timestamp, all. Flags of ports are taken and
+            mean nothing. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the
             thread, in all sessions, while any session has it on.
 
     Returns:
@@ -647,7 +647,7 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
             are open and those to come), ``"existing"``, ``"new"``.
         how: True for on.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
-            cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
+            scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
 
     Returns:
         How many ports matched; 0 for ``"new"``.

@@ -302,11 +302,15 @@ def _file(where: str, path: Any) -> str:
 _loads = itertools.count()
 
 
-def _refusing(where: str, file: str, load: Any) -> Any:
-    # The loader of glibc knows a library by its path, whatever is in the file by now: so each load spells the path in
-    # its own way.
+def _spelled(file: str, number: int) -> str:
+    """The same path, in a way of this number's own."""
     folder, name = os.path.split(file)
-    alias = os.path.join(folder, "./" * (next(_loads) % 1000) + name)
+    return os.path.join(folder, "".join("./" if digit == "1" else "/" for digit in f"{number + 1:b}") + name)
+
+
+def _refusing(where: str, file: str, load: Any) -> Any:
+    # the loader of glibc knows a library by its path, whatever is in the file by now: so each load has its own
+    alias = _spelled(file, next(_loads))
     try:
         return load(alias)
     except OSError as error:

@@ -99,7 +99,7 @@ NO_MFA = [
 ]  # fmt: skip
 NO_FLAGS = [None, "call", b"call", 1, {"call": True}, Hostile()]
 NO_FLAG = [
-    "calls", "CALL", "", 1, None, b"call", ["call"], ("call",), Hostile(), "scheduler_id", ("tracer", 1),
+    "calls", "CALL", "", 1, None, b"call", ["call"], ("call",), Hostile(), "scheduler", ("tracer", 1),
     ("meta", 1),
 ]  # fmt: skip
 NO_KIND = [

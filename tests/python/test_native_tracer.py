@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import inviso
 import pytest
 from inviso import dbg, seq_trace, trace
-from inviso.terms import Atom
-from inviso.tracer import NativeTracer, load
+from inviso.terms import Atom, Cut
+from inviso.tracer import NativeTracer, _spelled, load
 from trace_tools import SUBJECTS, local, mfa, own
 
 CC = shutil.which("cc")
@@ -370,3 +373,205 @@ def test_a_librarys_path_may_be_no_text(build: Build, tmp_path: pathlib.Path) ->
     tracer = load(path)
     assert tracer.name == "senders"
     tracer.unload()
+
+
+NUMBERED = """
+#include <inviso_tracer.h>
+#include <pthread.h>
+static pthread_mutex_t mine = PTHREAD_MUTEX_INITIALIZER;
+static int64_t n;
+static inviso_answer enabled(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee)
+{
+    (void)env, (void)tag, (void)state, (void)tracee;
+    return INVISO_TRACE;
+}
+static void trace(inviso_env *env, inviso_term tag, inviso_term state, inviso_term tracee, inviso_term term,
+                  inviso_term opts)
+{
+    inviso_term pair[2] = {tag, 0};
+    inviso_pid to;
+    (void)tracee, (void)term, (void)opts;
+    if (!inviso_get_local_pid(env, state, &to))
+        return;
+    pthread_mutex_lock(&mine);
+    pair[1] = inviso_make_int(env, ++n);
+    if (!inviso_send(env, &to, inviso_make_tuple(env, pair, 2)))
+        n--;
+    pthread_mutex_unlock(&mine);
+}
+static const inviso_tracer table = {
+    .abi = INVISO_TRACER_ABI, .size = sizeof table, .name = "numbered", .enabled = enabled, .trace = trace};
+INVISO_TRACER(table)
+"""
+
+
+def test_a_callback_may_hold_a_lock_while_it_sends(build: Build) -> None:
+    tracer, calls, threads = load(build("numbered", source=NUMBERED)), 5000, 4
+
+    def works() -> None:
+        for number in range(calls):
+            given(number)
+
+    with (
+        trace.session_create("numbered", (tracer, inviso.self())) as session,
+        trace.session_create("beside", inviso.self()) as beside,
+    ):
+        for each in (session, beside):
+            local(each, given)
+            each.process("new", True, ["call"])
+        workers = [threading.Thread(target=works) for _ in range(threads)]
+        for worker in workers:
+            worker.start()
+        came = [m[1] for m in (inviso.receive(timeout=30) for _ in range(2 * calls * threads)) if m[0] == "call"]
+        for worker in workers:
+            worker.join()
+    assert came == list(range(1, calls * threads + 1))
+    assert tracer.unload()
+
+
+def test_what_is_sent_stands_where_it_was_sent(build: Build) -> None:
+    tracer = load(build("numbered", "AGAIN", source=NUMBERED))
+    me = inviso.self()
+
+    def works() -> None:
+        for number in range(100):
+            given(number)
+            inviso.send(me, number)
+            given(number)
+
+    with trace.session_create("beside", me) as beside, trace.session_create("numbered", (tracer, me)) as session:
+        for each in (session, beside):
+            local(each, given)
+            each.process("new", True, ["call"])
+        worker = threading.Thread(target=works)
+        worker.start()
+        worker.join()
+        came = told(500)
+    for n in range(100):
+        own_messages = came[5 * n : 5 * n + 5]
+        assert own_messages[2] == n
+        assert {own_messages[0][0], own_messages[1][0]} == {own_messages[3][0], own_messages[4][0]} == {"trace", "call"}
+    assert tracer.unload()
+
+
+def test_who_awaits_a_message_is_woken(build: Build) -> None:
+    tracer = load(build("numbered", "AWAITED", source=NUMBERED))
+
+    async def main() -> Any:
+        with trace.session_create("numbered", (tracer, inviso.self())) as session:
+            local(session, given)
+            session.process("new", True, ["call"])
+            worker = threading.Timer(0.1, given, (1,))
+            worker.start()
+            try:
+                return await inviso.areceive(timeout=30)
+            finally:
+                worker.join()
+
+    begun = time.monotonic()
+    assert asyncio.run(main())[0] == "call" and time.monotonic() - begun < 10
+    assert tracer.unload()
+
+
+def test_what_nests_too_deep_is_cut(build: Build) -> None:
+    source = NUMBERED.replace(
+        "pair[1] = inviso_make_int(env, ++n);",
+        "pair[1] = tag; for (int i = 0; i < 10000; i++) pair[1] = inviso_make_tuple(env, pair + 1, 1);",
+    )
+    tracer = load(build("deep", source=source))
+    with trace.session_create("deep", (tracer, inviso.self())) as session:
+        local(session, given)
+        own(session)
+        given(1)
+        ((tag, nest),) = told(1)
+        while isinstance(nest, tuple):
+            (nest,) = nest
+        assert (tag, nest) == ("call", Cut("depth"))
+    assert tracer.unload()
+
+
+ALARMS = """
+import signal, sys, inviso
+from inviso import trace, tracer
+tags, raised, caught, armed = tracer.load(sys.argv[1]), 0, 0, True
+class Alarm(Exception): pass
+def handler(number, frame):
+    global raised, armed
+    if armed:
+        armed, raised = False, raised + 1
+        raise Alarm
+def f(): pass
+def spin():
+    while armed: f()
+    for _ in range(10_000): pass
+signal.signal(signal.SIGALRM, handler)
+with trace.session_create("s", (tags, inviso.self())) as session:
+    session.function((__name__, "f", 0), True, ["local"])
+    session.process(inviso.self(), True, ["call"])
+    for _ in range(200):
+        armed = True
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            spin()
+        except Alarm:
+            caught += 1
+print(raised, caught, [m[1] for m in inviso.peek()] == list(range(1, len(inviso.peek()) + 1)))
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers")
+def test_what_a_handler_of_a_signal_raises_while_it_sends_is_the_programs(build: Build) -> None:
+    library = build("numbered", "ALARMS", source=NUMBERED)
+    ran = subprocess.run([sys.executable, "-c", ALARMS, library], capture_output=True, text=True, timeout=120)
+    assert (ran.stdout.split(), ran.stderr) == (["200", "200", "True"], "")
+
+
+LOOSE = """
+extern void *PyEval_SaveThread(void);
+extern void PyEval_RestoreThread(void *);
+extern unsigned int sleep(unsigned int);
+"""
+FORKED = """
+import os, sys, threading, time, warnings, inviso
+from inviso import trace, tracer
+warnings.simplefilter("ignore", DeprecationWarning)
+library, what, build = tracer.load(sys.argv[1]), sys.argv[2], sys.argv[3]
+def f(): pass
+with trace.session_create("s", (library, inviso.self())) as session:
+    session.function((__name__, "f", 0), True, ["local"])
+    session.process("new", True, ["call"])
+    thread = threading.Thread(target=f)
+    thread.start()
+    time.sleep(0.3)  # it is inside
+    child = os.fork()
+    if child == 0:
+        library.upgrade(build) if what == "upgrade" else library.unload()
+        os._exit(7)
+    _, status = os.waitpid(child, 0)
+    thread.join()
+print(os.waitstatus_to_exitcode(status), library.unload())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+@pytest.mark.parametrize("what", ["unload", "upgrade"])
+def test_who_was_inside_at_a_fork_is_not_waited_for_in_the_child(build: Build, what: str) -> None:
+    """The callback lets other threads run: one that has called Python's own functions might."""
+    slow = "void *all = PyEval_SaveThread(); sleep(2); PyEval_RestoreThread(all); " + "pthread_mutex_lock(&mine);"
+    upgrade = """static int upgrade(inviso_env *env, void **data, void **old, inviso_term info)
+    { (void)env, (void)data, (void)old, (void)info; return 0; }
+    static const inviso_tracer table = {.upgrade = upgrade,"""
+    source = LOOSE + NUMBERED.replace("pthread_mutex_lock(&mine);", slow)
+    source = source.replace("static const inviso_tracer table = {", upgrade)
+    one, other = build("slow", source=source), build("slow", "OTHER", source=source)
+    given = [sys.executable, "-c", FORKED, one, what, other]
+    ran = subprocess.run(given, capture_output=True, text=True, timeout=60)
+    assert (ran.stdout.split(), ran.stderr) == (["7", "True"], "")
+
+
+def test_each_load_spells_the_path_in_its_own_way(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "some.so"
+    file.touch()
+    paths = {_spelled(str(file), number) for number in range(5000)}
+    assert len(paths) == 5000 and all(os.path.samefile(path, file) for path in list(paths)[:50])
+    assert max(map(len, paths)) < len(str(file)) + 30

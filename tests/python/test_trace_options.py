@@ -365,6 +365,39 @@ def cpu(message: Any) -> int:
     return (int(megaseconds) * 1_000_000 + int(seconds)) * 1_000_000 + int(microseconds)
 
 
+def test_the_scheduler_stands_before_the_time_stamp(make: Any) -> None:
+    session = make("scheduler")
+    local(session, other)
+    me = own(session, ["call", "arity", "scheduler_id"])
+    assert session.info(me, "flags") == ("flags", ["call", "arity", "scheduler_id"])
+    other(0)
+    session.process(me, True, ["monotonic_timestamp"])
+    other(1)
+    session.process(me, False, ["scheduler_id"])
+    other(2)
+    plain, stamped, without = session.drain()
+    assert (plain[0], len(plain)) == ("trace", 5) and type(plain[4]) is int
+    assert (stamped[0], stamped[4], len(stamped)) == ("trace_ts", plain[4], 6)
+    assert (without[0], len(without)) == ("trace_ts", 5)
+    session.process("new", True, ["call", "arity", "scheduler_id"])
+    thread = threading.Thread(target=other, args=(3,))
+    thread.start()
+    thread.join()
+    theirs = session.drain()
+    assert [message[4] != plain[4] for message in theirs] == [True]
+
+
+def test_a_match_spec_switches_the_scheduler_on(make: Any) -> None:
+    session = make("by a spec")
+    session.function(mfa(other), [("_", [], [("enable_trace", "scheduler_id")])], ["local"])
+    me = own(session, ["call", "arity"])
+    other(0)
+    assert session.info(me, "flags") == ("flags", ["call", "arity", "scheduler_id"])
+    session.function(mfa(other), [("_", [], [("trace", ["scheduler_id"], [])])], ["local"])
+    other(1)
+    assert session.info(me, "flags") == ("flags", ["call", "arity"])
+
+
 def test_cpu_time_in_place_of_wall_time(make: Any) -> None:
     session, bystander = make("cpu"), make("other")
     for each in (session, bystander):

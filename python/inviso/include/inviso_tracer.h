@@ -10,8 +10,12 @@
  * A library defines an inviso_tracer and names it: INVISO_TRACER(my_table). Everything else goes through the inline functions below.
  *
  * - Terms are handles: good until the callback that got or made them returns, in its thread, with its env. 0 is no term.
- * - Callbacks run in several threads at the same time, with the interpreter's lock held where there is one: be short, don't wait.
+ * - Callbacks run in several threads at the same time, with the interpreter's lock held where there is one: be short, don't wait. What
+ *   is declared here runs none of Python's code and gives that lock to nobody, so a callback may hold a lock of the library's own.
  * - What a callback sends or calls is told to no tracer module.
+ * - No exception of C++ may leave a callback: it ends the program.
+ * - Each inviso.tracer.load() loads the library anew, with its own load, priv_data and unload; but what is loaded twice from one file has
+ *   its code and its static variables in memory once. Keep what belongs to one load in priv_data.
  */
 #ifndef INVISO_TRACER_H
 #define INVISO_TRACER_H
@@ -101,9 +105,11 @@ typedef struct {
     const char *name;
     /* 0 if all is well; with anything else the library is refused. */
     int (*load)(inviso_env *env, void **priv_data, inviso_term info);
-    /* This library takes the place of another one, or of an older build of itself, whose data *old_priv_data is. */
+    /* This library takes the place of another one, or of an older build of itself, whose data *old_priv_data is. The other one's callbacks
+     * may be running, with that data; when the last has returned its unload is called, with what *old_priv_data is by then: set that to
+     * NULL if this library has taken the data over, and free there nothing that callbacks use. */
     int (*upgrade)(inviso_env *env, void **priv_data, void **old_priv_data, inviso_term info);
-    /* No callback is running any more, and none will. */
+    /* No callback of what was loaded with this data is running any more, and none will. */
     void (*unload)(inviso_env *env, void *priv_data);
     inviso_enabled enabled;
     inviso_trace trace;
@@ -137,7 +143,7 @@ typedef struct {
 #define INVISO_EXTERN_C
 #endif
 
-/* The library's one symbol. It is called first, with the number of the inviso that loads it. */
+/* The library's one symbol. It is called first, with the number of the inviso that loads it. No semicolon follows. */
 #define INVISO_TRACER(table)                                                  \
     INVISO_EXTERN_C INVISO_EXPORT const inviso_tracer *inviso_tracer_entry(   \
         uint32_t host_abi);                                                   \
@@ -150,7 +156,8 @@ typedef struct {
 
 static inline inviso_kind inviso_kind_of(inviso_env *env, inviso_term term) { return env->host->kind(env, term); }
 
-/* Equality is exact: 1 is not 1.0. */
+/* Equality is Erlang's exact one: 1 is not 1.0, but text is equal to the bytes that it is in UTF-8. Python's None, True and False are the
+ * atoms undefined, true and false. */
 static inline int inviso_is_identical(inviso_env *env, inviso_term one, inviso_term other)
 {
     return env->host->is_identical(env, one, other);
@@ -184,6 +191,7 @@ static inline inviso_term inviso_get_element(inviso_env *env, inviso_term term, 
     return env->host->get_element(env, term, n);
 }
 
+/* By a key that is identical. */
 static inline int inviso_get_map_value(inviso_env *env, inviso_term map, inviso_term key, inviso_term *value)
 {
     return env->host->get_map_value(env, map, key, value);
@@ -238,7 +246,8 @@ static inline inviso_term inviso_make_pid(inviso_env *env, const inviso_pid *pid
     return env->host->make_pid(env, pid);
 }
 
-/* Puts a message into a process's mailbox; 0 if the process has ended. */
+/* Puts a message into a process's mailbox, behind what traces have sent there before; 0 if the process has ended, or is a queue, or the
+ * message is no term. What nests too deep is cut. */
 static inline int inviso_send(inviso_env *env, const inviso_pid *to, inviso_term message)
 {
     return env->host->send(env, to, message);

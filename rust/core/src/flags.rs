@@ -60,7 +60,7 @@ flags! {
     MONOTONIC_TIMESTAMP = 18, "monotonic_timestamp";
     /// `(nanoseconds, unique)`.
     STRICT_MONOTONIC_TIMESTAMP = 19, "strict_monotonic_timestamp";
-    /// The scheduler's number before the time stamp; set by `all` only.
+    /// The scheduler's number, before the time stamp.
     SCHEDULER_ID = 20, "scheduler_id";
     /// Stamps in CPU time of the thread; for the node, with all processes only.
     CPU_TIMESTAMP = 21, "cpu_timestamp";

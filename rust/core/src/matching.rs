@@ -186,7 +186,7 @@ fn flag(term: &Term) -> Result<Flags, Refused> {
         Term::Str(name) => name,
         _ => return Err(Refused),
     };
-    Flags::named(name).filter(|flag| *flag != Flags::CPU_TIMESTAMP && *flag != Flags::SCHEDULER_ID).ok_or(Refused)
+    Flags::named(name).filter(|flag| *flag != Flags::CPU_TIMESTAMP).ok_or(Refused)
 }
 
 fn flags(term: &Term) -> Result<Flags, Refused> {

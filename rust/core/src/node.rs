@@ -115,6 +115,11 @@ impl Node {
         self.order.moment(|| self.clock.ticks(), turn)
     }
 
+    /// When this thread sends something beside its records now, in their order.
+    pub fn now(&self, thread: &mut crate::thread::Thread) -> u64 {
+        self.moment(&mut thread.turn)
+    }
+
     /// A participant of this node's epochs, for a thread that reads plans or waits for grace periods.
     #[must_use]
     pub fn participant(&self) -> LocalHandle {

@@ -2,10 +2,12 @@
 //!
 //! # States
 //! Loaded, upgraded (another library has taken its place), unloaded. A callback that is running keeps its own library loaded until it
-//! has returned; whoever unloads waits for those of other threads. A tracer whose library is gone is a dead one.
+//! has returned; whoever unloads waits for those of other threads, but in a forked child, where those are gone, only for the child's
+//! own. A tracer whose library is gone is a dead one.
 
 use crate::{
     ffi::tracer_abi::{Enabled, Env, Table, Trace, ABI},
+    host::forking,
     match_spec,
     tracer::Installed,
 };
@@ -14,9 +16,10 @@ use inviso_term::term::Term;
 use pyo3::{exceptions::PyOSError, prelude::*};
 use std::{
     ffi::{c_void, CStr, CString, OsStr, OsString},
+    ops::Deref,
     os::raw::c_char,
     sync::{
-        atomic::{AtomicPtr, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
         Arc, RwLock,
     },
     time::Duration,
@@ -29,22 +32,44 @@ struct Loaded {
     data: AtomicPtr<c_void>,
     /// Whether `load` or `upgrade` has taken it: then it is told of its end.
     begun: bool,
+    /// How many are inside; above [`FORK`] how many forks lie before this process.
+    inside: AtomicU64,
+    ended: AtomicBool,
 }
+
+/// See [`Loaded::inside`].
+const FORK: u32 = 32;
 
 // SAFETY: the handle is used once, at the end; the table is only read. Libraries know that they are called from any thread.
 unsafe impl Send for Loaded {}
 // SAFETY: as above.
 unsafe impl Sync for Loaded {}
 
-impl Drop for Loaded {
-    fn drop(&mut self) {
+impl Loaded {
+    fn has_any_inside(&self) -> bool {
+        let word = self.inside.load(Ordering::Acquire);
+        word >> FORK == forking::forks() && word as u32 != 0
+    }
+
+    /// Nobody calls it any more.
+    fn end(&self) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
         if let Some(unload) = self.table.unload.filter(|_| self.begun) {
             let data = self.data.load(Ordering::Acquire);
             let mut env = Env::new(data);
             // SAFETY: the library is still in memory, and this is the last that anybody has of it.
             unsafe { unload(&mut env, data) };
+            env.end();
         }
         dynamic::close(self.handle);
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -141,7 +166,8 @@ fn check(handle: *mut c_void) -> Result<Loaded, Refused> {
     if !missing.is_empty() {
         return Err(format!("has no {}; add what is missing to its table", missing.join(" and no ")));
     }
-    Ok(Loaded { handle, table, data: AtomicPtr::default(), begun: false })
+    let (data, inside, ended) = Default::default();
+    Ok(Loaded { handle, table, data, begun: false, inside, ended })
 }
 
 fn text(name: *const c_char) -> String {
@@ -155,20 +181,48 @@ fn text(name: *const c_char) -> String {
 /// The place where a library is, for as long as there is one.
 type Place = Arc<RwLock<Option<Arc<Loaded>>>>;
 
-fn here(place: &Place) -> Option<Arc<Loaded>> {
-    place.read().unwrap_or_else(|e| e.into_inner()).clone()
+/// A library that stays in memory until this is dropped.
+struct Inside {
+    loaded: Arc<Loaded>,
+    forks: u64,
 }
 
-/// Waits until nobody else is inside, and lets go; from inside a callback the last one out does it.
+impl Deref for Inside {
+    type Target = Loaded;
+
+    fn deref(&self) -> &Loaded {
+        &self.loaded
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // who has come here by a fork was not counted in this process
+        let less = |word: u64| (word >> FORK == self.forks).then(|| word - 1);
+        let _none_of_this_process = self.loaded.inside.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+    }
+}
+
+/// Goes inside, if there is a library.
+fn enter(place: &Place) -> Option<Inside> {
+    // who takes the library away does that under the lock, and looks afterwards who is inside
+    let place = place.read().unwrap_or_else(|e| e.into_inner());
+    let (loaded, forks) = (place.as_ref()?.clone(), forking::forks());
+    let more = |word: u64| Some(if word >> FORK == forks { word + 1 } else { forks << FORK | 1 });
+    let _always_taken = loaded.inside.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
+    Some(Inside { loaded, forks })
+}
+
+/// Waits until nobody is inside, and lets go; from inside a callback the last one out does it.
 fn let_go(py: Python<'_>, old: Arc<Loaded>) {
     if tracer::is_calling() {
         return drop(old);
     }
     py.detach(|| {
-        while Arc::strong_count(&old) > 1 {
+        while old.has_any_inside() {
             std::thread::sleep(Duration::from_micros(200));
         }
-        drop(old);
+        old.end();
     });
 }
 
@@ -190,6 +244,7 @@ impl Library {
             let info = env.lend(&info);
             // SAFETY: a function of the table, with what the header says.
             let said = unsafe { load(&mut env, &mut data, info) };
+            env.end();
             if said != 0 {
                 return Err(PyOSError::new_err(format!("its load() answered {said}; 0 would take it")));
             }
@@ -202,13 +257,13 @@ impl Library {
     /// The name in its table; None once it has been unloaded.
     #[getter]
     fn name(&self) -> Option<String> {
-        here(&self.place).map(|loaded| text(loaded.table.name))
+        enter(&self.place).map(|loaded| text(loaded.table.name))
     }
 
     /// Puts another library, or a new build, in its place. OSError says why not; then nothing has changed.
     fn upgrade(&self, py: Python<'_>, path: OsString, info: &Bound<'_, PyAny>) -> PyResult<()> {
         let info = match_spec::term_of(info)?;
-        let Some(old) = here(&self.place) else {
+        let Some(old) = enter(&self.place) else {
             return Err(PyOSError::new_err("has been unloaded; load it anew"));
         };
         let mut next = find(&path).map_err(PyOSError::new_err)?;
@@ -223,6 +278,7 @@ impl Library {
         let info = env.lend(&info);
         // SAFETY: a function of the table, with what the header says.
         let said = unsafe { upgrade(&mut env, &mut data, &mut old_data, info) };
+        env.end();
         if said != 0 {
             return Err(PyOSError::new_err(format!("its upgrade() answered {said}; 0 would take it")));
         }
@@ -276,14 +332,17 @@ impl Tracer for Tracing {
     }
 
     fn ask(&self, group: Group, tag: &'static str, tracee: Option<u64>) -> Answer {
-        // held until the callback has returned: see `let_go`
-        let Some(loaded) = here(&self.place) else { return Answer::Remove };
+        // inside until the callback has returned: see `let_go`
+        let Some(loaded) = enter(&self.place) else { return Answer::Remove };
         let Some(enabled) = pair(loaded.table, group).0 else { return Answer::Discard };
         let mut env = Env::new(loaded.data.load(Ordering::Acquire));
         let who = tracee.map_or_else(nobody, tracer::identity);
         let (tag, state, who) = (env.own(Term::atom(tag)), env.lend(&self.state), env.own(who));
         // SAFETY: a function of the table, with what the header says; the library is held.
-        match unsafe { enabled(&mut env, tag, state, who) } {
+        let said = unsafe { enabled(&mut env, tag, state, who) };
+        drop(loaded);
+        env.end();
+        match said {
             0 => Answer::Trace,
             1 => Answer::Discard,
             2 => Answer::Remove,
@@ -295,7 +354,7 @@ impl Tracer for Tracing {
     }
 
     fn tell(&self, group: Group, event: &Event<'_>) {
-        let Some(loaded) = here(&self.place) else { return };
+        let Some(loaded) = enter(&self.place) else { return };
         let Some(trace) = pair(loaded.table, group).1 else { return };
         let mut env = Env::new(loaded.data.load(Ordering::Acquire));
         let who = event.label().or_else(|| event.tracee().map(tracer::identity)).unwrap_or_else(nobody);
@@ -303,6 +362,8 @@ impl Tracer for Tracing {
         let (term, opts) = (env.own(event.term()), env.own(opts(event)));
         // SAFETY: as in `ask`.
         unsafe { trace(&mut env, tag, state, who, term, opts) };
+        drop(loaded);
+        env.end();
     }
 }
 

@@ -30,10 +30,20 @@ pub struct Letter {
     pub carried: Carried,
 }
 
+/// A message from where none of Python's code may run: it is made when somebody looks.
+pub struct Posted {
+    /// When, as records of traces have it.
+    pub ticks: u64,
+    /// The message, in the external term format.
+    pub term: Vec<u8>,
+}
+
 /// Messages in the order of their arrival.
 #[derive(Default)]
 pub struct Mailbox {
     queue: Mutex<VecDeque<Letter>>,
+    /// What has been posted, oldest first. Added to under the queue's lock, so that who waits for that sees it.
+    posted: Mutex<Vec<Posted>>,
     arrived: Condvar,
     /// Callables that are told once that something has arrived.
     waiters: Mutex<Vec<Py<PyAny>>>,
@@ -65,13 +75,43 @@ impl Mailbox {
         };
         if before > 0 {
             self.arrived.notify_all();
-            let waiters = std::mem::take(&mut *lock(&self.waiters));
-            for waiter in waiters {
-                if let Err(error) = call(waiter.bind(py), ()) {
-                    again::report(py, error);
-                }
+            self.tell_waiters(py);
+        }
+    }
+
+    /// Tells the callables that wait that something has arrived.
+    pub fn tell_waiters(&self, py: Python<'_>) {
+        let waiters = std::mem::take(&mut *lock(&self.waiters));
+        for waiter in waiters {
+            if let Err(error) = call(waiter.bind(py), ()) {
+                again::report(py, error);
             }
         }
+    }
+
+    /// Puts a message at the end without Python. Whether callables wait for one: then [`Mailbox::tell_waiters`] has to follow, where
+    /// Python may run.
+    pub fn post(&self, posted: Posted) -> bool {
+        let queue = lock(&self.queue);
+        lock(&self.posted).push(posted);
+        drop(queue);
+        self.arrived.notify_all();
+        !lock(&self.waiters).is_empty()
+    }
+
+    /// Takes what has been posted.
+    pub fn take_posted(&self) -> Vec<Posted> {
+        std::mem::take(&mut *lock(&self.posted))
+    }
+
+    /// Gives back what was taken and comes behind what is still to be brought in.
+    pub fn post_again(&self, later: impl IntoIterator<Item = Posted>) {
+        lock(&self.posted).splice(..0, later);
+    }
+
+    /// Whether something has been posted.
+    pub fn has_posted(&self) -> bool {
+        !lock(&self.posted).is_empty()
     }
 
     /// Has whoever waits look again.
@@ -86,8 +126,8 @@ impl Mailbox {
         feeders.push(outlet);
     }
 
-    /// Brings in what waited in the rings of the sessions that feed this mailbox when it was called; what is written meanwhile
-    /// need not be in it, so that nobody waits for a fast producer.
+    /// Brings in what was posted, and what waited in the rings of the sessions that feed this mailbox when it was called; what is
+    /// written meanwhile need not be in it, so that nobody waits for a fast producer.
     ///
     /// # Errors
     /// What making the messages raises (no memory), or a signal's handler.
@@ -104,7 +144,7 @@ impl Mailbox {
         };
         let marked = if whole { &feeders[..] } else { &[] };
         let marks: Vec<_> = marked.iter().map(|outlet| Mark::of(&outlet.session)).collect();
-        pump_all(py, &feeders, &marks)?;
+        pump_all(py, self, &feeders, &marks)?;
         Ok(!feeders.is_empty())
     }
 
@@ -171,7 +211,7 @@ impl Mailbox {
             let slice = if fed { RINGS } else { SIGNALS }.min(left.unwrap_or(SIGNALS));
             py.detach(|| {
                 let queue = lock(&self.queue);
-                if queue.len() <= from {
+                if queue.len() <= from && !self.has_posted() {
                     drop(self.arrived.wait_timeout(queue, slice));
                 }
             });
@@ -195,7 +235,7 @@ impl Mailbox {
     pub fn when_arrived(&self, waiter: Bound<'_, PyAny>, seen: usize) -> PyResult<()> {
         let at_once = {
             let queue = lock(&self.queue);
-            let there = queue.len() > seen;
+            let there = queue.len() > seen || self.has_posted();
             if !there {
                 lock(&self.waiters).push(waiter.clone().unbind());
             }

@@ -1,6 +1,10 @@
 //! The tables of `inviso_tracer.h`, and what is behind the host's: terms by handle, in an arena that lives as long as one callback.
 
-use crate::{host, terms, tracer::attached};
+use crate::{
+    host,
+    mailbox::{Mailbox, Posted},
+    tracer::attached,
+};
 use inviso_term::{
     etf,
     term::{Identifier, Term},
@@ -10,6 +14,7 @@ use std::{
     ffi::{c_char, c_int, c_void, CStr},
     marker::PhantomData,
     ptr, slice,
+    sync::Arc,
 };
 
 /// `INVISO_TRACER_ABI`.
@@ -116,6 +121,8 @@ pub struct Env<'a> {
     host: &'static HostTable,
     priv_data: *mut c_void,
     terms: Vec<Slot<'a>>,
+    /// Where somebody has to be told that something has come.
+    sent_to: Vec<Arc<Mailbox>>,
     /// One thread's: a callback hands it to nobody.
     here: PhantomData<*mut ()>,
 }
@@ -128,7 +135,7 @@ enum Slot<'a> {
 impl<'a> Env<'a> {
     /// One without terms.
     pub fn new(priv_data: *mut c_void) -> Env<'a> {
-        Env { host: &HOST, priv_data, terms: Vec::with_capacity(16), here: PhantomData }
+        Env { host: &HOST, priv_data, terms: Vec::with_capacity(16), sent_to: Vec::new(), here: PhantomData }
     }
 
     /// A term that stands as long as this.
@@ -139,6 +146,13 @@ impl<'a> Env<'a> {
     /// A term of its own.
     pub fn own(&mut self, term: Term) -> Handle {
         self.put(Slot::Own(Box::new(term)))
+    }
+
+    /// The callback has returned: whoever waits for what it has sent is told.
+    pub fn end(self) {
+        if !self.sent_to.is_empty() {
+            attached(|py| self.sent_to.iter().for_each(|mailbox| mailbox.tell_waiters(py)));
+        }
     }
 
     fn put(&mut self, slot: Slot<'a>) -> Handle {
@@ -459,7 +473,8 @@ unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handl
     }
 }
 
-/// Puts a message into a process's mailbox; 0 if that has ended.
+/// Puts a message into a process's mailbox; 0 if that has ended. Runs no Python and gives no lock of the
+/// interpreter's away: the callback may hold one of its own that others wait for.
 ///
 /// # Safety
 /// As [`within`], and `to` is null, or may be read.
@@ -468,17 +483,15 @@ unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Hand
     unsafe {
         let Some(to) = to.as_ref() else { return 0 };
         within(env, |env| {
-            let bytes = etf::encode(env.get(message)?);
+            let term = etf::encode(env.get(message)?);
             let host = host::try_host()?;
             let tracee = host.node.tracee(to.number).filter(|tracee| tracee.is_alive() && tracee.kind.is_process())?;
-            let sent = attached(|py| {
-                let mailbox = host.mailbox(&tracee);
-                // what traces sent before stands before it
-                mailbox.pump(py)?;
-                mailbox.put(py, [terms::object(py, &bytes)?]);
-                pyo3::PyResult::Ok(())
-            });
-            sent?.ok().map(|()| 1)
+            let mailbox = host.mailbox(&tracee);
+            let ticks = host::here::now().unwrap_or_else(|| host.node.clock.ticks());
+            if mailbox.post(Posted { ticks, term }) {
+                env.sent_to.push(mailbox);
+            }
+            Some(1)
         })
     }
 }

@@ -3,6 +3,14 @@
 use super::{arming::Armer, forget, here, try_host};
 use inviso_core::control::Arm;
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+/// How many forks lie before this process.
+pub fn forks() -> u64 {
+    FORKS.load(Ordering::Relaxed)
+}
 
 /// In the child: what the parent traced is no longer traced. Its locks may be held by threads that don't exist here, so
 /// nothing of the old host is used but its list of armed code, where that is not held.
@@ -10,6 +18,7 @@ use pyo3::prelude::*;
 /// # Errors
 /// What `sys.monitoring` raises.
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
+    FORKS.fetch_add(1, Ordering::Relaxed);
     super::log_ports::abandon();
     super::recorder::abandon();
     let Some(host) = try_host() else { return Ok(()) };

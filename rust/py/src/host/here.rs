@@ -129,6 +129,13 @@ pub unsafe fn here_of_ours() -> Option<&'static mut Here> {
     Some(unsafe { &mut *here })
 }
 
+/// When this thread sends something beside its records now, in their order; it need not be attached. `None` of one that has no state.
+pub fn now() -> Option<u64> {
+    // SAFETY: the word is null or a live box of this thread, of which nothing else is used meanwhile.
+    let here = unsafe { tls::get().cast::<Here>().as_mut() }?;
+    Some(here.host.node.now(&mut here.thread))
+}
+
 /// Whether code of ours runs on this thread, which is attached, or code that it has called.
 pub fn is_busy() -> bool {
     // SAFETY: as above.

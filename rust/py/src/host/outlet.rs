@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     mailbox::Mailbox,
-    messages,
+    messages, terms,
     tracer::{Installed, Made},
 };
 use inviso_core::{
@@ -83,19 +83,29 @@ impl Outlets {
 /// Records of one ring that one step takes at most.
 const BATCH: usize = 1 << 16;
 
-/// Brings what waits in the rings of these sessions, which share a mailbox, into it: in the order of time, and of the
-/// newer session first where the time is the same. One step of it, or all that was written before the marks.
+/// What comes into a mailbox.
+enum Came {
+    /// From the ring of the session with this id.
+    Record(u64, Record),
+    /// From a callback that may not run Python.
+    Posted(Vec<u8>),
+}
+
+/// Brings what was posted to a mailbox, and what waits in the rings of these sessions, which all feed it, into it: in the order of
+/// time, and of the newer session first where the time is the same. One step of it, or all that was written before the marks.
 ///
 /// Who comes again in the midst of it, by a signal's handler, leaves it to the outer call.
 ///
 /// # Errors
 /// What making the messages raises (no memory), or a signal's handler between two steps.
-pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>], marks: &[Mark]) -> PyResult<()> {
-    let Some(first) = outlets.first() else { return Ok(()) };
+pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], marks: &[Mark]) -> PyResult<()> {
     let mut stale = Vec::new(); // let go of when the lock is free again
-    let Some(_one) = first.mailbox.pumping.enter(py) else { return Ok(()) };
+    if outlets.is_empty() && !mailbox.has_posted() {
+        return Ok(());
+    }
+    let Some(_one) = mailbox.pumping.enter(py) else { return Ok(()) };
     loop {
-        pump_step(py, first, outlets, &mut stale)?;
+        pump_step(py, mailbox, outlets, &mut stale)?;
         // asked under the lock: what another thread has drained is in the mailbox by then, too
         if marks.iter().all(Mark::passed) {
             return Ok(());
@@ -106,24 +116,40 @@ pub fn pump_all(py: Python<'_>, outlets: &[Arc<Outlet>], marks: &[Mark]) -> PyRe
 }
 
 /// One step, by who holds the mailbox's lock.
-fn pump_step(py: Python<'_>, first: &Outlet, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>) -> PyResult<()> {
-    let mut all: Vec<(u64, Record)> = Vec::new();
+fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>) -> PyResult<()> {
+    let posted = mailbox.take_posted(); // first: what was written before is found in the rings
+    let sorted = outlets.len() > 1 || !posted.is_empty();
+    let mut all: Vec<(u64, u64, Came)> = Vec::new();
     py.detach(|| {
-        for outlet in outlets {
+        let mut more = false;
+        for Outlet { session, .. } in outlets.iter().map(|outlet| &**outlet) {
             // nobody else brings these to the mailbox: all of them feed it, and we hold its lock
-            let _ = drain::drain(&outlet.session, BATCH, |record| all.push((outlet.session.id, record)));
+            let took = drain::drain(session, BATCH, |record| {
+                all.push((record.ticks, session.id, Came::Record(session.id, record)));
+            });
+            more |= took.is_ok_and(|took| took >= BATCH);
         }
-        if outlets.len() > 1 {
-            all.sort_by(|a, b| (a.1.ticks, b.0).cmp(&(b.1.ticks, a.0)));
+        let last = all.iter().map(|(ticks, ..)| *ticks).max().filter(|_| more);
+        let (now, later): (Vec<_>, Vec<_>) =
+            posted.into_iter().partition(|posted| last.is_none_or(|last| posted.ticks <= last));
+        mailbox.post_again(later);
+        all.extend(now.into_iter().map(|posted| (posted.ticks, 0, Came::Posted(posted.term))));
+        if sorted {
+            all.sort_by(|a, b| (a.0, b.1).cmp(&(b.0, a.1)));
         }
     });
-    let node = super::host(py)?.node.clone();
-    node.clock.follow();
+    let host = super::host(py)?;
+    host.node.clock.follow();
     let mut made = Vec::with_capacity(all.len());
     let mut failed = None;
-    for (id, record) in &all {
-        let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).map_or(first, |outlet| outlet);
-        let mut make = || messages::message(py, &node, record, outlet, stale);
+    for (.., came) in &all {
+        let mut make = || match came {
+            Came::Record(id, record) => {
+                let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).unwrap_or(&outlets[0]);
+                messages::message(py, &host.node, record, outlet, stale)
+            }
+            Came::Posted(term) => terms::object(py, term),
+        };
         // a signal's handler may raise in the midst of it: the message is no less there
         let message = make().or_else(|error| {
             failed = Some(error);
@@ -134,7 +160,7 @@ fn pump_step(py: Python<'_>, first: &Outlet, outlets: &[Arc<Outlet>], stale: &mu
             Err(error) => failed = Some(error),
         }
     }
-    first.mailbox.put(py, made);
+    mailbox.put(py, made);
     failed.map_or(Ok(()), Err)
 }
 
