@@ -609,7 +609,8 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
 
     Args:
         procs: a Pid, a thread or task, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
-        how: True for on.
+        how: True for on. As in OTP, processes to come have no flag at all once any is switched off for them, by ``"new"``
+            or ``"all"``: switch on again what they are to have.
         flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
             garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
             monotonic_timestamp, strict_monotonic_timestamp, scheduler_id, cpu_timestamp, all. Flags of ports are taken and
@@ -645,7 +646,7 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     Args:
         ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that
             are open and those to come), ``"existing"``, ``"new"``.
-        how: True for on.
+        how: True for on; see :func:`process`.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
             scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
 
