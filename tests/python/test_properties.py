@@ -510,6 +510,8 @@ class Sessions(RuleBasedStateMachine):
         matched = session.process(inviso.self() if who == "me" else who, on, sorted(flags))
         if who in ("me", "new"):
             assert matched == (who == "me")
+        elif not flags:
+            assert matched == 0  # of a group without any flag
         else:
             assert len(inviso.processes()) <= matched <= most
         if who != "new":
