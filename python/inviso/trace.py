@@ -614,8 +614,9 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
         flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
             garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
             monotonic_timestamp, strict_monotonic_timestamp, scheduler_id, cpu_timestamp, all. Flags of ports are taken and
-            mean nothing. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the
-            thread, in all sessions, while any session has it on.
+            mean nothing. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is
+            no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all
+            sessions, while any session has it on.
 
     Returns:
         How many processes matched; 0 for ``"new"``, and for a group without any flag.

@@ -85,8 +85,8 @@ const BATCH: usize = 1 << 16;
 
 /// What comes into a mailbox.
 enum Came {
-    /// From the ring of the session with this id.
-    Record(u64, Record),
+    /// From a session's ring.
+    Record(Record),
     /// From a callback that may not run Python.
     Posted(Vec<u8>),
 }
@@ -125,7 +125,7 @@ fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: 
         for Outlet { session, .. } in outlets.iter().map(|outlet| &**outlet) {
             // nobody else brings these to the mailbox: all of them feed it, and we hold its lock
             let took = drain::drain(session, BATCH, |record| {
-                all.push((record.ticks, session.id, Came::Record(session.id, record)));
+                all.push((record.ticks, session.id, Came::Record(record)));
             });
             more |= took.is_ok_and(|took| took >= BATCH);
         }
@@ -142,9 +142,9 @@ fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: 
     host.node.clock.follow();
     let mut made = Vec::with_capacity(all.len());
     let mut failed = None;
-    for (.., came) in &all {
+    for (_, id, came) in &all {
         let mut make = || match came {
-            Came::Record(id, record) => {
+            Came::Record(record) => {
                 let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).unwrap_or(&outlets[0]);
                 messages::message(py, &host.node, record, outlet, stale)
             }
