@@ -54,24 +54,12 @@ impl Attribute {
     }
 }
 
-/// 3.13 and 3.14 with the GIL. (`pycore_dict.h`, `pycore_object.h`: behind the object's head a byte each for how many values there is room for,
-/// how many there are, whether they lie here, and whether they count; from the eighth byte on the values.)
+/// 3.13 and 3.14 with the GIL.
 #[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
 mod inline {
-    use crate::ffi::layout;
+    use crate::ffi::layout::values as at;
     use pyo3::ffi::{self, PyObject};
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-    const ROOM: usize = layout::HEAD;
-    const COUNT: usize = layout::HEAD + 3;
-    const VALUES: usize = layout::HEAD + 8;
-
-    /// `Py_TPFLAGS_INLINE_VALUES`
-    const HAS_VALUES: std::ffi::c_ulong = 1 << 2;
-
-    extern "C" {
-        fn _PyType_Lookup(class: *mut ffi::PyTypeObject, name: *mut PyObject) -> *mut PyObject;
-    }
 
     /// Where an attribute lies in instances of a few classes: the class's version, and behind it the bytes from the object on. No two classes have the
     /// same version at any time, and one that changes gets another.
@@ -90,7 +78,7 @@ mod inline {
             unsafe {
                 let version = (*ffi::Py_TYPE(object)).tp_version_tag;
                 let place = self.0[version as usize % 8].load(Relaxed);
-                if place >> 32 != u64::from(version) || version == 0 || *object.cast::<u8>().add(COUNT) == 0 {
+                if place >> 32 != u64::from(version) || version == 0 || *object.cast::<u8>().add(at::VALID) == 0 {
                     return None;
                 }
                 let value = *object.cast::<u8>().add(place as u32 as usize).cast::<*mut PyObject>();
@@ -103,23 +91,13 @@ mod inline {
         /// # Safety
         /// As [`Places::value`].
         pub unsafe fn learn(&self, object: *mut PyObject, value: *mut PyObject, name: *mut PyObject) {
-            // SAFETY: the structure is looked at where the class's flags say that it is there.
+            // SAFETY: the caller's promise.
             unsafe {
                 let class = ffi::Py_TYPE(object);
-                if (*class).tp_flags & HAS_VALUES == 0 || (*class).tp_basicsize != layout::HEAD as isize {
-                    return;
-                }
-                // what a class has under the name may go first
-                if !layout::raw_ok() || !_PyType_Lookup(class, name).is_null() {
-                    return;
-                }
-                let (bytes, version) = (object.cast::<u8>(), (*class).tp_version_tag);
-                let values = bytes.add(VALUES).cast::<*mut PyObject>();
-                let mut same = (0..usize::from(*bytes.add(ROOM))).filter(|at| *values.add(*at) == value);
-                if let (true, Some(at), None) = (*bytes.add(COUNT) == 1 && version != 0, same.next(), same.next()) {
-                    let place = u64::from(version) << 32 | (VALUES + at * size_of::<usize>()) as u64;
-                    self.0[version as usize % 8].store(place, Relaxed);
-                }
+                let Some(place) = crate::ffi::shape::place(object, value, name) else { return };
+                let version = (*class).tp_version_tag;
+                let place = u64::from(version) << 32 | u64::from(place);
+                self.0[version as usize % 8].store(place, Relaxed);
             }
         }
     }

@@ -22,6 +22,8 @@ extern "C" {
 /// A function whose calls may be taken. One for each, as a `static`, which the wrapper names.
 pub struct Function {
     original: AtomicPtr<()>,
+    /// The addresses of its parts, which are held in `taken`.
+    parts: [AtomicPtr<ffi::PyObject>; 3],
     taken: Mutex<Option<Taken>>,
 }
 
@@ -30,14 +32,15 @@ struct Taken {
     function: Py<PyAny>,
     /// Its version, by which the interpreter knows it; 0 or 1 for none.
     version: u32,
-    /// What a version stands for: code, defaults, defaults by name.
-    parts: [usize; 3],
+    /// What a version stands for.
+    parts: [Option<Py<PyAny>>; 3],
 }
 
 impl Function {
     /// One whose calls are not taken.
     pub const fn new() -> Function {
-        Function { original: AtomicPtr::new(std::ptr::null_mut()), taken: Mutex::new(None) }
+        let parts = [const { AtomicPtr::new(std::ptr::null_mut()) }; 3];
+        Function { original: AtomicPtr::new(std::ptr::null_mut()), parts, taken: Mutex::new(None) }
     }
 
     /// Takes the calls of a function.
@@ -66,11 +69,13 @@ impl Function {
                 return Err(refused());
             }
             let was = version(function).read();
-            let parts = parts(function);
+            let parts = parts(function.as_ptr());
             self.original.store(there, Release);
+            self.parts.iter().zip(parts).for_each(|(known, part)| known.store(part, Release));
             PyFunction_SetVectorcall(function.as_ptr(), wrapper);
             let is_known = version(function).read() <= NO_VERSION || was <= NO_VERSION;
             let version = if is_known { was } else { 0 };
+            let parts = parts.map(|part| Bound::from_borrowed_ptr_or_opt(function.py(), part).map(Bound::unbind));
             *taken = Some(Taken { function: function.clone().unbind(), version, parts });
         }
         Ok(())
@@ -79,6 +84,17 @@ impl Function {
     /// Whether it is this function whose calls are taken.
     pub fn is_taken(&self, function: &Bound<'_, PyAny>) -> bool {
         self.lock().as_ref().is_some_and(|taken| taken.function.is(function))
+    }
+
+    /// Whether a function that is taken has the code and the defaults that it had then.
+    ///
+    /// # Safety
+    /// To be called by the wrapper only, with the function that it stands before.
+    #[inline(always)]
+    pub unsafe fn is_as_taken(&self, function: *mut ffi::PyObject) -> bool {
+        // SAFETY: an exact function, which `take` looked at; attached, as wrappers are called.
+        let parts = unsafe { parts(function) };
+        self.parts.iter().zip(parts).all(|(known, part)| known.load(Acquire) == part)
     }
 
     /// Gives the function back. A wrapper that someone else has put in since stays, and ours under it.
@@ -97,8 +113,8 @@ impl Function {
                 return;
             }
             word(&function).write(self.original.load(Acquire));
-            if taken.version > NO_VERSION && version(&function).read() <= NO_VERSION && parts(&function) == taken.parts
-            {
+            let is_as_taken = self.is_as_taken(function.as_ptr());
+            if taken.version > NO_VERSION && version(&function).read() <= NO_VERSION && is_as_taken {
                 version(&function).write(taken.version);
             }
         }
@@ -143,18 +159,16 @@ unsafe fn version(function: &Bound<'_, PyAny>) -> *mut u32 {
     unsafe { word(function).add(1).cast() }
 }
 
+/// Code, defaults, defaults by name: borrowed, read where they lie.
+///
 /// # Safety
 /// As [`word`].
-unsafe fn parts(function: &Bound<'_, PyAny>) -> [usize; 3] {
-    let function = function.as_ptr();
-    // SAFETY: borrowed, and looked at as addresses only.
+#[inline(always)]
+unsafe fn parts(function: *mut ffi::PyObject) -> [*mut ffi::PyObject; 3] {
+    // SAFETY: the caller's promise.
     unsafe {
-        [
-            ffi::PyFunction_GetCode(function),
-            ffi::PyFunction_GetDefaults(function),
-            ffi::PyFunction_GetKwDefaults(function),
-        ]
-        .map(|part| part as usize)
+        let function = function.cast::<ffi::PyFunctionObject>();
+        [(*function).func_code, (*function).func_defaults, (*function).func_kwdefaults]
     }
 }
 
@@ -188,7 +202,7 @@ pub unsafe fn is_unwatched(code: *mut ffi::PyObject, beside: *mut ffi::PyObject)
 /// # Safety
 /// As [`is_unwatched`].
 #[inline(always)]
-unsafe fn has_events(code: *mut ffi::PyObject) -> bool {
+pub unsafe fn has_events(code: *mut ffi::PyObject) -> bool {
     const { assert!(co::EVENTS >= 8 && co::EVENTS <= 16) };
     // SAFETY: null, or what belongs to the code as long as that lives; the bytes of all events, some of them read twice.
     unsafe {

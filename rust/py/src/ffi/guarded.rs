@@ -23,6 +23,14 @@ pub struct Guarded<T> {
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
+    /// A value that nobody looks at yet.
+    pub const fn new(value: T) -> Guarded<T> {
+        #[cfg(not(Py_GIL_DISABLED))]
+        return Guarded { value: RefCell::new(value) };
+        #[cfg(Py_GIL_DISABLED)]
+        return Guarded { value: Mutex::new(value) };
+    }
+
     /// The value, for as long as the answer stands.
     #[cfg(not(Py_GIL_DISABLED))]
     #[inline(always)]

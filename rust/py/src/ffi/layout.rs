@@ -140,6 +140,22 @@ pub mod eval {
     pub const SUSPENDED: i8 = -1;
 }
 
+/// In an instance of a class with the flag [`HAS`](values::HAS): the values of its attributes. (`pycore_dict.h`, `pycore_object.h`)
+#[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+pub mod values {
+    use super::HEAD;
+    /// `Py_TPFLAGS_INLINE_VALUES`.
+    pub const HAS: std::ffi::c_ulong = 1 << 2;
+    /// How many there is room for, a u8.
+    pub const ROOM: usize = HEAD;
+    /// How many there are, a u8.
+    pub const COUNT: usize = HEAD + 1;
+    /// Whether they count: 0 once the instance has got a dict that has them elsewhere.
+    pub const VALID: usize = HEAD + 3;
+    /// The first of them, or null; the others follow.
+    pub const FIRST: usize = HEAD + 8;
+}
+
 /// In `PyFunctionObject`.
 pub mod function {
     /// `func_qualname`.

@@ -82,14 +82,29 @@ const METH_METHOD: c_int = 0x0200;
 
 /// The function behind a method of a built-in type that takes calls in exactly this way, METH_NOARGS or METH_O.
 pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
-    // SAFETY: a method descriptor, whose exact type is checked, holds its definition, see `Method::take`.
+    // SAFETY: the definition lives as long as the class, a built-in one; the flags say what its function is.
     unsafe {
-        if ffi::Py_TYPE(method.as_ptr()) != &raw mut ffi::PyMethodDescr_Type {
-            return None;
-        }
-        let definition: *mut ffi::PyMethodDef =
-            method.as_ptr().cast::<u8>().add(layout::HEAD + 24).cast::<*mut ffi::PyMethodDef>().read();
+        let definition = definition(method)?;
         ((*definition).ml_flags == kind).then(|| (*definition).ml_meth.PyCFunction)
+    }
+}
+
+/// The function behind one that takes calls by METH_VARARGS with METH_KEYWORDS.
+pub fn keywords(method: &Bound<'_, PyAny>) -> Option<Keywords> {
+    // SAFETY: as above.
+    unsafe {
+        let definition = definition(method)?;
+        let is = (*definition).ml_flags == ffi::METH_VARARGS | ffi::METH_KEYWORDS;
+        is.then(|| (*definition).ml_meth.PyCFunctionWithKeywords)
+    }
+}
+
+/// The definition of a method of a built-in type.
+fn definition(method: &Bound<'_, PyAny>) -> Option<*mut ffi::PyMethodDef> {
+    // SAFETY: a method descriptor, whose exact type is checked, holds its definition behind the words that all descriptors have.
+    unsafe {
+        let is = ffi::Py_TYPE(method.as_ptr()) == &raw mut ffi::PyMethodDescr_Type;
+        is.then(|| method.as_ptr().cast::<u8>().add(layout::HEAD + 24).cast::<*mut ffi::PyMethodDef>().read())
     }
 }
 
@@ -118,14 +133,9 @@ impl Method {
             let class = class.getattr("__qualname__").map(|name| name.to_string()).unwrap_or_default();
             pyo3::exceptions::PyRuntimeError::new_err(format!("{class}.{name} {what}; its calls can't be seen here"))
         };
-        // SAFETY: a method descriptor, whose exact type is checked, holds its definition behind the words that all descriptors
-        // have; the definition lives as long as the class, which is held by whoever uses it.
+        let definition = definition(&found).ok_or_else(|| unknown("is no method of a built-in type"))?;
+        // SAFETY: the definition lives as long as the class, which is held by whoever uses it.
         unsafe {
-            if ffi::Py_TYPE(found.as_ptr()) != &raw mut ffi::PyMethodDescr_Type {
-                return Err(unknown("is no method of a built-in type"));
-            }
-            let definition: *mut ffi::PyMethodDef =
-                found.as_ptr().cast::<u8>().add(layout::HEAD + 24).cast::<*mut ffi::PyMethodDef>().read();
             let named = CStr::from_ptr((*definition).ml_name).to_str() == Ok(name);
             let flags = (*definition).ml_flags & !(ffi::METH_COEXIST | ffi::METH_CLASS | ffi::METH_STATIC);
             let wrapper = wrappers.iter().find(|wrapper| wrapper.fits(flags)).filter(|_| named);

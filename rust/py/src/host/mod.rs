@@ -32,6 +32,8 @@
 //! | `exits` | which exception an exit signal's is |
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
+//! | `plain_queues` | their `_put` and `_get`, done without a frame |
+//! | `uncontended` | `put` and `get` of `queue.Queue`, likewise, where nobody waits |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
@@ -99,6 +101,8 @@ pub mod spawning;
 mod task_end;
 mod task_init;
 pub mod tokens;
+#[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+pub mod uncontended;
 pub mod uv_loops;
 #[cfg(not(Py_3_12))]
 pub mod wait_for;

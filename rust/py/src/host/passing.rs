@@ -1,6 +1,6 @@
 //! A message that is sent or has arrived, as the core sees it; and the few words in which instruments tell of one.
 
-use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, originals, Host};
+use super::{backtrace, directory::Place, here::Here, late, objects::Arguments, originals, queues, Host};
 use crate::{
     capture,
     ffi::{
@@ -142,18 +142,22 @@ impl Subject for Message<'_> {
     }
 
     fn stacktrace(&self, depth: usize) -> Term {
-        // SAFETY: attached.
-        backtrace::calls(unsafe { Frame::current_python(crate::ffi::tstate()) }, depth)
+        backtrace::calls(innermost(), depth)
     }
 
     fn describe(&self, current: &Tracee) -> Term {
-        // SAFETY: attached.
-        backtrace::describe(current, None, unsafe { Frame::current_python(crate::ffi::tstate()) })
+        backtrace::describe(current, None, innermost())
     }
 
     fn node_name(&self) -> Term {
         Term::atom(&crate::pid::node_name())
     }
+}
+
+/// The innermost frame that runs, for whom a match spec shows it: a queue's own methods left out, which may be done without one.
+fn innermost() -> Option<Frame> {
+    // SAFETY: events are told attached; whoever called a frame that runs does, too.
+    unsafe { queues::user(Frame::current_python(crate::ffi::tstate())) }
 }
 
 impl Parcel for Message<'_> {

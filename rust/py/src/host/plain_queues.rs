@@ -53,7 +53,8 @@ static DEQUE: AtomicUsize = AtomicUsize::new(0);
 static APPEND: AtomicUsize = AtomicUsize::new(0);
 static POPLEFT: AtomicUsize = AtomicUsize::new(0);
 
-type Method = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
+/// A method of the deque.
+pub type Method = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
 
 /// Takes the calls of a function, if it is one of these; `seen` is a code object that is watched.
 ///
@@ -118,6 +119,20 @@ fn learn_deque(py: Python<'_>) -> PyResult<bool> {
     Ok(true)
 }
 
+/// `deque.append`; to be called once a function is taken.
+#[inline(always)]
+pub fn append() -> Method {
+    // SAFETY: [`learn_deque`] has found it.
+    unsafe { std::mem::transmute::<usize, Method>(APPEND.load(Ordering::Acquire)) }
+}
+
+/// `deque.popleft`, likewise.
+#[inline(always)]
+pub fn popleft() -> Method {
+    // SAFETY: as above.
+    unsafe { std::mem::transmute::<usize, Method>(POPLEFT.load(Ordering::Acquire)) }
+}
+
 /// The items of a queue, a new reference; null if they are to be had by its function only. No exception is set.
 ///
 /// # Safety
@@ -139,15 +154,16 @@ unsafe fn items(queue: *mut PyObject, named: &Attribute) -> *mut PyObject {
     }
 }
 
-/// Whether nobody would see the function's frame.
+/// Whether nobody would see the function's frame, and it does what it did when it was taken.
 ///
 /// # Safety
 /// A function that is taken, called by `caller`, which runs; attached.
 #[inline(always)]
-unsafe fn is_unseen(host: &Host, function: *mut PyObject, caller: Option<Frame>) -> bool {
+pub unsafe fn is_unseen(host: &Host, taken: &Function, function: *mut PyObject, caller: Option<Frame>) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         !host.node.traces_functions()
+            && taken.is_as_taken(function)
             && caller.is_some_and(|caller| function::is_unwatched(function::code(function), caller.code()))
     }
 }
@@ -191,11 +207,10 @@ unsafe extern "C" fn put<const N: usize>(
         let (queue, item) = (*args, *args.add(1)); // what is named stands behind what is not
         let caller = Frame::current_python(tstate());
         queues::told_put(here, caller_of(this, caller), queue, item);
-        if is_unseen(here.host, this, caller) {
+        if is_unseen(here.host, &ALL[N].function, this, caller) {
             let items = items(queue, &ITEMS[N / 2]);
             if !items.is_null() {
-                let append = std::mem::transmute::<usize, Method>(APPEND.load(Ordering::Acquire));
-                let done = append(items, item);
+                let done = append()(items, item);
                 ffi::Py_DECREF(items);
                 return done;
             }
@@ -219,12 +234,15 @@ unsafe extern "C" fn get<const N: usize>(
         };
         let queue = *args;
         let caller = Frame::current_python(tstate());
-        let items = if is_unseen(host, this, caller) { items(queue, &ITEMS[N / 2]) } else { std::ptr::null_mut() };
+        let items = if is_unseen(host, &ALL[N].function, this, caller) {
+            items(queue, &ITEMS[N / 2])
+        } else {
+            std::ptr::null_mut()
+        };
         let item = if items.is_null() {
             original(this, args, nargsf, names)
         } else {
-            let popleft = std::mem::transmute::<usize, Method>(POPLEFT.load(Ordering::Acquire));
-            let item = popleft(items, std::ptr::null_mut());
+            let item = popleft()(items, std::ptr::null_mut());
             ffi::Py_DECREF(items);
             item
         };

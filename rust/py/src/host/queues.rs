@@ -6,6 +6,8 @@
 
 #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 use super::plain_queues;
+#[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+use super::uncontended;
 use super::{
     here::Here,
     instruments::{monitored, Instrument},
@@ -107,7 +109,13 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     }
     watch::add(py, host, &WAIT, &originals::codes(&class, &[wait])?)?;
     watch::add(py, host, &NEW, &originals::codes(&class, &["__init__"])?)?;
-    learn_all(py, host, &class)
+    learn_all(py, host, &class)?;
+    #[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    if let (0, Ok(class)) = (which, class.cast::<PyType>()) {
+        // where they can't be taken, the functions tell as others do
+        let _ = uncontended::take(class);
+    }
+    Ok(())
 }
 
 /// Keeps the names of a module for ever, so that nothing else gets their address.
@@ -199,10 +207,13 @@ fn is_known(method: &Bound<'_, PyAny>, handler: &'static Handler) -> bool {
 
 /// Whether a function is one of the library's, and not another that the program has put in its place.
 fn is_librarys(function: &Bound<'_, PyAny>) -> bool {
-    let is = |globals: usize, module: &AtomicUsize| globals == module.load(Ordering::Relaxed);
     // SAFETY: a function (of [`originals::function`]).
-    let globals = unsafe { ffi::PyFunction_GetGlobals(function.as_ptr()) } as usize;
-    QUEUES.iter().any(|module| is(globals, module))
+    defines(unsafe { ffi::PyFunction_GetGlobals(function.as_ptr()) })
+}
+
+/// Whether the library's queues are defined in the module of these names.
+fn defines(globals: *mut ffi::PyObject) -> bool {
+    QUEUES.iter().any(|module| module.load(Ordering::Relaxed) == globals as usize)
 }
 
 /// Whether calls of a method of the library's come to [`plain_queues`] from now on.
@@ -230,6 +241,8 @@ fn is_taken(_: &Bound<'_, PyAny>) -> bool {
 }
 
 fn give_back(py: Python<'_>) {
+    #[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    uncontended::give_back(py);
     #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
     plain_queues::give_back(py);
     let _ = py;
@@ -313,8 +326,7 @@ fn is_called_by_own(caller: Caller, queue: *mut ffi::PyObject) -> bool {
         let Some(frame) = next else { return false };
         // SAFETY: whoever called a frame that runs runs, too; attached.
         unsafe {
-            let globals = frame.globals() as usize;
-            if QUEUES.iter().any(|module| module.load(Ordering::Relaxed) == globals) {
+            if defines(frame.globals()) {
                 return false;
             }
             if let Some(watched) = watch::find(frame.code()) {
@@ -377,6 +389,20 @@ fn is_inner(caller: Caller) -> bool {
         }
         false
     }
+}
+
+/// The first frame from this one on that is not of these modules, which uses the queue.
+///
+/// # Safety
+/// The frame runs; attached.
+pub unsafe fn user(mut frame: Option<Frame>) -> Option<Frame> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        while let Some(here) = frame.filter(|frame| defines(frame.globals())) {
+            frame = here.caller();
+        }
+    }
+    frame
 }
 
 fn is_as_completed(function: &str) -> bool {
