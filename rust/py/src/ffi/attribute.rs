@@ -96,7 +96,7 @@ mod inline {
                 let class = ffi::Py_TYPE(object);
                 let Some(place) = crate::ffi::shape::place(object, value, name) else { return };
                 let version = (*class).tp_version_tag;
-                let place = u64::from(version) << 32 | u64::from(place);
+                let place = u64::from(version) << 32 | (at::FIRST + usize::from(place) * size_of::<usize>()) as u64;
                 self.0[version as usize % 8].store(place, Relaxed);
             }
         }

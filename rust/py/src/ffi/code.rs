@@ -247,3 +247,13 @@ pub unsafe fn module_of(globals: *mut PyObject) -> Held {
         name
     }
 }
+
+/// The code of a function, borrowed: read where it lies, without a call.
+///
+/// # Safety
+/// An exact function; attached.
+#[inline(always)]
+pub unsafe fn of_function(function: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise.
+    unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_code }
+}

@@ -15,6 +15,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use super::layout::{at, thread};
 use pyo3::ffi::{self, _PyFrameEvalFunction as EvalFunction, _PyInterpreterFrame, PyObject, PyThreadState};
 use pyo3::prelude::*;
 
@@ -122,6 +123,20 @@ pub unsafe fn call_on(tstate: *mut PyThreadState, frame: *mut _PyInterpreterFram
 pub fn behind() -> Unwinding {
     // SAFETY: the same function; only what may pass through it differs.
     unsafe { std::mem::transmute::<EvalFunction, Unwinding>(predecessor()) }
+}
+
+/// Whether nobody would see a frame if it were evaluated now: behind ours is the interpreter's own function, and the thread has neither a trace function nor
+/// a profile function that is called.
+///
+/// # Safety
+/// `tstate` is the calling thread's, which is attached; the offsets are checked.
+#[inline(always)]
+pub unsafe fn is_unseen(tstate: *mut PyThreadState) -> bool {
+    // SAFETY: the record of the thread's evaluation stands, and begins with the byte `use_tracing`. The function is not called.
+    unsafe {
+        let record: *mut u8 = at(tstate.cast(), thread::CFRAME);
+        at::<u8>(record, 0) == 0 && predecessor() as usize == _PyEval_EvalFrameDefault as *const () as usize
+    }
 }
 
 /// What was there before ours; the interpreter's own as long as ours never was in.

@@ -172,16 +172,6 @@ unsafe fn parts(function: *mut ffi::PyObject) -> [*mut ffi::PyObject; 3] {
     }
 }
 
-/// The code of a function, borrowed: read where it lies, without a call.
-///
-/// # Safety
-/// An exact function; attached.
-#[inline(always)]
-pub unsafe fn code(function: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the caller's promise.
-    unsafe { (*function.cast::<ffi::PyFunctionObject>()).func_code }
-}
-
 /// Whether nobody gets events of a code object that does not run, as far as `beside` knows, the code of a frame that runs: no tool
 /// wants any, and the code was looked at since the last time that one changed what it wants.
 ///

@@ -11,7 +11,7 @@
 //! | `held` | an object borrowed or owned |
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
-//! | `shape` | all attributes of plain instances at once (3.13, 3.14) |
+//! | `shape` | all attributes of plain instances at once (up to 3.14) |
 //! | `awaited` | what `await` does with the objects of a class |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
@@ -60,7 +60,7 @@ pub mod monitoring;
 pub mod opcodes;
 #[cfg(not(Py_3_12))]
 pub mod profile;
-#[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
 pub mod shape;
 #[cfg(not(Py_3_12))]
 pub mod stack;

@@ -1,7 +1,6 @@
 //! All attributes of the plain instances of a class at once: each in its place, and none besides.
 //!
-//! From 3.13 on an instance of most classes written in Python has the values of its attributes in itself, each attribute of a class at
-//! one place (see [`layout::values`](super::layout::values)). An instance that has as many values as the shape has names, all of them
+//! An instance of most classes written in Python has the values of its attributes in a row, each attribute of a class at one place (see [`layout::values`](super::layout::values)). An instance that has as many values as the shape has names, all of them
 //! in the shape's places, has no attribute under another name: nothing that stands before what its class defines.
 
 use super::layout::{self, values as at};
@@ -20,8 +19,8 @@ extern "C" {
 pub struct Shape<const N: usize> {
     /// The class's: no two classes have the same one at any time, and one that changes gets another.
     version: u32,
-    /// From the object on, in bytes.
-    places: [u16; N],
+    /// Which of an instance's values each is.
+    places: [u8; N],
 }
 
 impl<const N: usize> Shape<N> {
@@ -29,7 +28,7 @@ impl<const N: usize> Shape<N> {
     ///
     /// # Errors
     /// What the interpreter raises where there is no memory.
-    pub fn learn(class: &Bound<'_, PyType>, names: [&str; N]) -> PyResult<Option<Shape<N>>> {
+    pub fn learn(class: &Bound<'_, PyType>, names: [&'static str; N]) -> PyResult<Option<Shape<N>>> {
         let py = class.py();
         let object_class = py.get_type::<PyAny>();
         // SAFETY: types that stand; attached.
@@ -39,7 +38,7 @@ impl<const N: usize> Shape<N> {
             let is_plain = same(|class| (*class).tp_new.map_or(0, |new| new as usize))
                 && same(|class| (*class).tp_getattro.map_or(0, |get| get as usize))
                 && same(|class| (*class).tp_setattro.map_or(0, |set| set as usize));
-            if !is_plain || (*asked).tp_flags & at::HAS == 0 {
+            if !is_plain {
                 return Ok(None);
             }
         }
@@ -67,42 +66,94 @@ impl<const N: usize> Shape<N> {
     /// The object stands; attached. The values stand until somebody else may run.
     #[inline(always)]
     pub unsafe fn values(&self, object: *mut PyObject) -> Option<[*mut PyObject; N]> {
-        // SAFETY: the version says that it is an instance of the class, which has values behind the head, and the places are among those.
+        // SAFETY: the version says that it is an instance of the class, which has values, and the places are among those.
         unsafe {
-            let bytes = object.cast::<u8>();
-            let is = (*ffi::Py_TYPE(object)).tp_version_tag == self.version
-                && *bytes.add(at::VALID) == 1
-                && usize::from(*bytes.add(at::COUNT)) == N;
-            if !is {
+            if (*ffi::Py_TYPE(object)).tp_version_tag != self.version {
                 return None;
             }
-            let values = self.places.map(|place| *bytes.add(usize::from(place)).cast::<*mut PyObject>());
+            let (values, count) = row(object)?;
+            if usize::from(count) != N {
+                return None;
+            }
+            let values = self.places.map(|place| *values.add(usize::from(place)));
             (!values.iter().any(|value| value.is_null())).then_some(values)
         }
     }
 }
 
-/// Where an object has this value of its attribute `name`, in bytes from the object on; `None` if not in itself, or not surely so.
+/// Which of its own values an object has as its attribute `name`; `None` if none, or not surely so.
 ///
 /// # Safety
 /// The object stands; attached.
-pub unsafe fn place(object: *mut PyObject, value: *mut PyObject, name: *mut PyObject) -> Option<u16> {
-    // SAFETY: the structure is looked at where the class's flags say that it is there.
+pub unsafe fn place(object: *mut PyObject, value: *mut PyObject, name: *mut PyObject) -> Option<u8> {
+    // SAFETY: values are looked at where the class's flags say that there are some.
     unsafe {
         let class = ffi::Py_TYPE(object);
-        if (*class).tp_flags & at::HAS == 0 || (*class).tp_basicsize != layout::HEAD as isize {
-            return None;
-        }
         // what a class has under the name may go first
-        if !layout::raw_ok() || !_PyType_Lookup(class, name).is_null() {
+        if !layout::raw_ok() || (*class).tp_flags & at::HAS == 0 || !_PyType_Lookup(class, name).is_null() {
             return None;
         }
-        let bytes = object.cast::<u8>();
-        let values = bytes.add(at::FIRST).cast::<*mut PyObject>();
-        let mut same = (0..usize::from(*bytes.add(at::ROOM))).filter(|n| *values.add(*n) == value);
-        match (*bytes.add(at::VALID) == 1 && (*class).tp_version_tag != 0, same.next(), same.next()) {
-            (true, Some(n), None) => u16::try_from(at::FIRST + n * size_of::<usize>()).ok(),
+        #[cfg(Py_3_13)]
+        if (*class).tp_basicsize != layout::HEAD as isize {
+            return None;
+        }
+        let (values, count) = row(object)?;
+        let mut same = taken(values, count, object).filter(|n| *values.add(usize::from(*n)) == value);
+        match (same.next(), same.next()) {
+            (Some(n), None) if (*class).tp_version_tag != 0 => Some(n),
             _ => None,
         }
+    }
+}
+
+/// The values of an object, and how many there are; `None` if a dict has them.
+///
+/// # Safety
+/// The object stands, and its class has [`at::HAS`]; attached.
+#[cfg(Py_3_13)]
+#[inline(always)]
+unsafe fn row(object: *mut PyObject) -> Option<(*const *mut PyObject, u8)> {
+    // SAFETY: they lie behind the head.
+    unsafe {
+        let bytes = object.cast::<u8>();
+        (*bytes.add(at::VALID) == 1)
+            .then(|| (bytes.add(at::FIRST).cast::<*mut PyObject>().cast_const(), *bytes.add(at::COUNT)))
+    }
+}
+
+/// The values of an object, and how many there are; `None` if a dict has them.
+///
+/// # Safety
+/// As on 3.13.
+#[cfg(not(Py_3_13))]
+#[inline(always)]
+unsafe fn row(object: *mut PyObject) -> Option<(*const *mut PyObject, u8)> {
+    // SAFETY: before the head is their address, and before them how many they are.
+    unsafe {
+        let kept: usize = object.cast::<u8>().sub(at::ADDRESS_BEFORE).cast::<usize>().read();
+        if kept == 0 || kept & 1 != at::ADDRESS_MORE {
+            return None;
+        }
+        let values = (kept + at::ADDRESS_MORE) as *const *mut PyObject;
+        Some((values, *values.cast::<u8>().sub(at::COUNT_BEFORE)))
+    }
+}
+
+/// Which places may have a value.
+///
+/// # Safety
+/// What [`row`] says of this object.
+unsafe fn taken(values: *const *mut PyObject, count: u8, object: *mut PyObject) -> impl Iterator<Item = u8> {
+    #[cfg(Py_3_13)]
+    {
+        let _ = (values, count);
+        // SAFETY: a byte behind the head.
+        0..unsafe { *object.cast::<u8>().add(at::ROOM) }
+    }
+    #[cfg(not(Py_3_13))]
+    {
+        let _ = object;
+        // SAFETY: as many bytes before the number of values.
+        (1..=usize::from(count)).map(move |n| unsafe { *values.cast::<u8>().sub(at::COUNT_BEFORE + n) })
     }
 }

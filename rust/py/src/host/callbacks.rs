@@ -191,7 +191,10 @@ mod frames {
             stack::{Segment, Stack},
             Aside,
         },
-        host::foreign::{self, ForeignCall},
+        host::{
+            foreign::{self, ForeignCall},
+            uncontended,
+        },
     };
     use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
     use std::{
@@ -225,6 +228,7 @@ mod frames {
                 Place::Here => eval::call_on(tstate, raw, throwflag),
                 Place::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
                 Place::Nowhere => return no_room(),
+                Place::Answered(result) => return result,
             };
             end(raw, mode, result);
             result
@@ -272,6 +276,8 @@ mod frames {
         Here,
         Segment(Segment),
         Nowhere,
+        /// Nothing is left to evaluate: this is what the call answers.
+        Answered(*mut PyObject),
     }
 
     /// Where a call goes for which there is no room here.
@@ -362,6 +368,12 @@ mod frames {
             let mut place = Place::Here;
             let mut ends = true;
             take(|here| {
+                if throwflag == 0 {
+                    if let Some(result) = uncontended::answer(here, frame) {
+                        place = Place::Answered(result);
+                        return;
+                    }
+                }
                 if !here.stack.room() {
                     place = self::place(here.stack, generator);
                     if matches!(place, Place::Nowhere) {

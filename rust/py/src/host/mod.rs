@@ -33,6 +33,7 @@
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
 //! | `plain_queues` | their `_put` and `_get`, done without a frame |
+//! | `deques` | `collections.deque` without its methods' names |
 //! | `uncontended` | `put` and `get` of `queue.Queue`, likewise, where nobody waits |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
 //! | `groups` | task groups as links |
@@ -58,6 +59,8 @@ pub mod call;
 pub mod callbacks;
 pub mod codes;
 pub mod collector;
+#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+pub mod deques;
 pub mod directory;
 pub mod executors;
 pub mod exits;
@@ -101,7 +104,7 @@ pub mod spawning;
 mod task_end;
 mod task_init;
 pub mod tokens;
-#[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
 pub mod uncontended;
 pub mod uv_loops;
 #[cfg(not(Py_3_12))]

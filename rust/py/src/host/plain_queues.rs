@@ -5,6 +5,7 @@
 //! compared with that line's, and all else goes the function's own way.
 
 use super::{
+    deques,
     here::here,
     originals,
     queues::{self, Caller},
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::ffi::{
     attribute::Attribute,
-    calling,
+    calling, code,
     frame::Frame,
     function::{self, Function, Vectorcall},
     tstate,
@@ -22,7 +23,6 @@ use pyo3::{
     ffi::{self, PyObject},
     prelude::*,
 };
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One of the functions.
 struct Plain {
@@ -48,20 +48,12 @@ static ALL: [Plain; 4] = [
 /// What the queues call their items.
 static ITEMS: [Attribute; 2] = [Attribute::new(c"queue"), Attribute::new(c"_queue")];
 
-/// The class of those, and the functions behind two of its methods.
-static DEQUE: AtomicUsize = AtomicUsize::new(0);
-static APPEND: AtomicUsize = AtomicUsize::new(0);
-static POPLEFT: AtomicUsize = AtomicUsize::new(0);
-
-/// A method of the deque.
-pub type Method = unsafe extern "C" fn(*mut PyObject, *mut PyObject) -> *mut PyObject;
-
 /// Takes the calls of a function, if it is one of these; `seen` is a code object that is watched.
 ///
 /// # Errors
 /// What the interpreter raises; the function is not taken then.
 pub fn take(py: Python<'_>, method: &Bound<'_, PyAny>, seen: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if !function::check(py, seen)? || !learn_deque(py)? {
+    if !function::check(py, seen)? || !deques::learn(py)? {
         return Ok(false);
     }
     let code = method.getattr("__code__")?;
@@ -96,43 +88,6 @@ pub fn give_back(py: Python<'_>) {
     ALL.iter().for_each(|plain| plain.function.give_back(py, plain.wrapper));
 }
 
-/// Finds the deque's methods; false if they are not those of a built-in class that nobody can change.
-fn learn_deque(py: Python<'_>) -> PyResult<bool> {
-    let class = py.import("collections")?.getattr("deque")?;
-    let mut found = [0; 2];
-    // SAFETY: a type and a method's descriptor, whose kinds are checked.
-    unsafe {
-        let flags = ffi::PyType_GetFlags(class.as_ptr().cast());
-        if flags & ffi::Py_TPFLAGS_IMMUTABLETYPE == 0 {
-            return Ok(false);
-        }
-        let methods = [("append", ffi::METH_O), ("popleft", ffi::METH_NOARGS)];
-        for (found, (name, kind)) in found.iter_mut().zip(methods) {
-            let method = class.getattr("__dict__")?.get_item(name)?;
-            let Some(function) = crate::ffi::method::plain(&method, kind) else { return Ok(false) };
-            *found = function as usize;
-        }
-    }
-    APPEND.store(found[0], Ordering::Release);
-    POPLEFT.store(found[1], Ordering::Release);
-    DEQUE.store(class.into_ptr() as usize, Ordering::Release);
-    Ok(true)
-}
-
-/// `deque.append`; to be called once a function is taken.
-#[inline(always)]
-pub fn append() -> Method {
-    // SAFETY: [`learn_deque`] has found it.
-    unsafe { std::mem::transmute::<usize, Method>(APPEND.load(Ordering::Acquire)) }
-}
-
-/// `deque.popleft`, likewise.
-#[inline(always)]
-pub fn popleft() -> Method {
-    // SAFETY: as above.
-    unsafe { std::mem::transmute::<usize, Method>(POPLEFT.load(Ordering::Acquire)) }
-}
-
 /// The items of a queue, a new reference; null if they are to be had by its function only. No exception is set.
 ///
 /// # Safety
@@ -146,7 +101,7 @@ unsafe fn items(queue: *mut PyObject, named: &Attribute) -> *mut PyObject {
             return std::ptr::null_mut();
         }
         let items = named.of(queue);
-        if !items.is_null() && ffi::Py_TYPE(items) as usize != DEQUE.load(Ordering::Acquire) {
+        if !items.is_null() && !deques::is_one(items) {
             ffi::Py_DECREF(items);
             return std::ptr::null_mut();
         }
@@ -164,7 +119,7 @@ pub unsafe fn is_unseen(host: &Host, taken: &Function, function: *mut PyObject, 
     unsafe {
         !host.node.traces_functions()
             && taken.is_as_taken(function)
-            && caller.is_some_and(|caller| function::is_unwatched(function::code(function), caller.code()))
+            && caller.is_some_and(|caller| function::is_unwatched(code::of_function(function), caller.code()))
     }
 }
 
@@ -188,7 +143,7 @@ unsafe fn is_item(names: *mut PyObject) -> bool {
 #[inline(always)]
 unsafe fn caller_of(function: *mut PyObject, caller: Option<Frame>) -> Caller {
     // SAFETY: the caller's promise.
-    Caller::Frame(unsafe { originals::past(function::code(function), caller) })
+    Caller::Frame(unsafe { originals::past(code::of_function(function), caller) })
 }
 
 /// `_put(queue, item)`.
@@ -210,7 +165,7 @@ unsafe extern "C" fn put<const N: usize>(
         if is_unseen(here.host, &ALL[N].function, this, caller) {
             let items = items(queue, &ITEMS[N / 2]);
             if !items.is_null() {
-                let done = append()(items, item);
+                let done = deques::append(items, item);
                 ffi::Py_DECREF(items);
                 return done;
             }
@@ -242,7 +197,7 @@ unsafe extern "C" fn get<const N: usize>(
         let item = if items.is_null() {
             original(this, args, nargsf, names)
         } else {
-            let item = popleft()(items, std::ptr::null_mut());
+            let item = deques::popleft(items);
             ffi::Py_DECREF(items);
             item
         };

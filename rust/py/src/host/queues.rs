@@ -6,7 +6,7 @@
 
 #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
 use super::plain_queues;
-#[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
 use super::uncontended;
 use super::{
     here::Here,
@@ -110,10 +110,10 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     watch::add(py, host, &WAIT, &originals::codes(&class, &[wait])?)?;
     watch::add(py, host, &NEW, &originals::codes(&class, &["__init__"])?)?;
     learn_all(py, host, &class)?;
-    #[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
-    if let (0, Ok(class)) = (which, class.cast::<PyType>()) {
+    #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+    if let (0, Ok(class), Ok(seen)) = (which, class.cast::<PyType>(), originals::code(&class, "__init__")) {
         // where they can't be taken, the functions tell as others do
-        let _ = uncontended::take(class);
+        let _ = uncontended::take(class, &seen);
     }
     Ok(())
 }
@@ -241,7 +241,7 @@ fn is_taken(_: &Bound<'_, PyAny>) -> bool {
 }
 
 fn give_back(py: Python<'_>) {
-    #[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
     uncontended::give_back(py);
     #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
     plain_queues::give_back(py);
@@ -293,7 +293,7 @@ pub enum Caller {
     /// Whoever called the event's frame.
     Of(Frame),
     /// This frame, which runs.
-    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
     Frame(Option<Frame>),
 }
 
@@ -303,7 +303,7 @@ impl Caller {
         match self {
             // SAFETY: an event's frame runs; callbacks are attached.
             Caller::Of(frame) => unsafe { passing::caller(frame) },
-            #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+            #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
             Caller::Frame(frame) => frame,
         }
     }
