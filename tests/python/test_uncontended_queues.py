@@ -1,7 +1,8 @@
-"""``put`` and ``get`` of ``queue.Queue`` where nobody waits, done without their frames: nobody sees a difference."""
+"""Putting into and getting from queues where nobody waits, done without the functions' frames: nobody sees a difference."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import itertools
 import pickle
@@ -22,6 +23,7 @@ from trace_tools import good, own
 
 is_done = sys.version_info < (3, 15) and not (sysconfig.get_config_var("Py_GIL_DISABLED") or 0)
 METHODS = ("put", "get", "_put", "_get")
+NOWAIT = ("put_nowait", "get_nowait", "_put", "_get")
 
 
 def copy(function: Any) -> Any:
@@ -36,6 +38,12 @@ class Plain(queue.Queue):  # type: ignore[type-arg]
     """What `queue.Queue` is without anybody looking."""
 
     put, get, _put, _get = (copy(vars(queue.Queue)[name]) for name in METHODS)  # type: ignore[assignment]
+
+
+class PlainAsync(asyncio.Queue):  # type: ignore[type-arg]
+    """The same of `asyncio.Queue`."""
+
+    put_nowait, get_nowait, _put, _get = (copy(vars(asyncio.Queue)[name]) for name in NOWAIT)  # type: ignore[assignment]
 
 
 def is_taken(function: Any) -> bool:
@@ -75,6 +83,17 @@ def stack() -> Iterator[types.FrameType]:
         frame = frame.f_back
 
 
+HOOK: list[Callable[..., Any]] = []
+
+
+def hooked(function: Any) -> Any:
+    """A function that takes the same arguments and calls the hook."""
+    namespace: dict[str, Any] = {}
+    names = ", ".join(function.__code__.co_varnames[: function.__code__.co_argcount])
+    exec(f"def changed({names}):\n    import {__name__} as m\n    return m.HOOK[0]({names})\n", namespace)
+    return namespace["changed"]
+
+
 def events(session: trace.Session) -> list[Any]:
     return [message[2:4] for message in session.drain() if message[2] in ("send", "receive")]
 
@@ -94,6 +113,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 @pytest.mark.skipif(not is_done, reason="up to 3.14 with the GIL")
 def test_nobody_waits_without_frames(session: trace.Session) -> None:
     """On this interpreter the functions are known, and are given back."""
+    seq_trace.reset_trace()  # what other tests have left
     box: queue.Queue[Any] = queue.Queue(3)
     taken = [queue.Queue.put, queue.Queue.get] if sys.version_info >= (3, 12) else []  # 3.11 answers frames instead
     assert not any(map(is_taken, taken))
@@ -197,6 +217,158 @@ def test_a_queue_is_what_it_would_be_without(operations: list[Any], carried: boo
     assert found[0] == found[1]
 
 
+def operate_async(box: Any, operation: tuple[Any, ...]) -> Any:
+    """One step of a program that uses an `asyncio.Queue` likewise, outside a loop."""
+    name, *args = operation
+    if name == "put":
+        coroutine = box.put(*args)
+    elif name == "get":
+        coroutine = box.get()
+    else:
+        if name == "refuse":
+            box._queue = []
+        elif name == "shadow":
+            box.full = lambda: False
+        elif name == "restore":
+            vars(box).pop("full", None)
+        elif name == "count":
+            box._unfinished_tasks = 2**62
+        elif name == "replace":
+            box._queue = deque([1, 2], 3)
+        elif name == "shut":
+            return box.shutdown() if hasattr(box, "shutdown") else None
+        elif name == "wide":
+            box._loop = None
+        elif name == "dict":
+            vars(box)["_unfinished_tasks"] = 7
+        elif name == "again":
+            box.__init__(2)
+        elif name == "maxsize":
+            box._maxsize = args[0]
+        else:
+            return getattr(box, name)(*args)
+        return None
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    coroutine.close()  # it would wait
+    return "waits"
+
+
+def state_async(box: Any) -> Any:
+    finished = (box._finished._value, len(box._finished._waiters))
+    lists = [list(box._queue), box._unfinished_tasks, box._maxsize, getattr(box, "_is_shutdown", None), finished]
+    return [*lists, len(box._getters), len(box._putters)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(OPERATIONS, st.booleans())
+def test_an_asyncio_queue_is_what_it_would_be_without(operations: list[Any], carried: bool) -> None:
+    async def run(box: Any) -> list[Any]:
+        if carried:
+            seq_trace.set_token("label", 1)
+        steps = [(outcome(lambda: operate_async(box, operation)), state_async(box)) for operation in operations]  # noqa: B023
+        seq_trace.set_token([])
+        return steps
+
+    with trace.session_create("differential") as session:
+        own(session, ["send", "receive"])
+        session.process("new", True, ["send", "receive"])
+        found = [asyncio.run(run(box)) for box in (asyncio.Queue(2), PlainAsync(2))]
+    assert found[0] == found[1]
+
+
+@pytest.mark.skipif(not is_done, reason="up to 3.14 with the GIL")
+def test_asyncio_queues_without_frames(session: trace.Session) -> None:
+    seq_trace.reset_trace()  # what other tests have left
+    taken = [asyncio.Queue.put_nowait, asyncio.Queue.get_nowait] if sys.version_info >= (3, 12) else []
+
+    async def run() -> None:
+        box: asyncio.Queue[Any] = asyncio.Queue(3)
+        assert frames_of(lambda: box.put_nowait(1)) >= 2
+        box = asyncio.Queue(3)
+        own(session, ["send", "receive"])
+        assert all(map(is_taken, taken))
+        box.put_nowait(0), box.get_nowait()
+        for _ in range(2):
+            assert frames_of(lambda: box.put_nowait(1)) == 1  # noqa: B023
+            assert frames_of(box.get_nowait) == 0
+            with pytest.raises(asyncio.TimeoutError):  # a queue at which somebody has waited has an attribute more
+                await asyncio.wait_for(box.get(), 0.01)
+
+    asyncio.run(run())
+    session.destroy()
+    assert not any(map(is_taken, taken))
+
+
+def test_tasks_that_wait_are_woken(session: trace.Session) -> None:
+    session.process("all", True, ["send", "receive", "set_on_spawn"])
+
+    async def run() -> None:
+        box: asyncio.Queue[int] = asyncio.Queue(1)
+        back: asyncio.Queue[int] = asyncio.Queue(1)
+
+        async def serve() -> None:
+            while (number := await box.get()) >= 0:
+                await back.put(number + 1)
+                box.task_done()
+            box.task_done()
+
+        server = asyncio.create_task(serve())
+        for number in range(500):
+            await box.put(number)
+            assert await back.get() == number + 1
+        await box.put(-1)
+        await asyncio.wait_for(box.join(), 10)
+        await server
+        for number in range(3):  # more than fit, with nobody there
+            if number:
+                asyncio.get_running_loop().call_soon(back.get_nowait)
+            await asyncio.wait_for(back.put(number), 10)
+        assert back.get_nowait() == 2 and back.empty()
+
+    asyncio.run(run())
+
+
+ASYNC: list[tuple[Any, str]] = [
+    (asyncio.Queue, "put_nowait"), (asyncio.Queue, "full"), (asyncio.Queue, "qsize"), (asyncio.Queue, "_put"),
+    (asyncio.Queue, "_wakeup_next"), (asyncio.Event, "clear"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("owner, name", ASYNC)
+@pytest.mark.parametrize("how", ["method", "code"])
+def test_what_asyncio_changes_holds_at_once(session: trace.Session, owner: Any, name: str, how: str) -> None:
+    own(session, ["send", "receive"])
+    box: asyncio.Queue[Any] = asyncio.Queue(5)
+    box.put_nowait(0)
+    called: list[str] = []
+    function = vars(owner)[name]
+    same = copy(function)
+    HOOK[:] = [lambda *args: (called.append(name), same(*args))[1]]
+    changed = hooked(function)
+    if how == "method":
+        setattr(owner, name, changed)
+    else:
+        original, function.__code__ = function.__code__, changed.__code__
+    try:
+        for _ in range(2):
+            called.clear()
+            box.put_nowait(1)
+            assert name in called
+    finally:
+        if how == "method":
+            setattr(owner, name, function)
+        else:
+            function.__code__ = original
+    called.clear()
+    box.put_nowait(2)
+    assert not called and [box.get_nowait() for _ in range(4)] == [0, 1, 1, 2]
+    if name != "_put":  # which is what is watched: another one is not
+        assert [kind for kind, _ in events(session)] == ["send"] * 4 + ["receive"] * 4
+
+
 def test_events_are_those_of_every_put_and_get(session: trace.Session) -> None:
     own(session, ["send", "receive"])
     box: queue.Queue[int] = queue.Queue(2)
@@ -253,14 +425,11 @@ CODES: list[tuple[Any, str]] = [
 def test_a_function_gets_another_code(session: trace.Session, owner: Any, name: str) -> None:
     function, original = vars(owner)[name], copy(vars(owner)[name])
     called: list[str] = []
-    namespace: dict[str, Any] = {}
-    names = ", ".join(original.__code__.co_varnames[: original.__code__.co_argcount])
-    exec(f"def changed({names}):\n    import {__name__} as m\n    return m.HOOK[0]({names})\n", namespace)
     HOOK[:] = [lambda *args: (called.append(name), original(*args))[1]]
     own(session, ["send"])
     box: queue.Queue[Any] = queue.Queue(100)
     box.put(0)
-    function.__code__ = namespace["changed"].__code__
+    function.__code__ = hooked(function).__code__
     try:
         for _ in range(3):
             called.clear()
@@ -271,9 +440,6 @@ def test_a_function_gets_another_code(session: trace.Session, owner: Any, name: 
     called.clear()
     box.put(2)
     assert not called and list(box.queue) == [0, 1, 1, 1, 2]
-
-
-HOOK: list[Callable[..., Any]] = []
 
 
 def test_a_function_gets_other_defaults(session: trace.Session) -> None:

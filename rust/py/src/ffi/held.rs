@@ -22,6 +22,29 @@ impl Held {
         Held { object, owned: true }
     }
 
+    /// One reference more.
+    ///
+    /// # Safety
+    /// The object stands; attached.
+    #[inline(always)]
+    pub unsafe fn new(object: *mut PyObject) -> Held {
+        // SAFETY: the caller's promise.
+        unsafe { ffi::Py_INCREF(object) };
+        Held::owned(object)
+    }
+
+    /// The object with a reference that is the caller's from now on; one that is borrowed gets one more. Null stays so.
+    #[inline(always)]
+    pub fn into_ptr(self) -> *mut PyObject {
+        if !self.owned {
+            // SAFETY: whoever holds a `Held` is attached.
+            unsafe { ffi::Py_XINCREF(self.object) };
+        }
+        let object = self.object;
+        std::mem::forget(self);
+        object
+    }
+
     /// The object, or null; to be read while `self` lives and the calling thread stays attached.
     #[inline(always)]
     pub fn as_ptr(&self) -> *mut PyObject {

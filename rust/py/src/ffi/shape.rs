@@ -89,8 +89,12 @@ pub unsafe fn place(object: *mut PyObject, value: *mut PyObject, name: *mut PyOb
     // SAFETY: values are looked at where the class's flags say that there are some.
     unsafe {
         let class = ffi::Py_TYPE(object);
+        if !layout::raw_ok() || (*class).tp_flags & at::HAS == 0 {
+            return None;
+        }
         // what a class has under the name may go first
-        if !layout::raw_ok() || (*class).tp_flags & at::HAS == 0 || !_PyType_Lookup(class, name).is_null() {
+        let other = _PyType_Lookup(class, name);
+        if !other.is_null() && (*ffi::Py_TYPE(other)).tp_descr_set.is_some() {
             return None;
         }
         #[cfg(Py_3_13)]

@@ -111,9 +111,9 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     watch::add(py, host, &NEW, &originals::codes(&class, &["__init__"])?)?;
     learn_all(py, host, &class)?;
     #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
-    if let (0, Ok(class), Ok(seen)) = (which, class.cast::<PyType>(), originals::code(&class, "__init__")) {
+    if let (Ok(class), Ok(seen)) = (class.cast::<PyType>(), originals::code(&class, "__init__")) {
         // where they can't be taken, the functions tell as others do
-        let _ = uncontended::take(class, &seen);
+        let _ = uncontended::take(class, which, &seen);
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! From 3.12 on: the calls of both functions are taken, see [`crate::ffi::function`].
+//! From 3.12 on: the calls of the functions are taken, see [`crate::ffi::function`].
 
-use super::{End, Locked};
+use super::{tasks, threads};
 use crate::{
     ffi::{
         code,
         frame::Frame,
-        function::{self, Function},
+        function::{self, Function, Vectorcall},
         tstate,
         vectorcall::nargs,
     },
@@ -22,31 +22,69 @@ use pyo3::{
     types::PyType,
 };
 
-static PUT: Function = Function::new();
-static GET: Function = Function::new();
+/// One of the functions.
+struct Taken {
+    name: &'static str,
+    function: Function,
+    wrapper: Vectorcall,
+}
 
-/// Takes the calls of both, if all is as known: `class` is `queue.Queue`.
+static PUT: Taken = Taken::new("put", put);
+static GET: Taken = Taken::new("get", get);
+static PUT_NOWAIT: Taken = Taken::new("put_nowait", put_nowait);
+static GET_NOWAIT: Taken = Taken::new("get_nowait", get_nowait);
+
+/// Those of `queue.Queue`, and those of `asyncio.Queue`.
+static ALL: [[&Taken; 2]; 2] = [[&PUT, &GET], [&PUT_NOWAIT, &GET_NOWAIT]];
+
+impl Taken {
+    const fn new(name: &'static str, wrapper: Vectorcall) -> Taken {
+        Taken { name, function: Function::new(), wrapper }
+    }
+
+    /// Who calls the function; `None` where somebody would see its frame, or we are busy.
+    ///
+    /// # Safety
+    /// To be called by the wrapper only, with the function that it was called as; attached, without an exception.
+    #[inline(always)]
+    unsafe fn caller(&self, this: *mut PyObject) -> Option<(&'static mut Here, Caller)> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let here = here().filter(|here| !here.thread.busy)?;
+            let caller = Frame::current_python(tstate());
+            let unseen = is_unseen(here.host, &self.function, this, caller);
+            unseen.then(|| (here, Caller::Frame(originals::past(code::of_function(this), caller))))
+        }
+    }
+}
+
+/// Takes the calls of a class's functions, if all is as known: `class` is `queue.Queue` (`which` is 0) or `asyncio.Queue`; `seen` is a code object that is
+/// watched.
 ///
 /// # Errors
 /// What the interpreter raises; nothing is taken then.
-pub fn take(class: &Bound<'_, PyType>, seen: &Bound<'_, PyAny>) -> PyResult<()> {
-    if !function::check(class.py(), seen)? || !super::learn(class)? {
+pub fn take(class: &Bound<'_, PyType>, which: usize, seen: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = class.py();
+    if !function::check(py, seen)? || !(if which == 0 { threads::learn(class)? } else { tasks::learn(class)? }) {
         return Ok(());
     }
     let own = class.getattr("__dict__")?;
-    // SAFETY: the wrappers keep to the contract, and do what the functions do or call on.
-    let taken = unsafe { PUT.take(&own.get_item("put")?, put).and_then(|()| GET.take(&own.get_item("get")?, get)) };
-    taken.inspect_err(|_| give_back(class.py()))
+    let take = |taken: &Taken| {
+        // SAFETY: the wrappers keep to the contract, and do what the functions do or call on.
+        unsafe { taken.function.take(&own.get_item(taken.name)?, taken.wrapper) }
+    };
+    let done = ALL[which].iter().try_for_each(|taken| take(taken));
+    done.inspect_err(|_| ALL[which].iter().for_each(|taken| taken.function.give_back(py, taken.wrapper)))
 }
 
-/// Gives both back.
+/// Gives all of them back.
 pub fn give_back(py: Python<'_>) {
-    PUT.give_back(py, put);
-    GET.give_back(py, get);
-    super::forget(py);
+    ALL.iter().flatten().for_each(|taken| taken.function.give_back(py, taken.wrapper));
+    threads::forget(py);
+    tasks::forget(py);
 }
 
-/// `put(queue, item, block, timeout)`.
+/// `queue.Queue.put(queue, item, block, timeout)`.
 ///
 /// # Safety
 /// To be called by the interpreter only, for the function that it was put into.
@@ -55,15 +93,13 @@ unsafe extern "C" fn put(
 ) -> *mut PyObject {
     // SAFETY: called attached, with as many arguments as it says, which stand.
     unsafe {
-        let usual = is_usual(args, nargs(nargsf), names, 2);
-        match usual.then(|| lock(&PUT, this, *args, End::Put)).flatten() {
-            Some((here, caller, locked)) => locked.put(here, caller, *args, *args.add(1)),
-            None => PUT.original()(this, args, nargsf, names),
-        }
+        let caller = if is_usual(args, nargs(nargsf), names, 2) { PUT.caller(this) } else { None };
+        let done = caller.and_then(|(here, caller)| threads::put(here, caller, *args, *args.add(1)));
+        done.unwrap_or_else(|| PUT.function.original()(this, args, nargsf, names))
     }
 }
 
-/// `get(queue, block, timeout)`.
+/// `queue.Queue.get(queue, block, timeout)`.
 ///
 /// # Safety
 /// As [`put`].
@@ -72,31 +108,39 @@ unsafe extern "C" fn get(
 ) -> *mut PyObject {
     // SAFETY: as above.
     unsafe {
-        let usual = is_usual(args, nargs(nargsf), names, 1);
-        match usual.then(|| lock(&GET, this, *args, End::Get)).flatten() {
-            Some((here, caller, locked)) => locked.get(here, caller, *args),
-            None => GET.original()(this, args, nargsf, names),
-        }
+        let caller = if is_usual(args, nargs(nargsf), names, 1) { GET.caller(this) } else { None };
+        let done = caller.and_then(|(here, caller)| threads::get(here, caller, *args));
+        done.unwrap_or_else(|| GET.function.original()(this, args, nargsf, names))
     }
 }
 
-/// Who calls, and the queue, locked; `None` where the function has to go its own way.
+/// `asyncio.Queue.put_nowait(queue, item)`.
 ///
 /// # Safety
-/// A function that is taken, and a queue that stands; attached, without an exception.
-#[inline(always)]
-unsafe fn lock(
-    taken: &Function, this: *mut PyObject, queue: *mut PyObject, end: End,
-) -> Option<(&'static mut Here, Caller, Locked)> {
-    // SAFETY: the caller's promise.
+/// As [`put`].
+unsafe extern "C" fn put_nowait(
+    this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as above.
     unsafe {
-        let here = here().filter(|here| !here.thread.busy)?;
-        let caller = Frame::current_python(tstate());
-        if !is_unseen(here.host, taken, this, caller) {
-            return None;
-        }
-        let locked = super::lock(queue, end)?;
-        Some((here, Caller::Frame(originals::past(code::of_function(this), caller)), locked))
+        let caller = if nargs(nargsf) == 2 && names.is_null() { PUT_NOWAIT.caller(this) } else { None };
+        let done = caller.and_then(|(here, caller)| tasks::put(here, caller, *args, *args.add(1)));
+        done.unwrap_or_else(|| PUT_NOWAIT.function.original()(this, args, nargsf, names))
+    }
+}
+
+/// `asyncio.Queue.get_nowait(queue)`.
+///
+/// # Safety
+/// As [`put`].
+unsafe extern "C" fn get_nowait(
+    this: *mut PyObject, args: *const *mut PyObject, nargsf: usize, names: *mut PyObject,
+) -> *mut PyObject {
+    // SAFETY: as above.
+    unsafe {
+        let caller = if nargs(nargsf) == 1 && names.is_null() { GET_NOWAIT.caller(this) } else { None };
+        let done = caller.and_then(|(here, caller)| tasks::get(here, caller, *args));
+        done.unwrap_or_else(|| GET_NOWAIT.function.original()(this, args, nargsf, names))
     }
 }
 
@@ -132,6 +176,6 @@ unsafe fn are_usual(args: *const *mut PyObject, count: usize, names: *mut PyObje
             given[at] = *args.add(count + n as usize);
         }
         let [block, timeout] = given;
-        (block.is_null() || super::is_bool(block)) && (timeout.is_null() || super::is_no_negative(timeout))
+        (block.is_null() || threads::is_bool(block)) && (timeout.is_null() || threads::is_no_negative(timeout))
     }
 }

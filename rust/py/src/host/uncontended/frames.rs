@@ -1,6 +1,6 @@
-//! On 3.11: the frames of both functions are answered where they would be evaluated, see [`crate::ffi::eval`].
+//! On 3.11: the frames of the functions are answered where they would be evaluated, see [`crate::ffi::eval`].
 
-use super::End;
+use super::{tasks, threads};
 use crate::{
     ffi::{eval, frame::Frame, tstate},
     host::{here::Here, originals, queues::Caller},
@@ -8,17 +8,24 @@ use crate::{
 use pyo3::{ffi::PyObject, prelude::*, types::PyType};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The code of both; null while they are not taken.
-static PUT: AtomicPtr<PyObject> = AtomicPtr::new(std::ptr::null_mut());
-static GET: AtomicPtr<PyObject> = AtomicPtr::new(std::ptr::null_mut());
+/// The code of each while it is taken, else null.
+type Code = AtomicPtr<PyObject>;
+static PUT: Code = Code::new(std::ptr::null_mut());
+static GET: Code = Code::new(std::ptr::null_mut());
+static PUT_NOWAIT: Code = Code::new(std::ptr::null_mut());
+static GET_NOWAIT: Code = Code::new(std::ptr::null_mut());
 
-/// Takes the frames of both, if all is as known: `class` is `queue.Queue`.
+/// Those of `queue.Queue`, and those of `asyncio.Queue`.
+static ALL: [[(&Code, &str); 2]; 2] =
+    [[(&PUT, "put"), (&GET, "get")], [(&PUT_NOWAIT, "put_nowait"), (&GET_NOWAIT, "get_nowait")]];
+
+/// Takes the frames of a class's functions, if all is as known: `class` is `queue.Queue` (`which` is 0) or `asyncio.Queue`.
 ///
 /// # Errors
 /// What the interpreter raises; nothing is taken then.
-pub fn take(class: &Bound<'_, PyType>, _seen: &Bound<'_, PyAny>) -> PyResult<()> {
-    if super::learn(class)? {
-        for (code, name) in [(&PUT, "put"), (&GET, "get")] {
+pub fn take(class: &Bound<'_, PyType>, which: usize, _seen: &Bound<'_, PyAny>) -> PyResult<()> {
+    if if which == 0 { threads::learn(class)? } else { tasks::learn(class)? } {
+        for (code, name) in ALL[which] {
             // held with what was learned
             code.store(class.getattr(name)?.getattr("__code__")?.as_ptr(), Ordering::Relaxed);
         }
@@ -26,10 +33,11 @@ pub fn take(class: &Bound<'_, PyType>, _seen: &Bound<'_, PyAny>) -> PyResult<()>
     Ok(())
 }
 
-/// Lets both be evaluated again.
+/// Lets all of them be evaluated again.
 pub fn give_back(py: Python<'_>) {
-    [&PUT, &GET].into_iter().for_each(|code| code.store(std::ptr::null_mut(), Ordering::Relaxed));
-    super::forget(py);
+    ALL.iter().flatten().for_each(|(code, _)| code.store(std::ptr::null_mut(), Ordering::Relaxed));
+    threads::forget(py);
+    tasks::forget(py);
 }
 
 /// What a frame that is about to be evaluated answers, a new reference, if it is one of these and nobody else would see it; null
@@ -40,39 +48,36 @@ pub fn give_back(py: Python<'_>) {
 #[inline(always)]
 pub unsafe fn answer(here: &mut Here, frame: Frame) -> Option<*mut PyObject> {
     // SAFETY: the caller's promise.
-    unsafe {
-        let code = frame.code();
-        if code == PUT.load(Ordering::Relaxed) {
-            done(here, frame, End::Put)
-        } else if code == GET.load(Ordering::Relaxed) {
-            done(here, frame, End::Get)
-        } else {
-            None
-        }
-    }
+    let code = unsafe { frame.code() };
+    let is = |(known, _): &(&Code, &str)| known.load(Ordering::Relaxed) == code;
+    // SAFETY: the caller's promise.
+    ALL.iter().flatten().any(is).then(|| unsafe { done(here, frame) }).flatten()
 }
 
 /// # Safety
-/// As [`answer`]: a frame of this function.
+/// As [`answer`]: a frame of one of the functions.
 #[inline(never)]
-unsafe fn done(here: &mut Here, frame: Frame, end: End) -> Option<*mut PyObject> {
+unsafe fn done(here: &mut Here, frame: Frame) -> Option<*mut PyObject> {
     // SAFETY: the caller's promise; the frame has its arguments, which stand as long as it does.
     unsafe {
-        let first = match end {
-            End::Put => 2,
-            End::Get => 1,
-        };
-        let usual = super::is_bool(frame.local(first)) && super::is_no_negative(frame.local(first + 1));
-        if !usual || here.host.node.traces_functions() || !eval::is_unseen(tstate()) {
+        if here.host.node.traces_functions() || !eval::is_unseen(tstate()) {
             return None;
         }
-        let queue = frame.local(0);
-        let locked = super::lock(queue, end)?;
+        let code = frame.code();
         // it is not linked yet
-        let caller = Caller::Frame(originals::past(frame.code(), Frame::current_python(tstate())));
-        Some(match end {
-            End::Put => locked.put(here, caller, queue, frame.local(1)),
-            End::Get => locked.get(here, caller, queue),
-        })
+        let caller = Caller::Frame(originals::past(code, Frame::current_python(tstate())));
+        let is = |known: &Code| known.load(Ordering::Relaxed) == code;
+        let usual = |n| threads::is_bool(frame.local(n)) && threads::is_no_negative(frame.local(n + 1));
+        let queue = frame.local(0);
+        if is(&PUT) {
+            return if usual(2) { threads::put(here, caller, queue, frame.local(1)) } else { None };
+        }
+        if is(&GET) {
+            return if usual(1) { threads::get(here, caller, queue) } else { None };
+        }
+        if is(&PUT_NOWAIT) {
+            return tasks::put(here, caller, queue, frame.local(1));
+        }
+        tasks::get(here, caller, queue)
     }
 }
