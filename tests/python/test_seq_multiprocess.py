@@ -9,6 +9,7 @@ import pickle
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.pool import ThreadPool
@@ -360,6 +361,24 @@ def test_pools_and_managers_that_come_and_go_are_no_messages(tracer: inviso.Pid)
     manager = fork.Manager()
     assert label() == "own" and serial() == ("serial", (0, 0)) and shape(tracer, "own") == []
     manager.shutdown()
+
+
+@pytest.mark.parametrize("make", [lambda: multiprocessing.get_context("fork").Pool(1), lambda: ThreadPool(1)], ids=["processes", "threads"])
+@pytest.mark.parametrize("carried", [True, False])
+def test_what_a_terminated_pool_throws_away_is_no_message(tracer: inviso.Pid, make: Any, carried: bool) -> None:
+    """It takes tasks out of its own pipe, in the thread that terminates it, with tokens and without."""
+    if carried:
+        begin("own")
+    pool = make()
+    for _ in range(5):
+        pool.apply_async(time.sleep, (0.3,))
+    if not carried:
+        begin("own")
+    time.sleep(0.1)  # they are under way
+    before, told = serial(), shape(tracer, "own")
+    pool.terminate()
+    pool.join()
+    assert (label(), serial(), shape(tracer, "own")) == ("own", before, told)
 
 
 def into(shared: Any, answers: Any) -> None:

@@ -203,7 +203,50 @@ def operate(box: Any, operation: tuple[Any, ...]) -> Any:
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="queues are shut down from 3.13 on")
+@pytest.mark.parametrize("kind", [queue.Queue, asyncio.Queue])
+def test_a_queue_is_shut_down(session: trace.Session, kind: Any) -> None:
+    own(session, ["send", "receive"])
+    box: Any = kind()
+    for number in range(3):
+        box.put_nowait(number)
+    assert box.get_nowait() == 0
+    box.shutdown()
+    ended = {queue.Queue: "ShutDown", asyncio.Queue: "QueueShutDown"}[kind]
+    for call in (lambda: box.put_nowait(3), lambda: box.put_nowait(4)):
+        with pytest.raises(Exception) as raised:  # noqa: PT011
+            call()
+        assert type(raised.value).__name__ == ended
+    assert [box.get_nowait(), box.get_nowait()] == [1, 2]
+    with pytest.raises(Exception) as raised:  # noqa: PT011
+        box.get_nowait()
+    assert type(raised.value).__name__ == ended
+
+
+OWN: list[tuple[Any, Callable[[Any], Any], str]] = [
+    (queue.Queue, lambda box: box, "_qsize"), (queue.Queue, lambda box: box, "_put"),
+    (queue.Queue, lambda box: box.not_empty, "notify"), (queue.Queue, lambda box: box.not_empty, "_is_owned"),
+    (asyncio.Queue, lambda box: box, "full"), (asyncio.Queue, lambda box: box, "_put"),
+    (asyncio.Queue, lambda box: box, "_wakeup_next"), (asyncio.Queue, lambda box: box._finished, "clear"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, part, name", OWN)
+def test_an_instance_has_a_method_of_its_own(session: trace.Session, kind: Any, part: Any, name: str) -> None:
+    own(session, ["send", "receive"])
+    box = kind(9)
+    box.put_nowait(0)
+    called: list[str] = []
+    original = getattr(part(box), name)
+    setattr(part(box), name, lambda *args: (called.append(name), original(*args))[1])
+    for _ in range(2):
+        called.clear()
+        box.put_nowait(1)
+        assert called
+    assert [box.get_nowait() for _ in range(3)] == [0, 1, 1]
+
+
+@settings(max_examples=1000, deadline=None)
 @given(OPERATIONS, st.booleans())
 def test_a_queue_is_what_it_would_be_without(operations: list[Any], carried: bool) -> None:
     found = []
@@ -262,7 +305,7 @@ def state_async(box: Any) -> Any:
     return [*lists, len(box._getters), len(box._putters)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(OPERATIONS, st.booleans())
 def test_an_asyncio_queue_is_what_it_would_be_without(operations: list[Any], carried: bool) -> None:
     async def run(box: Any) -> list[Any]:

@@ -50,7 +50,7 @@ pub fn seq_arrive(py: Python<'_>, token: Option<&[u8]>, object: &Bound<'_, PyAny
         unsafe {
             if pickles::is_for_another() {
                 pickles::leave(carried);
-            } else if !pickles::is_greeting() && !pickles::is_of_no_carrier(here) {
+            } else if !pickles::is_no_message() && !pickles::is_of_no_carrier(here) {
                 let message = pickles::message_of(here, object);
                 let write = tokens::writing(message.as_ptr());
                 here.host.node.seq_receive(&mut here.thread, About::Current, carried, write);

@@ -129,8 +129,12 @@ pub struct Env<'a> {
 
 enum Slot<'a> {
     Lent(&'a Term),
-    Own(Box<Term>),
+    /// With how deep it nests at most.
+    Own(Box<Term>, usize),
 }
+
+/// How deep what a callback makes may nest before it is cut to what can be sent: copies and comparisons take stack for each level.
+const DEEPEST: usize = 2 * etf::MAX_DEPTH;
 
 impl<'a> Env<'a> {
     /// One without terms.
@@ -143,9 +147,18 @@ impl<'a> Env<'a> {
         self.put(Slot::Lent(term))
     }
 
-    /// A term of its own.
+    /// A term of its own, which can be sent as it is.
     pub fn own(&mut self, term: Term) -> Handle {
-        self.put(Slot::Own(Box::new(term)))
+        self.nest(term, etf::MAX_DEPTH)
+    }
+
+    /// A term of its own that nests so deep at most.
+    fn nest(&mut self, mut term: Term, depth: usize) -> Handle {
+        let fits = depth <= DEEPEST;
+        if !fits {
+            cut(&mut term, etf::MAX_DEPTH);
+        }
+        self.put(Slot::Own(Box::new(term), if fits { depth } else { etf::MAX_DEPTH }))
     }
 
     /// The callback has returned: whoever waits for what it has sent is told.
@@ -163,21 +176,47 @@ impl<'a> Env<'a> {
     fn get(&self, handle: Handle) -> Option<&Term> {
         match self.terms.get(usize::try_from(handle).ok()?.checked_sub(1)?)? {
             Slot::Lent(term) => Some(term),
-            Slot::Own(term) => Some(term),
+            Slot::Own(term, _) => Some(term),
         }
     }
 
-    /// The terms of an array of handles; `None` if one is none.
+    /// The terms of an array of handles, and how deep one that has them nests; `None` if one is none.
     ///
     /// # Safety
     /// `handles` points to `n` of them, or `n` is 0.
-    unsafe fn all(&self, handles: *const Handle, n: usize) -> Option<Vec<Term>> {
+    unsafe fn all(&self, handles: *const Handle, n: usize) -> Option<(Vec<Term>, usize)> {
         if n == 0 {
-            return Some(Vec::new());
+            return Some((Vec::new(), 1));
         }
         // SAFETY: the caller's promise.
         let handles = unsafe { slice::from_raw_parts(handles, n) };
-        handles.iter().map(|handle| self.get(*handle).cloned()).collect()
+        let terms: Option<Vec<Term>> = handles.iter().map(|handle| self.get(*handle).cloned()).collect();
+        let depth = handles.iter().map(|handle| self.depth(*handle)).max();
+        Some((terms?, 1 + depth.unwrap_or(0)))
+    }
+
+    /// How deep a term nests at most.
+    fn depth(&self, handle: Handle) -> usize {
+        match usize::try_from(handle).ok().and_then(|handle| self.terms.get(handle.checked_sub(1)?)) {
+            Some(Slot::Own(_, depth)) => *depth,
+            _ => etf::MAX_DEPTH,
+        }
+    }
+}
+
+/// Cuts off what nests more than `levels` deep.
+fn cut(term: &mut Term, levels: usize) {
+    let has_parts = matches!(term, Term::Tuple(_) | Term::List(_) | Term::Map(_));
+    let Some(inner) = levels.checked_sub(1).filter(|_| has_parts) else {
+        if has_parts {
+            *term = Term::Cut("depth".into());
+        }
+        return;
+    };
+    match term {
+        Term::Tuple(terms) | Term::List(terms) => terms.iter_mut().for_each(|term| cut(term, inner)),
+        Term::Map(pairs) => pairs.iter_mut().flat_map(|(key, value)| [key, value]).for_each(|term| cut(term, inner)),
+        _ => (),
     }
 }
 
@@ -317,7 +356,8 @@ unsafe extern "C" fn get_element(env: *mut Env<'_>, term: Handle, n: usize) -> H
                 Term::Tuple(terms) | Term::List(terms) => terms.get(n)?.clone(),
                 _ => return None,
             };
-            Some(env.own(element))
+            let depth = env.depth(term);
+            Some(env.nest(element, depth))
         })
     }
 }
@@ -335,7 +375,8 @@ unsafe extern "C" fn get_map_value(env: *mut Env<'_>, map: Handle, key: Handle, 
                 Term::Map(pairs) => pairs.iter().find(|(known, _)| known == key)?.1.clone(),
                 _ => return None,
             };
-            put(value, env.own(found))
+            let depth = env.depth(map);
+            put(value, env.nest(found, depth))
         })
     }
 }
@@ -374,7 +415,7 @@ unsafe extern "C" fn make_atom(env: *mut Env<'_>, name: *const c_char) -> Handle
         return 0;
     }
     // SAFETY: as in `kind`; the name ends with a zero.
-    unsafe { within(env, |env| Some(env.own(Term::atom(CStr::from_ptr(name).to_str().ok()?)))) }
+    unsafe { within(env, |env| Some(env.nest(Term::atom(CStr::from_ptr(name).to_str().ok()?), 0))) }
 }
 
 /// An int.
@@ -383,7 +424,7 @@ unsafe extern "C" fn make_atom(env: *mut Env<'_>, name: *const c_char) -> Handle
 /// As [`within`].
 unsafe extern "C" fn make_int(env: *mut Env<'_>, value: i64) -> Handle {
     // SAFETY: as in `kind`.
-    unsafe { within(env, |env| Some(env.own(Term::Int(BigInt::from(value))))) }
+    unsafe { within(env, |env| Some(env.nest(Term::Int(BigInt::from(value)), 0))) }
 }
 
 /// A float.
@@ -392,7 +433,7 @@ unsafe extern "C" fn make_int(env: *mut Env<'_>, value: i64) -> Handle {
 /// As [`within`].
 unsafe extern "C" fn make_float(env: *mut Env<'_>, value: f64) -> Handle {
     // SAFETY: as in `kind`.
-    unsafe { within(env, |env| Some(env.own(Term::Float(value)))) }
+    unsafe { within(env, |env| Some(env.nest(Term::Float(value), 0))) }
 }
 
 /// # Safety
@@ -411,7 +452,7 @@ unsafe fn bytes_of<'b>(bytes: *const u8, length: usize) -> &'b [u8] {
 /// As [`within`], and `text` and `length` as those of [`bytes_of`].
 unsafe extern "C" fn make_str(env: *mut Env<'_>, text: *const u8, length: usize) -> Handle {
     // SAFETY: as in `kind`.
-    unsafe { within(env, |env| Some(env.own(Term::str(std::str::from_utf8(bytes_of(text, length)).ok()?)))) }
+    unsafe { within(env, |env| Some(env.nest(Term::str(std::str::from_utf8(bytes_of(text, length)).ok()?), 0))) }
 }
 
 /// Bytes.
@@ -420,7 +461,7 @@ unsafe extern "C" fn make_str(env: *mut Env<'_>, text: *const u8, length: usize)
 /// As [`within`], and `bytes` and `length` as those of [`bytes_of`].
 unsafe extern "C" fn make_bytes(env: *mut Env<'_>, bytes: *const u8, length: usize) -> Handle {
     // SAFETY: as in `kind`.
-    unsafe { within(env, |env| Some(env.own(Term::Bytes(bytes_of(bytes, length).into())))) }
+    unsafe { within(env, |env| Some(env.nest(Term::Bytes(bytes_of(bytes, length).into()), 0))) }
 }
 
 /// A tuple; none if an element is none, as in those that follow.
@@ -429,7 +470,7 @@ unsafe extern "C" fn make_bytes(env: *mut Env<'_>, bytes: *const u8, length: usi
 /// As [`within`], and `elements` and `n` as those of [`Env::all`].
 unsafe extern "C" fn make_tuple(env: *mut Env<'_>, elements: *const Handle, n: usize) -> Handle {
     // SAFETY: as in `kind`.
-    unsafe { within(env, |env| env.all(elements, n).map(|elements| env.own(Term::Tuple(elements)))) }
+    unsafe { within(env, |env| env.all(elements, n).map(|(elements, depth)| env.nest(Term::Tuple(elements), depth))) }
 }
 
 /// A list.
@@ -438,7 +479,7 @@ unsafe extern "C" fn make_tuple(env: *mut Env<'_>, elements: *const Handle, n: u
 /// As [`make_tuple`].
 unsafe extern "C" fn make_list(env: *mut Env<'_>, elements: *const Handle, n: usize) -> Handle {
     // SAFETY: as in `kind`.
-    unsafe { within(env, |env| env.all(elements, n).map(|elements| env.own(Term::List(elements)))) }
+    unsafe { within(env, |env| env.all(elements, n).map(|(elements, depth)| env.nest(Term::List(elements), depth))) }
 }
 
 /// A map; of equal keys the last one counts.
@@ -450,13 +491,14 @@ unsafe extern "C" fn make_map(env: *mut Env<'_>, keys: *const Handle, values: *c
     unsafe {
         within(env, |env| {
             let mut pairs: Vec<(Term, Term)> = Vec::with_capacity(n);
-            for (key, value) in env.all(keys, n)?.into_iter().zip(env.all(values, n)?) {
+            let ((keys, of_keys), (values, of_values)) = (env.all(keys, n)?, env.all(values, n)?);
+            for (key, value) in keys.into_iter().zip(values) {
                 match pairs.iter_mut().find(|(known, _)| *known == key) {
                     Some(pair) => pair.1 = value,
                     None => pairs.push((key, value)),
                 }
             }
-            Some(env.own(Term::Map(pairs)))
+            Some(env.nest(Term::Map(pairs), of_keys.max(of_values)))
         })
     }
 }
@@ -469,7 +511,7 @@ unsafe extern "C" fn make_pid(env: *mut Env<'_>, pid: *const PidNumber) -> Handl
     // SAFETY: as in `kind`; null, or one that was got.
     unsafe {
         let Some(pid) = pid.as_ref() else { return 0 };
-        within(env, |env| Some(env.own(Term::Pid(Identifier::own(pid.number)))))
+        within(env, |env| Some(env.nest(Term::Pid(Identifier::own(pid.number)), 0)))
     }
 }
 

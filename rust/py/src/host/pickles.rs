@@ -245,15 +245,19 @@ pub unsafe fn is_for_another() -> bool {
     }
 }
 
-/// Whether what is being unpickled is what a manager's process tells who starts it: no message.
+/// Who takes from a connection for the library itself: what a manager's process tells who starts it, and what a pool that is
+/// terminated throws away.
+const OWN_TAKERS: [&str; 2] = ["BaseManager.start", "Pool._help_stuff_finish"];
+
+/// Whether what is being unpickled is no message to anybody: one of [`OWN_TAKERS`] takes it.
 ///
 /// # Safety
 /// As [`is_for_another`].
-pub unsafe fn is_greeting() -> bool {
+pub unsafe fn is_no_message() -> bool {
     // SAFETY: the caller's promise; whoever called a frame that runs does, too.
     unsafe {
-        let starts = caller().filter(|recv| passing::is_library(*recv)).and_then(|recv| recv.caller());
-        starts.is_some_and(|starts| passing::is_library(starts) && is(starts, "BaseManager.start"))
+        let taker = caller().filter(|recv| passing::is_library(*recv)).and_then(|recv| recv.caller());
+        taker.is_some_and(|taker| passing::is_library(taker) && OWN_TAKERS.iter().any(|name| is(taker, name)))
     }
 }
 
