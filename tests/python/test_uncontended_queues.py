@@ -141,9 +141,16 @@ def test_the_functions_are_what_they_were(session: trace.Session) -> None:
     assert (queue.Queue.put.__defaults__, queue.Queue.get.__defaults__) == ((True, None), (True, None))
 
 
+class Undecided:
+    """What is neither true nor false."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("undecided")
+
+
 @pytest.mark.parametrize("given_to", ["put", "get"])
 def test_arguments_of_every_kind(session: trace.Session, given_to: str) -> None:
-    values = [True, False, 0, 1, -1, 0.0, 2.5, -2.5, float("nan"), 10**30, None, "a", [], [1]]
+    values = [True, False, 0, 1, -1, 0.0, 2.5, -2.5, float("nan"), 10**30, None, "a", [], [1], Undecided()]
     own(session, ["send", "receive"])
     first = ("item",) if given_to == "put" else ()
     ways: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {}), (first * 2, {}), (first, {"other": 1})]
