@@ -151,3 +151,21 @@ def test_a_tool_that_does_not_call_on(tool: Tool) -> None:
         tool.library.end()
     with trace.session_create("s", None, []) as session:
         assert counted(session) == 10
+    assert tool.seen(10) == 0  # it went, and was not put back
+
+
+def test_a_tool_that_calls_on_again(tool: Tool) -> None:
+    with trace.session_create("s", None, []) as session:
+        counted(session)
+        tool.library.begin()
+        tool.be(polite=False)
+    try:
+        with trace.session_create("s", None, []) as session:
+            assert counted(session) == 10  # in front of it
+        tool.be(polite=True)
+        assert tool.seen(10) >= 10  # what it calls on to does not call it
+        with trace.session_create("s", None, []) as session:
+            assert counted(session) == 10
+    finally:
+        tool.library.end()
+    assert tool.seen(10) == 0

@@ -5,7 +5,8 @@
 //!
 //! Another tool may put its function in front of ours meanwhile, and may or may not call on to it. Ours then stays where it
 //! is, at rest. Before it is put in once more it is found out whether a frame still comes to it: if so, it would call itself
-//! from in front, without end.
+//! from in front, without end. If not, it goes in front of the other tool's as well, and is what it was when it comes out: the other tool may
+//! yet call on to it, or go and put it back.
 //!
 //! While one is in, each Python call takes C stack, which it doesn't on an untouched 3.11: some 420 bytes and the
 //! function's own frame, so that the rest of the function should be in cold helpers. See [`super::stack`] for where the
@@ -27,6 +28,9 @@ extern "C" {
 
 /// The function that ours calls on; null while there has been none.
 static PREDECESSOR: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// While ours is in front of another tool's that was put in front of it: what it calls on from its old place, else null.
+static BENEATH: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Whether frames are looked at; else ours is out, or another tool's function keeps it in.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -53,7 +57,10 @@ pub unsafe fn install(py: Python<'_>, function: EvalFunction) -> PyResult<()> {
         let there = ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter);
         if there as usize != function as usize && !is_reached(py)? {
             let there = ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter);
-            PREDECESSOR.store(there as *mut c_void, Ordering::Release);
+            let old = PREDECESSOR.swap(there as *mut c_void, Ordering::AcqRel);
+            let is_elsewhere =
+                there as usize != _PyEval_EvalFrameDefault as *const () as usize && old != there as *mut c_void;
+            BENEATH.store(if is_elsewhere { old } else { ptr::null_mut() }, Ordering::Relaxed);
             ffi::_PyInterpreterState_SetEvalFrameFunc(interpreter, Some(function));
         }
     }
@@ -72,6 +79,10 @@ pub unsafe fn remove(_py: Python<'_>, function: EvalFunction) {
         let interpreter = ffi::PyInterpreterState_Get();
         if ffi::_PyInterpreterState_GetEvalFrameFunc(interpreter) as usize == function as usize {
             ffi::_PyInterpreterState_SetEvalFrameFunc(interpreter, Some(predecessor()));
+            let old = BENEATH.swap(ptr::null_mut(), Ordering::Relaxed);
+            if !old.is_null() {
+                PREDECESSOR.store(old, Ordering::Release);
+            }
         }
     }
 }
