@@ -106,8 +106,14 @@ python) python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_conf
 all)
     scripts/ready.sh "$PYTHON" --check
     rust
-    loom
+    # it mostly waits for one compiler after the other, as the tests of one Python do for one interpreter
+    mkdir -p target
+    (loom) >target/loom.log 2>&1 &
+    beside=$!
+    trap 'kill "$beside" 2>/dev/null || true' EXIT
     python "$PYTHON" .venv
+    wait "$beside" || { cat target/loom.log; exit 1; }
+    cat target/loom.log
     fuzz
     notebook
     others 3.12 3.13 3.14t

@@ -95,6 +95,21 @@ def test_a_pool_that_maps(tracer: inviso.Pid) -> None:
     assert sorted(tags) == [*["receive"] * 4, *["send"] * 4], "of two calls, and of two results"
 
 
+@pytest.mark.parametrize("kind", [queue.Queue, queue.PriorityQueue, queue.SimpleQueue, asyncio.Queue])
+@pytest.mark.parametrize("looks_at_senders", [False, True])
+def test_an_item_of_before_tokens_clears_the_taker_s(kind: Any, looks_at_senders: bool) -> None:
+    """Whatever else asks who has put it in."""
+    seq_trace.reset_trace()
+    with trace.session_create("senders", None, []) as session:
+        session.process(inviso.self(), True, ["receive"])
+        if looks_at_senders:
+            session.recv([(["_", "$1", "_"], [], [("message", ["$1"])])])
+        box = kind()
+        box.put_nowait("early")
+        begin("late")
+        assert box.get_nowait() == "early" and label() is None
+
+
 def takes(kind: str) -> Any:
     """What a message leaves the running process with, which it sends to itself by one carrier or another."""
     if kind == "thread":

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from inviso import seq_trace, trace
 from trace_tools import good, own
 
-is_done = sys.version_info < (3, 15) and not (sysconfig.get_config_var("Py_GIL_DISABLED") or 0)
+is_done = not (sysconfig.get_config_var("Py_GIL_DISABLED") or 0)
 METHODS = ("put", "get", "_put", "_get")
 NOWAIT = ("put_nowait", "get_nowait", "_put", "_get")
 
@@ -110,7 +110,7 @@ def outcome(call: Callable[[], Any]) -> Any:
         return (type(error), error.args)
 
 
-@pytest.mark.skipif(not is_done, reason="up to 3.14 with the GIL")
+@pytest.mark.skipif(not is_done, reason="with the GIL")
 def test_nobody_waits_without_frames(session: trace.Session) -> None:
     """On this interpreter the functions are known, and are given back."""
     seq_trace.reset_trace()  # what other tests have left
@@ -329,7 +329,7 @@ def test_an_asyncio_queue_is_what_it_would_be_without(operations: list[Any], car
     assert found[0] == found[1]
 
 
-@pytest.mark.skipif(not is_done, reason="up to 3.14 with the GIL")
+@pytest.mark.skipif(not is_done, reason="with the GIL")
 def test_asyncio_queues_without_frames(session: trace.Session) -> None:
     seq_trace.reset_trace()  # what other tests have left
     taken = [asyncio.Queue.put_nowait, asyncio.Queue.get_nowait] if sys.version_info >= (3, 12) else []
@@ -693,6 +693,89 @@ def test_the_stack_of_a_message_begins_where_the_queue_is_used(session: trace.Se
     for message in session.drain():
         stack = str(message[-1]).split("Stack:")[1].replace("\\n", "\n").split("\n")[1]
         assert "test_the_stack_of_a_message_begins_where" in stack
+
+
+NO_MEMORY = """
+import asyncio, queue, sys
+import _testcapi
+import inviso
+from inviso import seq_trace, trace
+
+box = getattr(sys.modules[sys.argv[1]], "Queue")()
+put, get = (box.put, box.get) if sys.argv[1] == "queue" else (box.put_nowait, box.get_nowait)
+with trace.session_create("short of memory") as session:
+    if sys.argv[2] == "token":
+        seq_trace.set_token("label", 1)
+    else:
+        session.process(inviso.self(), True, ["send", "receive"])
+    put(None), get()
+    put(None)
+    _testcapi.set_nomemory(int(sys.argv[3]), 0)
+    try:
+        put(object)
+    except MemoryError:
+        pass
+    finally:
+        _testcapi.remove_mem_hooks()
+    put(None), get()
+    if sys.argv[1] == "queue":
+        assert not box.mutex.locked()
+print("over")
+"""
+
+
+@pytest.mark.parametrize("what", ["message", "token"])
+@pytest.mark.parametrize("module", ["queue", "asyncio"])
+def test_no_memory_is_a_memory_error(what: str, module: str) -> None:
+    pytest.importorskip("_testcapi")
+    for allocations in range(4):
+        assert good(NO_MEMORY, module, what, str(allocations), limit=60) == "over\n"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="on 3.11 it stands in front of ours: test_pep523")
+def test_another_evaluation_function_sees_the_frames(session: trace.Session) -> None:
+    evaluation: Any = pytest.importorskip("_testinternalcapi")
+    if not hasattr(evaluation, "set_eval_frame_record"):
+        pytest.skip("this interpreter has no such tool")
+    own(session, ["send", "receive"])
+    box: queue.Queue[int] = queue.Queue()
+    box.put(0)
+    box.put(1), box.get()
+    names: list[str] = []
+    evaluation.set_eval_frame_record(names)
+    try:
+        box.put(2)
+        box.get()
+    finally:
+        evaluation.set_eval_frame_default()
+    seen = [name for name in names if name in ("put", "_put", "notify", "get", "_get")]
+    assert seen == ["put", "_put", "notify", "get", "_get", "notify"]
+    assert len(events(session)) == 5
+
+
+@pytest.mark.parametrize("owner, name", [
+    (queue.Queue, "maxsize"), (threading.Condition, "_waiters"), (asyncio.Queue, "_maxsize"), (asyncio.Event, "_value"),
+    (queue.Queue, "__del__"), (threading.Condition, "__del__"), (asyncio.Queue, "__del__"), (asyncio.Event, "__del__"),
+])  # fmt: skip
+def test_nothing_that_a_class_defines_is_run_to_take_its_methods(session: trace.Session, owner: Any, name: str) -> None:
+    """A descriptor or a finaliser that the program has put into the class."""
+    seen: list[Any] = []
+
+    class Noting:
+        def __set__(self, instance: Any, value: Any) -> None:
+            seen.append(instance)
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            seen.append(instance)
+            return self
+
+    setattr(owner, name, (lambda instance: seen.append(type(instance))) if name == "__del__" else Noting())
+    try:
+        own(session, ["send", "receive"])
+        assert not seen
+        session.destroy()
+    finally:
+        delattr(owner, name)
 
 
 def test_a_put_in_a_finaliser_and_in_a_signal(session: trace.Session) -> None:

@@ -43,19 +43,23 @@ impl Attribute {
     unsafe fn look_up(&self, object: *mut PyObject) -> *mut PyObject {
         // SAFETY: the caller's promise.
         unsafe {
-            let value = ffi::PyObject_GenericGetAttr(object, self.name.get());
+            let name = self.name.get();
+            if name.is_null() {
+                return name; // no memory
+            }
+            let value = ffi::PyObject_GenericGetAttr(object, name);
             if value.is_null() {
                 ffi::PyErr_Clear();
                 return value;
             }
-            self.places.learn(object, value, self.name.get());
+            self.places.learn(object, value, name);
             value
         }
     }
 }
 
-/// 3.13 and 3.14 with the GIL.
-#[cfg(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED)))]
+/// From 3.13 on, with the GIL.
+#[cfg(all(Py_3_13, not(Py_GIL_DISABLED)))]
 mod inline {
     use crate::ffi::layout::values as at;
     use pyo3::ffi::{self, PyObject};
@@ -104,7 +108,7 @@ mod inline {
 }
 
 /// Elsewhere values lie where the object points to, or are not to be read without a lock.
-#[cfg(not(all(Py_3_13, not(Py_3_15), not(Py_GIL_DISABLED))))]
+#[cfg(not(all(Py_3_13, not(Py_GIL_DISABLED))))]
 mod inline {
     use pyo3::ffi::PyObject;
 

@@ -17,6 +17,8 @@ pub type Vectorcall = super::vectorcall::Function;
 
 extern "C" {
     fn PyFunction_SetVectorcall(function: *mut ffi::PyObject, vectorcall: Vectorcall);
+    fn _PyInterpreterState_GetEvalFrameFunc(interpreter: *mut ffi::PyInterpreterState) -> *const ();
+    fn _PyEval_EvalFrameDefault(thread: *mut ffi::PyThreadState, frame: *mut (), throws: i32) -> *mut ffi::PyObject;
 }
 
 /// A function whose calls may be taken. One for each, as a `static`, which the wrapper names.
@@ -172,7 +174,19 @@ unsafe fn parts(function: *mut ffi::PyObject) -> [*mut ffi::PyObject; 3] {
     }
 }
 
-/// Whether nobody gets events of a code object that does not run, as far as `beside` knows, the code of a frame that runs: no tool
+/// Whether the interpreter evaluates frames itself, and not a function of another tool's (PEP 523).
+///
+/// # Safety
+/// Attached.
+#[inline(always)]
+pub unsafe fn is_evaluated_plainly() -> bool {
+    // SAFETY: the main interpreter, the only one that is traced, is there as long as anybody is attached. The function is not called.
+    let by = unsafe { _PyInterpreterState_GetEvalFrameFunc(ffi::PyInterpreterState_Main()) };
+    by == _PyEval_EvalFrameDefault as *const ()
+}
+
+/// Whether nobody gets events (other than those of exceptions) of a code object that does not run, as far as `beside` knows, the code of a frame
+/// that runs: no tool
 /// wants any, and the code was looked at since the last time that one changed what it wants.
 ///
 /// # Safety
@@ -187,7 +201,7 @@ pub unsafe fn is_unwatched(code: *mut ffi::PyObject, beside: *mut ffi::PyObject)
     }
 }
 
-/// Whether some tool gets an event of a code object.
+/// Whether some tool gets an event of a code object, other than those of exceptions.
 ///
 /// # Safety
 /// As [`is_unwatched`].
@@ -206,8 +220,8 @@ pub unsafe fn has_events(code: *mut ffi::PyObject) -> bool {
     }
 }
 
-/// Whether the words that [`is_unwatched`] reads are where they should be; `watched` is a code object with events. False in the midst
-/// of an event's callback, in which the interpreter looks at no code.
+/// Whether the words that [`is_unwatched`] reads are where they should be; `watched` is a code object with events. Before 3.15 false in the
+/// midst of an event's callback, in which the interpreter looks at no code.
 ///
 /// # Errors
 /// What the interpreter raises.
@@ -220,5 +234,7 @@ pub fn check(py: Python<'_>, watched: &Bound<'_, PyAny>) -> PyResult<bool> {
     super::calling::call(&probe, ())?;
     // SAFETY: as above.
     let events = || unsafe { has_events(watched.as_ptr()) && !has_events(code.as_ptr()) };
-    Ok(layout::raw_ok() && before == 0 && version() != 0 && events())
+    // from 3.15 on it stays 0 until some tool wants an event of all code
+    let counts = cfg!(Py_3_15) || version() != 0;
+    Ok(layout::raw_ok() && before == 0 && counts && events())
 }

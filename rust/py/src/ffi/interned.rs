@@ -47,8 +47,9 @@ impl Interned {
             let made = ffi::PyUnicode_InternFromString(self.text.as_ptr());
             if made.is_null() {
                 ffi::PyErr_Clear();
+            } else {
+                self.object.store(made, Ordering::Release);
             }
-            self.object.store(made, Ordering::Release);
             made
         }
     }

@@ -104,22 +104,24 @@ pub mod code {
     /// `co_qualname`.
     pub const QUALNAME: usize = HEAD + 112;
     /// `_co_instrumentation_version`: the interpreter's count of changes to events when the code was last looked at.
-    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     pub const INSTRUMENTATION_VERSION: usize = HEAD + if cfg!(Py_3_13) { 152 } else { 144 };
     /// `_co_monitoring`: null, or what tools want of this code.
-    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     pub const MONITORING: usize = INSTRUMENTATION_VERSION + 8;
     /// Behind `_co_monitoring`: a byte for each event, the tools that get it; as many bytes come before.
-    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
-    pub const ACTIVE: usize = if cfg!(Py_3_14) {
+    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
+    pub const ACTIVE: usize = if cfg!(Py_3_15) {
+        16
+    } else if cfg!(Py_3_14) {
         11
     } else if cfg!(Py_3_13) {
         10
     } else {
         15
     };
-    /// Events of single code objects.
-    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    /// Events of single code objects; those of exceptions, which are such from 3.15 on, stand behind them.
+    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     pub const EVENTS: usize = if cfg!(Py_3_14) { 11 } else { 10 };
 }
 
@@ -142,7 +144,7 @@ pub mod eval {
 
 /// The values of an instance's attributes, where its class has the flag [`HAS`](values::HAS). From 3.13 on they lie in the instance, before that where it
 /// points to. (`pycore_dict.h`, `pycore_object.h`)
-#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(not(Py_GIL_DISABLED))]
 pub mod values {
     use super::HEAD;
     /// `Py_TPFLAGS_INLINE_VALUES`, before 3.13 `Py_TPFLAGS_MANAGED_DICT`.

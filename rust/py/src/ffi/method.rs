@@ -89,13 +89,47 @@ pub fn plain(method: &Bound<'_, PyAny>, kind: c_int) -> Option<Plain> {
     }
 }
 
-/// The function behind one that takes calls by METH_VARARGS with METH_KEYWORDS.
-pub fn keywords(method: &Bound<'_, PyAny>) -> Option<Keywords> {
-    // SAFETY: as above.
-    unsafe {
-        let definition = definition(method)?;
-        let is = (*definition).ml_flags == ffi::METH_VARARGS | ffi::METH_KEYWORDS;
-        is.then(|| (*definition).ml_meth.PyCFunctionWithKeywords)
+/// The function behind a method that takes arguments by position and by name.
+#[derive(Clone, Copy)]
+pub enum Named {
+    /// METH_VARARGS with METH_KEYWORDS.
+    Tuple(Keywords),
+    /// METH_FASTCALL with METH_KEYWORDS.
+    Row(Fast),
+}
+
+impl Named {
+    /// That of a method of a built-in type.
+    pub fn find(method: &Bound<'_, PyAny>) -> Option<Named> {
+        const ROW: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+        const TUPLE: c_int = ffi::METH_VARARGS | ffi::METH_KEYWORDS;
+        // SAFETY: as above.
+        unsafe {
+            let definition = definition(method)?;
+            match (*definition).ml_flags {
+                TUPLE => Some(Named::Tuple((*definition).ml_meth.PyCFunctionWithKeywords)),
+                ROW => Some(Named::Row((*definition).ml_meth.PyCFunctionFastWithKeywords)),
+                _ => None,
+            }
+        }
+    }
+
+    /// Calls it with arguments by position only, a tuple; a new reference, or null with an exception set.
+    ///
+    /// # Safety
+    /// `this` is an instance of the method's class; attached, without an exception.
+    #[inline(always)]
+    pub unsafe fn call(self, this: *mut ffi::PyObject, arguments: *mut ffi::PyObject) -> *mut ffi::PyObject {
+        // SAFETY: the caller's promise; the arguments stand as long as their tuple.
+        unsafe {
+            match self {
+                Named::Tuple(function) => function(this, arguments, std::ptr::null_mut()),
+                Named::Row(function) => {
+                    let items = &raw const (*arguments.cast::<ffi::PyTupleObject>()).ob_item;
+                    function(this, items.cast(), ffi::PyTuple_GET_SIZE(arguments), std::ptr::null_mut())
+                }
+            }
+        }
     }
 }
 

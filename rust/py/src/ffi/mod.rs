@@ -11,7 +11,7 @@
 //! | `held` | an object borrowed or owned |
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
-//! | `shape` | all attributes of plain instances at once (up to 3.14) |
+//! | `shape` | all attributes of plain instances at once |
 //! | `awaited` | what `await` does with the objects of a class |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
@@ -45,7 +45,7 @@ pub mod cpu;
 #[cfg(not(Py_3_12))]
 pub mod eval;
 pub mod frame;
-#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
 pub mod function;
 pub mod guarded;
 #[cfg(not(Py_3_12))]
@@ -60,7 +60,7 @@ pub mod monitoring;
 pub mod opcodes;
 #[cfg(not(Py_3_12))]
 pub mod profile;
-#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(not(Py_GIL_DISABLED))]
 pub mod shape;
 #[cfg(not(Py_3_12))]
 pub mod stack;

@@ -37,8 +37,11 @@ impl<const N: usize> Shape<N> {
             let same = |of: fn(*mut ffi::PyTypeObject) -> usize| of(plain) == of(asked);
             let is_plain = same(|class| (*class).tp_new.map_or(0, |new| new as usize))
                 && same(|class| (*class).tp_getattro.map_or(0, |get| get as usize))
-                && same(|class| (*class).tp_setattro.map_or(0, |set| set as usize));
-            if !is_plain {
+                && same(|class| (*class).tp_setattro.map_or(0, |set| set as usize))
+                && same(|class| (*class).tp_finalize.map_or(0, |end| end as usize))
+                && same(|class| (*class).tp_del.map_or(0, |end| end as usize));
+            let goes_first = |name: &&str| is_in_front(asked, pyo3::types::PyString::intern(py, name).as_ptr());
+            if !is_plain || names.iter().any(goes_first) {
                 return Ok(None);
             }
         }
@@ -81,6 +84,18 @@ impl<const N: usize> Shape<N> {
     }
 }
 
+/// Whether what a class has under a name goes before what an instance has, and is what an instance's attribute of that name is set by.
+///
+/// # Safety
+/// A type and a str, which stand; attached.
+unsafe fn is_in_front(class: *mut ffi::PyTypeObject, name: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise; what the lookup answers is borrowed from the class.
+    unsafe {
+        let other = _PyType_Lookup(class, name);
+        !other.is_null() && (*ffi::Py_TYPE(other)).tp_descr_set.is_some()
+    }
+}
+
 /// Which of its own values an object has as its attribute `name`; `None` if none, or not surely so.
 ///
 /// # Safety
@@ -92,9 +107,7 @@ pub unsafe fn place(object: *mut PyObject, value: *mut PyObject, name: *mut PyOb
         if !layout::raw_ok() || (*class).tp_flags & at::HAS == 0 {
             return None;
         }
-        // what a class has under the name may go first
-        let other = _PyType_Lookup(class, name);
-        if !other.is_null() && (*ffi::Py_TYPE(other)).tp_descr_set.is_some() {
+        if is_in_front(class, name) {
             return None;
         }
         #[cfg(Py_3_13)]

@@ -80,7 +80,8 @@ impl Exits {
 /// What setting an attribute raises.
 pub fn mark(error: &Bound<'_, PyAny>, signal: &Bound<'_, PyTuple>) -> PyResult<()> {
     // SAFETY: attached, without an exception; the name is kept for ever.
-    let name = unsafe { Bound::from_borrowed_ptr(error.py(), ATTRIBUTE.get()) };
+    let name = unsafe { Bound::from_borrowed_ptr_or_opt(error.py(), ATTRIBUTE.get()) };
+    let name = name.ok_or_else(|| pyo3::exceptions::PyMemoryError::new_err(()))?;
     error.setattr(name.cast::<PyString>()?, signal)
 }
 

@@ -59,7 +59,7 @@ pub mod call;
 pub mod callbacks;
 pub mod codes;
 pub mod collector;
-#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(not(Py_GIL_DISABLED))]
 pub mod deques;
 pub mod directory;
 pub mod executors;
@@ -89,7 +89,7 @@ pub mod parcels;
 pub mod passing;
 pub mod pickles;
 pub mod places;
-#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
 pub mod plain_queues;
 pub mod pools;
 pub mod ports;
@@ -104,7 +104,7 @@ pub mod spawning;
 mod task_end;
 mod task_init;
 pub mod tokens;
-#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(not(Py_GIL_DISABLED))]
 pub mod uncontended;
 pub mod uv_loops;
 #[cfg(not(Py_3_12))]

@@ -119,6 +119,7 @@ pub unsafe fn is_unseen(host: &Host, taken: &Function, function: *mut PyObject, 
     unsafe {
         !host.node.traces_functions()
             && taken.is_as_taken(function)
+            && function::is_evaluated_plainly()
             && caller.is_some_and(|caller| function::is_unwatched(code::of_function(function), caller.code()))
     }
 }

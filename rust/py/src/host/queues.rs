@@ -4,9 +4,9 @@
 //! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used; its
 //! `_put` is told of when it is done, for it may raise.
 
-#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
 use super::plain_queues;
-#[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(not(Py_GIL_DISABLED))]
 use super::uncontended;
 use super::{
     here::Here,
@@ -110,7 +110,7 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     watch::add(py, host, &WAIT, &originals::codes(&class, &[wait])?)?;
     watch::add(py, host, &NEW, &originals::codes(&class, &["__init__"])?)?;
     learn_all(py, host, &class)?;
-    #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(not(Py_GIL_DISABLED))]
     if let (Ok(class), Ok(seen)) = (class.cast::<PyType>(), originals::code(&class, "__init__")) {
         // where they can't be taken, the functions tell as others do
         let _ = uncontended::take(class, which, &seen);
@@ -217,7 +217,7 @@ fn defines(globals: *mut ffi::PyObject) -> bool {
 }
 
 /// Whether calls of a method of the library's come to [`plain_queues`] from now on.
-#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
 fn take_calls(py: Python<'_>, class: *mut ffi::PyTypeObject, method: &Bound<'_, PyAny>) -> bool {
     // SAFETY: the class stands; attached.
     let class = unsafe { Bound::from_borrowed_ptr(py, class.cast()) };
@@ -225,25 +225,25 @@ fn take_calls(py: Python<'_>, class: *mut ffi::PyTypeObject, method: &Bound<'_, 
     seen.and_then(|seen| plain_queues::take(py, method, &seen)).unwrap_or(false)
 }
 
-#[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
 fn is_taken(method: &Bound<'_, PyAny>) -> bool {
     plain_queues::is_taken(method)
 }
 
-#[cfg(not(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED))))]
+#[cfg(not(all(Py_3_12, not(Py_GIL_DISABLED))))]
 fn take_calls(_: Python<'_>, _: *mut ffi::PyTypeObject, _: &Bound<'_, PyAny>) -> bool {
     false
 }
 
-#[cfg(not(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED))))]
+#[cfg(not(all(Py_3_12, not(Py_GIL_DISABLED))))]
 fn is_taken(_: &Bound<'_, PyAny>) -> bool {
     false
 }
 
 fn give_back(py: Python<'_>) {
-    #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(not(Py_GIL_DISABLED))]
     uncontended::give_back(py);
-    #[cfg(all(Py_3_12, not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
     plain_queues::give_back(py);
     let _ = py;
 }
@@ -293,7 +293,7 @@ pub enum Caller {
     /// Whoever called the event's frame.
     Of(Frame),
     /// This frame, which runs.
-    #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+    #[cfg(not(Py_GIL_DISABLED))]
     Frame(Option<Frame>),
 }
 
@@ -303,7 +303,7 @@ impl Caller {
         match self {
             // SAFETY: an event's frame runs; callbacks are attached.
             Caller::Of(frame) => unsafe { passing::caller(frame) },
-            #[cfg(all(not(Py_3_15), not(Py_GIL_DISABLED)))]
+            #[cfg(not(Py_GIL_DISABLED))]
             Caller::Frame(frame) => frame,
         }
     }

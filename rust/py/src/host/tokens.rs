@@ -51,9 +51,6 @@ pub unsafe fn writing(message: *mut PyObject) -> impl FnOnce(&mut Encoder<'_>, &
 /// The item stands; attached.
 #[inline]
 pub unsafe fn sent_to_queue(here: &mut Here, queue: u64, item: *mut PyObject) -> Carried {
-    if !here.host.node.seq_in_use() {
-        return Carried::Nothing;
-    }
     // SAFETY: the caller's promise.
     unsafe { here.host.node.seq_send(&mut here.thread, About::Current, queue, writing(item)) }
 }

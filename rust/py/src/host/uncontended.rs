@@ -117,7 +117,7 @@ fn as_array<const N: usize>(names: &[&'static str]) -> [&'static str; N] {
 /// One more task of a queue is unfinished, by the attribute of this name; false with an exception set.
 ///
 /// # Safety
-/// The queue stands; attached, without an exception.
+/// The name has been made; the queue stands; attached, without an exception.
 #[inline(always)]
 unsafe fn count_one(queue: *mut PyObject, name: &Interned) -> bool {
     // SAFETY: the caller's promise; new references.

@@ -30,7 +30,19 @@ const OF_QUEUE: &[&str] = &[
 const OF_EVENT: &[&str] = &["_waiters", "_value", "_loop"];
 
 /// The functions, those of the queue first, and the [`checksum`](super::checksum) of each in the releases of this minor version that are known.
-const SUMS: [(&str, u32); 9] = if cfg!(Py_3_14) {
+const SUMS: [(&str, u32); 9] = if cfg!(Py_3_15) {
+    [
+        ("put_nowait", 0x2d33_08b1),
+        ("get_nowait", 0xd160_43ed),
+        ("full", 0x3711_5b99),
+        ("empty", 0xac11_3677),
+        ("qsize", 0xa6f1_8779),
+        ("_put", 0xa0a5_8818),
+        ("_get", 0x7b37_f23b),
+        ("_wakeup_next", 0x586a_12a1),
+        ("clear", 0xc72c_658f),
+    ]
+} else if cfg!(Py_3_14) {
     [
         ("put_nowait", 0xfae8_f89e),
         ("get_nowait", 0x8790_e564),
@@ -85,6 +97,10 @@ const QUEUES: usize = 8;
 
 static KNOWN: Guarded<Option<Known>> = Guarded::new(None);
 
+/// Attributes that are set, made when the functions are taken.
+static UNFINISHED: Interned = Interned::new(c"_unfinished_tasks");
+static VALUE: Interned = Interned::new(c"_value");
+
 /// What the two functions are made of.
 struct Known {
     functions: Functions<{ SUMS.len() }>,
@@ -116,8 +132,6 @@ pub fn forget(py: Python<'_>) {
 /// The queue and the item stand; attached, without an exception.
 #[inline(always)]
 pub unsafe fn put(here: &mut Here, caller: Caller, queue: *mut PyObject, item: *mut PyObject) -> Option<*mut PyObject> {
-    static UNFINISHED: Interned = Interned::new(c"_unfinished_tasks");
-    static VALUE: Interned = Interned::new(c"_value");
     // SAFETY: the caller's promise; the items are a deque.
     unsafe {
         let ready = Ready::new(queue, End::Put)?;
@@ -180,7 +194,9 @@ impl Known {
         let event = py.import("asyncio.locks")?.getattr("Event")?.cast_into::<PyType>()?;
         let Some(functions) = Functions::find(class, SUMS, &event, QUEUES)? else { return Ok(None) };
         let shapes = (Shapes::learn(class, OF_QUEUE)?, Shapes::learn(&event, OF_EVENT)?);
-        let (Some(queue), Some(event), true) = (shapes.0, shapes.1, deques::learn(py)?) else { return Ok(None) };
+        // SAFETY: attached, without an exception.
+        let is_ready = deques::learn(py)? && unsafe { !UNFINISHED.get().is_null() && !VALUE.get().is_null() };
+        let (Some(queue), Some(event), true) = (shapes.0, shapes.1, is_ready) else { return Ok(None) };
         Ok(Some(Known { functions, queue, event }))
     }
 }

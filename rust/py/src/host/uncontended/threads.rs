@@ -37,7 +37,19 @@ const OF_CONDITION: &[&str] = &[
 ];
 
 /// The functions, those of the queue first, and the [`checksum`](super::checksum) of each in the releases of this minor version that are known.
-const SUMS: [(&str, u32); 9] = if cfg!(Py_3_14) {
+const SUMS: [(&str, u32); 9] = if cfg!(Py_3_15) {
+    [
+        ("put", 0xe4cb_406c),
+        ("get", 0xa80b_873a),
+        ("_qsize", 0x0d38_c0c5),
+        ("_put", 0xa7df_0ca2),
+        ("_get", 0x0154_9e60),
+        ("__enter__", 0xe3c0_7730),
+        ("__exit__", 0xf4f1_a499),
+        ("notify", 0x7630_7db8),
+        ("_is_owned", 0x7a23_aff3),
+    ]
+} else if cfg!(Py_3_14) {
     [
         ("put", 0x6b32_22c2),
         ("get", 0x5745_1fe3),
@@ -92,6 +104,9 @@ const QUEUES: usize = 5;
 
 static KNOWN: Guarded<Option<Known>> = Guarded::new(None);
 
+/// An attribute that is set, made when the functions are taken.
+static UNFINISHED: Interned = Interned::new(c"unfinished_tasks");
+
 /// What the two functions are made of.
 struct Known {
     functions: Functions<{ SUMS.len() }>,
@@ -99,7 +114,7 @@ struct Known {
     condition: Shape<{ OF_CONDITION.len() }>,
     /// The class of locks, and the functions behind its methods.
     lock: Py<PyType>,
-    acquire: method::Keywords,
+    acquire: method::Named,
     release: method::Plain,
     /// The argument of `acquire`: not to wait.
     at_once: Py<PyTuple>,
@@ -129,7 +144,6 @@ pub fn forget(py: Python<'_>) {
 /// The queue and the item stand; attached, without an exception.
 #[inline(always)]
 pub unsafe fn put(here: &mut Here, caller: Caller, queue: *mut PyObject, item: *mut PyObject) -> Option<*mut PyObject> {
-    static UNFINISHED: Interned = Interned::new(c"unfinished_tasks");
     // SAFETY: the caller's promise; the items are a deque.
     unsafe {
         let locked = Locked::new(queue, End::Put)?;
@@ -169,11 +183,13 @@ impl Known {
         let (Some(queue), Some(condition)) = shapes else { return Ok(None) };
         let lock = calling::call(&py.import("_thread")?.getattr("allocate_lock")?, ())?.get_type();
         let methods = lock.getattr("__dict__")?;
-        let acquire = method::keywords(&methods.get_item("acquire")?);
+        let acquire = method::Named::find(&methods.get_item("acquire")?);
         let release = method::plain(&methods.get_item("release")?, ffi::METH_NOARGS);
         // SAFETY: a type; where it is immutable nobody can give it other methods.
         let is_fixed = unsafe { ffi::PyType_GetFlags(lock.as_type_ptr()) & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0 };
-        let (Some(acquire), Some(release), true) = (acquire, release, is_fixed && deques::learn(py)?) else {
+        // SAFETY: attached, without an exception.
+        let is_ready = is_fixed && deques::learn(py)? && unsafe { !UNFINISHED.get().is_null() };
+        let (Some(acquire), Some(release), true) = (acquire, release, is_ready) else {
             return Ok(None);
         };
         let (lock, at_once) = (lock.unbind(), PyTuple::new(py, [false])?.unbind());
@@ -228,7 +244,7 @@ impl Locked {
             if !is_there {
                 return None;
             }
-            let locked = Held::owned((known.acquire)(lock, known.at_once.as_ptr(), std::ptr::null_mut()));
+            let locked = Held::owned(known.acquire.call(lock, known.at_once.as_ptr()));
             if locked.as_ptr() != ffi::Py_True() {
                 ffi::PyErr_Clear(); // another thread has it, or there was no memory to say so
                 return None;
