@@ -110,10 +110,7 @@ def outcome(call: Callable[[], Any]) -> Any:
         return (type(error), error.args)
 
 
-@pytest.mark.skipif(not is_done, reason="with the GIL")
-def test_nobody_waits_without_frames(session: trace.Session) -> None:
-    """On this interpreter the functions are known, and are given back."""
-    seq_trace.reset_trace()  # what other tests have left
+def nobody_waits(session: trace.Session) -> None:
     box: queue.Queue[Any] = queue.Queue(3)
     taken = [queue.Queue.put, queue.Queue.get] if sys.version_info >= (3, 12) else []  # 3.11 answers frames instead
     assert not any(map(is_taken, taken))
@@ -131,6 +128,37 @@ def test_nobody_waits_without_frames(session: trace.Session) -> None:
     session.destroy()
     assert not any(map(is_taken, taken))
     assert frames_of(lambda: box.put(1)) >= 2
+
+
+def nobody_waits_in_asyncio(session: trace.Session) -> None:
+    taken = [asyncio.Queue.put_nowait, asyncio.Queue.get_nowait] if sys.version_info >= (3, 12) else []
+
+    async def run() -> None:
+        box: asyncio.Queue[Any] = asyncio.Queue(3)
+        assert frames_of(lambda: box.put_nowait(1)) >= 2
+        box = asyncio.Queue(3)
+        own(session, ["send", "receive"])
+        assert all(map(is_taken, taken))
+        box.put_nowait(0), box.get_nowait()
+        for _ in range(2):
+            assert frames_of(lambda: box.put_nowait(1)) == 1  # noqa: B023
+            assert frames_of(box.get_nowait) == 0
+            with pytest.raises(asyncio.TimeoutError):  # a queue at which somebody has waited has an attribute more
+                await asyncio.wait_for(box.get(), 0.01)
+
+    asyncio.run(run())
+    session.destroy()
+    assert not any(map(is_taken, taken))
+
+
+@pytest.mark.skipif(not is_done, reason="with the GIL")
+@pytest.mark.parametrize("where", ["nobody_waits", "nobody_waits_in_asyncio"])
+def test_nobody_waits_without_frames(where: str) -> None:
+    """On this interpreter the functions are known, and are given back. In a process of its own: a profile function of a thread that has
+    ended, say, is one that might look, until the process ends.
+    """
+    text = "import sys, test_uncontended_queues as tests; from inviso import trace; getattr(tests, sys.argv[1])(trace.session_create('test'))"
+    assert good(text, where, limit=60) == ""
 
 
 def test_the_functions_are_what_they_were(session: trace.Session) -> None:
@@ -327,29 +355,6 @@ def test_an_asyncio_queue_is_what_it_would_be_without(operations: list[Any], car
         session.process("new", True, ["send", "receive"])
         found = [asyncio.run(run(box)) for box in (asyncio.Queue(2), PlainAsync(2))]
     assert found[0] == found[1]
-
-
-@pytest.mark.skipif(not is_done, reason="with the GIL")
-def test_asyncio_queues_without_frames(session: trace.Session) -> None:
-    seq_trace.reset_trace()  # what other tests have left
-    taken = [asyncio.Queue.put_nowait, asyncio.Queue.get_nowait] if sys.version_info >= (3, 12) else []
-
-    async def run() -> None:
-        box: asyncio.Queue[Any] = asyncio.Queue(3)
-        assert frames_of(lambda: box.put_nowait(1)) >= 2
-        box = asyncio.Queue(3)
-        own(session, ["send", "receive"])
-        assert all(map(is_taken, taken))
-        box.put_nowait(0), box.get_nowait()
-        for _ in range(2):
-            assert frames_of(lambda: box.put_nowait(1)) == 1  # noqa: B023
-            assert frames_of(box.get_nowait) == 0
-            with pytest.raises(asyncio.TimeoutError):  # a queue at which somebody has waited has an attribute more
-                await asyncio.wait_for(box.get(), 0.01)
-
-    asyncio.run(run())
-    session.destroy()
-    assert not any(map(is_taken, taken))
 
 
 def test_tasks_that_wait_are_woken(session: trace.Session) -> None:
