@@ -143,6 +143,8 @@ def nobody_waits_in_asyncio(session: trace.Session) -> None:
         for _ in range(2):
             assert frames_of(lambda: box.put_nowait(1)) == 1  # noqa: B023
             assert frames_of(box.get_nowait) == 0
+            if not taken:
+                assert frames_of(box.full) == frames_of(box.empty) == 0
             with pytest.raises(asyncio.TimeoutError):  # a queue at which somebody has waited has an attribute more
                 await asyncio.wait_for(box.get(), 0.01)
 

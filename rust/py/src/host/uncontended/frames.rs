@@ -1,4 +1,5 @@
-//! On 3.11: the frames of the functions are answered where they would be evaluated, see [`crate::ffi::eval`].
+//! On 3.11: the frames of the functions are answered where they would be evaluated, see [`crate::ffi::eval`]; those of `full` and `empty`, too,
+//! which `asyncio.Queue` asks before.
 
 use super::{tasks, threads};
 use crate::{
@@ -14,10 +15,14 @@ static PUT: Code = Code::new(std::ptr::null_mut());
 static GET: Code = Code::new(std::ptr::null_mut());
 static PUT_NOWAIT: Code = Code::new(std::ptr::null_mut());
 static GET_NOWAIT: Code = Code::new(std::ptr::null_mut());
+static FULL: Code = Code::new(std::ptr::null_mut());
+static EMPTY: Code = Code::new(std::ptr::null_mut());
 
-/// Those of `queue.Queue`, and those of `asyncio.Queue`.
-static ALL: [[(&Code, &str); 2]; 2] =
-    [[(&PUT, "put"), (&GET, "get")], [(&PUT_NOWAIT, "put_nowait"), (&GET_NOWAIT, "get_nowait")]];
+/// Those of `queue.Queue`, and those of `asyncio.Queue`, whose `put` and `get` ask the last two.
+static ALL: [&[(&Code, &str)]; 2] = [
+    &[(&PUT, "put"), (&GET, "get")],
+    &[(&PUT_NOWAIT, "put_nowait"), (&GET_NOWAIT, "get_nowait"), (&FULL, "full"), (&EMPTY, "empty")],
+];
 
 /// Takes the frames of a class's functions, if all is as known: `class` is `queue.Queue` (`which` is 0) or `asyncio.Queue`.
 ///
@@ -25,7 +30,7 @@ static ALL: [[(&Code, &str); 2]; 2] =
 /// What the interpreter raises; nothing is taken then.
 pub fn take(class: &Bound<'_, PyType>, which: usize, _seen: &Bound<'_, PyAny>) -> PyResult<()> {
     if if which == 0 { threads::learn(class)? } else { tasks::learn(class)? } {
-        for (code, name) in ALL[which] {
+        for &(code, name) in ALL[which] {
             // held with what was learned
             code.store(class.getattr(name)?.getattr("__code__")?.as_ptr(), Ordering::Relaxed);
         }
@@ -35,7 +40,7 @@ pub fn take(class: &Bound<'_, PyType>, which: usize, _seen: &Bound<'_, PyAny>) -
 
 /// Lets all of them be evaluated again.
 pub fn give_back(py: Python<'_>) {
-    ALL.iter().flatten().for_each(|(code, _)| code.store(std::ptr::null_mut(), Ordering::Relaxed));
+    ALL.iter().copied().flatten().for_each(|(code, _)| code.store(std::ptr::null_mut(), Ordering::Relaxed));
     threads::forget(py);
     tasks::forget(py);
 }
@@ -51,7 +56,7 @@ pub unsafe fn answer(here: &mut Here, frame: Frame) -> Option<*mut PyObject> {
     let code = unsafe { frame.code() };
     let is = |(known, _): &(&Code, &str)| known.load(Ordering::Relaxed) == code;
     // SAFETY: the caller's promise.
-    ALL.iter().flatten().any(is).then(|| unsafe { done(here, frame) }).flatten()
+    ALL.iter().copied().flatten().any(is).then(|| unsafe { done(here, frame) }).flatten()
 }
 
 /// # Safety
@@ -78,6 +83,10 @@ unsafe fn done(here: &mut Here, frame: Frame) -> Option<*mut PyObject> {
         if is(&PUT_NOWAIT) {
             return tasks::put(here, caller, queue, frame.local(1));
         }
-        tasks::get(here, caller, queue)
+        if is(&GET_NOWAIT) {
+            return tasks::get(here, caller, queue);
+        }
+        let found = if is(&FULL) { tasks::is_full(queue) } else { tasks::is_empty(queue) };
+        found.map(|found| pyo3::ffi::PyBool_FromLong(found.into()))
     }
 }

@@ -162,6 +162,44 @@ pub unsafe fn get(here: &mut Here, caller: Caller, queue: *mut PyObject) -> Opti
     }
 }
 
+/// What `full` answers; `None` where it has to go its own way. Only on 3.11 a call of it costs more while calls come here.
+///
+/// # Safety
+/// The queue stands; attached, without an exception.
+#[cfg(not(Py_3_12))]
+pub unsafe fn is_full(queue: *mut PyObject) -> Option<bool> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (length, maxsize) = length_and_maxsize(queue)?;
+        let most = if ffi::PyLong_CheckExact(maxsize) != 0 { layout::small_int(maxsize)? } else { return None };
+        Some(most > 0 && length >= most)
+    }
+}
+
+/// What `empty` answers, likewise.
+///
+/// # Safety
+/// As [`is_full`].
+#[cfg(not(Py_3_12))]
+pub unsafe fn is_empty(queue: *mut PyObject) -> Option<bool> {
+    // SAFETY: the caller's promise.
+    unsafe { length_and_maxsize(queue) }.map(|(length, _)| length == 0)
+}
+
+/// # Safety
+/// As [`is_full`]. The size is borrowed from the queue.
+#[cfg(not(Py_3_12))]
+unsafe fn length_and_maxsize(queue: *mut PyObject) -> Option<(i64, *mut PyObject)> {
+    // SAFETY: the caller's promise; nobody else runs meanwhile.
+    unsafe {
+        let known = KNOWN.lock(Python::assume_attached());
+        let known = known.as_ref()?;
+        let [maxsize, _, _, _, _, items, ..] = known.queue.values(queue)?;
+        let is_known = deques::is_one(items) && known.functions.are_as_found();
+        is_known.then(|| (ffi::Py_SIZE(items) as i64, maxsize))
+    }
+}
+
 /// The shapes of instances of a class that have an attribute more once somebody has waited, the last one.
 struct Shapes<const N: usize, const M: usize> {
     fresh: Shape<N>,
