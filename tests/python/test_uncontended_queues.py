@@ -156,11 +156,11 @@ def nobody_waits_in_asyncio(session: trace.Session) -> None:
 @pytest.mark.skipif(not is_done, reason="with the GIL")
 @pytest.mark.parametrize("where", ["nobody_waits", "nobody_waits_in_asyncio"])
 def test_nobody_waits_without_frames(where: str) -> None:
-    """On this interpreter the functions are known, and are given back. In a process of its own: a profile function of a thread that has
-    ended, say, is one that might look, until the process ends.
+    """On this interpreter the functions are known, and are given back. In a process of its own: a profile function of a thread
+    that has ended, say, is one that might look, until the process ends.
     """
-    text = "import sys, test_uncontended_queues as tests; from inviso import trace; getattr(tests, sys.argv[1])(trace.session_create('test'))"
-    assert good(text, where, limit=60) == ""
+    text = f"import test_uncontended_queues as t; from inviso import trace; t.{where}(trace.session_create('test'))"
+    assert good(text, limit=60) == ""
 
 
 def test_the_functions_are_what_they_were(session: trace.Session) -> None:
