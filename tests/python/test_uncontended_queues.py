@@ -26,6 +26,14 @@ METHODS = ("put", "get", "_put", "_get")
 NOWAIT = ("put_nowait", "get_nowait", "_put", "_get")
 
 
+@pytest.fixture(autouse=True)
+def no_tokens() -> Iterator[None]:
+    """None is in use before a test, nor after it: when the last one goes by itself, what carries them may stay for a second."""
+    seq_trace.reset_trace()
+    yield
+    seq_trace.reset_trace()
+
+
 def copy(function: Any) -> Any:
     """The same function in another module, with code of its own, which nobody has taken."""
     scope = {**function.__globals__, "__name__": "copies"}

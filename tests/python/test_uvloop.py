@@ -57,6 +57,7 @@ def words() -> list[int]:
 
 
 def test_methods_are_taken_while_somebody_asks_and_given_back() -> None:
+    seq_trace.reset_trace()  # what other tests have left
     before, functions = words(), [uvloop.loop.Loop.__dict__[name] for name in NAMES]
     for flags in (["send"], ["receive"], ["running_procs"]):
         with trace.session_create("asks") as session:
