@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there: this package with what its
-# tests need (.[test]), unless told otherwise.
+# tests need (.[test,test-gil]; of a free-threaded Python .[test]), unless told otherwise.
 # ready.sh PYTHON --check: only says what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=$1 venv=$2 what=${3:-.[test]}
+python=$1 venv=$2 what=${3:-}
 rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 missing() {
@@ -30,6 +30,9 @@ if [ "$(build "$venv/bin/python" || true)" != "$version" ] || ! "$venv/bin/pytho
         rm -rf "$venv"
         missing "$python can't make a virtual environment (Debian: apt-get install python3-venv)"
     fi
+fi
+if [ -z "$what" ]; then
+    case $version in cpython-*t-*) what='.[test]' ;; *) what='.[test,test-gil]' ;; esac
 fi
 echo "== building for $("$venv/bin/python" -V) in $venv"
 CARGO_TARGET_DIR="$PWD/target/$version" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$what"

@@ -231,6 +231,7 @@ def test_what_reading_raises_is_told() -> None:
 @pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
 def test_what_we_read_ourselves_raises_the_sources_own_error(raised: type[BaseException], tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
+    pytest.importorskip("polars")
 
     def broken() -> Any:
         yield MESSAGES[0]

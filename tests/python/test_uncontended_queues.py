@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import inviso
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,34 @@ def frames_of(call: Callable[[], Any]) -> int:
     return next(tried) - 1
 
 
+def answer(coroutine: Any) -> Any:
+    """What a coroutine that doesn't wait returns."""
+    try:
+        coroutine.send(None)
+    except StopIteration as ended:
+        return ended.value
+    raise AssertionError("it waits")
+
+
+async def nothing() -> None:
+    """A coroutine."""
+
+
+def frames_of_coroutine(make: Callable[[], Any]) -> int:
+    """The same for another one to await a coroutine that doesn't wait; both are there already."""
+
+    async def awaits(coroutine: Any) -> None:
+        await coroutine
+
+    inner = [make() for _ in range(9)]
+    outer, number = [awaits(coroutine) for coroutine in inner], itertools.count()
+    try:
+        return frames_of(lambda: answer(outer[next(number)]))
+    finally:
+        for coroutine in [*outer, *inner]:
+            coroutine.close()
+
+
 def stack() -> Iterator[types.FrameType]:
     frame: types.FrameType | None = sys._getframe()
     while frame is not None:
@@ -151,8 +180,9 @@ def nobody_waits_in_asyncio(session: trace.Session) -> None:
         for _ in range(2):
             assert frames_of(lambda: box.put_nowait(1)) == 1  # noqa: B023
             assert frames_of(box.get_nowait) == 0
-            if not taken:
-                assert frames_of(box.full) == frames_of(box.empty) == 0
+            if not taken:  # nor those of the coroutines
+                assert frames_of_coroutine(lambda: box.put(1)) < frames_of_coroutine(nothing)  # noqa: B023
+                assert frames_of_coroutine(box.get) < frames_of_coroutine(nothing)
             with pytest.raises(asyncio.TimeoutError):  # a queue at which somebody has waited has an attribute more
                 await asyncio.wait_for(box.get(), 0.01)
 
@@ -432,6 +462,42 @@ def test_what_asyncio_changes_holds_at_once(session: trace.Session, owner: Any, 
     assert not called and [box.get_nowait() for _ in range(4)] == [0, 1, 1, 2]
     if name != "_put":  # which is what is watched: another one is not
         assert [kind for kind, _ in events(session)] == ["send"] * 4 + ["receive"] * 4
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_coroutine_ends_as_it_would(session: trace.Session, held: bool) -> None:
+    """Also one whose frame somebody has got hold of before it runs."""
+    own(session, ["send", "receive"])
+    found = []
+    for box in (asyncio.Queue(3), PlainAsync(3)):
+        for coroutine in (box.put([1]), box.get()):
+            frame = coroutine.cr_frame if held else None
+            result = answer(coroutine)
+            left = (frame.f_lasti, frame.f_lineno, sorted(frame.f_locals)) if frame else None
+            with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+                coroutine.send(None)
+            found.append((result, left, coroutine.cr_frame, coroutine.cr_running, result is None or sys.getrefcount(result)))
+    assert found[:2] == found[2:] and [found[0][0], found[1][0]] == [None, [1]]
+
+
+def test_a_task_made_of_put_or_get_alone(session: trace.Session) -> None:
+    """Its process begins and ends as any."""
+    flags = ["procs", "running", "running_procs", "send", "receive", "set_on_spawn"]
+    found = []
+    for kind in (asyncio.Queue, PlainAsync):
+
+        async def run(kind: Any = kind) -> None:
+            box = kind(3)
+            session.process(inviso.self(), True, flags)
+            assert await asyncio.create_task(box.put("item")) is None
+            assert await asyncio.create_task(box.get()) == "item"
+            session.process(inviso.self(), False, flags)
+
+        asyncio.run(run())
+        messages = session.drain()
+        pids = list(dict.fromkeys(message[1] for message in messages))
+        found.append([[message[2] for message in messages if message[1] == pid] for pid in pids[1:]])
+    assert found[0] == found[1] == [["spawned", "in", kind, "exit", "out"] for kind in ("send", "receive")]
 
 
 def test_events_are_those_of_every_put_and_get(session: trace.Session) -> None:

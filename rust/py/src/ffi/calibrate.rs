@@ -261,6 +261,10 @@ unsafe fn compare(
             if !same_class || super::handlers::table(code.as_ptr()) != table {
                 return Err("the table of handlers was not found where it is expected".into());
             }
+            let object = ffi::PyEval_GetFrame(); // it is made now
+            if frame.frame_object() != object.cast() {
+                return Err("the frame object was not found where it is expected".into());
+            }
         }
         let line: i32 = code.getattr("co_firstlineno").and_then(|n| n.extract()).map_err(say)?;
         let layout = CodeLayout::read(code.as_ptr());

@@ -190,6 +190,17 @@ impl Frame {
         }
     }
 
+    /// The frame object, borrowed; null where nobody has asked for it.
+    ///
+    /// # Safety
+    /// The frame stands, is no shim, and the offsets are checked.
+    #[cfg(not(Py_3_12))]
+    #[inline(always)]
+    pub unsafe fn frame_object(self) -> *mut PyObject {
+        // SAFETY: a plain object pointer.
+        unsafe { read(self.0.as_ptr(), layout::eval::FRAME_OBJECT) }
+    }
+
     /// Whether a generator's frame that has just been evaluated has yielded.
     ///
     /// # Safety

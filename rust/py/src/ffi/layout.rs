@@ -128,6 +128,8 @@ pub mod code {
 /// What only a frame evaluation function needs.
 #[cfg(not(Py_3_12))]
 pub mod eval {
+    /// In `_PyInterpreterFrame`: the frame object, or null.
+    pub const FRAME_OBJECT: usize = 40;
     /// In `_PyInterpreterFrame`: the instruction that ran last.
     pub const LAST_INSTRUCTION: usize = 56;
     /// In `PyCodeObject`: `co_exceptiontable`, a bytes object.

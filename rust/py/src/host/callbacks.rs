@@ -369,7 +369,7 @@ mod frames {
             let mut ends = true;
             take(|here| {
                 if throwflag == 0 {
-                    if let Some(result) = uncontended::answer(here, frame) {
+                    if let Some(result) = uncontended::answer(here, frame, generator) {
                         place = Place::Answered(result);
                         return;
                     }
@@ -394,7 +394,9 @@ mod frames {
                     event::on_resume(&here.host.node, &mut here.thread, key(code), &call);
                     watch::find(code).into_iter().for_each(|watched| watched.resume(here, frame));
                 } else {
-                    event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+                    if here.is_traced() {
+                        event::on_call(&here.host.node, &mut here.thread, key(code), &call);
+                    }
                     let watched = watch::find(code);
                     watched.into_iter().for_each(|watched| watched.begin(here, frame));
                     let idle = here.thread.is_idle() && !ENDS_MATTER.load(Ordering::Relaxed);

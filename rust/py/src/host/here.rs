@@ -207,7 +207,6 @@ pub fn forget() {
 
 impl Here {
     /// Whether any function is traced, or was while a call began here that has not ended.
-    #[cfg(Py_3_12)]
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
         self.host.node.traces_functions() || !self.thread.is_idle()

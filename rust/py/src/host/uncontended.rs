@@ -10,7 +10,7 @@
 //! | `threads` | what is done in a `queue.Queue` |
 //! | `tasks` | what is done in an `asyncio.Queue` |
 //! | `calls` | how the functions come here: their calls are taken (3.12 on) |
-//! | `frames` | on 3.11: their frames are answered |
+//! | `frames` | on 3.11: their frames are answered, and those of the coroutines `put` and `get` |
 
 #[cfg(Py_3_12)]
 mod calls;

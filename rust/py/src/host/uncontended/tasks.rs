@@ -95,6 +95,10 @@ const SUMS: [(&str, u32); 9] = if cfg!(Py_3_15) {
 /// How many of them are the queue's; the other is the event's.
 const QUEUES: usize = 8;
 
+/// The coroutines which wait until there is room, or an item, and then call the first two.
+#[cfg(not(Py_3_12))]
+const COROUTINES: [(&str, u32); 2] = [("put", 0xe8fc_1b95), ("get", 0xc72f_c00d)];
+
 static KNOWN: Guarded<Option<Known>> = Guarded::new(None);
 
 /// Attributes that are set, made when the functions are taken.
@@ -104,6 +108,8 @@ static VALUE: Interned = Interned::new(c"_value");
 /// What the two functions are made of.
 struct Known {
     functions: Functions<{ SUMS.len() }>,
+    #[cfg(not(Py_3_12))]
+    coroutines: Option<Functions<{ COROUTINES.len() }>>,
     queue: Shapes<{ OF_QUEUE.len() - 1 }, { OF_QUEUE.len() }>,
     event: Shapes<{ OF_EVENT.len() - 1 }, { OF_EVENT.len() }>,
 }
@@ -162,42 +168,11 @@ pub unsafe fn get(here: &mut Here, caller: Caller, queue: *mut PyObject) -> Opti
     }
 }
 
-/// What `full` answers; `None` where it has to go its own way. Only on 3.11 a call of it costs more while calls come here.
-///
-/// # Safety
-/// The queue stands; attached, without an exception.
+/// The code of the coroutines `put` and `get`, which is held until [`forget`], if it is known here. Only on 3.11 their frames come here.
 #[cfg(not(Py_3_12))]
-pub unsafe fn is_full(queue: *mut PyObject) -> Option<bool> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (length, maxsize) = length_and_maxsize(queue)?;
-        let most = if ffi::PyLong_CheckExact(maxsize) != 0 { layout::small_int(maxsize)? } else { return None };
-        Some(most > 0 && length >= most)
-    }
-}
-
-/// What `empty` answers, likewise.
-///
-/// # Safety
-/// As [`is_full`].
-#[cfg(not(Py_3_12))]
-pub unsafe fn is_empty(queue: *mut PyObject) -> Option<bool> {
-    // SAFETY: the caller's promise.
-    unsafe { length_and_maxsize(queue) }.map(|(length, _)| length == 0)
-}
-
-/// # Safety
-/// As [`is_full`]. The size is borrowed from the queue.
-#[cfg(not(Py_3_12))]
-unsafe fn length_and_maxsize(queue: *mut PyObject) -> Option<(i64, *mut PyObject)> {
-    // SAFETY: the caller's promise; nobody else runs meanwhile.
-    unsafe {
-        let known = KNOWN.lock(Python::assume_attached());
-        let known = known.as_ref()?;
-        let [maxsize, _, _, _, _, items, ..] = known.queue.values(queue)?;
-        let is_known = deques::is_one(items) && known.functions.are_as_found();
-        is_known.then(|| (ffi::Py_SIZE(items) as i64, maxsize))
-    }
+pub fn coroutines(py: Python<'_>) -> Option<[*mut PyObject; 2]> {
+    let known = KNOWN.lock(py);
+    Some(known.as_ref()?.coroutines.as_ref()?.all.map(|(_, code)| code))
 }
 
 /// The shapes of instances of a class that have an attribute more once somebody has waited, the last one.
@@ -235,7 +210,15 @@ impl Known {
         // SAFETY: attached, without an exception.
         let is_ready = deques::learn(py)? && unsafe { !UNFINISHED.get().is_null() && !VALUE.get().is_null() };
         let (Some(queue), Some(event), true) = (shapes.0, shapes.1, is_ready) else { return Ok(None) };
-        Ok(Some(Known { functions, queue, event }))
+        #[cfg(not(Py_3_12))]
+        let coroutines = Functions::find(class, COROUTINES, class, COROUTINES.len())?;
+        Ok(Some(Known {
+            functions,
+            #[cfg(not(Py_3_12))]
+            coroutines,
+            queue,
+            event,
+        }))
     }
 }
 
