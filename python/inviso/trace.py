@@ -1052,6 +1052,14 @@ class _Owner:
         self._native.abandon()
 
 
+def _is_in_threading() -> bool:
+    """Whether the calling thread, which runs a finaliser or what was to be done soon, has the lock that each thread takes when it begins and
+    ends: it can't wait for one then.
+    """
+    lock = getattr(threading, "_active_limbo_lock", None)
+    return lock is not None and bool(lock._is_owned())
+
+
 class _Worker:
     """A tracer process that calls a function with each message of one session.
 
@@ -1094,7 +1102,8 @@ class _Worker:
         except BaseException:
             _native.renounce_thread(thread)
             raise
-        ready.wait()
+        if not _is_in_threading():
+            ready.wait()
 
     def pause(self) -> None:
         """Has the thread end before a fork; what arrives waits for the next one. A function that takes long goes on."""
@@ -1120,6 +1129,8 @@ class _Worker:
         end = time.monotonic() + _PATIENCE
         with suppress(RuntimeError):  # no thread can be had
             self.start()
+            if _is_in_threading():
+                return  # likewise
             while not self._over.wait(0.05) and time.monotonic() < end:
                 self.start()
         self._left = not self._over.is_set()
@@ -1133,26 +1144,29 @@ class _Worker:
             job()
 
     def _run(self, ready: threading.Event) -> None:
-        _native.enter_process()
-        # Once more after each rest: the fork may be over, and nobody have seen that no thread is there.
-        while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
-            is_over = True
-            try:
-                if self._over.is_set():
-                    return
-                self._thread = threading.current_thread()
-                _native.become(self.pid)
-                ready.set()
-                is_over = self._handle()
-                if not is_over:
-                    _native.resign()
-            finally:
-                if is_over:
-                    self._last = None
-                    _workers.discard(self)
-                    self._over.set()
-                self._held.release()
-        ready.set()
+        """What a thread does; ``ready`` is set when it is the process, or has nothing to do."""
+        try:
+            _native.enter_process()
+            # Once more after each rest: the fork may be over, and nobody have seen that no thread is there.
+            while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
+                is_over = True
+                try:
+                    if self._over.is_set():  # the last one ended meanwhile
+                        return
+                    self._thread = threading.current_thread()
+                    _native.become(self.pid)
+                    ready.set()
+                    is_over = self._handle()
+                    if not is_over:
+                        _native.resign()
+                finally:
+                    if is_over:
+                        self._last = None
+                        _workers.discard(self)
+                        self._over.set()
+                    self._held.release()
+        finally:
+            ready.set()
 
     def _handle(self) -> bool:
         """Whether it is over, not just that a fork is under way."""

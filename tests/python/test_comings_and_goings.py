@@ -6,13 +6,39 @@ them in every run of the tests, many with INVISO_STRESS_SECONDS.
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
+import threading
 import time
 
+from inviso import trace
 from trace_tools import good
 
 SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "5"))
+
+
+def test_dropped_sessions_go_while_others_look_for_functions() -> None:
+    """Each search for functions goes through all objects; none keeps alive what another thread drops meanwhile."""
+    most = 0
+
+    def come() -> None:
+        nonlocal most
+        for _ in range(40):
+            session = trace.session_create("short")
+            session.function(("subjects.forked", "work", 1), True, ["local"])
+            del session
+            most = max(most, len(trace.session_info("all")))
+
+    importlib.import_module("subjects.forked")
+    before = len(trace.session_info("all"))
+    threads = [threading.Thread(target=come) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most <= before + 15, most  # two more for each of the others: one that goes, one that is taken apart
+    assert len(trace.session_info("all")) == before
 
 
 def test_sessions_come_and_go_at_random() -> None:

@@ -460,6 +460,52 @@ print("ok")
     assert good(text, flags=STRICT) == "ok\n"
 
 
+def test_a_tracers_thread_that_comes_too_late_says_so() -> None:
+    """Who starts it, in ``fork`` maybe, waits for it to be ready: also where the tracer has ended just as it begins."""
+    text = SETUP + """
+class Late:
+    def __init__(self, lock, over): self.lock, self.over = lock, over
+    def locked(self): return self.lock.locked()
+    def acquire(self, blocking): self.over.set(); return self.lock.acquire(blocking)
+    def release(self): self.lock.release()
+session = trace.session_create("callable", lambda m: None)
+worker = session._worker
+session.destroy()
+worker._over = threading.Event()
+worker._held = Late(worker._held, worker._over)
+starting = threading.Thread(target=worker.start, daemon=True)
+starting.start()
+starting.join(20)
+print("waits for ever" if starting.is_alive() else "ok")
+"""
+    assert good(text) == "ok\n"
+
+
+def test_the_last_handle_goes_while_threading_has_its_lock() -> None:
+    """In a finaliser that runs while a thread is started: a tracer's thread that has to begin then needs that lock."""
+    text = SETUP + """
+from inviso import _fork
+from trace_tools import until
+seen = []
+session = trace.session_create("callable", seen.append)
+session.function(W, True, ["local"])
+session.process("all", True, ["call"])
+worker = session._worker
+_fork._forks[0] = None  # as if another thread forked
+worker.pause()
+del _fork._forks[0]
+assert not worker._held.locked()
+forked.work(1)
+with threading._active_limbo_lock:
+    del session
+    assert not seen
+until(lambda: not worker.pid.is_alive())
+assert [m[3] for m in seen] == [(*W[:2], [1])], seen
+print("ok")
+"""
+    assert good(text, limit=60) == "ok\n"
+
+
 def test_a_timer_of_the_parent_is_stopped_in_the_child() -> None:
     text = SETUP + """
 timer = inviso.send_after(10_000, inviso.self(), "late")

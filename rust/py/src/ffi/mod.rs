@@ -9,6 +9,7 @@
 //! | `code` | a code object's parameters and names |
 //! | `guarded` | what only attached threads look at |
 //! | `held` | an object borrowed or owned |
+//! | `objects` | objects that the collector knows |
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
 //! | `shape` | all attributes of plain instances at once |
@@ -56,6 +57,7 @@ pub mod layout;
 pub mod method;
 #[cfg(Py_3_12)]
 pub mod monitoring;
+pub mod objects;
 #[cfg(Py_3_12)]
 pub mod opcodes;
 #[cfg(not(Py_3_12))]

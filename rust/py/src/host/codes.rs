@@ -4,6 +4,7 @@ use super::foreign;
 use crate::ffi::{
     calling,
     frame::{self, CodeLayout},
+    objects,
 };
 use inviso_core::plan::Mfa;
 use pyo3::{ffi, prelude::*, types::*};
@@ -74,24 +75,17 @@ enum Exports {
 /// What the interpreter raises while it lists its objects (no memory).
 pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
     let mut search = Search::new(py, pattern);
-    let gc = py.import("gc")?;
-    let objects = gc.call_method0("get_objects")?.cast_into::<PyList>()?;
-    let mut others = Vec::new();
-    for object in objects.iter() {
-        // SAFETY: type checks and borrowed fields of a live object.
-        unsafe {
-            let o = object.as_ptr();
-            if ffi::PyFunction_Check(o) != 0 {
-                search.function(&object);
-            } else if ffi::PyGen_Check(o) != 0 || ffi::PyCoro_CheckExact(o) != 0 || ffi::PyAsyncGen_CheckExact(o) != 0 {
-                others.push(object);
-            }
-        }
-    }
-    for generator in others {
-        search.generator(&generator);
-    }
-    if gc.call_method0("get_freeze_count")?.extract::<usize>()? > 0 {
+    // SAFETY: type checks of a live object.
+    let is_function = |object| unsafe { ffi::PyFunction_Check(object) != 0 };
+    // SAFETY: the same.
+    let is_generator = |object| unsafe {
+        ffi::PyGen_Check(object) != 0 || ffi::PyCoro_CheckExact(object) != 0 || ffi::PyAsyncGen_CheckExact(object) != 0
+    };
+    let found = objects::all(py, |object| is_function(object) || is_generator(object))?;
+    let (functions, generators): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_function(found.as_ptr()));
+    functions.iter().for_each(|function| search.function(function));
+    generators.iter().for_each(|generator| search.generator(generator));
+    if py.import("gc")?.call_method0("get_freeze_count")?.extract::<usize>()? > 0 {
         search.modules()?;
     }
     search.renamed();

@@ -13,7 +13,7 @@ use crate::{
         calling,
         frame::Frame,
         guarded::Guarded,
-        steps,
+        objects, steps,
         task_name::{self, Name},
         vectorcall, Aside, Uncollected,
     },
@@ -539,10 +539,10 @@ impl Directory {
         let Some(class) = task_type(py) else { return Ok(Vec::new()) };
         let done = class.getattr("done")?;
         let mut all = Vec::new();
-        for object in py.import("gc")?.call_method0("get_objects")?.cast_into::<PyList>()?.iter() {
-            // SAFETY: types of live objects.
-            let is_task = unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.as_ptr().cast()) } != 0;
-            if is_task && !done.call1((&object,))?.extract::<bool>()? {
+        // SAFETY: types of live objects.
+        let is_task = |object| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0;
+        for object in objects::all(py, is_task)? {
+            if !done.call1((&object,))?.extract::<bool>()? {
                 all.push((self.task(host, object.as_ptr() as usize, None), object));
             }
         }
