@@ -223,6 +223,44 @@ mod frames {
             if !eval::is_active() {
                 return eval::pass(tstate, raw, throwflag);
             }
+            if throwflag == 0 && is_of_no_interest(raw) {
+                return eval::call_on(tstate, raw, throwflag);
+            }
+            evaluate_seen(tstate, raw, throwflag)
+        }
+    }
+
+    /// Whether nobody wants to know of a frame that is about to be evaluated: a function begins, none is traced, and no instrument looks at this one.
+    /// The most of what is called while only messages are traced or tokens in use; all else is asked again in [`begin`].
+    ///
+    /// # Safety
+    /// As [`evaluate_unwinding`].
+    #[inline(always)]
+    unsafe fn is_of_no_interest(raw: *mut _PyInterpreterFrame) -> bool {
+        // SAFETY: the caller's promise; the thread's state is not used meanwhile, or nobody's code runs who uses it.
+        unsafe {
+            let here: *const Here = crate::ffi::tls::get().cast();
+            let (Some(here), Some(frame)) = (here.as_ref(), Frame::from_ptr(raw.cast())) else { return false };
+            let code = frame.code();
+            !profiling::is_on()
+                && !super::super::loading::is_on()
+                && !ENDS_MATTER.load(Ordering::Relaxed)
+                && !frame.is_generator_frame()
+                && !here.is_traced()
+                && !uncontended::is_called(code)
+                && watch::find(code).is_none()
+                && here.stack.room()
+        }
+    }
+
+    /// # Safety
+    /// As [`evaluate_unwinding`].
+    #[inline(never)]
+    unsafe extern "C-unwind" fn evaluate_seen(
+        tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int,
+    ) -> *mut PyObject {
+        // SAFETY: as there.
+        unsafe {
             let Some(mode) = begin(raw, throwflag) else { return eval::call_on(tstate, raw, throwflag) };
             let result = match mode.place {
                 Place::Here => eval::call_on(tstate, raw, throwflag),

@@ -22,7 +22,7 @@ mod threads;
 #[cfg(Py_3_12)]
 pub use calls::{give_back, take};
 #[cfg(not(Py_3_12))]
-pub use frames::{answer, give_back, take};
+pub use frames::{answer, give_back, is_called, take};
 
 use super::{here::Here, parcels::quietly};
 use crate::ffi::{calling, code, held::Held, interned::Interned};

@@ -87,8 +87,14 @@ pub unsafe fn answer(here: &mut Here, frame: Frame, coroutine: bool) -> Option<*
         if coroutine {
             return AWAITED.iter().any(|known| known.is(code)).then(|| awaited(here, frame)).flatten();
         }
-        CALLED.iter().any(|known| known.is(code)).then(|| called(here, frame)).flatten()
+        is_called(code).then(|| called(here, frame)).flatten()
     }
+}
+
+/// Whether the code is that of one of the functions that are called.
+#[inline(always)]
+pub fn is_called(code: *mut PyObject) -> bool {
+    CALLED.iter().any(|known| known.is(code))
 }
 
 /// Who has called the function of a frame that is about to be evaluated; `None` where somebody would see the frame.
