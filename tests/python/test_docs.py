@@ -25,7 +25,15 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def of(page: pathlib.Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", as_here(page.read_text()), re.DOTALL)
+
+
+def as_here(text: str) -> str:
+    """What it says of `json.loads`, which takes one argument more from 3.15 on."""
+    if sys.version_info >= (3, 15):
+        text = text.replace('"json", "loads", 8', '"json", "loads", 9').replace("json:loads/8", "json:loads/9")
+        text = text.replace("'json', 'loads', 8", "'json', 'loads', 9").replace(f"{',None' * 6},{{}})", f"{',None' * 7},{{}})")
+    return text
 
 
 def names(pages: list[pathlib.Path]) -> list[str]:
@@ -43,7 +51,12 @@ MODULES = [
 @pytest.mark.parametrize("name", ["inviso", *(f"inviso.{module}" for module in MODULES), *SEQ])
 def test_docstrings(name: str) -> None:
     module = importlib.import_module(name)
-    result = doctest.testmod(module, extraglobs=dict(GLOBALS), optionflags=doctest.ELLIPSIS)
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for test in doctest.DocTestFinder().find(module, extraglobs=dict(GLOBALS)):
+        for example in test.examples:
+            example.want = as_here(example.want)
+        runner.run(test)
+    result = runner.summarize()
     assert result.attempted > 0
     assert result.failed == 0
 

@@ -125,7 +125,8 @@ def test_a_tracer_that_has_its_own_session_goes_with_it(kind: str) -> None:
     for _ in range(100):
         watched()
     del holds
-    gc.collect()
+    for _ in range(2):  # on 3.15 a dict that is made for the last messages, in the midst of the first one, is not looked at by that
+        gc.collect()
     assert weak() is None and len(weak_handles) == 1 and ours() == []
     # what had arrived is handled, by who is whole still
     assert len(told) == len(WHOLE) == 100 and all(WHOLE)
