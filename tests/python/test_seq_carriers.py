@@ -652,6 +652,41 @@ def check(found: dict[Any, list[Any]], labels: int, messages: int) -> None:
         assert serials == sorted(set(serials)), "each send is an event of its own, after the one before"
 
 
+def test_who_lags_behind_the_events_loses_none() -> None:
+    """A system tracer that takes one event where two come, until there are more than a ring can hold."""
+    rounds, printed = 24, 16_000
+    text, step = "x" * 250, threading.Barrier(2)
+    found: list[int] = []
+
+    def take(count: int) -> None:
+        for _ in range(count):
+            message = inviso.receive(timeout=60)
+            assert message[:2] == ("seq_trace", "many"), message
+            found.append(message[2][4][0])
+
+    def keep() -> None:
+        for _ in range(rounds):
+            step.wait(60)
+            take(printed // 2)
+            step.wait(60)
+        take(rounds * printed // 2)
+
+    keeper = inviso.spawn(keep)
+    seq_trace.set_system_tracer(keeper)
+    try:
+        begin("many")
+        for number in range(rounds):
+            for n in range(printed):
+                seq_trace.print((number * printed + n, text))
+            step.wait(60)
+            step.wait(60)
+        seq_trace.set_token(None)
+        until(lambda: not keeper.is_alive(), 60)
+    finally:
+        step.abort()
+    assert found == list(range(rounds * printed))
+
+
 def test_many_labels_at_once() -> None:
     check(many(200, 40), 200, 40)
 

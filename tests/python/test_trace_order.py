@@ -52,6 +52,39 @@ def test_what_the_program_orders_comes_in_that_order(make: Callable[..., trace.S
     assert numbers == list(range(3 * ROUNDS))
 
 
+@pytest.mark.parametrize("stamp", [[], ["monotonic_timestamp"]])
+def test_order_is_kept_however_many_messages_one_thread_is_ahead(
+    make: Callable[..., trace.Session], stamp: list[str]
+) -> None:
+    """More than are read at a time, with some of another thread in between."""
+    session = make(ring_bytes=1 << 24)
+    session.function((__name__, "step", 1), True, ["local"])
+    session.process("all", True, ["call", *stamp])
+    for number in range(100_000):
+        if number % 4_000 == 3_999:
+            other = threading.Thread(target=step, args=(number,))
+            other.start()
+            other.join()
+        else:
+            step(number)
+    numbers = [message[3][2][0] for message in session.drain()]
+    assert numbers == list(range(100_000))
+
+
+@pytest.mark.parametrize("stamp", [[], ["monotonic_timestamp"]])
+def test_order_is_kept_while_messages_are_read(make: Callable[..., trace.Session], stamp: list[str]) -> None:
+    session = make(ring_bytes=1 << 22)
+    session.function((__name__, "step", 1), True, ["local"])
+    session.process("all", True, ["call", *stamp])
+    working = threading.Thread(target=ping_pong, args=(10 * ROUNDS,))
+    working.start()
+    messages = []
+    while working.is_alive():
+        messages += session.drain()
+    messages += session.drain()
+    assert [message[3][2][0] for message in messages] == list(range(30 * ROUNDS))
+
+
 def test_the_time_is_the_time_whatever_came_before(session: trace.Session, make: Callable[..., trace.Session]) -> None:
     """A session without time stamps has told of much when another asks for them."""
     session.function((__name__, "step", 1), True, ["local"])

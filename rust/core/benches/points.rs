@@ -11,12 +11,12 @@ use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use crossbeam_epoch::Collector;
 use inviso_core::{
     control::Op,
-    drain::drain,
+    drain::{drain, drain_borrowed, Losses},
     flags::Flags,
     node::Who,
     plan::kinds,
     point::{Point, Program},
-    ring::{Overflow, Ring},
+    ring::{Overflow, Pushed, Ring},
     session::{Options, Session},
     tracee::Class,
 };
@@ -142,9 +142,43 @@ fn scaling(c: &mut Criterion) {
     group.finish();
 }
 
+/// Records that threads write in turns of so many, read by one.
+fn read(c: &mut Criterion) {
+    const RECORDS: usize = 40_000;
+    let mut group = c.benchmark_group("drain");
+    group.throughput(Throughput::Elements(RECORDS as u64));
+    for (threads, turn) in [(1, RECORDS), (8, 1_000), (8, 1)] {
+        let clock = quanta::Clock::new();
+        let session = Session::new(1, 0, "", 0, Options::default());
+        let (mut producers, rings): (Vec<_>, Vec<_>) =
+            (0..threads).map(|_| Ring::split(4 << 20, Overflow::Drop)).unzip();
+        rings.into_iter().for_each(|ring| assert!(session.add_ring(ring)));
+        let mut write = || {
+            for number in 0..RECORDS {
+                assert_eq!(producers[number / turn % threads].push([0, clock.raw(), 2, 3], &[0; 32]), Pushed::Stored);
+            }
+        };
+        group.bench_function(format!("{threads} threads, {turn} in turn"), |b| {
+            b.iter_custom(|n| {
+                (0..n)
+                    .map(|_| {
+                        write();
+                        let begun = Instant::now();
+                        let took =
+                            drain_borrowed(&session, usize::MAX, Losses::Between, |record| _ = black_box(record));
+                        assert_eq!(took, Ok(RECORDS));
+                        begun.elapsed()
+                    })
+                    .sum()
+            });
+        });
+    }
+    group.finish();
+}
+
 criterion_group! {
     name = points;
     config = Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
-    targets = untraced, count, record, scaling
+    targets = untraced, count, record, read, scaling
 }
 criterion_main!(points);

@@ -16,9 +16,7 @@ use std::{
 /// The clock of one node. A tick is whatever the cheapest trustworthy counter counts (the TSC where it is invariant, else the
 /// operating system's monotonic clock).
 pub struct Clock {
-    source: quanta::Clock,
-    /// Whether the source's ticks are the processor's own.
-    processor: bool,
+    counter: Counter,
     started: Instant,
     /// Monotonic nanoseconds at `started`.
     base: u64,
@@ -27,6 +25,32 @@ pub struct Clock {
     /// Ticks from which on it is time for another look.
     due: AtomicU64,
     stretches: Mutex<VecDeque<Stretch>>,
+}
+
+/// What counts ticks: all of a program count the same.
+pub(crate) struct Counter {
+    source: quanta::Clock,
+    /// Whether the source's ticks are the processor's own.
+    processor: bool,
+}
+
+impl Counter {
+    pub fn new() -> Self {
+        let source = quanta::Clock::new();
+        let (before, ticks, after) = (tsc::read(), source.raw(), tsc::read());
+        Counter { source, processor: before < ticks && ticks < after }
+    }
+
+    /// Now.
+    #[inline(always)]
+    pub fn read(&self) -> u64 {
+        // what the source would do, without a call
+        if self.processor {
+            tsc::read()
+        } else {
+            self.source.raw()
+        }
+    }
 }
 
 /// How ticks become nanoseconds from one look on.
@@ -54,10 +78,8 @@ impl Clock {
     #[must_use]
     pub fn starting_at(monotonic: u64) -> Self {
         let started = Instant::now();
-        let source = quanta::Clock::new();
         let clock = Clock {
-            processor: is_processors(&source),
-            source,
+            counter: Counter::new(),
             started,
             base: monotonic,
             cpu: None,
@@ -102,18 +124,13 @@ impl Clock {
     #[inline(always)]
     #[must_use]
     pub fn ticks(&self) -> u64 {
-        // what the source would do, without a call
-        if self.processor {
-            tsc::read()
-        } else {
-            self.source.raw()
-        }
+        self.counter.read()
     }
 
     /// How many nanoseconds a span of ticks took.
     #[must_use]
     pub fn nanos(&self, ticks: u64) -> u64 {
-        self.source.delta_as_nanos(0, ticks)
+        self.counter.source.delta_as_nanos(0, ticks)
     }
 
     /// Lines this clock up with the operating system's, if the last time is long ago. For whoever reads, before it does.
@@ -192,11 +209,6 @@ impl Clock {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Stretch>> {
         self.stretches.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-}
-
-fn is_processors(source: &quanta::Clock) -> bool {
-    let (before, ticks, after) = (tsc::read(), source.raw(), tsc::read());
-    before < ticks && ticks < after
 }
 
 impl Default for Clock {

@@ -1,6 +1,9 @@
 //! From the rings of a session to whoever takes its messages, in the order of time; and knowing when all of them have
 //! arrived.
 //!
+//! What one thread's record brought about in another one's comes after it, however far the taker lags: what a drain takes is
+//! older than all that it leaves, and than what is written while it looks at one ring after the other.
+//!
 //! # Roles
 //! One drain of a session at a time, by a lock that is only tried; a second one is told so and may wait.
 //!
@@ -16,7 +19,8 @@
 //! A ring's own `tail` will not do for that: it moves when a record leaves the ring, before it is sorted and handed over.
 //!
 //! # Checked by
-//! `models::delivery` (loom); mutants `drains_mix`, `delivered_early`, `delivered_relaxed`; `tests/exact.rs`.
+//! `models::delivery` (loom); mutants `drains_mix`, `drain_uncut`, `drain_lists_early`, `delivered_early`, `delivered_relaxed`;
+//! `tests/drain.rs`, `tests/exact.rs`.
 #![forbid(unsafe_code)]
 
 use crate::{
@@ -25,12 +29,12 @@ use crate::{
     ring::{Busy, RecordRef, Ring},
     session::Session,
     sync::{
-        Arc, AtomicU64,
+        Arc, AtomicU64, MutexGuard,
         Ordering::{self, Acquire, Release},
         TryLockError,
     },
 };
-use std::ops::ControlFlow;
+use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
 
 const DELIVERED: Ordering = unless(mutant!("delivered_relaxed"), Release);
 
@@ -121,7 +125,9 @@ impl<B> Event<B> {
 }
 
 impl Record<&[u8]> {
-    fn to_owned(&self) -> Record {
+    /// The same record, its terms its own.
+    #[must_use]
+    pub fn to_owned(&self) -> Record {
         let what = match &self.what {
             What::Lost(count) => What::Lost(*count),
             What::Event(event) => What::Event(event.to_owned()),
@@ -176,12 +182,14 @@ pub(crate) fn event(header: [u64; 4], payload: &[u8]) -> Event<&[u8]> {
 #[derive(Clone, Copy)]
 struct Taken {
     ticks: u64,
+    /// Its session's place among those that are drained.
+    of: u32,
     what: Bytes,
 }
 
 #[derive(Clone, Copy)]
 enum Bytes {
-    Of { header: [u64; 4], from: usize, to: usize },
+    Of { header: [u64; 4], from: usize, length: u32 },
     Lost(u64),
 }
 
@@ -189,7 +197,10 @@ impl Taken {
     fn record<'b>(&self, bytes: &'b [u8]) -> Record<&'b [u8]> {
         let what = match self.what {
             Bytes::Lost(count) => What::Lost(count),
-            Bytes::Of { header, from, to } => What::Event(event(header, bytes.get(from..to).unwrap_or_default())),
+            Bytes::Of { header, from, length } => {
+                let payload = bytes.get(from..from + length as usize).unwrap_or_default();
+                What::Event(event(header, payload))
+            }
         };
         Record { ticks: self.ticks, what }
     }
@@ -204,7 +215,17 @@ pub enum Losses {
     First,
 }
 
-/// Takes up to `max` records out of each ring of the session and hands them on in the order of time.
+/// What a drain of several sessions did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// How many records it took, losses included as one each.
+    pub took: usize,
+    /// When the oldest was that it left, if it took as many as it might.
+    pub until: Option<u64>,
+}
+
+/// Takes up to `max` records out of the session's rings, oldest first, and hands them on in the order of time. What one drain
+/// leaves is not older than what it takes.
 ///
 /// Returns how many it took, losses included as one each. A loss has the time of the record before it in its ring, or of
 /// the one after it where this drain has none before. What was given up ([`Session::give_up`]) comes first.
@@ -222,52 +243,192 @@ pub fn drain(session: &Session, max: usize, mut take: impl FnMut(Record)) -> Res
 pub fn drain_borrowed(
     session: &Session, max: usize, losses: Losses, mut take: impl FnMut(&Record<&[u8]>),
 ) -> Result<usize, Busy> {
-    let one = match session.draining.try_lock() {
-        Ok(one) => Some(one),
-        // a taker panicked: its drain is over all the same
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => return Err(Busy),
-    };
-    let one = one.filter(|_| !mutant!("drains_mix"));
-    let feeds = session.feeds();
-    let (mut all, mut bytes): (Vec<Taken>, Vec<u8>) = Default::default();
-    let mut tails = Vec::with_capacity(feeds.len());
-    // older than all that is there
-    let untold = session.take_untold();
-    all.extend((untold > 0).then_some(Taken { ticks: 0, what: Bytes::Lost(untold) }));
-    for feed in &feeds {
-        let first = all.len();
-        let drained = feed.ring.drain(max, |seen| {
-            let before = all[first..].last().map_or(0, |r| r.ticks);
-            all.push(match seen {
+    let drain = Drain::of(&[session], || session.ticks());
+    if drain.sessions.is_empty() {
+        return Err(Busy);
+    }
+    Ok(drain.run(max, losses, |_, record| take(record)).took)
+}
+
+/// As [`drain_borrowed`], of several sessions in one order, the newer session first where the time is the same. `take` is told
+/// which of them a record is of. Sessions that another drain is at are left out.
+pub fn drain_all(
+    sessions: &[&Session], max: usize, losses: Losses, take: impl FnMut(usize, &Record<&[u8]>),
+) -> Drained {
+    let Some(first) = sessions.first() else { return Drained::default() };
+    Drain::of(sessions, || first.ticks()).run(max, losses, take)
+}
+
+/// A session that is being drained.
+struct Draining<'s> {
+    /// Its place among those that the caller named.
+    at: usize,
+    session: &'s Session,
+    feeds: Vec<Arc<Feed>>,
+    _one: Option<MutexGuard<'s, ()>>,
+}
+
+impl<'s> Draining<'s> {
+    fn of(at: usize, session: &'s Session) -> Result<Self, Busy> {
+        let one = match session.draining.try_lock() {
+            Ok(one) => Some(one),
+            // a taker panicked: its drain is over all the same
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => return Err(Busy),
+        };
+        let one = one.filter(|_| !mutant!("drains_mix"));
+        Ok(Draining { at, session, feeds: session.feeds(), _one: one })
+    }
+}
+
+/// A drain under way.
+pub(crate) struct Drain<'s> {
+    /// It takes what was written until then. No ring was looked at before, nor looked for: what is written while they are looked at
+    /// one after the other has more ticks. Else one that is looked at late could show what came of something that was not yet in
+    /// one that was looked at early.
+    now: u64,
+    sessions: Vec<Draining<'s>>,
+}
+
+impl<'s> Drain<'s> {
+    /// Of those of the sessions that no other drain is at; `read` reads the counter.
+    pub(crate) fn of(sessions: &[&'s Session], read: impl Fn() -> u64) -> Self {
+        let mut now = read();
+        let sessions = (0..).zip(sessions).filter_map(|(at, session)| Draining::of(at, session).ok()).collect();
+        if mutant!("drain_lists_early") {
+            now = read();
+        }
+        Drain { now: if mutant!("drain_uncut") { u64::MAX } else { now }, sessions }
+    }
+
+    /// Takes at most `max` records, oldest first.
+    pub(crate) fn run(self, max: usize, losses: Losses, mut take: impl FnMut(usize, &Record<&[u8]>)) -> Drained {
+        let Drain { now, sessions: all } = self;
+        let there = all
+            .iter()
+            .flat_map(|draining| &draining.feeds)
+            .map(|feed| feed.ring.head().saturating_sub(feed.ring.tail()) as usize);
+        let records = Vec::with_capacity(there.sum::<usize>().min(max).min(EXPECTED));
+        let mut batch = Batch { records, bytes: Vec::new(), max };
+        for (of, draining) in (0..).zip(&all) {
+            // older than all that is there
+            let untold = draining.session.take_untold();
+            batch.records.extend((untold > 0).then_some(Taken { of, ticks: 0, what: Bytes::Lost(untold) }));
+        }
+        let feeds = (0..).zip(&all).flat_map(|(of, draining)| draining.feeds.iter().map(move |feed| (of, feed)));
+        let mut sources: Vec<_> = feeds.map(|(of, feed)| Source::new(of, feed)).collect();
+        // those that may have something, by the ticks of what they have next; 0 until it has been seen
+        let mut next: BinaryHeap<_> = (0..sources.len()).map(|index| Reverse((0, index))).collect();
+        let mut until = None;
+        while let Some(Reverse((_, index))) = next.pop() {
+            let limit = next.peek().map_or(now, |Reverse((ticks, _))| now.min(*ticks));
+            match sources[index].read(limit, losses, &mut batch) {
+                Left::Later(ticks) if ticks <= now => next.push(Reverse((ticks, index))),
+                Left::Later(_) | Left::Nothing => (),
+                Left::Unread(ticks) => {
+                    until = Some(ticks);
+                    break;
+                }
+            }
+        }
+        let Batch { mut records, bytes, .. } = batch;
+        if sources.len() > 1 {
+            // all but in order: only what a thread wrote late may have been before what it wrote earlier
+            records.sort_by_key(|taken| (taken.ticks, Reverse(all[taken.of as usize].session.id)));
+        }
+        let deliver = || sources.iter().for_each(Source::deliver);
+        if mutant!("delivered_early") {
+            deliver();
+        }
+        records.iter().for_each(|taken| take(all[taken.of as usize].at, &taken.record(&bytes)));
+        deliver();
+        all.iter().for_each(|draining| draining.session.forget_ended_rings());
+        Drained { took: records.len(), until }
+    }
+}
+
+/// Records that there is room for from the start; of those that rings count, many may be lost.
+const EXPECTED: usize = 1 << 16;
+
+/// What was taken out of the rings.
+struct Batch {
+    records: Vec<Taken>,
+    bytes: Vec<u8>,
+    max: usize,
+}
+
+/// A ring that is being read.
+struct Source<'s> {
+    /// Its session's place among those that are drained.
+    of: u32,
+    feed: &'s Feed,
+    /// The ticks of what was taken last.
+    last: Option<u64>,
+    /// The losses that were taken before anything else.
+    untimed: Vec<usize>,
+    /// Whether it could be read, and no other drain was at it.
+    was_read: bool,
+}
+
+/// What a ring has left.
+enum Left {
+    /// Something later than was asked for.
+    Later(u64),
+    /// Nothing, or another drain is at it.
+    Nothing,
+    /// This, and as many were taken as may be.
+    Unread(u64),
+}
+
+impl<'s> Source<'s> {
+    fn new(of: u32, feed: &'s Feed) -> Self {
+        Source { of, feed, last: None, untimed: Vec::new(), was_read: false }
+    }
+
+    /// Takes what is not later than `limit`.
+    fn read(&mut self, limit: u64, losses: Losses, batch: &mut Batch) -> Left {
+        let mut left = Left::Nothing;
+        let Batch { records, bytes, max } = batch;
+        let read = self.feed.ring.drain(usize::MAX, |seen| {
+            let is_full = records.len() >= *max;
+            let (ticks, what) = match seen {
+                // goes with the record before it
+                RecordRef::Drop { .. } if is_full => {
+                    left = Left::Unread(self.last.unwrap_or(0));
+                    return ControlFlow::Break(());
+                }
+                RecordRef::Drop { count } => {
+                    if self.last.is_none() && losses == Losses::Between {
+                        self.untimed.push(records.len());
+                    }
+                    (self.last.unwrap_or(0), Bytes::Lost(count))
+                }
                 RecordRef::Event { header, payload } => {
+                    let ticks = header[1];
+                    self.untimed.drain(..).for_each(|lost| records[lost].ticks = ticks);
+                    if ticks > limit || is_full {
+                        left = if ticks > limit { Left::Later(ticks) } else { Left::Unread(ticks) };
+                        return ControlFlow::Break(());
+                    }
                     let from = bytes.len();
                     bytes.extend_from_slice(payload);
-                    Taken { ticks: header[1], what: Bytes::Of { header, from, to: bytes.len() } }
+                    self.last = Some(ticks);
+                    (ticks, Bytes::Of { header, from, length: payload.len() as u32 })
                 }
-                RecordRef::Drop { count, .. } => Taken { ticks: before, what: Bytes::Lost(count) },
-            });
+            };
+            records.push(Taken { of: self.of, ticks, what });
             ControlFlow::Continue(())
         });
-        if let [Taken { ticks, what: Bytes::Lost(_) }, after, ..] = &mut all[first..] {
-            *ticks = if losses == Losses::First { 0 } else { after.ticks };
+        self.was_read |= read.is_ok();
+        left
+    }
+
+    /// What was taken is with the taker.
+    fn deliver(&self) {
+        if self.was_read {
+            self.feed.delivered.store(self.feed.ring.tail(), DELIVERED);
         }
-        if drained.is_ok() {
-            tails.push((feed, feed.ring.tail()));
-        }
     }
-    if feeds.len() > 1 {
-        all.sort_by_key(|r| r.ticks);
-    }
-    let deliver = || tails.iter().for_each(|(feed, tail)| feed.delivered.store(*tail, DELIVERED));
-    if mutant!("delivered_early") {
-        deliver();
-    }
-    all.iter().for_each(|taken| take(&taken.record(&bytes)));
-    deliver();
-    session.forget_ended_rings();
-    drop(one);
-    Ok(all.len())
 }
 
 /// How far each ring of a session had been written at one moment.

@@ -28,6 +28,8 @@
 //! | `process_ends_unlocked` | who ends a process is found out before the processes are held | `node::a_process_ends_once` |
 //! | `first_spawn_split` | `set_on_first_spawn` is taken by a load and a store | `life::the_first_child_is_one` |
 //! | `drains_mix` | a second drain goes on while the first hands its records over | `delivery::two_drains_keep_the_order` |
+//! | `drain_uncut` | a drain takes what is written while it looks at one ring after the other | `delivery::a_cause_is_taken_with_what_came_of_it` |
+//! | `drain_lists_early` | a drain asks which rings there are before it notes the time | `delivery::a_cause_is_taken_with_what_came_of_it` |
 //! | `delivered_early` | records count as delivered before the taker has them | `delivery::delivered_means_taken` |
 //! | `delivered_relaxed` | `delivered` is stored without Release | `delivery::delivered_means_taken` |
 //! | `turn_read_early` | the counter is read before the turn is taken | `order::what_comes_after_has_more_ticks` |

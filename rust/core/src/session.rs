@@ -17,6 +17,7 @@
 use crate::{
     asking::Calls,
     cells::Arena,
+    clock::Counter,
     drain::Feed,
     flags::Flags,
     life::Life,
@@ -156,6 +157,7 @@ pub struct Session {
     pub tracer: AtomicU64,
     /// Held by the drain that is under way.
     pub(crate) draining: Mutex<()>,
+    counter: Counter,
     pub(crate) limits: Limits,
     pub(crate) calls: Calls,
     pub(crate) tracer_errors: AtomicU64,
@@ -185,6 +187,7 @@ impl Session {
             tracer: AtomicU64::new(if options.tracer.is_some() { MODULE } else { tracer }),
             options,
             draining: Mutex::new(()),
+            counter: Counter::new(),
             limits: Limits::default(),
             calls: Calls::default(),
             tracer_errors: AtomicU64::new(0),
@@ -345,6 +348,11 @@ impl Session {
     /// Sets what code that comes into being later gets.
     pub fn set_on_load(&self, entry: Option<Entry>) {
         *self.on_load.lock().unwrap() = entry.filter(|e| e.has != 0);
+    }
+
+    /// Now, in the ticks of its records.
+    pub(crate) fn ticks(&self) -> u64 {
+        self.counter.read()
     }
 
     /// Adds a scheduler's ring; `false` if the session has ended.

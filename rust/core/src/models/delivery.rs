@@ -2,10 +2,14 @@
 
 use super::explore;
 use crate::{
-    drain::{drain, Mark, Record, What},
+    drain::{drain, Drain, Losses, Mark, Record, What},
     ring::{Overflow, Producer, Pushed, Ring},
     session::{Options, Session},
-    sync::{thread, Arc, Mutex, UnsafeCell},
+    sync::{
+        thread, Arc, AtomicU64, Mutex,
+        Ordering::{AcqRel, Acquire, Release},
+        UnsafeCell,
+    },
 };
 
 /// A session with one ring that holds `records`, each its number as ticks.
@@ -112,5 +116,45 @@ fn a_mark_waits_for_what_was_written_before_it() {
         drain(&session, 9, |record| taken.push(number(&record))).unwrap();
         assert_eq!(taken, [0, 1]);
         assert!(session.feeds().is_empty(), "an ended ring that was read is let go of");
+    });
+}
+
+/// Two sessions, in one of which there is what came of a record of the other's: in a ring that is there, or in one that comes into
+/// being meanwhile.
+#[test]
+fn a_cause_is_taken_with_what_came_of_it() {
+    explore(3, 50, &["nothing", "the cause", "both", "nothing came of it"], |seen| {
+        let (causes, (others, mut other)) = (session(0).0, session(0));
+        let (clock, told) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicU64::new(0)));
+        let causing = thread::spawn({
+            let (clock, told, causes) = (clock.clone(), told.clone(), causes.clone());
+            move || {
+                let (mut cause, ring) = Ring::split_pages(64, 4, Overflow::Drop);
+                assert!(causes.add_ring(ring));
+                assert_eq!(cause.push([0, clock.fetch_add(1, AcqRel), 0, 0], &[]), Pushed::Stored);
+                told.store(1, Release);
+            }
+        });
+        let following = thread::spawn({
+            let (clock, told) = (clock.clone(), told.clone());
+            move || {
+                let came = told.load(Acquire) == 1;
+                if came {
+                    assert_eq!(other.push([0, clock.fetch_add(1, AcqRel), 0, 0], &[]), Pushed::Stored);
+                }
+                came
+            }
+        });
+        let mut taken = vec![];
+        for _ in 0..2 {
+            let drain = Drain::of(&[&causes, &others], || clock.fetch_add(1, AcqRel));
+            drain.run(9, Losses::Between, |of, _| taken.push(of));
+            assert_ne!(taken.first(), Some(&1), "what came of a record is here before it");
+            seen.note("nothing", taken.is_empty());
+            seen.note("the cause", taken == [0]);
+            seen.note("both", taken == [0, 1]);
+        }
+        causing.join().unwrap();
+        seen.note("nothing came of it", !following.join().unwrap());
     });
 }

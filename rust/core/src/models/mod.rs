@@ -10,7 +10,7 @@
 //!   its edge. [`crate::sync`] has one with the same contract in its place, so what is explored is a table that grows
 //!   under its readers, given that std's keeps its contract. A process's own index still uses std's: it has one user.
 //! - `std::sync::Arc` counts: sessions and plans are kept by them. What loom checks is who may still reach one.
-//! - Ticks are real time. Nothing here branches on them.
+//! - Ticks are real time. Nothing here branches on them but a drain, whose models have ticks of their own.
 //! - A `SeqCst` access counts as `AcqRel`, see [`crate::grace::pin`].
 
 mod asking;

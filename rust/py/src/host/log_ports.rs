@@ -44,7 +44,7 @@ use crate::{origin::Origin, pid};
 const THREAD: &str = "inviso-port";
 const THREADS: &str = "inviso-";
 
-/// Records of one ring that are taken at a time.
+/// Records that are taken at a time.
 const BATCH: usize = 1 << 16;
 
 /// The pump's shortest and longest sleep.
@@ -336,29 +336,12 @@ impl LogPort {
         let feeders = lock(&self.feeders).clone();
         self.node.clock.follow();
         inner.messages.identify(&pid::node_name(), Origin::here().creation() as u32);
-        if let [session] = &*feeders {
-            let mut bytes = 0;
-            // busy is nobody else: all drains of these rings hold `inner`
-            let _ = drain::drain_borrowed(session, BATCH, Losses::Between, |record| {
-                bytes += self.write(inner, record);
-            });
-            return bytes * 16 / (session.options.ring_bytes as u64).max(1);
-        }
-        // in the order of time, and of the newer session first where that is the same
-        let (mut all, mut full): (Vec<(u64, Record)>, u64) = Default::default();
-        for session in &feeders {
-            let mut bytes = 0;
-            let _ = drain::drain(session, BATCH, |record| {
-                bytes += size(&record.borrowed());
-                all.push((session.id, record));
-            });
-            full = full.max(bytes * 16 / (session.options.ring_bytes as u64).max(1));
-        }
-        all.sort_by(|a, b| (a.1.ticks, b.0).cmp(&(b.1.ticks, a.0)));
-        for (_, record) in &all {
-            self.write(inner, &record.borrowed());
-        }
-        full
+        let sessions: Vec<_> = feeders.iter().map(|session| &**session).collect();
+        let mut bytes = vec![0; sessions.len()];
+        // busy is nobody else: all drains of these rings hold `inner`
+        drain::drain_all(&sessions, BATCH, Losses::Between, |at, record| bytes[at] += self.write(inner, record));
+        let full = |(session, bytes): (&&Session, &u64)| bytes * 16 / (session.options.ring_bytes as u64).max(1);
+        sessions.iter().zip(&bytes).map(full).max().unwrap_or(0)
     }
 
     /// Writes one record; how many bytes it took in its ring.

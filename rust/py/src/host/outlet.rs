@@ -13,7 +13,7 @@ use crate::{
     tracer::{Installed, Made},
 };
 use inviso_core::{
-    drain::{self, Mark, Record},
+    drain::{self, Losses, Mark, Record},
     node::Node,
     session::Session,
 };
@@ -80,13 +80,13 @@ impl Outlets {
     }
 }
 
-/// Records of one ring that one step takes at most.
+/// Records that one step takes at most.
 const BATCH: usize = 1 << 16;
 
 /// What comes into a mailbox.
 enum Came {
-    /// From a session's ring.
-    Record(Record),
+    /// From the rings of the session of this outlet.
+    Record(usize, Record),
     /// From a callback that may not run Python.
     Posted(Vec<u8>),
 }
@@ -118,36 +118,28 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
 /// One step, by who holds the mailbox's lock.
 fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>) -> PyResult<()> {
     let posted = mailbox.take_posted(); // first: what was written before is found in the rings
-    let sorted = outlets.len() > 1 || !posted.is_empty();
-    let mut all: Vec<(u64, u64, Came)> = Vec::new();
+    let sessions: Vec<_> = outlets.iter().map(|outlet| &*outlet.session).collect();
+    let mut all: Vec<(u64, Came)> = Vec::new();
     py.detach(|| {
-        let mut more = false;
-        for Outlet { session, .. } in outlets.iter().map(|outlet| &**outlet) {
-            // nobody else brings these to the mailbox: all of them feed it, and we hold its lock
-            let took = drain::drain(session, BATCH, |record| {
-                all.push((record.ticks, session.id, Came::Record(record)));
-            });
-            more |= took.is_ok_and(|took| took >= BATCH);
-        }
-        let last = all.iter().map(|(ticks, ..)| *ticks).max().filter(|_| more);
+        // nobody else brings these to the mailbox: all of them feed it, and we hold its lock
+        let drained = drain::drain_all(&sessions, BATCH, Losses::Between, |at, record| {
+            all.push((record.ticks, Came::Record(at, record.to_owned())));
+        });
         let (now, later): (Vec<_>, Vec<_>) =
-            posted.into_iter().partition(|posted| last.is_none_or(|last| posted.ticks <= last));
+            posted.into_iter().partition(|posted| drained.until.is_none_or(|until| posted.ticks < until));
         mailbox.post_again(later);
-        all.extend(now.into_iter().map(|posted| (posted.ticks, 0, Came::Posted(posted.term))));
-        if sorted {
-            all.sort_by(|a, b| (a.0, b.1).cmp(&(b.0, a.1)));
+        if !now.is_empty() {
+            all.extend(now.into_iter().map(|posted| (posted.ticks, Came::Posted(posted.term))));
+            all.sort_by_key(|(ticks, _)| *ticks);
         }
     });
     let host = super::host(py)?;
     host.node.clock.follow();
     let mut made = Vec::with_capacity(all.len());
     let mut failed = None;
-    for (_, id, came) in &all {
+    for (_, came) in &all {
         let mut make = || match came {
-            Came::Record(record) => {
-                let outlet = outlets.iter().find(|outlet| outlet.session.id == *id).unwrap_or(&outlets[0]);
-                messages::message(py, &host.node, record, outlet, stale)
-            }
+            Came::Record(at, record) => messages::message(py, &host.node, record, &outlets[*at], stale),
             Came::Posted(term) => terms::object(py, term),
         };
         // a signal's handler may raise in the midst of it: the message is no less there
