@@ -69,31 +69,17 @@ interpreter() {
     return 1
 }
 
-# Every further Python that is here and works, side by side; the first one's version is done already.
-others() {
-    local first version found ready=() running=() failed=0
+# Further Pythons, those of them that are here and work; the first one's version is done already.
+further() { # versions
+    local first version found
     first=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
     for version in "$@"; do
         if ! found=$(interpreter "$version"); then
             echo "== no Python $version here: left out"
         elif [ "$("$found" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" != "$first" ]; then
-            scripts/ready.sh "$found" ".venv-$version"
-            ready+=("$version")
+            INVISO_STRESS_SECONDS=10 python "$found" ".venv-$version"
         fi
     done
-    for version in ${ready[@]+"${ready[@]}"}; do
-        (
-            export INVISO_STRESS_SECONDS=10
-            tests ".venv-$version"
-        ) >"target/tests-$version.log" 2>&1 &
-        running+=("$!")
-    done
-    for version in ${ready[@]+"${ready[@]}"}; do
-        wait "${running[0]}" || failed=1
-        running=("${running[@]:1}")
-        cat "target/tests-$version.log"
-    done
-    return "$failed"
 }
 
 case "${1:-all}" in
@@ -106,17 +92,20 @@ python) python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_conf
 all)
     scripts/ready.sh "$PYTHON" --check
     rust
-    # it mostly waits for one compiler after the other, as the tests of one Python do for one interpreter
+    # one half beside the other: models wait for one compiler after the other, tests of a Python for one interpreter
     mkdir -p target
-    (loom) >target/loom.log 2>&1 &
+    (
+        loom
+        further 3.12 3.14t
+    ) >target/beside.log 2>&1 &
     beside=$!
     trap 'kill "$beside" 2>/dev/null || true' EXIT
     python "$PYTHON" .venv
-    wait "$beside" || { cat target/loom.log; exit 1; }
-    cat target/loom.log
     fuzz
     notebook
-    others 3.12 3.13 3.14t
+    further 3.13
+    wait "$beside" || { cat target/beside.log; exit 1; }
+    cat target/beside.log
     echo "== all passed"
     ;;
 *)
