@@ -261,6 +261,24 @@ def test_a_put_is_a_send_and_a_get_a_receive(session: trace.Session, kind: Any) 
     assert not pid.is_alive()
 
 
+@pytest.mark.parametrize("kind", [queue.Queue, queue.SimpleQueue])
+def test_who_waits_since_before_there_was_a_session_receives(kind: Any) -> None:
+    good(f"""
+import queue, threading, time
+from inviso import trace
+box = queue.{kind.__name__}()
+thread = threading.Thread(target=box.get)
+thread.start()
+time.sleep(0.05)
+with trace.session_create("late") as session:
+    session.process(thread, True, ["receive"])
+    box.put("item")
+    thread.join()
+    messages = [message for message in session.drain() if message[2] == "receive"]
+    assert [message[3] for message in messages] == ["item"], messages
+""")
+
+
 @pytest.mark.parametrize("kind", [asyncio.Queue, asyncio.LifoQueue, asyncio.PriorityQueue])
 def test_asyncio_queues(session: trace.Session, kind: Any) -> None:
     pids: list[inviso.Pid] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,8 +107,8 @@ def test_queues_carry_tokens(tracer: inviso.Pid, kind: Any) -> None:
         box.put(1)
         assert back.get(timeout=PATIENCE) == 2
 
-    in_process(begin, "earlier")  # a `SimpleQueue.get` that waits already when the first token comes is not seen
     taker = inviso.spawn(worker)
+    time.sleep(0.05)  # it waits already when the first token comes
     maker = in_process(client)
     until(lambda: not taker.is_alive())
     got = events(tracer, "order")

@@ -34,7 +34,11 @@ use crate::{
         TryLockError,
     },
 };
-use std::{cmp::Reverse, collections::BinaryHeap, ops::ControlFlow};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+    ops::ControlFlow,
+};
 
 const DELIVERED: Ordering = unless(mutant!("delivered_relaxed"), Release);
 
@@ -259,13 +263,77 @@ pub fn drain_all(
     Drain::of(sessions, || first.ticks()).run(max, losses, take)
 }
 
+/// Brings what is in the session's rings to where there is room for more of it, until it is drained: for a session whose taker lags,
+/// and of which nothing is to be lost. Does nothing while it is drained, or where that has [`MOST`] already.
+#[cold]
+#[inline(never)]
+pub fn spill(session: &Session) {
+    let mut drain = Drain::of(&[session], || session.ticks());
+    if drain.sessions.first_mut().and_then(Draining::spilled).is_none_or(|spilled| spilled.bytes >= MOST) {
+        return;
+    }
+    let (batch, tails, _) = drain.gather(usize::MAX, Losses::Between, false);
+    if let Some(spilled) = drain.sessions.first_mut().and_then(Draining::spilled) {
+        spilled.put(batch, tails);
+    }
+}
+
+/// Bytes that are spilled at most, before the rings overflow.
+const MOST: usize = 1 << 29;
+
+/// What has been taken out of a session's rings for want of room there, oldest first.
+#[derive(Default)]
+pub(crate) struct Spilled {
+    batches: VecDeque<SpilledBatch>,
+    /// What they take.
+    bytes: usize,
+}
+
+/// What one [`spill`] took.
+struct SpilledBatch {
+    batch: Batch,
+    /// How many of its records have been handed over.
+    read: usize,
+    /// How far each ring has come when all of them have been.
+    tails: Tails,
+}
+
+type Tails = Vec<(Arc<Feed>, u64)>;
+
+impl Spilled {
+    fn put(&mut self, batch: Batch, tails: Tails) {
+        self.bytes += batch.size();
+        self.batches.push_back(SpilledBatch { batch, read: 0, tails });
+    }
+
+    /// Takes what is not later than `limit`, of the session `of`; `done` gets what is to be said of rings then.
+    fn read(&mut self, of: u32, limit: u64, into: &mut Batch, done: &mut Tails) -> Left {
+        loop {
+            let Some(first) = self.batches.front_mut() else { return Left::Nothing };
+            while let Some(taken) = first.batch.records.get(first.read) {
+                if taken.ticks > limit {
+                    return Left::Later(taken.ticks);
+                }
+                if into.records.len() >= into.max {
+                    return Left::Unread(taken.ticks);
+                }
+                into.copy(of, taken, &first.batch.bytes);
+                first.read += 1;
+            }
+            self.bytes -= first.batch.size();
+            done.append(&mut first.tails);
+            self.batches.pop_front();
+        }
+    }
+}
+
 /// A session that is being drained.
 struct Draining<'s> {
     /// Its place among those that the caller named.
     at: usize,
     session: &'s Session,
     feeds: Vec<Arc<Feed>>,
-    _one: Option<MutexGuard<'s, ()>>,
+    one: Option<MutexGuard<'s, Spilled>>,
 }
 
 impl<'s> Draining<'s> {
@@ -277,7 +345,11 @@ impl<'s> Draining<'s> {
             Err(TryLockError::WouldBlock) => return Err(Busy),
         };
         let one = one.filter(|_| !mutant!("drains_mix"));
-        Ok(Draining { at, session, feeds: session.feeds(), _one: one })
+        Ok(Draining { at, session, feeds: session.feeds(), one })
+    }
+
+    fn spilled(&mut self) -> Option<&mut Spilled> {
+        self.one.as_deref_mut()
     }
 }
 
@@ -302,27 +374,53 @@ impl<'s> Drain<'s> {
     }
 
     /// Takes at most `max` records, oldest first.
-    pub(crate) fn run(self, max: usize, losses: Losses, mut take: impl FnMut(usize, &Record<&[u8]>)) -> Drained {
-        let Drain { now, sessions: all } = self;
-        let there = all
-            .iter()
-            .flat_map(|draining| &draining.feeds)
-            .map(|feed| feed.ring.head().saturating_sub(feed.ring.tail()) as usize);
-        let records = Vec::with_capacity(there.sum::<usize>().min(max).min(EXPECTED));
-        let mut batch = Batch { records, bytes: Vec::new(), max };
-        for (of, draining) in (0..).zip(&all) {
-            // older than all that is there
-            let untold = draining.session.take_untold();
-            batch.records.extend((untold > 0).then_some(Taken { of, ticks: 0, what: Bytes::Lost(untold) }));
+    pub(crate) fn run(mut self, max: usize, losses: Losses, mut take: impl FnMut(usize, &Record<&[u8]>)) -> Drained {
+        let (batch, tails, until) = self.gather(max, losses, true);
+        let deliver = || tails.iter().for_each(|(feed, tail)| feed.delivered.store(*tail, DELIVERED));
+        if mutant!("delivered_early") {
+            deliver();
         }
-        let feeds = (0..).zip(&all).flat_map(|(of, draining)| draining.feeds.iter().map(move |feed| (of, feed)));
-        let mut sources: Vec<_> = feeds.map(|(of, feed)| Source::new(of, feed)).collect();
+        let Batch { records, bytes, .. } = &batch;
+        records.iter().for_each(|taken| take(self.sessions[taken.of as usize].at, &taken.record(bytes)));
+        deliver();
+        for draining in &mut self.sessions {
+            // a ring that is forgotten is waited for by no mark
+            if draining.spilled().is_none_or(|spilled| spilled.batches.is_empty()) {
+                draining.session.forget_ended_rings();
+            }
+        }
+        Drained { took: records.len(), until }
+    }
+
+    /// Takes them out of the rings and, if told to, of what was spilled; with how far the rings have come then, and when the oldest
+    /// was that it left, if it took as many as it might.
+    fn gather(&mut self, max: usize, losses: Losses, spilled: bool) -> (Batch, Tails, Option<u64>) {
+        let now = self.now;
+        let mut batch = Batch::of(max);
+        let there = self.sessions.iter().flat_map(|draining| &draining.feeds);
+        let there = there.map(|feed| feed.ring.head().saturating_sub(feed.ring.tail()) as usize);
+        batch.records.reserve(there.sum::<usize>().min(max).min(EXPECTED));
+        let ids: Vec<_> = self.sessions.iter().map(|draining| draining.session.id).collect();
+        let mut sources = Vec::new();
+        for (of, draining) in (0..).zip(&mut self.sessions) {
+            // older than all that is there
+            let untold = if spilled { draining.session.take_untold() } else { 0 };
+            batch.records.extend((untold > 0).then_some(Taken { of, ticks: 0, what: Bytes::Lost(untold) }));
+            if let Some(before) = draining.one.as_deref_mut().filter(|before| spilled && !before.batches.is_empty()) {
+                sources.push(Source::Spilled(of, before, Vec::new()));
+            }
+            sources.extend(draining.feeds.iter().map(|feed| Source::Ring(RingSource::new(of, feed))));
+        }
         // those that may have something, by the ticks of what they have next; 0 until it has been seen
         let mut next: BinaryHeap<_> = (0..sources.len()).map(|index| Reverse((0, index))).collect();
         let mut until = None;
         while let Some(Reverse((_, index))) = next.pop() {
             let limit = next.peek().map_or(now, |Reverse((ticks, _))| now.min(*ticks));
-            match sources[index].read(limit, losses, &mut batch) {
+            let left = match &mut sources[index] {
+                Source::Ring(ring) => ring.read(limit, losses, &mut batch),
+                Source::Spilled(of, before, done) => before.read(*of, limit, &mut batch, done),
+            };
+            match left {
                 Left::Later(ticks) if ticks <= now => next.push(Reverse((ticks, index))),
                 Left::Later(_) | Left::Nothing => (),
                 Left::Unread(ticks) => {
@@ -331,19 +429,26 @@ impl<'s> Drain<'s> {
                 }
             }
         }
-        let Batch { mut records, bytes, .. } = batch;
         if sources.len() > 1 {
             // all but in order: only what a thread wrote late may have been before what it wrote earlier
-            records.sort_by_key(|taken| (taken.ticks, Reverse(all[taken.of as usize].session.id)));
+            batch.records.sort_by_key(|taken| (taken.ticks, Reverse(ids[taken.of as usize])));
         }
-        let deliver = || sources.iter().for_each(Source::deliver);
-        if mutant!("delivered_early") {
-            deliver();
+        let (mut done, mut tails) = (Tails::new(), Vec::new());
+        for source in sources {
+            match source {
+                Source::Spilled(_, _, read) => done.extend(read),
+                Source::Ring(ring) => tails.extend(ring.tail().map(|tail| (ring.of, tail))),
+            }
         }
-        records.iter().for_each(|taken| take(all[taken.of as usize].at, &taken.record(&bytes)));
-        deliver();
-        all.iter().for_each(|draining| draining.session.forget_ended_rings());
-        Drained { took: records.len(), until }
+        for (of, tail) in tails {
+            // what was spilled before it has still to be handed over
+            let before = self.sessions[of as usize].spilled().filter(|_| spilled);
+            match before.and_then(|before| before.batches.back_mut()) {
+                Some(last) => last.tails.push(tail),
+                None => done.push(tail),
+            }
+        }
+        (batch, done, until)
     }
 }
 
@@ -357,11 +462,43 @@ struct Batch {
     max: usize,
 }
 
+impl Batch {
+    fn of(max: usize) -> Self {
+        Batch { records: Vec::new(), bytes: Vec::new(), max }
+    }
+
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        self.records.len() * size_of::<Taken>() + self.bytes.len()
+    }
+
+    /// Puts in a record of the session `of` that another one has.
+    fn copy(&mut self, of: u32, taken: &Taken, bytes: &[u8]) {
+        let what = match taken.what {
+            Bytes::Lost(count) => Bytes::Lost(count),
+            Bytes::Of { header, from, length } => {
+                let to = self.bytes.len();
+                self.bytes.extend_from_slice(bytes.get(from..from + length as usize).unwrap_or_default());
+                Bytes::Of { header, from: to, length }
+            }
+        };
+        self.records.push(Taken { of, ticks: taken.ticks, what });
+    }
+}
+
+/// Where records come from.
+enum Source<'s> {
+    /// A ring.
+    Ring(RingSource<'s>),
+    /// What was spilled of a session, and how far its rings have come by what has been read.
+    Spilled(u32, &'s mut Spilled, Tails),
+}
+
 /// A ring that is being read.
-struct Source<'s> {
+struct RingSource<'s> {
     /// Its session's place among those that are drained.
     of: u32,
-    feed: &'s Feed,
+    feed: &'s Arc<Feed>,
     /// The ticks of what was taken last.
     last: Option<u64>,
     /// The losses that were taken before anything else.
@@ -370,7 +507,7 @@ struct Source<'s> {
     was_read: bool,
 }
 
-/// What a ring has left.
+/// What a source has left.
 enum Left {
     /// Something later than was asked for.
     Later(u64),
@@ -380,9 +517,9 @@ enum Left {
     Unread(u64),
 }
 
-impl<'s> Source<'s> {
-    fn new(of: u32, feed: &'s Feed) -> Self {
-        Source { of, feed, last: None, untimed: Vec::new(), was_read: false }
+impl<'s> RingSource<'s> {
+    fn new(of: u32, feed: &'s Arc<Feed>) -> Self {
+        RingSource { of, feed, last: None, untimed: Vec::new(), was_read: false }
     }
 
     /// Takes what is not later than `limit`.
@@ -423,11 +560,9 @@ impl<'s> Source<'s> {
         left
     }
 
-    /// What was taken is with the taker.
-    fn deliver(&self) {
-        if self.was_read {
-            self.feed.delivered.store(self.feed.ring.tail(), DELIVERED);
-        }
+    /// How far the ring has come.
+    fn tail(&self) -> Option<(Arc<Feed>, u64)> {
+        self.was_read.then(|| (self.feed.clone(), self.feed.ring.tail()))
     }
 }
 

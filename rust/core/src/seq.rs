@@ -24,6 +24,7 @@
 use crate::{
     asking,
     census::Census,
+    drain::spill,
     emit::emit,
     flags::Flags,
     late,
@@ -732,6 +733,9 @@ impl Node {
         let gone_on = go_on(thread, token);
         if let Ok(head) = head {
             emit(self, thread, session, flags, head, out.written(), now);
+            if thread.take_pressure(session) {
+                spill(session);
+            }
         }
         thread.scratch = room;
         gone_on

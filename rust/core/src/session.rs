@@ -18,7 +18,7 @@ use crate::{
     asking::Calls,
     cells::Arena,
     clock::Counter,
-    drain::Feed,
+    drain::{Feed, Spilled},
     flags::Flags,
     life::Life,
     monitor::Limits,
@@ -156,7 +156,7 @@ pub struct Session {
     /// never traced by its session.
     pub tracer: AtomicU64,
     /// Held by the drain that is under way.
-    pub(crate) draining: Mutex<()>,
+    pub(crate) draining: Mutex<Spilled>,
     counter: Counter,
     pub(crate) limits: Limits,
     pub(crate) calls: Calls,
@@ -186,7 +186,7 @@ impl Session {
             arena: Arena::default(),
             tracer: AtomicU64::new(if options.tracer.is_some() { MODULE } else { tracer }),
             options,
-            draining: Mutex::new(()),
+            draining: Mutex::default(),
             counter: Counter::new(),
             limits: Limits::default(),
             calls: Calls::default(),

@@ -272,6 +272,12 @@ impl Thread {
         }
     }
 
+    /// See [`Producer::take_pressure`].
+    #[inline(always)]
+    pub(crate) fn take_pressure(&mut self, session: &Session) -> bool {
+        self.rings.of(session.index, session.id as u32).is_some_and(Producer::take_pressure)
+    }
+
     #[cold]
     #[inline(never)]
     fn first_push(&mut self, session: &Arc<Session>, header: [u64; 4], payload: &[u8]) -> Pushed {

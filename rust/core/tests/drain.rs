@@ -1,7 +1,7 @@
 //! What drains hand over, against a sorted list: every record once, and in the order of time however much each one takes.
 
 use inviso_core::{
-    drain::{drain, drain_all, Losses, What},
+    drain::{drain, drain_all, spill, Losses, Mark, What},
     ring::{Overflow, Producer, Pushed, Ring},
     session::{Options, Session},
 };
@@ -74,6 +74,82 @@ proptest! {
         every.sort_unstable();
         prop_assert_eq!(taken, every, "every record, once");
     }
+}
+
+/// What a program with two threads of two sessions does.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The next record, into this ring.
+    Write(usize),
+    /// What is in this session's rings is spilled.
+    Spill(usize),
+    /// So many are taken of both sessions.
+    Take(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![6 => (0usize..4).prop_map(Step::Write), 1 => (0usize..2).prop_map(Step::Spill), 1 => (0usize..9).prop_map(Step::Take)]
+}
+
+proptest! {
+    #[test]
+    fn what_is_spilled_comes_in_its_turn(steps in prop::collection::vec(step(), 0..300)) {
+        let (sessions, producers): (Vec<_>, Vec<_>) = [(1, 2), (2, 2)].map(|(id, rings)| session(id, rings)).into_iter().unzip();
+        let mut producers: Vec<_> = producers.into_iter().flatten().collect();
+        let all: Vec<_> = sessions.iter().collect();
+        let (mut written, mut taken, mut marks, mut newest) = (0, vec![], vec![], [0; 2]);
+        let mut take = |taken: &mut Vec<u64>, max| {
+            drain_all(&all, max, Losses::Between, |_, record| {
+                let (ticks, payload) = seen(record.ticks, &record.what);
+                assert_eq!(payload, ticks.to_le_bytes());
+                taken.push(ticks);
+            })
+        };
+        for step in steps.into_iter().chain([Step::Take(usize::MAX)]) {
+            match step {
+                Step::Write(ring) => {
+                    written += 1;
+                    newest[ring / 2] = written;
+                    push(&mut producers[ring], written, &written.to_le_bytes());
+                }
+                Step::Spill(session) => {
+                    spill(&sessions[session]);
+                    marks.push((newest[session], Mark::of(&sessions[session])));
+                }
+                Step::Take(max) => {
+                    let drained = take(&mut taken, max);
+                    prop_assert!(drained.took <= max);
+                }
+            }
+            let last = taken.last().copied().unwrap_or(0);
+            for (until, mark) in &marks {
+                prop_assert!(!mark.passed() || last >= *until, "not before it has been taken");
+            }
+        }
+        prop_assert_eq!(taken, (1..=written).collect::<Vec<_>>());
+        prop_assert!(marks.iter().all(|(_, mark)| mark.passed()));
+    }
+}
+
+#[test]
+fn a_ring_that_is_spilled_in_time_loses_nothing() {
+    let session = Session::new(1, 0, "", 0, Options::default());
+    let (mut producer, ring) = Ring::split(1 << 18, Overflow::Drop);
+    assert!(session.add_ring(ring));
+    for ticks in 1..=100_000 {
+        push(&mut producer, ticks, &[0; 16]);
+        if producer.take_pressure() {
+            spill(&session);
+        }
+    }
+    let mark = Mark::of(&session);
+    drop(producer);
+    let mut taken = vec![];
+    while drain(&session, 999, |record| taken.push(record.ticks)).unwrap() > 0 {
+        assert_eq!(mark.passed(), taken.len() == 100_000);
+    }
+    assert_eq!(taken, (1..=100_000).collect::<Vec<_>>());
+    assert!(session.feeds().is_empty());
 }
 
 #[test]

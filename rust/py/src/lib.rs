@@ -29,6 +29,15 @@ mod wire;
 /// The native half of inviso. Its names are private to the package.
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        // without the C module there is none of its queues
+        let _missing = super::host::simple_queue::take_waits(module.py());
+        Ok(())
+    }
+
     #[pymodule_export]
     use super::descriptor::{descriptor_file, descriptor_write};
     #[pymodule_export]

@@ -3,10 +3,7 @@
 use pyo3::prelude::*;
 use std::{
     collections::VecDeque,
-    sync::{
-        atomic::{AtomicUsize, Ordering::Relaxed},
-        Arc, Condvar, Mutex, MutexGuard, Weak,
-    },
+    sync::{Condvar, Mutex, MutexGuard, Weak},
     time::{Duration, Instant},
 };
 
@@ -24,11 +21,6 @@ use inviso_core::{drain::Mark, seq::Carried};
 const SIGNALS: Duration = Duration::from_millis(50);
 /// How long a wait lasts before rings are looked at, while sessions feed the mailbox.
 const RINGS: Duration = Duration::from_millis(2);
-
-/// Who takes so many messages, one by one, brings in what has come meanwhile of sessions whose gaps nobody can fill…
-const KEEPS_UP: usize = 1 << 14;
-/// … as long as there are fewer than this: then these, too, lose what their rings have no room for.
-const MANY: usize = 1 << 20;
 
 /// A message in a mailbox, and the token that it carries.
 pub struct Letter {
@@ -59,8 +51,6 @@ pub struct Mailbox {
     feeders: Mutex<Vec<Weak<Outlet>>>,
     /// Held by the one thread that empties their rings.
     pub pumping: Alone,
-    /// How often somebody came to take one.
-    asked: AtomicUsize,
 }
 
 /// None of these mutexes is held while Python code can run.
@@ -136,13 +126,6 @@ impl Mailbox {
         feeders.push(outlet);
     }
 
-    /// The sessions whose messages come here.
-    fn fed_by(&self) -> Vec<Arc<Outlet>> {
-        let mut feeders = lock(&self.feeders);
-        feeders.retain(|f| f.strong_count() > 0);
-        feeders.iter().filter_map(Weak::upgrade).collect()
-    }
-
     /// Brings in what was posted, and what waited in the rings of the sessions that feed this mailbox when it was called; what is
     /// written meanwhile need not be in it, so that nobody waits for a fast producer.
     ///
@@ -154,23 +137,15 @@ impl Mailbox {
 
     /// The same, or one step of it; whether any session feeds this mailbox.
     fn bring_in(&self, py: Python<'_>, whole: bool) -> PyResult<bool> {
-        let feeders = self.fed_by();
+        let feeders: Vec<_> = {
+            let mut feeders = lock(&self.feeders);
+            feeders.retain(|f| f.strong_count() > 0);
+            feeders.iter().filter_map(Weak::upgrade).collect()
+        };
         let marked = if whole { &feeders[..] } else { &[] };
         let marks: Vec<_> = marked.iter().map(|outlet| Mark::of(&outlet.session)).collect();
         pump_all(py, self, &feeders, &marks)?;
         Ok(!feeders.is_empty())
-    }
-
-    /// One step of [`Mailbox::pump`] now and then while messages are taken faster than the mailbox gets empty: a process that lags
-    /// behind the events of sequential tracing has them here, and not lost in full rings.
-    fn keep_up(&self, py: Python<'_>) -> PyResult<()> {
-        if !(self.asked.fetch_add(1, Relaxed) + 1).is_multiple_of(KEEPS_UP) || self.len() >= MANY {
-            return Ok(());
-        }
-        if self.fed_by().iter().any(|outlet| outlet.session.is_inner) {
-            self.bring_in(py, false)?;
-        }
-        Ok(())
     }
 
     /// How many messages are there.
@@ -217,7 +192,6 @@ impl Mailbox {
         open: impl Fn() -> PyResult<bool>,
     ) -> PyResult<Option<Letter>> {
         let deadline = timeout.map(|t| Instant::now() + t);
-        self.keep_up(py)?;
         let mut from = 0;
         loop {
             let was_open = open()?;

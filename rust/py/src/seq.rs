@@ -6,7 +6,7 @@ use crate::{
     host::{
         self, directory,
         here::Here,
-        instruments::{self, Wants},
+        instruments,
         outlet::Outlet,
         tokens::{self, carrier},
     },
@@ -48,7 +48,7 @@ pub fn begin(py: Python<'_>) -> PyResult<Living> {
     let host = host::host(py)?;
     let mut living = Some(host.node.seq_begin());
     if !instruments::carry_tokens() {
-        host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, || {
+        tokens::enter(py, host, || {
             living = None;
             host.node.seq_end();
         })?;

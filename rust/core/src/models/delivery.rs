@@ -2,7 +2,7 @@
 
 use super::explore;
 use crate::{
-    drain::{drain, Drain, Losses, Mark, Record, What},
+    drain::{drain, spill, Drain, Losses, Mark, Record, What},
     ring::{Overflow, Producer, Pushed, Ring},
     session::{Options, Session},
     sync::{
@@ -115,6 +115,37 @@ fn a_mark_waits_for_what_was_written_before_it() {
         drop(writer.join().unwrap());
         drain(&session, 9, |record| taken.push(number(&record))).unwrap();
         assert_eq!(taken, [0, 1]);
+        assert!(session.feeds().is_empty(), "an ended ring that was read is let go of");
+    });
+}
+
+#[test]
+fn what_is_spilled_is_taken_once_and_delivered_when_it_is() {
+    explore(3, 20, &["spilled first", "drained first", "delivered"], |seen| {
+        let (session, mut producer) = session(2);
+        let mark = Mark::of(&session);
+        let other = thread::spawn({
+            let session = session.clone();
+            move || {
+                spill(&session);
+                assert_eq!(producer.push([0, 2, 0, 0], &[]), Pushed::Stored);
+                spill(&session);
+                producer
+            }
+        });
+        let mut taken = vec![];
+        let first = drain(&session, 1, |record| taken.push(number(&record)));
+        seen.note("spilled first", first.is_ok() && session.feeds()[0].ring.tail() > 1);
+        seen.note("drained first", first.is_ok() && session.feeds()[0].ring.tail() == 1);
+        let delivered = mark.passed();
+        assert!(!delivered, "only one of two has been taken");
+        drop(other.join().unwrap());
+        while drain(&session, 1, |record| taken.push(number(&record))).unwrap() > 0 {
+            assert!(!mark.passed() || taken.len() >= 2);
+            seen.note("delivered", mark.passed());
+        }
+        assert!(mark.passed());
+        assert_eq!(taken, [0, 1, 2]);
         assert!(session.feeds().is_empty(), "an ended ring that was read is let go of");
     });
 }

@@ -148,6 +148,12 @@ impl Frame {
         }
     }
 
+    /// Whether there is no page.
+    pub(super) fn is_free(&self) -> bool {
+        // relaxed: a guess
+        self.word.load(Relaxed) == State::FREE.0
+    }
+
     /// Sets the word, which the caller owns: `BUSY` is the producer's, `+reader` the reader's.
     /// Returns the old one.
     pub(super) fn set(&self, to: State, order: Ordering) -> State {

@@ -28,6 +28,9 @@ use super::{
 };
 use crate::sync::{Arc, Ordering::Relaxed};
 
+/// See [`Producer::take_pressure`].
+const PRESSED_FRAMES: usize = 8;
+
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -61,6 +64,7 @@ pub struct Producer {
     lost: u64,
     open: bool,
     ended: bool,
+    pressed: bool,
     waits: Waits,
     /// What we know of each frame.
     kept: Box<[Kept]>,
@@ -92,6 +96,7 @@ impl Producer {
             lost: 0,
             open: false,
             ended: false,
+            pressed: false,
             waits: |wait| wait(),
             kept: kept.into_boxed_slice(),
         }
@@ -126,6 +131,12 @@ impl Producer {
     /// From now on, waits for room by `waits` (only [`Overflow::Block`] ever does).
     pub fn wait_by(&mut self, waits: Waits) {
         self.waits = waits;
+    }
+
+    /// Whether the ring has got half full since this was last asked, because nobody reads it as fast. Asked for at the beginning of
+    /// pages only, of rings of at least [`PRESSED_FRAMES`] of them.
+    pub fn take_pressure(&mut self) -> bool {
+        std::mem::take(&mut self.pressed)
     }
 
     /// The ring that this writes to.
@@ -276,6 +287,10 @@ impl Producer {
         frame.set(State::live(seq, 0), Relaxed);
         ring.produced.current.store(seq, edge::TURN);
 
+        if ring.frames.len() >= PRESSED_FRAMES {
+            let half_a_ring_before = seq + ring.frames.len() as u64 / 2;
+            self.pressed |= !ring.frame(half_a_ring_before).is_free();
+        }
         self.at = kept.memory;
         self.room = ring.page_bytes;
         self.seq = seq;

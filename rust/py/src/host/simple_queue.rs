@@ -1,4 +1,8 @@
 //! `queue.SimpleQueue`, which is written in C: its methods are taken at their definitions.
+//!
+//! A thread may wait in `get` for hours, and what comes then is to be told of also if nobody wanted to know when it began. So `get`
+//! is taken as long as this package is there, and looks afterwards whether somebody wants to know: 1 ns each. The others come
+//! and go.
 
 use super::{
     here::{self, Here},
@@ -20,7 +24,7 @@ use pyo3::{
     ffi::{self, PyObject, PyTypeObject, Py_ssize_t},
     prelude::*,
 };
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The methods of `SimpleQueue`.
 pub static INSTRUMENT: Instrument = Instrument::new(
@@ -36,6 +40,8 @@ static PUT: Method = Method::new();
 static GET: Method = Method::new();
 static GET_NOWAIT: Method = Method::new();
 static PUT_NOWAIT: Method = Method::new();
+/// Whether what is taken is told of.
+static SEEN: AtomicBool = AtomicBool::new(false);
 /// The function behind `qsize`, which runs no Python.
 static QSIZE: AtomicUsize = AtomicUsize::new(0);
 
@@ -43,6 +49,16 @@ const PUTS: &[Wrapper] = &[Wrapper::Fast(put)];
 const PUTS_NOWAIT: &[Wrapper] = &[Wrapper::Fast(put_nowait)];
 const GETS: &[Wrapper] = &[Wrapper::OfClass(get)];
 const GETS_NOWAIT: &[Wrapper] = &[Wrapper::OfClass(get_nowait)];
+
+/// From now on what waits in `get` is seen when it comes back.
+///
+/// # Errors
+/// ImportError where the C module is missing; else as [`Method::take`].
+pub fn take_waits(py: Python<'_>) -> PyResult<()> {
+    let class = py.import("_queue")?.getattr("SimpleQueue")?;
+    // SAFETY: the wrapper keeps to its kind, and calls on.
+    unsafe { GET.take(&class, "get", GETS) }
+}
 
 fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
     let class = py.import("queue")?.getattr("SimpleQueue")?;
@@ -52,11 +68,12 @@ fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
     if let Some(qsize) = method::plain(&class.getattr("__dict__")?.get_item("qsize")?, ffi::METH_NOARGS) {
         QSIZE.store(qsize as usize, Ordering::Release);
     }
+    SEEN.store(true, Ordering::Relaxed);
+    take_waits(py)?;
     // SAFETY: the wrappers below keep to their kinds, and call on.
     unsafe {
         PUT.take(&class, "put", PUTS)?;
         PUT_NOWAIT.take(&class, "put_nowait", PUTS_NOWAIT)?;
-        GET.take(&class, "get", GETS)?;
         GET_NOWAIT.take(&class, "get_nowait", GETS_NOWAIT)
     }
 }
@@ -64,7 +81,7 @@ fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
 fn end() -> PyResult<()> {
     PUT.give_back(PUTS);
     PUT_NOWAIT.give_back(PUTS_NOWAIT);
-    GET.give_back(GETS);
+    SEEN.store(false, Ordering::Relaxed);
     GET_NOWAIT.give_back(GETS_NOWAIT);
     Ok(())
 }
@@ -169,6 +186,7 @@ unsafe extern "C" fn put_nowait(
 ///
 /// # Safety
 /// `queue` lives throughout, as does `item` unless it is null, and the calling thread is attached to the interpreter.
+#[inline(never)]
 unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: as `tell_put`; an exception that is set is put aside and back.
     unsafe {
@@ -211,7 +229,9 @@ unsafe extern "C" fn get(
     // SAFETY: as above.
     unsafe {
         let item = GET.original::<OfClass>()(this, class, args, count, names);
-        tell_get(this, item);
+        if SEEN.load(Ordering::Relaxed) {
+            tell_get(this, item);
+        }
         item
     }
 }

@@ -204,12 +204,27 @@ pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     Ok(())
 }
 
-/// How often, in ns, what carries tokens is taken away without a reset, and how often at once: to put it in place again takes some
-/// milliseconds.
+/// How often, in ns, what carries tokens is taken away without a reset, and how often at once. To put it in place again takes a
+/// millisecond, and where the program has millions of objects many: so it is not done oftener than takes this part of the time.
 const PAUSE: u64 = 1_000_000_000;
 const AT_ONCE: u64 = 10;
+const PART: u64 = 500;
 
-/// The last token has gone, or a thread while there was none: has the main thread see whether what carries them is needed any more.
+/// How many ns it took last.
+static TOOK: AtomicU64 = AtomicU64::new(0);
+
+/// Puts in place what carries tokens; where that fails, `undo` takes back what was noted for it.
+///
+/// # Errors
+/// As [`Host::adjust_or`].
+pub fn enter(py: Python<'_>, host: &'static Host, undo: impl FnOnce()) -> PyResult<()> {
+    let begun = host.node.clock.system_monotonic();
+    host.adjust_or(py, Wants { tokens: true, ..Wants::default() }, undo)?;
+    TOOK.store(host.node.clock.system_monotonic() - begun, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The last token has gone: has the main thread see whether what carries them is needed any more.
 pub fn all_gone() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
@@ -234,14 +249,14 @@ pub fn all_gone() {
     }
 }
 
-/// Takes away what carries tokens, if there are none. Not while there are threads besides the main one: a `SimpleQueue.get` in which one
-/// begins to wait would not be seen.
+/// Takes away what carries tokens, if there are none.
 fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     /// When the next one is due; each puts it off by a pause.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = host.node.clock.system_monotonic();
-    let due = |next: u64| (next <= now + PAUSE * (AT_ONCE - 1)).then(|| next.max(now) + PAUSE);
-    if !directory::is_one_thread(py)? || !host.node.seq_is_idle() {
+    let pause = PAUSE.max(PART * TOOK.load(Ordering::Relaxed));
+    let due = |next: u64| (next <= now + pause * (AT_ONCE - 1)).then(|| next.max(now) + pause);
+    if !host.node.seq_is_idle() {
         return Ok(());
     }
     if NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() && host.node.seq_end() {
