@@ -32,6 +32,7 @@
 //! | `drain_lists_early` | a drain asks which rings there are before it notes the time | `delivery::a_cause_is_taken_with_what_came_of_it` |
 //! | `delivered_early` | records count as delivered before the taker has them | `delivery::delivered_means_taken` |
 //! | `delivered_relaxed` | `delivered` is stored without Release | `delivery::delivered_means_taken` |
+//! | `spilled_delivered` | what is spilled counts as delivered before the taker has it | `delivery::what_is_spilled_is_taken_once_and_delivered_when_it_is` |
 //! | `turn_read_early` | the counter is read before the turn is taken | `order::what_comes_after_has_more_ticks` |
 //! | `turn_kept_unseen` | a turn that another thread took meanwhile is kept | `order::a_turn_that_was_taken_meanwhile_is_taken_back` |
 //! | `turn_unlooked` | a thread goes on by its own count, whoever had the turn | `order::what_comes_after_has_more_ticks` |

@@ -98,7 +98,7 @@ proptest! {
         let mut producers: Vec<_> = producers.into_iter().flatten().collect();
         let all: Vec<_> = sessions.iter().collect();
         let (mut written, mut taken, mut marks, mut newest) = (0, vec![], vec![], [0; 2]);
-        let mut take = |taken: &mut Vec<u64>, max| {
+        let take = |taken: &mut Vec<u64>, max| {
             drain_all(&all, max, Losses::Between, |_, record| {
                 let (ticks, payload) = seen(record.ticks, &record.what);
                 assert_eq!(payload, ticks.to_le_bytes());

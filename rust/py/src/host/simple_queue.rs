@@ -1,7 +1,7 @@
 //! `queue.SimpleQueue`, which is written in C: its methods are taken at their definitions.
 //!
 //! A thread may wait in `get` for hours, and what comes then is to be told of also if nobody wanted to know when it began. So `get`
-//! is taken as long as this package is there, and looks afterwards whether somebody wants to know: 1 ns each. The others come
+//! is taken as long as this package is there, and looks afterwards whether somebody wants to know: 1 or 2 ns each. The others come
 //! and go.
 
 use super::{
