@@ -796,7 +796,7 @@ first = word()
         "assert got == [(3, ('label', 2))], got; seq_trace.set_token(None); assert soon()",
         # so are a pool's
         "from multiprocessing.pool import ThreadPool\npool = ThreadPool(2); time.sleep(0.05); seq_trace.set_token('label', 1)\n"
-        "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')",
+        "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')\npool.close(); pool.join()",
         # a match specification may set one
         "s = trace.session_create('s'); s.function(('__main__', 'wait', 1), [(['_'], [], [('set_seq_token', 'label', 1)])])\n"
         "assert not own(); seq_trace.set_token('label', 1); seq_trace.set_token(None); assert not own(); s.destroy(); assert own()",
