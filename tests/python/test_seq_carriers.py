@@ -789,11 +789,14 @@ first = word()
         # another node may send it back
         "seq_trace.set_token('label', 1); seq_trace.inject({}); seq_trace.set_token(None); assert not own()\n"
         "seq_trace.reset_trace(); assert own()",
-        # another thread waits, and is seen when it goes on, though there was no token meanwhile
+        # another thread waits, and is seen when it goes on, though all was given back meanwhile
         "q = queue.SimpleQueue(); got = []\ndef take(): got.append((q.get(), seq_trace.get_token('label')))\n"
         "t = threading.Thread(target=take); t.start(); time.sleep(0.05); seq_trace.set_token('label', 1)\n"
-        "seq_trace.set_token(None); assert own(); seq_trace.set_token('label', 2); q.put(3); t.join()\n"
+        "seq_trace.reset_trace(); assert own(); seq_trace.set_token('label', 2); q.put(3); t.join()\n"
         "assert got == [(3, ('label', 2))], got; seq_trace.set_token(None); assert soon()",
+        # another thread may be in the midst of something
+        "e = threading.Event(); t = threading.Thread(target=wait, args=(e,)); t.start(); seq_trace.set_token('label', 1)\n"
+        "seq_trace.set_token(None); assert not own(); e.set(); t.join(); assert soon()",
         # so are a pool's
         "from multiprocessing.pool import ThreadPool\npool = ThreadPool(2); time.sleep(0.05); seq_trace.set_token('label', 1)\n"
         "assert pool.apply(seq_trace.get_token, ('label',)) == ('label', 1) == seq_trace.get_token('label')\npool.close(); pool.join()",

@@ -326,11 +326,12 @@ def test_a_collector_s_own_messages_are_nobody_s(over: None) -> None:
 
 
 def test_a_collector_counts_what_its_ring_lost(over: None) -> None:
-    """Its process does something else until the ring is full."""
-    prints, go_on = 300_000, threading.Event()
+    """Its process does something else until there is no room any more."""
+    prints, go_on = 10_500, threading.Event()
     busy = SimpleNamespace(set=lambda: go_on.wait(60))
     with seq_trace.Collector() as collector:
         inviso.send(collector.pid, ("report", busy))
+        seq_trace.set_token("label", "x" * 30_000)
         seq_trace.set_token("print", True)
         for n in range(prints):
             seq_trace.print(n)

@@ -280,7 +280,7 @@ pub fn spill(session: &Session) {
 }
 
 /// Bytes that are spilled at most, before the rings overflow.
-const MOST: usize = 1 << 29;
+const MOST: usize = 1 << 28;
 
 /// What has been taken out of a session's rings for want of room there, oldest first.
 #[derive(Default)]

@@ -6,7 +6,7 @@
 use super::{
     exits::Exits,
     senders::{self, Senders},
-    task_end, Host,
+    task_end, tokens, Host,
 };
 use crate::{
     ffi::{
@@ -360,6 +360,7 @@ impl Directory {
         super::relations::gone_unseen(host, own);
         host.node.end_process(own);
         host.node.seq_leave(own);
+        tokens::all_gone();
     }
 
     /// The process of the task at this address, which is alive; made at first sight, as a child of `parent` if that is known.
@@ -644,6 +645,11 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
     }
     host.node.end_process(tracee);
     host.node.seq_leave(tracee);
+}
+
+/// Whether the threading module knows of one thread only.
+pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
+    Ok(threads(py)?.len() <= 1)
 }
 
 /// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.

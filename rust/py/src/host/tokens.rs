@@ -224,7 +224,7 @@ pub fn enter(py: Python<'_>, host: &'static Host, undo: impl FnOnce()) -> PyResu
     Ok(())
 }
 
-/// The last token has gone: has the main thread see whether what carries them is needed any more.
+/// The last token has gone, or a thread while there was none: has the main thread see whether what carries them is needed any more.
 pub fn all_gone() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
@@ -249,14 +249,15 @@ pub fn all_gone() {
     }
 }
 
-/// Takes away what carries tokens, if there are none.
+/// Takes away what carries tokens, if there are none. Not while there are threads besides the main one, which may be in the midst of
+/// passing something on.
 fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     /// When the next one is due; each puts it off by a pause.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = host.node.clock.system_monotonic();
     let pause = PAUSE.max(PART * TOOK.load(Ordering::Relaxed));
     let due = |next: u64| (next <= now + pause * (AT_ONCE - 1)).then(|| next.max(now) + pause);
-    if !host.node.seq_is_idle() {
+    if !directory::is_one_thread(py)? || !host.node.seq_is_idle() {
         return Ok(());
     }
     if NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() && host.node.seq_end() {
