@@ -273,7 +273,7 @@ s = everything(lambda m: gate.wait(0.001))
 forked.untraced(2000)
 print("ok", flush=True)
 """
-    for _ in range(5):
+    for _ in range(20):
         assert good(text, flags=STRICT) == "ok\n"
 
 
