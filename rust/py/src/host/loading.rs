@@ -259,6 +259,8 @@ unsafe extern "C" fn function_event(
             // SAFETY: the interpreter passes a function, and is attached.
             let code = unsafe { ffi::PyFunction_GetCode(function) } as usize;
             if !host.loading.known().codes.contains(&code) && code != 0 {
+                // SAFETY: attached. What made the function may have an exception set (Cython does, for its tracebacks).
+                let _aside = unsafe { crate::ffi::Aside::new() };
                 Python::attach(|py| {
                     // SAFETY: as above.
                     let function = unsafe { Bound::from_borrowed_ptr(py, function) };
