@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 from typing import Any, final
 
 from .terms import Port, Ref
@@ -33,6 +34,7 @@ __all__ = [
     "enter_process",
     "etf_dumps",
     "etf_loads",
+    "fail_at",
     "exit_signal",
     "function_exists",
     "has_cpu_clock",
@@ -422,4 +424,5 @@ def node_name() -> str: ...
 def set_node_name(name: str) -> None: ...
 def after_fork_in_child() -> None: ...
 def set_max_heap_size(words: int) -> int: ...
+def fail_at(code: CodeType) -> None: ...
 def call_soon(function: Callable[[bool], bool]) -> bool: ...

@@ -161,6 +161,49 @@ def test_every_file_of_the_log_is_without_unsafe_code() -> None:
     assert "#![forbid(unsafe_code)]" in (ROOT / "rust" / "log" / "src" / "lib.rs").read_text()
 
 
+ENTRIES = {
+    # the allocator's hook: counts bytes, calls on; it can't panic, and runs without the GIL
+    "ffi/alloc.rs": {"malloc", "calloc", "realloc"},
+    # called by the loader or by our own code, not by the interpreter
+    "ffi/state.rs": {"look"},
+    "ffi/objects.rs": {"visit"},
+    "ffi/calibrate.rs": {"probe"},
+    # gives an exception back to the interpreter, by intent
+    "ffi/again.rs": {"call"},
+    # a signal's handler may do next to nothing: it writes one byte
+    "host/signals.rs": {"on_signal"},
+    # 3.11's frame evaluation function decides in `begin` and `end`, through the door
+    "host/callbacks.rs": {"evaluate_unwinding", "evaluate_seen"},
+    "ffi/profile.rs": {"front", "setprofile"},
+}
+BY_OTHERS = {"arrow.rs", "ffi/tracer_abi.rs"}  # called by readers of Arrow, and by tracer modules in C
+
+
+def test_what_the_interpreter_calls_goes_through_the_door() -> None:
+    """A function that CPython calls enters the tracer by ``door``, itself or by the functions of its file that it calls."""
+    source = ROOT / "rust" / "py" / "src"
+    states = []
+    for path in sorted(source.rglob("*.rs")):
+        name, text = str(path.relative_to(source)), path.read_text()
+        if name != "host/door.rs" and re.search(r"tls::(get|set)\(", text):
+            states.append(name)
+        if name in BY_OTHERS:
+            continue
+        bodies = {
+            found[2]: found[0] for found in re.finditer(r"^( *)(?:[^\n/]* )?fn (\$?\w+)\b.*?\n\1\}\n", text, re.S | re.M)
+        }
+
+        def enters(function: str, met: frozenset[str] = frozenset(), bodies: dict[str, str] = bodies) -> bool:
+            body = bodies.get(function, "")
+            called = set(re.findall(r"\b(\w+)\(", body)) & bodies.keys() - met - {function}
+            return "door::" in body or any(enters(other, met | {function}) for other in called)
+
+        for function in re.findall(r'extern "C(?:-unwind)?" fn (\$?\w+)', text):
+            if function in bodies and function not in ENTRIES.get(name, ()):
+                assert enters(function), f"{name}: {function} does not go through the door"
+    assert states == [], "only the door has a thread's state"
+
+
 def test_unsafe_code_stays_where_it_belongs() -> None:
     for path in [*(ROOT / "rust" / "core" / "src").rglob("*.rs"), *(ROOT / "rust" / "term" / "src").rglob("*.rs")]:
         code = re.sub(r"//.*", "", path.read_text())

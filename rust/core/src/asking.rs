@@ -80,15 +80,13 @@ impl Calls {
         Some(Call(self))
     }
 
-    /// Runs a callback; `thread` is busy meanwhile; `None` where it may not run, or where it panicked.
+    /// Runs a callback, in which `thread` may come to run another process; `None` where it may not run, or where it panicked.
     pub fn run<R>(&self, thread: Option<&mut Thread>, errors: &AtomicU64, with: impl FnOnce() -> R) -> Option<R> {
         let call = self.enter()?;
         let done = match thread {
             Some(thread) => {
-                let was = std::mem::replace(&mut thread.busy, true);
                 let current = thread.current.clone(); // a host may look anew which process runs
                 let done = catch_unwind(AssertUnwindSafe(with));
-                thread.busy = was;
                 thread.switch(current);
                 done
             }

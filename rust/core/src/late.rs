@@ -175,9 +175,7 @@ fn take_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
 fn make(node: &Node, thread: &mut Thread, values: Values, source: &dyn Source) {
     let Values { session, flags, head, now, extra, carried, asked } = values;
     let mut payload = Vec::new();
-    let was = std::mem::replace(&mut thread.busy, true);
     source.write(head.kind, &mut payload, &session, thread.shared.number);
-    thread.busy = was;
     let more = stamp::with_extra(&mut payload, &extra);
     thread.granted = asked;
     emit_numbered(node, thread, &session, flags, head.with(more), carried, &payload, now);

@@ -33,6 +33,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::host::door::keep_panics();
         // without the C module there is none of its queues
         let _missing = super::host::simple_queue::take_waits(module.py());
         Ok(())
@@ -48,6 +49,8 @@ mod _native {
     use super::export::{ArrowRows, Exporter};
     #[pymodule_export]
     use super::host::collector::set_max_heap_size;
+    #[pymodule_export]
+    use super::host::fault::fail_at;
     #[pymodule_export]
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
     #[pymodule_export]

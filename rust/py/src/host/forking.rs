@@ -1,6 +1,6 @@
 //! What survives a fork: in the parent everything, in the child nothing but this package itself.
 
-use super::{arming::Armer, forget, here, try_host};
+use super::{arming::Armer, door, forget, try_host};
 use inviso_core::control::Arm;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,7 +41,7 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     crate::ffi::alloc::remove(py);
     crate::ffi::tasks::forget();
     crate::origin::forked();
-    here::forget();
+    door::forget();
     forget();
     done
 }

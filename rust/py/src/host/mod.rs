@@ -2,6 +2,8 @@
 //!
 //! | file | is |
 //! | --- | --- |
+//! | `door` | the one way in for everything that CPython calls |
+//! | `fault` | a failure on request, for tests of the door |
 //! | `here` | what a thread keeps between two events |
 //! | `call` | a running Python call, as the core sees it |
 //! | `callbacks` | the functions that the interpreter calls |
@@ -57,8 +59,10 @@ pub mod callbacks;
 pub mod codes;
 pub mod collector;
 pub mod directory;
+pub mod door;
 pub mod executors;
 pub mod exits;
+pub mod fault;
 pub mod foreign;
 pub mod forking;
 pub mod futures;
@@ -219,9 +223,9 @@ impl Host {
 
 /// Has the sessions whose handles are gone ended soon, by the interpreter's main loop.
 pub fn schedule_burial() {
-    extern "C" fn bury(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         // as the interpreter ends, what finalisers run takes such calls, too
-        let _over = Python::try_attach(|py| {
+        let bury = |py: Python<'_>| {
             if !crate::ffi::calling::may_import(py) {
                 return schedule_burial(); // in another frame, then
             }
@@ -229,9 +233,10 @@ pub fn schedule_burial() {
             if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
                 host.reap(py);
             }
-        });
+        };
+        door::guard(|| Python::try_attach(bury));
         0
     }
     // SAFETY: may be called from any thread, attached or not; a full queue is no harm, as every later change reaps, too.
-    unsafe { pyo3::ffi::Py_AddPendingCall(Some(bury), std::ptr::null_mut()) };
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
 }

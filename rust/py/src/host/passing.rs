@@ -293,11 +293,9 @@ pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
 #[cold]
 #[inline(never)]
 unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
-    let was = std::mem::replace(&mut here.thread.busy, true);
     let allocated = tls::bytes();
     let tracee = here.host.directory.object_process(here.host, kind, object as usize, None);
     tls::set_bytes(allocated);
-    here.thread.busy = was;
     here.places.keep(Place::new(tracee.clone()));
     tracee.pid
 }
