@@ -71,7 +71,8 @@ CRATES = {
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
     "export": {"inviso-log", "inviso-term"},
-    "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-term"},
+    "port": {"inviso-core", "inviso-log"},
+    "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
 }
 
 
@@ -170,8 +171,6 @@ ENTRIES = {
     "ffi/calibrate.rs": {"probe"},
     # gives an exception back to the interpreter, by intent
     "ffi/again.rs": {"call"},
-    # a signal's handler may do next to nothing: it writes one byte
-    "host/signals.rs": {"on_signal"},
     # 3.11's frame evaluation function decides in `begin` and `end`, through the door
     "host/callbacks.rs": {"evaluate_unwinding", "evaluate_seen"},
     "ffi/profile.rs": {"front", "setprofile"},

@@ -14,7 +14,6 @@ mod log;
 mod mailbox;
 mod match_spec;
 mod messages;
-mod origin;
 mod pickles;
 mod pid;
 mod processes;

@@ -4,7 +4,7 @@ use crate::{
     errors,
     ffi::{again, calling::call},
     host::{self, directory, door, here::Here, relations},
-    pid::{self, Pid},
+    pid::Pid,
 };
 use inviso_core::tracee::Tracee;
 use pyo3::{exceptions::PyException, prelude::*};
@@ -232,13 +232,13 @@ pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>
 /// This node's name.
 #[pyfunction]
 pub fn node_name() -> String {
-    pid::node_name()
+    inviso_port::node::name()
 }
 
 /// Names this node.
 #[pyfunction]
 pub fn set_node_name(name: &str) {
-    pid::set_node_name(name);
+    inviso_port::node::set_name(name);
 }
 
 /// In a forked child: nothing is traced any more.

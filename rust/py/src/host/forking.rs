@@ -19,8 +19,8 @@ pub fn forks() -> u64 {
 /// What `sys.monitoring` raises.
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    super::log_ports::abandon();
-    super::recorder::abandon();
+    inviso_port::ports::abandon();
+    inviso_port::recorder::abandon();
     let Some(host) = try_host() else { return Ok(()) };
     super::instruments::forget(py);
     super::task_end::forget(py);
@@ -40,7 +40,7 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     super::loading::forget(py);
     crate::ffi::alloc::remove(py);
     crate::ffi::tasks::forget();
-    crate::origin::forked();
+    inviso_port::origin::forked();
     door::forget();
     forget();
     done

@@ -44,8 +44,6 @@
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
-//! | `log_ports` | from the rings of sessions to files and sockets |
-//! | `recorder` | what rings hold, written when somebody asks for it |
 //! | `waiting` | waiting for room in a ring |
 //! | `forking` | what survives a fork |
 
@@ -53,7 +51,6 @@ pub mod alone;
 pub mod arming;
 pub mod asyncio_futures;
 pub mod backtrace;
-pub mod bell;
 pub mod call;
 pub mod callbacks;
 pub mod codes;
@@ -69,13 +66,10 @@ pub mod futures;
 pub mod gathered;
 pub mod groups;
 pub mod here;
-mod inherited;
 pub mod instruments;
 pub mod late;
 pub mod lengths;
-pub mod limits;
 pub mod loading;
-pub mod log_ports;
 pub mod loop_callbacks;
 pub mod loop_tokens;
 pub mod loops;
@@ -91,11 +85,9 @@ pub mod places;
 pub mod pools;
 pub mod ports;
 pub mod queues;
-pub mod recorder;
 pub mod relations;
 pub mod scheduling;
 pub mod senders;
-pub mod signals;
 pub mod simple_queue;
 pub mod spawning;
 mod task_end;
@@ -187,7 +179,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     #[cfg(not(Py_GIL_DISABLED))]
     host.node.order.serial();
     host.node.seq_on_last(tokens::all_gone);
-    crate::origin::begin();
+    inviso_port::origin::begin();
     HOST.store(host, Ordering::Release);
     Ok(host)
 }

@@ -108,7 +108,7 @@ impl<'a> Message<'a> {
             },
             (Way::Out(id), _) => identity(*id),
             (Way::In(Sender::Clock), 0) => atom("clock_service"),
-            (Way::In(_), 0) => atom(&crate::pid::node_name()),
+            (Way::In(_), 0) => atom(&inviso_port::node::name()),
             (Way::In(Sender::Process(id)), _) => identity(*id),
             (Way::In(_), _) => Ok(py.None()),
         }
@@ -150,7 +150,7 @@ impl Subject for Message<'_> {
     }
 
     fn node_name(&self) -> Term {
-        Term::atom(&crate::pid::node_name())
+        Term::atom(&inviso_port::node::name())
     }
 }
 
