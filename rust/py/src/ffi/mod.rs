@@ -13,6 +13,7 @@
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
 //! | `shape` | all attributes of plain instances at once |
+//! | `builtin` | functions of built-in modules, seen before and after each call |
 //! | `awaited` | what `await` does with the objects of a class |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
@@ -39,6 +40,7 @@ pub mod again;
 pub mod alloc;
 pub mod attribute;
 pub mod awaited;
+pub mod builtin;
 mod calibrate;
 pub mod calling;
 pub mod code;

@@ -48,6 +48,7 @@
 //! | `log_ports` | from the rings of sessions to files and sockets |
 //! | `recorder` | what rings hold, written when somebody asks for it |
 //! | `waiting` | waiting for room in a ring |
+//! | `ending` | the signal that ends a process which has something to write |
 //! | `forking` | what survives a fork |
 
 pub mod alone;
@@ -62,6 +63,7 @@ pub mod collector;
 #[cfg(not(Py_GIL_DISABLED))]
 pub mod deques;
 pub mod directory;
+pub mod ending;
 pub mod executors;
 pub mod exits;
 pub mod foreign;
