@@ -79,6 +79,7 @@ class _Member:
         self.leads = leads
         self.process = posix.getpid()
         self._id = ""
+        self._begins = "begin"
         self._work: Work | None = None
         self._lock = _thread.allocate_lock()
         self._thread = Beside(self._step, _native.ending_wake)
@@ -95,21 +96,20 @@ class _Member:
         self.variables()
 
     def begin(self) -> None:
-        """Measure in this process from here on; the log knows of the process."""
+        """Measure in this process from here on."""
+        own = self.process, started(self.process), _chain()
+        _native.ending_take(SIGTERM)  # which waits until there is something to write
         work = _work(self.config)
         try:
             work.begin()
         except RuntimeError as error:
-            self.folder.note("skip", self.process, started(self.process), _chain(), str(error), _title(self.config))
+            self.folder.note("skip", *own, str(error), _title(self.config))
+            _native.ending_give()
             return
-        self._work = work
-        _native.ending_take(SIGTERM)
-        self._thread.start(0.0)
-
-    def named(self) -> str:
-        """An id for what is measured next."""
         self._id = f"{self.process}-{time.monotonic_ns()}"
-        return self._id
+        self._work = work
+        self.folder.note(self._begins, *own, self._id, _title(self.config))
+        self._thread.start(0.0)
 
     def end(self) -> None:
         """The process is about to end by itself."""
@@ -161,14 +161,14 @@ class _Member:
 
     def _forked(self) -> None:
         """In the child: nothing of what the parent measured is its own."""
-        above, self._work = self.process, None
+        self._work = None
         self._lock = _thread.allocate_lock()
         self._thread.forget()
         self.leads = self.is_server = False
         if is_between():
             return  # it becomes another program before it has done anything
         self.process = posix.getpid()
-        self.folder.note("fork", self.process, started(self.process), above, self.named(), _title(self.config))
+        self._begins = "fork"
         self.begin()
 
     # what the doors tell
@@ -182,7 +182,10 @@ class _Member:
         return self._ours
 
     def spawned(self, pid: int, executable: str, words: list[str]) -> None:
-        self.folder.note("spawn", pid, posix.getpid(), _program([executable, *words[1:]]))
+        # one that ends while its interpreter starts has not come to the program
+        is_worker = _runs("multiprocessing.spawn", words) and not sys.flags.ignore_environment
+        what = "worker" if is_worker and executable == sys.executable else "spawn"
+        self.folder.note(what, pid, started(pid), _program([executable, *words[1:]]))
 
     def replaced(self, executable: str, words: list[str]) -> None:
         if self.process == posix.getpid():
@@ -266,10 +269,9 @@ def _follow() -> None:
         return
     config["title"] = name
     member = _Member(folder, config, leads=False)
-    folder.note("begin", pid, started(pid), chain, member.named(), name)
+    member.begin()
     if member.is_server:
         folder.note("helper", pid)
-    member.begin()
 
 
 SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_site")
@@ -318,9 +320,12 @@ def _chain() -> str:
     return ",".join(map(str, above))
 
 
-def _runs(module: str) -> bool:
-    """Whether this process is a helper that ``multiprocessing`` has started."""
-    return any(word.startswith(f"from {module} import main") for word in sys.orig_argv)
+def _runs(module: str, words: list[str] | None = None) -> bool:
+    """Whether a process, or this one, is what ``multiprocessing`` starts to run one of its modules."""
+    for word in sys.orig_argv if words is None else words:
+        if word.startswith(f"from {module} import "):
+            return True
+    return False
 
 
 def _title(config: dict[str, Any]) -> str:

@@ -26,6 +26,8 @@ class Process:
     """Why that doesn't."""
     has_measured: bool = False
     """Some process that it started did: a shell, say."""
+    is_worker: bool = False
+    """Begins to measure before any of the program's code runs in it."""
     is_helper: bool = False
     """Of the library's, and ends after the run."""
 
@@ -62,15 +64,17 @@ class Outcome:
 
 
 KILLED = "ended before it wrote what it did"
-PARTLY = "was killed, and what it did last is missing"
+PARTLY = "was killed before it wrote the last of what it did"
 RUNNING = "still runs"
 OTHER = "another program"
+LEFT = "went on as another program"
+SILENT = "Python in which measuring did not begin"
 
 
 def account(notes: list[list[str]], get: Callable[[str], Any], alive: Callable[[str, str], bool] = is_alive) -> Outcome:
     """Read the log from its beginning; ``get`` gives the result of an id, or None.
 
-    >>> notes = [["spawn", "7", "1", "ls"]]
+    >>> notes = [["spawn", "7", "", "ls"]]
     >>> account(notes, lambda name: None).sentence()
     '1 child process was not measured: another program (ls).'
     """
@@ -103,7 +107,14 @@ def of_folder(folder: Folder) -> Outcome:
 def _why(process: Process, get: Callable[[str], Any], alive: Callable[[str, str], bool]) -> str | None:
     """Why something of it is missing; None if nothing is."""
     if process.other is not None or process.why is not None:
-        return None if process.has_measured else process.why or OTHER
+        if process.has_measured:
+            return None
+        is_python = process.other is not None and process.other.startswith("python")
+        if is_python and process.why is None and alive(process.pid, process.since):
+            return RUNNING
+        if process.is_worker and process.why is None:
+            return None
+        return process.why or (SILENT if is_python else OTHER)
     last = get(process.ids[-1]) if process.ids else None
     if last is not None and last["is_all"]:
         return None
@@ -126,12 +137,13 @@ class _Log:
 
     def read(self, note: list[str]) -> None:
         match note:
-            case ["spawn", pid, _, name]:
+            case ["spawn" | "worker" as what, pid, since, name]:
                 known = self._now.get(pid)
                 if pid in self._early or (known is not None and known.is_helper and not known.name):
                     self._early.discard(pid)
                 else:
-                    self._new(pid, name).other = name
+                    process = self._new(pid, name)
+                    process.since, process.other, process.is_worker = since, name, what == "worker"
             case ["fork", pid, since, _, id, name]:
                 process = self._new(pid, name)
                 process.since = since
@@ -151,10 +163,10 @@ class _Log:
                 self._now[pid].is_helper = True
             case ["exec", pid, name]:
                 if (leaver := self._now.get(pid)) is not None:
-                    leaver.other = name
+                    leaver.other, leaver.why = name, LEFT
             case ["stayed", pid]:
                 if (stayer := self._now.get(pid)) is not None:
-                    stayer.other = None
+                    stayer.other = stayer.why = None
             case ["system", pid, name]:
                 process = Process("", name, other=name)
                 self.all.append(process)

@@ -116,8 +116,10 @@ def open_doors(visitor: Visitor) -> None:
     def after_system(arguments: tuple[Any, ...], _: Any) -> None:
         visitor.waited_for_shell()
 
-    def before_exit(arguments: tuple[Any, ...], _: Any) -> None:
-        visitor.exits()
+    def before_exit(arguments: tuple[Any, ...], named: Any) -> None:
+        status = [*arguments, *(named or {}).values()]
+        if len(status) == 1 and isinstance(status[0], int):  # else it raises
+            visitor.exits()
 
     def nothing(arguments: tuple[Any, ...], result: Any) -> None:
         pass
