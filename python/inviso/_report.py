@@ -111,7 +111,8 @@ class Measurement:
         profile = profiler.collect(view="process" if self._request.per_process else "total", sort=self._request.sort)
         profiler.stop()
         if self._children is not None:
-            profile = merged(profile, self._children.finish())
+            profile = merged(profile, self._children.outcome())
+            self._children.cancel()
         _flush_what_the_program_wrote()
         self._write_table(profile)
         self._write_json(profile)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_tools import both_ways, execute, row, script, tprof
+from cli_tools import both_ways, command, execute, row, script, tprof
+
+from inviso import log
 
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -291,3 +295,97 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
     folder.mkdir()
     profile_of(tmp_path, script(tmp_path, TWO), "forkserver", TMPDIR=str(folder))
     assert list(folder.iterdir()) == []
+
+
+def traced(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    run = execute(command("trace", *words), cwd)
+    assert run.returncode == 0, run.stderr
+    return run
+
+
+def shown(text: str) -> list[str]:
+    """Calls of lines, with the name of the child before them."""
+    found = re.findall(r"^(?:[0-9:.]+ )?\(<0\.\d+\.\d+>(?:@\d+ (.*?))?\) call __main__:f\('(.*)'\)$", text, re.MULTILINE)
+    return [f"{name} {argument}".strip() for name, argument in found]
+
+
+def test_lines_of_children_stand_in_the_order_of_time(tmp_path: Path) -> None:
+    text = """
+import multiprocessing, os, sys
+def f(who): return who
+if __name__ == "__main__":
+    f("begin")
+    pid = os.fork()
+    if not pid: f("forked"); os._exit(0)
+    os.waitpid(pid, 0); f("then")
+    for how in ("fork", "spawn", "forkserver"):
+        process = multiprocessing.get_context(how).Process(target=f, args=(how,), name=f"The {how}")
+        process.start(); process.join(); f("then")
+    with multiprocessing.get_context("fork").Pool(1) as pool: print(pool.map(f, ["pool"]))
+    f("end")
+"""
+    run = traced("-p", "__main__:f", script(tmp_path, text), cwd=tmp_path)
+    assert run.stdout == "['pool']\n"
+    *rest, pool, end = shown(run.stderr)
+    assert rest == [
+        "begin", "prog.py forked", "then", "The fork fork", "then", "The spawn spawn", "then",
+        "The forkserver forkserver", "then",
+    ]  # fmt: skip
+    assert pool.endswith("PoolWorker-4 pool") and end == "end"
+    assert "not measured" not in run.stderr and "__mp_main__" not in run.stderr
+
+
+def test_lines_into_a_file_with_times(tmp_path: Path) -> None:
+    text = "import os\ndef f(who): pass\nf('one')\nif not os.fork(): f('two')\nelse: os.wait(); f('three')\n"
+    run = traced("-p", "__main__:f", "--time", "-o", "calls.txt", script(tmp_path, text), cwd=tmp_path)
+    assert run.stderr == ""
+    lines = (tmp_path / "calls.txt").read_text()
+    assert shown(lines) == ["one", "prog.py two", "three"]
+    assert [line[:15] for line in lines.splitlines()] == sorted(line[:15] for line in lines.splitlines())
+
+
+def test_a_limit_holds_for_all_processes_together(tmp_path: Path) -> None:
+    text = """
+import os
+def f(who): pass
+for _ in range(3):
+    f("parent")
+    pid = os.fork()
+    if not pid: f("child"); os._exit(0)
+    os.waitpid(pid, 0)
+"""
+    run = traced("-p", "__main__:f", "--limit", "4", script(tmp_path, text), cwd=tmp_path)
+    assert shown(run.stderr) == ["parent", "prog.py child"] * 2
+    assert run.stderr.splitlines()[4:] == ["*** inviso trace stopped: the limit of 4 messages was reached."]
+
+
+def test_what_is_not_traced_is_said_in_the_last_line(tmp_path: Path) -> None:
+    text = f"""{LEAF}
+pid = os.fork()
+if not pid: os.kill(os.getpid(), signal.SIGKILL)
+os.waitpid(pid, 0)
+subprocess.run(["true"])
+leaf()
+"""
+    run = traced("-p", "__main__:leaf", script(tmp_path, text), cwd=tmp_path)
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("*** inviso trace: 2 child processes were not measured: "), run.stderr
+    run = traced("--no-children", "-p", "__main__:leaf", script(tmp_path, text), cwd=tmp_path)
+    assert len(run.stderr.splitlines()) == 1
+
+
+def test_a_pattern_that_only_a_child_has(tmp_path: Path) -> None:
+    text = "import os\nif not os.fork():\n    import colorsys; colorsys.rgb_to_hsv(0, 0, 0)\nelse: os.wait()\n"
+    run = traced("-p", "colorsys", "-p", "nothing.here", script(tmp_path, text), cwd=tmp_path)
+    assert "call colorsys:rgb_to_hsv(0,0,0)" in run.stderr
+    assert re.findall(r"\*\*\* inviso trace: (.*) matches no function", run.stderr) == ["nothing.here:_:_"]
+
+
+def test_a_childs_log_is_a_file_beside(tmp_path: Path) -> None:
+    text = "import os\ndef f(who): pass\nf('one')\npid = os.fork()\nf(str(pid))\nprint(pid) if pid else os._exit(0)\nos.wait()\n"
+    run = traced("-p", "__main__:f", "-o", "calls.log", script(tmp_path, text), cwd=tmp_path)
+    pid = run.stdout.strip()
+    assert run.stderr.splitlines()[-1].endswith(f"calls.{pid}.log.")
+    own, child = (list(log.read(tmp_path / name)) for name in ("calls.log", f"calls.{pid}.log"))
+    assert [message[3][2] for message in own] == [["one"], [pid]]
+    assert [message[3][2] for message in child] == [["0"]]

@@ -33,7 +33,7 @@ from ._account import Outcome, of_folder
 from ._doors import is_between, open_doors, with_theirs
 from ._folder import Folder, parent, started
 
-__all__ = ["VARIABLE", "Leader", "Outcome", "Work", "lead", "start"]
+__all__ = ["VARIABLE", "Leader", "Outcome", "Work", "lead", "start", "title"]
 
 VARIABLE = "INVISO_CHILDREN"
 SIGTERM = 15
@@ -59,6 +59,12 @@ class Work(Protocol):
     def read(self, *, last: bool) -> dict[str, Any]:
         """What was measured so far, as plain data; nothing more is measured after the last."""
 
+    def pause(self) -> None:
+        """A fork comes: no thread of ours may run."""
+
+    def resume(self) -> None:
+        """It is over, in the parent."""
+
 
 def _work(config: dict[str, Any]) -> Work:
     # leaders import the same: a forked child may not wait for an import
@@ -67,6 +73,10 @@ def _work(config: dict[str, Any]) -> Work:
             from inviso.tprof._child import Measuring
 
             return Measuring(config)
+        case "trace":
+            from inviso._trace_child import Lines
+
+            return Lines(config)
     raise RuntimeError(f"{config['command']} doesn't follow children")
 
 
@@ -103,12 +113,12 @@ class _Member:
         try:
             work.begin()
         except RuntimeError as error:
-            self.folder.note("skip", *own, str(error), _title(self.config))
+            self.folder.note("skip", *own, str(error), title(self.config))
             _native.ending_give()
             return
         self._id = f"{self.process}-{time.monotonic_ns()}"
         self._work = work
-        self.folder.note(self._begins, *own, self._id, _title(self.config))
+        self.folder.note(self._begins, *own, self._id, title(self.config))
         self._thread.start(0.0)
 
     def end(self) -> None:
@@ -130,12 +140,12 @@ class _Member:
                 self._work = None
             began = time.monotonic()
             result = work.read(last=last)
-            result.update(name=_title(self.config), is_all=last or is_all)
+            result.update(name=title(self.config), is_all=last or is_all)
             self.folder.put(f"{self._id}.result", result)
             now = time.monotonic()
             self._next = now + (now - began) * SHARE
-        except OSError:
-            pass  # the run is over and its folder gone, or this process may not write there any more
+        except Exception:
+            pass  # the run is over and its folder gone, or this process may not write there; the leader counts it
         finally:
             self._lock.release()
 
@@ -152,11 +162,14 @@ class _Member:
 
     def _rest(self) -> None:
         self._thread.stop()
+        if self._work is not None:
+            self._work.pause()
         if self.is_server and not is_between():
             self._write(last=False, is_all=True)  # it ends when the run has
 
     def _go_on(self) -> None:
         if self._work is not None:
+            self._work.resume()
             self._thread.start(0.0)
 
     def _forked(self) -> None:
@@ -211,18 +224,17 @@ class Leader:
     """A run that its children follow, from before the program's first line to after its last."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        own = {"interpreter": _interpreter(), "title": config.get("title", "")}
         self.folder = Folder.make()
-        self.folder.put("config", {**config, **own})
+        config = {**config, "interpreter": _interpreter(), "folder": self.folder.path}
+        self.folder.put("config", config)
         _work(config)
-        self._member = _Member(self.folder, {**config, **own}, leads=True)
+        self._member = _Member(self.folder, config, leads=True)
 
-    def finish(self) -> Outcome:
+    def outcome(self) -> Outcome:
         """What the children did, when the program has ended; those that still run have a second."""
         until = time.monotonic() + PATIENCE
         while (outcome := of_folder(self.folder)).has_running and time.monotonic() < until:
             time.sleep(0.01)
-        self.cancel()
         return outcome
 
     def cancel(self) -> None:
@@ -322,13 +334,11 @@ def _chain() -> str:
 
 def _runs(module: str, words: list[str] | None = None) -> bool:
     """Whether a process, or this one, is what ``multiprocessing`` starts to run one of its modules."""
-    for word in sys.orig_argv if words is None else words:
-        if word.startswith(f"from {module} import "):
-            return True
-    return False
+    begin = f"from {module} import "
+    return any(word.startswith(begin) for word in (sys.orig_argv if words is None else words))
 
 
-def _title(config: dict[str, Any]) -> str:
+def title(config: dict[str, Any]) -> str:
     """What the process is called by ``multiprocessing``, or the program."""
     for library in ("multiprocessing.process", "billiard.process"):
         process = getattr(sys.modules.get(library), "_current_process", None)

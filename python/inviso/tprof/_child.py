@@ -64,6 +64,12 @@ class Measuring:
         ]
         return {"functions": rows}
 
+    def pause(self) -> None:
+        """A fork comes; no thread belongs to this."""
+
+    def resume(self) -> None:
+        """It's over."""
+
 
 def _plain(calls: Calls) -> tuple[tuple[str, str, str] | None, int, int]:
     process = calls.process
