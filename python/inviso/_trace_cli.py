@@ -26,14 +26,14 @@ from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, matches, parse, show
 from ._run import Program
-from ._trace_child import ChildLine, Others, log_of
+from ._trace_others import ChildLine, Others, log_of
 from .dbg._lines import Paint, line, plain
 from .dbg._output import Descriptor, Gone, of_file
 from .dbg._saved import BUILT_IN, reason
 from .dbg._tracer import Printer, Tracer
 from .errors import BadArg
 
-__all__ = ["NAME", "color", "main", "open_log", "plain", "request_of", "timed"]
+__all__ = ["NAME", "color", "main", "open_log", "request_of", "timed"]
 
 HELP = """\
 usage: inviso trace -p PATTERN [options] SCRIPT [ARG ...]

@@ -24,16 +24,30 @@ import os
 import posix
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from inviso import _fork, _native
 from inviso._beside import Beside
+from inviso._pattern import Pattern
 
 from ._account import Outcome, of_folder
 from ._doors import is_between, open_doors, with_theirs
 from ._folder import Folder, parent, started
 
-__all__ = ["VARIABLE", "Leader", "Outcome", "Work", "lead", "start", "title"]
+__all__ = [
+    "MAIN",
+    "MAIN_OF_CHILD",
+    "VARIABLE",
+    "Folder",
+    "Leader",
+    "Outcome",
+    "Work",
+    "lead",
+    "of_child",
+    "start",
+    "title",
+]
 
 VARIABLE = "INVISO_CHILDREN"
 SIGTERM = 15
@@ -66,18 +80,30 @@ class Work(Protocol):
         """It is over, in the parent."""
 
 
+WORKS = {"tprof": ("inviso.tprof._child", "Measuring"), "trace": ("inviso._trace_child", "Lines")}
+"""What there is to be done in a child, by the command: where it is, as this module is below those."""
+
+
 def _work(config: dict[str, Any]) -> Work:
     # leaders import the same: a forked child may not wait for an import
-    match config["command"]:
-        case "tprof":
-            from inviso.tprof._child import Measuring
+    module, name = WORKS[config["command"]]
+    work: Work = getattr(__import__(module, fromlist=[name]), name)(config)
+    return work
 
-            return Measuring(config)
-        case "trace":
-            from inviso._trace_child import Lines
 
-            return Lines(config)
-    raise RuntimeError(f"{config['command']} doesn't follow children")
+MAIN = "__main__"
+MAIN_OF_CHILD = "__mp_main__"
+"""How ``multiprocessing`` imports the program's main module in a child that it spawns."""
+
+
+def of_child(patterns: Iterable[Pattern]) -> list[Pattern]:
+    """The patterns as a child needs them.
+
+    >>> of_child([("__main__", "work", 1), ("json", "_", "_")])
+    [('__main__', 'work', 1), ('json', '_', '_'), ('__mp_main__', 'work', 1)]
+    """
+    given = list(patterns)
+    return given + [(MAIN_OF_CHILD, function, arity) for module, function, arity in given if module == MAIN]
 
 
 class _Member:
@@ -351,7 +377,7 @@ def title(config: dict[str, Any]) -> str:
 def _program(words: list[str]) -> str:
     """A command line in short: the program, and what it runs if it is a Python or a shell.
 
-    >>> _program(["/usr/bin/python3", "-X", "dev", "/home/me/job.py", "--fast"])
+    >>> _program(["/usr/bin/python3", "-X", "dev", "work/job.py", "--fast"])
     'python3 -X dev job.py'
     """
     base = words[0].rpartition("/")[2]

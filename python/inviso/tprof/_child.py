@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from posixpath import normpath
 from typing import Any
 
-from inviso._children._account import Outcome
-from inviso._pattern import Pattern
+from inviso._children import MAIN, MAIN_OF_CHILD, Outcome, of_child
 
 from ._model import Calls, ChildProcess, Function, Profile
 from ._profiler import Profiler
 
-__all__ = ["Measuring", "merged", "of_child"]
-
-MAIN = "__main__"
-MAIN_OF_CHILD = "__mp_main__"
-"""How ``multiprocessing`` imports the program's main module in a child that it spawns."""
-
-
-def of_child(patterns: Iterable[Pattern]) -> list[Pattern]:
-    """The patterns as a child needs them.
-
-    >>> of_child([("__main__", "work", 1), ("json", "_", "_")])
-    [('__main__', 'work', 1), ('json', '_', '_'), ('__mp_main__', 'work', 1)]
-    """
-    given = list(patterns)
-    return given + [(MAIN_OF_CHILD, function, arity) for module, function, arity in given if module == MAIN]
-
+__all__ = ["Measuring", "merged"]
 
 class Measuring:
     """What a child measures for ``inviso tprof``, or a profiler with ``children=True``."""
