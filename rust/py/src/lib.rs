@@ -47,7 +47,11 @@ mod _native {
     #[pymodule_export]
     use super::export::{ArrowRows, Exporter};
     #[pymodule_export]
+    use super::ffi::builtin::take_builtin;
+    #[pymodule_export]
     use super::host::collector::set_max_heap_size;
+    #[pymodule_export]
+    use super::host::ending::{ending_follow, ending_give, ending_take, ending_wait, ending_wake};
     #[pymodule_export]
     use super::host::fault::fail_at;
     #[pymodule_export]

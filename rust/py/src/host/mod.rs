@@ -45,6 +45,7 @@
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
 //! | `waiting` | waiting for room in a ring |
+//! | `ending` | the signal that ends a process which has something to write |
 //! | `forking` | what survives a fork |
 
 pub mod alone;
@@ -57,6 +58,7 @@ pub mod codes;
 pub mod collector;
 pub mod directory;
 pub mod door;
+pub mod ending;
 pub mod executors;
 pub mod exits;
 pub mod fault;
