@@ -614,7 +614,7 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
         flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
             garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
             monotonic_timestamp, strict_monotonic_timestamp, scheduler_id, cpu_timestamp, all. Flags of ports are taken and
-            mean nothing. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is
+            mean nothing; processes to come don't keep them. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is
             no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all
             sessions, while any session has it on.
 
@@ -649,7 +649,8 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
             are open and those to come), ``"existing"``, ``"new"``.
         how: True for on; see :func:`process`.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
-            scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
+            scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing; ports
+            to come keep none of them but silent.
 
     Returns:
         How many ports matched; 0 for ``"new"``.
