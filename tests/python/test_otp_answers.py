@@ -63,3 +63,39 @@ def test_a_flag_that_is_left_out_still_switches_off(session: trace.Session) -> N
     session.process("new", True, ["call"])
     session.process("new", False, ["ports"])
     assert flags(session, "new") == set()
+
+
+# what a meta pattern's match specification does to flags
+
+
+def callee() -> None:
+    """What the meta pattern is set on."""
+
+
+def meta(session: trace.Session, *action: Any) -> None:
+    """Calls `callee` with a meta pattern that runs an action."""
+    assert session.function((__name__, "callee", 0), [("_", [], [action])], ["meta"]) == 1
+    callee()
+
+
+@pytest.mark.parametrize("how", [True, False])
+def test_silent_of_a_meta_pattern_leaves_a_process_without_flags_alone(session: trace.Session, how: bool) -> None:
+    with trace.session_create("another") as another:
+        another.process(inviso.self(), True, ["call"])
+        meta(session, "silent", how)
+        assert flags(session, inviso.self()) == set()
+        assert flags(another, inviso.self()) == {"call"}
+
+
+def test_silent_of_a_meta_pattern_silences_a_process_with_flags(session: trace.Session) -> None:
+    session.process(inviso.self(), True, ["send"])
+    meta(session, "silent", True)
+    assert flags(session, inviso.self()) == {"send", "silent"}
+    meta(session, "silent", False)
+    assert flags(session, inviso.self()) == {"send"}
+
+
+@pytest.mark.parametrize("action", [("enable_trace", "call"), ("trace", [], ["call"])])
+def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(session: trace.Session, action: tuple[Any, ...]) -> None:
+    meta(session, *action)
+    assert flags(session, inviso.self()) == {"call"}
