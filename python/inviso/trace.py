@@ -925,7 +925,8 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
 
     Returns:
         ``(item, value)``; a value is None for what doesn't exist and False for what is not set. For a process that has
-        ended just None.
+        ended just None. Of a function whose meta pattern is set, meta is ``[]`` once a call has found the tracer ended, or
+        the tracer module has answered ``remove`` to one.
 
     Raises:
         BadArg: a wrong argument.
@@ -985,7 +986,10 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         if not kinds[0]:
             return (Atom(item), False)
         items = (*_ITEMS, "call_latency") if kinds[0] & _LATENCY else _ITEMS
-        return (Atom(item), [(Atom(i), _value(session, mfa, i, kinds[0])) for i in items])
+        values = {i: _value(session, mfa, i, kinds[0]) for i in items}
+        if values["meta"] == []:
+            values["meta"] = False  # so does OTP
+        return (Atom(item), [(Atom(i), value) for i, value in values.items()])
     return (Atom(item), _value(session, mfa, item, kinds[0]))
 
 
@@ -1406,7 +1410,9 @@ def _setting(session: Session, mfa: Any, item: str, kinds: int) -> Any:
     if item == "match_spec":
         return session._native.spec_of(mfa, False) or [] if traced else False
     if item == "meta":
-        return _tracer(session) if kinds & _META else False
+        if not kinds & _META:
+            return False
+        return [] if mfa is not None and session._native.has_lost_meta(mfa) else _tracer(session)
     return session._native.spec_of(mfa, True) or [] if kinds & _META else False
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import inviso
 import pytest
 from inviso import trace
+from trace_tools import until
 
 PORT_FLAGS = [
     "send", "receive", "ports", "running_ports", "silent", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp",
@@ -99,3 +100,70 @@ def test_silent_of_a_meta_pattern_silences_a_process_with_flags(session: trace.S
 def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(session: trace.Session, action: tuple[Any, ...]) -> None:
     meta(session, *action)
     assert flags(session, inviso.self()) == {"call"}
+
+
+# the tracer of a meta pattern that is none any more
+
+MFA = (__name__, "callee", 0)
+
+
+def ended() -> inviso.Pid:
+    """A process that has ended."""
+    process = inviso.spawn(callee)
+    until(lambda: not process.is_alive())
+    return process
+
+
+def of_meta(session: trace.Session) -> tuple[Any, Any]:
+    """What info says of a meta pattern's tracer, by itself and among all items."""
+    return session.info(MFA, "meta")[1], dict(session.info(MFA, "all")[1])["meta"]
+
+
+def test_a_dead_tracer_of_a_meta_pattern_is_found_at_a_call() -> None:
+    tracer = ended()
+    with trace.session_create("dead", tracer) as session:
+        session.function(MFA, [("_", [], [("set_tcw", 5)])], ["meta", "call_count"])
+        session.function("on_load", True, ["meta"])
+        before = trace.control_word(0)
+        assert of_meta(session) == (tracer, tracer)
+        callee()
+        assert of_meta(session) == ([], False)
+        assert trace.control_word(before) == 0  # its match specification did not run
+        assert session.info(MFA, "call_count")[1] == 1
+        assert session.info(MFA, "meta_match_spec")[1] != []
+        assert session.info("on_load", "meta")[1] == tracer
+        session.function(MFA, True, ["meta"])
+        assert of_meta(session) == (tracer, tracer)  # until the next call
+        session.function(MFA, False, ["meta"])
+        assert of_meta(session) == (False, False)
+
+
+class Removed:
+    """A tracer module that answers as it is told to."""
+
+    def __init__(self) -> None:
+        self.answer = "remove"
+        self.seen: list[str] = []
+
+    def enabled(self, tag: str, state: Any, tracee: Any) -> str:
+        return "trace" if tag == "trace_status" else self.answer
+
+    def trace(self, tag: str, state: Any, tracee: Any, term: Any, options: Any) -> None:
+        self.seen.append(tag)
+
+
+def test_a_tracer_module_that_answers_remove_to_a_meta_message() -> None:
+    module = Removed()
+    with trace.session_create("module", (module, "state")) as session:
+        session.process(inviso.self(), True, ["send"])
+        session.function(MFA, True, ["meta"])
+        assert of_meta(session) == ((module, "state"), (module, "state"))
+        callee()
+        assert of_meta(session) == ([], False)
+        assert flags(session, inviso.self()) == {"send"}  # it was asked about the function, not the process
+        module.answer = "trace"
+        callee()
+        assert module.seen == []
+        session.function(MFA, True, ["meta"])
+        callee()
+        assert module.seen == ["call"] and of_meta(session)[0] == (module, "state")
