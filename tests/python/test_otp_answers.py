@@ -167,3 +167,91 @@ def test_a_tracer_module_that_answers_remove_to_a_meta_message() -> None:
         session.function(MFA, True, ["meta"])
         callee()
         assert module.seen == ["call"] and of_meta(session)[0] == (module, "state")
+
+
+# words for all of a kind
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "to_come"),
+    [("processes", True, True), ("existing_processes", True, False), ("new_processes", False, True)],
+)
+def test_words_for_processes(session: trace.Session, word: str, there: bool, to_come: bool) -> None:
+    assert (session.process(word, True, ["call"]) > 0) is there
+    assert flags(session, inviso.self()) == ({"call"} if there else set())
+    assert flags(session, "new") == ({"call"} if to_come else set())
+    session.process(word, False, ["call"])
+    assert flags(session, inviso.self()) == flags(session, "new") == set()
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "to_come"), [("ports", True, True), ("existing_ports", True, False), ("new_ports", False, True)]
+)
+def test_words_for_ports(session: trace.Session, word: str, there: bool, to_come: bool) -> None:
+    with socket.socket() as opened:
+        assert (session.port(word, True, ["send"]) > 0) is there
+        assert flags(session, opened) == ({"send"} if there else set())
+        assert flags(session, "new_ports") == ({"send"} if to_come else set())
+        session.port(word, False, ["send"])
+        assert flags(session, opened) == flags(session, "new_ports") == set()
+
+
+@pytest.mark.parametrize("how", [True, False])
+def test_words_for_the_other_kind_are_refused(session: trace.Session, how: bool) -> None:
+    for word in ("ports", "existing_ports", "new_ports"):
+        with pytest.raises(inviso.BadArg) as refused:
+            session.process(word, how, ["call"])
+        assert refused.value.argument == "procs"
+    for word in ("processes", "existing_processes", "new_processes"):
+        with pytest.raises(inviso.BadArg) as refused:
+            session.port(word, how, ["send"])
+        assert refused.value.argument == "ports"
+
+
+# items where they do not apply
+
+
+def test_on_load_answers_about_items_of_processes_until_it_has_a_pattern(session: trace.Session) -> None:
+    for item in ("flags", "tracer", "traced", "all", "call_count", "meta"):
+        assert session.info("on_load", item) == (item, False)
+    session.function("on_load", True, ["call_count"])
+    for item in ("flags", "tracer"):
+        with pytest.raises(inviso.BadArg) as refused:
+            session.info("on_load", item)
+        assert refused.value.argument == "item"
+
+
+# names of sessions
+
+
+@pytest.mark.parametrize("name", [True, False, None])
+def test_every_atom_is_a_name_of_a_session(name: bool | None) -> None:
+    with trace.session_create(name) as session:
+        assert session.name is name
+        assert repr(session).startswith(f"<session {name} #")
+        (seen,) = (one for one in trace.session_info("all") if one == session)
+        assert seen.name is name
+    seen_by = []
+    with trace.session_create(name, seen_by.append) as session:
+        assert session.name is name
+
+
+@pytest.mark.parametrize("name", [0, 1, 0.0, [], ()])
+def test_what_is_no_atom_is_no_name(name: Any) -> None:
+    with pytest.raises(inviso.BadArg) as refused:
+        trace.session_create(name)
+    assert refused.value.argument == "name"
+
+
+# cpu_timestamp: the manual allows it with "all" in process/4 and port/4; OTP 29 refuses both, so the manual decides
+
+
+def test_cpu_timestamp_goes_with_all_of_ports(session: trace.Session) -> None:
+    with socket.socket() as opened:
+        assert session.port("all", True, ["cpu_timestamp", "timestamp"]) >= 1
+        assert flags(session, opened) == flags(session, "new_ports") == {"timestamp"}
+        session.port("all", False, ["cpu_timestamp"])
+        for word in (opened, "existing", "new", "ports", "existing_ports", "new_ports"):
+            with pytest.raises(inviso.BadArg) as refused:
+                session.port(word, True, ["cpu_timestamp"])
+            assert refused.value.argument == "ports"
