@@ -410,7 +410,10 @@ impl Node {
                     }
                     let spec = if let Op::Match(spec) = op { Some(spec.clone()) } else { None };
                     match kind {
-                        kinds::META => entry.meta_spec = spec,
+                        kinds::META => {
+                            entry.meta_spec = spec;
+                            entry.renew_meta();
+                        }
                         kinds::LOCAL | kinds::GLOBAL => entry.spec = spec,
                         _ => {}
                     }
@@ -437,7 +440,7 @@ impl Node {
         }
         match kind {
             kinds::LATENCY => entry.latency = None,
-            kinds::META => entry.meta_spec = None,
+            kinds::META => (entry.meta_spec, entry.meta_lost) = (None, None),
             _ => {}
         }
         entry.has &= !kind;

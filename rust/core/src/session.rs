@@ -292,12 +292,12 @@ impl Session {
         }
     }
 
-    /// Changes the flags that new processes, or new ports, get. Switching any of them off switches all off: gold case
-    /// te-info-new-ports.
+    /// Changes the flags that new processes, or new ports, get. Flags that only the other class has are left out. Switching any flag
+    /// off switches all off: gold case te-info-new-ports.
     pub fn change_new_flags(&self, class: Class, how: bool, flags: Flags) {
         let word = &self.new_flags[class as usize];
         if how {
-            word.fetch_or(flags.0, AcqRel);
+            word.fetch_or(flags.of(class).0, AcqRel);
         } else if flags != Flags::NONE {
             word.store(0, Release);
         }

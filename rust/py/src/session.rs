@@ -582,6 +582,12 @@ impl Session {
         Ok(entries.map(|all| all.iter().fold((0, 0), |(has, run), (_, e)| (has | e.has, run | e.run))))
     }
 
+    /// Whether a call of a function has found the tracer of its meta messages gone.
+    fn has_lost_meta(&self, py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
+        let host = self.host(py)?;
+        Ok(self.entries(py, host, mfa)?.is_some_and(|all| all.iter().any(|(_, entry)| entry.has_lost_meta())))
+    }
+
     /// The match spec that decides about a function's messages, or its meta messages; of on_load where `mfa` is None. None if
     /// there is none.
     fn spec_of(&self, py: Python<'_>, mfa: Option<Mfa>, meta: bool) -> PyResult<Option<Py<PyAny>>> {
