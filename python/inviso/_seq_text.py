@@ -22,7 +22,7 @@ _DEPTH = 100
 _VERBS = {"send": "Sent", "receive": "Received", "print": "Info"}
 # erl_scan:reserved_word/1
 _RESERVED = frozenset(
-    "after and andalso band begin bnot bor bsl bsr bxor case catch cond div end fun if let not of or orelse receive rem try when xor".split()
+    ["after", "and", "andalso", "band", "begin", "bnot", "bor", "bsl", "bsr", "bxor", "case", "catch", "cond", "div", "end", "fun", "if", "let", "not", "of", "or", "orelse", "receive", "rem", "try", "when", "xor"]
 )
 _ESCAPES = {"\x1b": "\\e", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
 

@@ -144,38 +144,6 @@ pub mod eval {
     pub const SUSPENDED: i8 = -1;
 }
 
-/// The values of an instance's attributes, where its class has the flag [`HAS`](values::HAS). From 3.13 on they lie in the instance, before that where it
-/// points to. (`pycore_dict.h`, `pycore_object.h`)
-#[cfg(not(Py_GIL_DISABLED))]
-pub mod values {
-    use super::HEAD;
-    /// `Py_TPFLAGS_INLINE_VALUES`, before 3.13 `Py_TPFLAGS_MANAGED_DICT`.
-    pub const HAS: std::ffi::c_ulong = if cfg!(Py_3_13) { 1 << 2 } else { 1 << 4 };
-    /// How many there is room for, a u8.
-    #[cfg(Py_3_13)]
-    pub const ROOM: usize = HEAD;
-    /// How many there are, a u8.
-    #[cfg(Py_3_13)]
-    pub const COUNT: usize = HEAD + 1;
-    /// Whether they count: 0 once the instance has got a dict that has them elsewhere.
-    #[cfg(Py_3_13)]
-    pub const VALID: usize = HEAD + 3;
-    /// The first of them, or null; the others follow.
-    #[cfg(Py_3_13)]
-    pub const FIRST: usize = HEAD + 8;
-    /// How far before the object their address is: null, or on 3.12 even, where a dict has them.
-    #[cfg(not(Py_3_13))]
-    pub const ADDRESS_BEFORE: usize = if cfg!(Py_3_12) { 24 } else { 32 };
-    /// How much larger than what is kept there the address is.
-    #[cfg(not(Py_3_13))]
-    pub const ADDRESS_MORE: usize = if cfg!(Py_3_12) { 1 } else { 0 };
-    /// How far before the first how many there are is, a u8; before it the number of each, the first that came next to it.
-    #[cfg(not(Py_3_13))]
-    pub const COUNT_BEFORE: usize = 2;
-
-    const _: () = assert!(HEAD == 16);
-}
-
 /// In `PyFunctionObject`.
 pub mod function {
     /// `func_qualname`.

@@ -12,7 +12,6 @@
 //! | `objects` | objects that the collector knows |
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
-//! | `shape` | all attributes of plain instances at once |
 //! | `awaited` | what `await` does with the objects of a class |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
@@ -46,8 +45,6 @@ pub mod cpu;
 #[cfg(not(Py_3_12))]
 pub mod eval;
 pub mod frame;
-#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-pub mod function;
 pub mod guarded;
 #[cfg(not(Py_3_12))]
 pub mod handlers;
@@ -62,8 +59,6 @@ pub mod objects;
 pub mod opcodes;
 #[cfg(not(Py_3_12))]
 pub mod profile;
-#[cfg(not(Py_GIL_DISABLED))]
-pub mod shape;
 #[cfg(not(Py_3_12))]
 pub mod stack;
 pub mod state;

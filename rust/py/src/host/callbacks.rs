@@ -191,10 +191,7 @@ mod frames {
             stack::{Segment, Stack},
             Aside,
         },
-        host::{
-            foreign::{self, ForeignCall},
-            uncontended,
-        },
+        host::foreign::{self, ForeignCall},
     };
     use pyo3::ffi::{_PyInterpreterFrame, PyThreadState, PyTrace_C_CALL, PyTrace_C_RETURN};
     use std::{
@@ -247,7 +244,6 @@ mod frames {
                 && !ENDS_MATTER.load(Ordering::Relaxed)
                 && !frame.is_generator_frame()
                 && !here.is_traced()
-                && !uncontended::is_called(code)
                 && watch::find(code).is_none()
                 && here.stack.room()
         }
@@ -266,7 +262,6 @@ mod frames {
                 Place::Here => eval::call_on(tstate, raw, throwflag),
                 Place::Segment(segment) => elsewhere(tstate, raw, throwflag, segment),
                 Place::Nowhere => return no_room(),
-                Place::Answered(result) => return result,
             };
             end(raw, mode, result);
             result
@@ -314,8 +309,6 @@ mod frames {
         Here,
         Segment(Segment),
         Nowhere,
-        /// Nothing is left to evaluate: this is what the call answers.
-        Answered(*mut PyObject),
     }
 
     /// Where a call goes for which there is no room here.
@@ -406,12 +399,6 @@ mod frames {
             let mut place = Place::Here;
             let mut ends = true;
             take(|here| {
-                if throwflag == 0 {
-                    if let Some(result) = uncontended::answer(here, frame, generator) {
-                        place = Place::Answered(result);
-                        return;
-                    }
-                }
                 if !here.stack.room() {
                     place = self::place(here.stack, generator);
                     if matches!(place, Place::Nowhere) {

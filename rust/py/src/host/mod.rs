@@ -32,9 +32,6 @@
 //! | `exits` | which exception an exit signal's is |
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
-//! | `plain_queues` | their `_put` and `_get`, done without a frame |
-//! | `deques` | `collections.deque` without its methods' names |
-//! | `uncontended` | `put` and `get` of `queue.Queue`, likewise, where nobody waits |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
@@ -59,8 +56,6 @@ pub mod call;
 pub mod callbacks;
 pub mod codes;
 pub mod collector;
-#[cfg(not(Py_GIL_DISABLED))]
-pub mod deques;
 pub mod directory;
 pub mod executors;
 pub mod exits;
@@ -89,8 +84,6 @@ pub mod parcels;
 pub mod passing;
 pub mod pickles;
 pub mod places;
-#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-pub mod plain_queues;
 pub mod pools;
 pub mod ports;
 pub mod queues;
@@ -104,8 +97,6 @@ pub mod spawning;
 mod task_end;
 mod task_init;
 pub mod tokens;
-#[cfg(not(Py_GIL_DISABLED))]
-pub mod uncontended;
 pub mod uv_loops;
 #[cfg(not(Py_3_12))]
 pub mod wait_for;

@@ -4,10 +4,6 @@
 //! what is told is in the order of the queue. A class of the program's own that has others is found when it is first used; its
 //! `_put` is told of when it is done, for it may raise.
 
-#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-use super::plain_queues;
-#[cfg(not(Py_GIL_DISABLED))]
-use super::uncontended;
 use super::{
     here::Here,
     instruments::{monitored, Instrument},
@@ -42,14 +38,10 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.messages() || wants.tokens || wants.watches(Event::LongMessageQueue),
     |py, host| modules::want(py, host, &MODULES),
     |py, host| {
-        give_back(py);
         watch::remove(py, host, &[&PUT, &GET, &GET_LAST, &OWN_PUT, &OWN_GET, &WAIT, &NEW])?;
         modules::leave(py, host, &MODULES)
     },
-    |py| {
-        give_back(py);
-        modules::forget(&MODULES);
-    },
+    |_| modules::forget(&MODULES),
 );
 
 /// `_put`.
@@ -109,13 +101,7 @@ fn adopt(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>, wait: &
     }
     watch::add(py, host, &WAIT, &originals::codes(&class, &[wait])?)?;
     watch::add(py, host, &NEW, &originals::codes(&class, &["__init__"])?)?;
-    learn_all(py, host, &class)?;
-    #[cfg(not(Py_GIL_DISABLED))]
-    if let (Ok(class), Ok(seen)) = (class.cast::<PyType>(), originals::code(&class, "__init__")) {
-        // where they can't be taken, the functions tell as others do
-        let _ = uncontended::take(class, which, &seen);
-    }
-    Ok(())
+    learn_all(py, host, &class)
 }
 
 /// Keeps the names of a module for ever, so that nothing else gets their address.
@@ -158,16 +144,8 @@ fn learn(py: Python<'_>, host: &Host, class: *mut ffi::PyTypeObject) -> PyResult
             }
             Bound::from_borrowed_ptr(py, ffi::PyFunction_GetCode(method.as_ptr()))
         };
-        if is_taken(method) {
-            continue;
-        }
         let watched = |by| watch::find(code.as_ptr()).is_some_and(|watched| watched.has(by));
         if original.is_some() {
-            // found out in the midst of an event a function is watched, and stays so
-            let simple = std::ptr::eq(handler, &PUT) || std::ptr::eq(handler, &GET);
-            if simple && !watched(handler) && take_calls(py, class, method) {
-                continue;
-            }
             watch::add(py, host, handler, &[code])?;
         } else if ![&PUT, &GET, &GET_LAST, own_handler].into_iter().any(watched) {
             DERIVED.store(true, Ordering::Release);
@@ -200,8 +178,7 @@ fn is_known(method: &Bound<'_, PyAny>, handler: &'static Handler) -> bool {
     // SAFETY: the type is checked; its code stands with it.
     unsafe {
         ffi::PyFunction_Check(method.as_ptr()) != 0
-            && (is_taken(method)
-                || watch::find(ffi::PyFunction_GetCode(method.as_ptr())).is_some_and(|by| by.has(handler)))
+            && watch::find(ffi::PyFunction_GetCode(method.as_ptr())).is_some_and(|by| by.has(handler))
     }
 }
 
@@ -214,38 +191,6 @@ fn is_librarys(function: &Bound<'_, PyAny>) -> bool {
 /// Whether the library's queues are defined in the module of these names.
 fn defines(globals: *mut ffi::PyObject) -> bool {
     QUEUES.iter().any(|module| module.load(Ordering::Relaxed) == globals as usize)
-}
-
-/// Whether calls of a method of the library's come to [`plain_queues`] from now on.
-#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-fn take_calls(py: Python<'_>, class: *mut ffi::PyTypeObject, method: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: the class stands; attached.
-    let class = unsafe { Bound::from_borrowed_ptr(py, class.cast()) };
-    let seen = originals::code(&class, "__init__");
-    seen.and_then(|seen| plain_queues::take(py, method, &seen)).unwrap_or(false)
-}
-
-#[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-fn is_taken(method: &Bound<'_, PyAny>) -> bool {
-    plain_queues::is_taken(method)
-}
-
-#[cfg(not(all(Py_3_12, not(Py_GIL_DISABLED))))]
-fn take_calls(_: Python<'_>, _: *mut ffi::PyTypeObject, _: &Bound<'_, PyAny>) -> bool {
-    false
-}
-
-#[cfg(not(all(Py_3_12, not(Py_GIL_DISABLED))))]
-fn is_taken(_: &Bound<'_, PyAny>) -> bool {
-    false
-}
-
-fn give_back(py: Python<'_>) {
-    #[cfg(not(Py_GIL_DISABLED))]
-    uncontended::give_back(py);
-    #[cfg(all(Py_3_12, not(Py_GIL_DISABLED)))]
-    plain_queues::give_back(py);
-    let _ = py;
 }
 
 /// Whether a class is one of the standard library's whose newest item comes first, or derives from one.
@@ -287,32 +232,17 @@ fn queue_of(frame: Frame) -> *mut ffi::PyObject {
     unsafe { frame.argument(&CodeLayout::read(frame.code()), 0).as_ptr() }
 }
 
-/// Who called a method of a queue.
-#[derive(Clone, Copy)]
-pub enum Caller {
-    /// Whoever called the event's frame.
-    Of(Frame),
-    /// This frame, which runs.
-    #[cfg(not(Py_GIL_DISABLED))]
-    Frame(Option<Frame>),
-}
-
-impl Caller {
-    #[inline(always)]
-    fn frame(self) -> Option<Frame> {
-        match self {
-            // SAFETY: an event's frame runs; callbacks are attached.
-            Caller::Of(frame) => unsafe { passing::caller(frame) },
-            #[cfg(not(Py_GIL_DISABLED))]
-            Caller::Frame(frame) => frame,
-        }
-    }
+/// Who called the method of a queue whose event's frame this is.
+#[inline(always)]
+fn caller(frame: Frame) -> Option<Frame> {
+    // SAFETY: an event's frame runs; callbacks are attached.
+    unsafe { passing::caller(frame) }
 }
 
 /// Whether a method was called by that of a class that derives from its own: then that one has told, or will.
 #[inline(always)]
-fn is_super(caller: Caller, queue: *mut ffi::PyObject) -> bool {
-    DERIVED.load(Ordering::Relaxed) && is_called_by_own(caller, queue)
+fn is_super(method: Frame, queue: *mut ffi::PyObject) -> bool {
+    DERIVED.load(Ordering::Relaxed) && is_called_by_own(method, queue)
 }
 
 /// Functions between a method of the library's and one of the program's own that has called it, at most: a decorator's lie there.
@@ -320,8 +250,8 @@ const BETWEEN: usize = 8;
 
 #[cold]
 #[inline(never)]
-fn is_called_by_own(caller: Caller, queue: *mut ffi::PyObject) -> bool {
-    let mut next = caller.frame();
+fn is_called_by_own(method: Frame, queue: *mut ffi::PyObject) -> bool {
+    let mut next = caller(method);
     for _ in 0..BETWEEN {
         let Some(frame) = next else { return false };
         // SAFETY: whoever called a frame that runs runs, too; attached.
@@ -360,23 +290,23 @@ fn own_queue(frame: Frame, name: &Interned) -> *mut ffi::PyObject {
 /// Whether what a method of a queue does is told of: it matters to somebody, and the program has called it. The running process
 /// is known afterwards.
 #[inline(always)]
-fn is_told(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, flag: Flags) -> bool {
+fn is_told(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, flag: Flags) -> bool {
     // SAFETY: callbacks run attached; the queue stands while a method of it runs.
     let wanted = unsafe {
         here.running.identify(here.host, &mut here.thread);
         parcels::is_asked(here, flag) || monitored(Event::LongMessageQueue) || senders::matter(here, queue)
     };
-    wanted && !is_inner(caller)
+    wanted && !is_inner(method)
 }
 
 /// Whether another part of the standard library uses the queue, seen from who called one of the queue's methods: what passes is
 /// part of a larger message.
 #[inline(always)]
-fn is_inner(caller: Caller) -> bool {
+fn is_inner(method: Frame) -> bool {
     let is = |globals: usize, module: &AtomicUsize| globals == module.load(Ordering::Relaxed);
     // SAFETY: the event's frame; whoever called a frame that runs runs, too.
     unsafe {
-        let mut frame = caller.frame();
+        let mut frame = caller(method);
         while let Some(here) = frame {
             let globals = here.globals() as usize;
             if is(globals, &TASKS) {
@@ -442,20 +372,20 @@ fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObj
 
 /// Whether who called a method of a queue shuts it down at once: what it takes out is thrown away, and what that carries.
 #[inline(always)]
-fn shuts_down(caller: Caller) -> bool {
+fn shuts_down(method: Frame) -> bool {
     let known = |code: usize| SHUTDOWN.iter().any(|shutdown| shutdown.load(Ordering::Relaxed) == code);
     // SAFETY: the caller's frame runs.
-    caller.frame().is_some_and(|caller| known(unsafe { caller.code() } as usize))
+    caller(method).is_some_and(|caller| known(unsafe { caller.code() } as usize))
 }
 
-/// An item is taken out of a queue, by a method that `caller` has called; as above.
+/// An item is taken out of a queue, by the method whose frame this is; as above.
 #[inline(always)]
-fn take(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
+fn take(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
     // SAFETY: the callers'.
     unsafe {
         let number = passing::queue(here, queue);
         let put = senders::take(here, queue, item, last);
-        if !shuts_down(caller) {
+        if !shuts_down(method) {
             let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
             passing::received_by_current(here, sender, item);
             tokens::taken_from_queue(here, queue, put, item);
@@ -464,25 +394,11 @@ fn take(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut f
     }
 }
 
-fn on_put(here: &mut Here, frame: Frame) {
+fn on_put(here: &mut Here, method: Frame) {
     // SAFETY: the arguments of the standard library's methods, which stand as long as the event's frame; none is a cell.
-    let (queue, item) = unsafe { (frame.local(0), frame.local(1)) };
-    told_put(here, Caller::Of(frame), queue, item);
-}
-
-/// An item is about to be put into a queue by the method that `caller` has called; both stand, and the thread is attached.
-#[inline(always)]
-pub fn told_put(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
-    if !is_super(caller, queue) && is_told(here, caller, queue, Flags::SEND) {
+    let (queue, item) = unsafe { (method.local(0), method.local(1)) };
+    if !is_super(method, queue) && is_told(here, method, queue, Flags::SEND) {
         put(here, queue, item);
-    }
-}
-
-/// The method that `caller` has called answers an item; as above.
-#[inline(always)]
-pub fn told_get(here: &mut Here, caller: Caller, queue: *mut ffi::PyObject, item: *mut ffi::PyObject, last: bool) {
-    if !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
-        take(here, caller, queue, item, last);
     }
 }
 
@@ -495,11 +411,13 @@ fn on_get_last(here: &mut Here, frame: Frame, how: Ended) {
 }
 
 #[inline(always)]
-fn get(here: &mut Here, frame: Frame, how: Ended, last: bool) {
+fn get(here: &mut Here, method: Frame, how: Ended, last: bool) {
     let Ended::Returned(item) = how else { return };
     // SAFETY: as above; no method binds its first argument anew.
-    let queue = unsafe { frame.local(0) };
-    told_get(here, Caller::Of(frame), queue, item, last);
+    let queue = unsafe { method.local(0) };
+    if !is_super(method, queue) && is_told(here, method, queue, Flags::RECEIVE) {
+        take(here, method, queue, item, last);
+    }
 }
 
 thread_local! {
@@ -519,8 +437,8 @@ struct Putting {
 fn on_own_put(here: &mut Here, frame: Frame) {
     // SAFETY: an event's frame; attached.
     let item = unsafe { frame.given(1) };
-    let (queue, caller) = (own_queue(frame, &NAME_OF_PUT), Caller::Of(frame));
-    if queue.is_null() || item.is_null() || is_super(caller, queue) || !is_told(here, caller, queue, Flags::SEND) {
+    let queue = own_queue(frame, &NAME_OF_PUT);
+    if queue.is_null() || item.is_null() || is_super(frame, queue) || !is_told(here, frame, queue, Flags::SEND) {
         return;
     }
     // SAFETY: the event's frame; its arguments stand as long as it begins.
@@ -558,11 +476,10 @@ fn on_own_put_done(here: &mut Here, frame: Frame, how: Ended) {
 
 fn on_own_get(here: &mut Here, frame: Frame, how: Ended) {
     let (queue, Ended::Returned(item)) = (own_queue(frame, &NAME_OF_GET), how) else { return };
-    let caller = Caller::Of(frame);
-    if !queue.is_null() && !is_super(caller, queue) && is_told(here, caller, queue, Flags::RECEIVE) {
+    if !queue.is_null() && !is_super(frame, queue) && is_told(here, frame, queue, Flags::RECEIVE) {
         // SAFETY: the queue stands while its method runs.
         let last = is_lifo(unsafe { ffi::Py_TYPE(queue) });
-        take(here, caller, queue, item, last);
+        take(here, frame, queue, item, last);
     }
 }
 
@@ -574,7 +491,7 @@ fn on_nothing(here: &mut Here, frame: Frame, how: Ended) {
             here.running.identify(here.host, &mut here.thread);
             parcels::is_asked(here, Flags::RECEIVE) && quietly(here, |py, _| ends_a_get(py, error.object()))
         } else {
-            is_empty(error) && is_told(here, Caller::Of(frame), queue_of(frame), Flags::RECEIVE)
+            is_empty(error) && is_told(here, frame, queue_of(frame), Flags::RECEIVE)
         }
     };
     if in_vain {

@@ -1,14 +1,12 @@
-"""Putting into and getting from queues where nobody waits, done without the functions' frames: nobody sees a difference."""
+"""Programs that use `queue.Queue` and `asyncio.Queue` behave the same while their messages are traced or carry tokens."""
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import itertools
 import pickle
 import queue
 import sys
-import sysconfig
 import threading
 import types
 from collections import deque
@@ -22,7 +20,6 @@ from hypothesis import strategies as st
 from inviso import seq_trace, trace
 from trace_tools import good, own
 
-is_done = not (sysconfig.get_config_var("Py_GIL_DISABLED") or 0)
 METHODS = ("put", "get", "_put", "_get")
 NOWAIT = ("put_nowait", "get_nowait", "_put", "_get")
 
@@ -55,36 +52,6 @@ class PlainAsync(asyncio.Queue):  # type: ignore[type-arg]
     put_nowait, get_nowait, _put, _get = (copy(vars(asyncio.Queue)[name]) for name in NOWAIT)  # type: ignore[assignment]
 
 
-def is_taken(function: Any) -> bool:
-    """Whether the interpreter calls the function by another way than its own."""
-    offset = ctypes.c_ssize_t.from_address(id(types.FunctionType) + 56).value  # tp_vectorcall_offset
-
-    def word(function: Any) -> Any:
-        return ctypes.c_void_p.from_address(id(function) + offset).value
-
-    return bool(word(function) != word(lambda: None))
-
-
-def frames_of(call: Callable[[], Any]) -> int:
-    """How many frames must be left for a call: it is tried where none is, where one is, and so on."""
-    tried = itertools.count()
-
-    def deeper() -> None:
-        try:
-            deeper()
-        except RecursionError:
-            next(tried)
-            call()
-
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(len(list(stack())) + 60)
-    try:
-        deeper()
-    finally:
-        sys.setrecursionlimit(limit)
-    return next(tried) - 1
-
-
 def answer(coroutine: Any) -> Any:
     """What a coroutine that doesn't wait returns."""
     try:
@@ -92,32 +59,6 @@ def answer(coroutine: Any) -> Any:
     except StopIteration as ended:
         return ended.value
     raise AssertionError("it waits")
-
-
-async def nothing() -> None:
-    """A coroutine."""
-
-
-def frames_of_coroutine(make: Callable[[], Any]) -> int:
-    """The same for another one to await a coroutine that doesn't wait; both are there already."""
-
-    async def awaits(coroutine: Any) -> None:
-        await coroutine
-
-    inner = [make() for _ in range(9)]
-    outer, number = [awaits(coroutine) for coroutine in inner], itertools.count()
-    try:
-        return frames_of(lambda: answer(outer[next(number)]))
-    finally:
-        for coroutine in [*outer, *inner]:
-            coroutine.close()
-
-
-def stack() -> Iterator[types.FrameType]:
-    frame: types.FrameType | None = sys._getframe()
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 HOOK: list[Callable[..., Any]] = []
@@ -145,60 +86,6 @@ def outcome(call: Callable[[], Any]) -> Any:
         return ("answers", call())
     except Exception as error:
         return (type(error), error.args)
-
-
-def nobody_waits(session: trace.Session) -> None:
-    box: queue.Queue[Any] = queue.Queue(3)
-    taken = [queue.Queue.put, queue.Queue.get] if sys.version_info >= (3, 12) else []  # 3.11 answers frames instead
-    assert not any(map(is_taken, taken))
-    box.put(0)
-    assert frames_of(lambda: box.put(1)) >= 2 and frames_of(box.get) >= 2
-    own(session, ["send", "receive"])
-    assert all(map(is_taken, taken))
-    box = queue.Queue(3)  # the other was left by calls in the midst
-    box.put(0)
-    box.put(1), box.get()  # the first calls after a change of what tools want go the functions' own way
-    for call in (lambda: box.put(2), box.get, lambda: box.put(3, timeout=1), lambda: box.get(True, 0.5), box.get):
-        assert frames_of(call) <= 1  # the lambda's
-    assert box.empty() and box.unfinished_tasks == 4
-    assert frames_of(lambda: box.put_nowait(4)) <= 2 and frames_of(box.get_nowait) <= 1
-    session.destroy()
-    assert not any(map(is_taken, taken))
-    assert frames_of(lambda: box.put(1)) >= 2
-
-
-def nobody_waits_in_asyncio(session: trace.Session) -> None:
-    taken = [asyncio.Queue.put_nowait, asyncio.Queue.get_nowait] if sys.version_info >= (3, 12) else []
-
-    async def run() -> None:
-        box: asyncio.Queue[Any] = asyncio.Queue(3)
-        assert frames_of(lambda: box.put_nowait(1)) >= 2
-        box = asyncio.Queue(3)
-        own(session, ["send", "receive"])
-        assert all(map(is_taken, taken))
-        box.put_nowait(0), box.get_nowait()
-        for _ in range(2):
-            assert frames_of(lambda: box.put_nowait(1)) == 1  # noqa: B023
-            assert frames_of(box.get_nowait) == 0
-            if not taken:  # nor those of the coroutines
-                assert frames_of_coroutine(lambda: box.put(1)) < frames_of_coroutine(nothing)  # noqa: B023
-                assert frames_of_coroutine(box.get) < frames_of_coroutine(nothing)
-            with pytest.raises(asyncio.TimeoutError):  # a queue at which somebody has waited has an attribute more
-                await asyncio.wait_for(box.get(), 0.01)
-
-    asyncio.run(run())
-    session.destroy()
-    assert not any(map(is_taken, taken))
-
-
-@pytest.mark.skipif(not is_done, reason="with the GIL")
-@pytest.mark.parametrize("where", ["nobody_waits", "nobody_waits_in_asyncio"])
-def test_nobody_waits_without_frames(where: str) -> None:
-    """On this interpreter the functions are known, and are given back. In a process of its own: a profile function of a thread
-    that has ended, say, is one that might look, until the process ends.
-    """
-    text = f"import test_uncontended_queues as t; from inviso import trace; t.{where}(trace.session_create('test'))"
-    assert good(text, limit=60) == ""
 
 
 def test_the_functions_are_what_they_were(session: trace.Session) -> None:
@@ -289,11 +176,11 @@ def test_a_queue_is_shut_down(session: trace.Session, kind: Any) -> None:
     box.shutdown()
     ended = {queue.Queue: "ShutDown", asyncio.Queue: "QueueShutDown"}[kind]
     for call in (lambda: box.put_nowait(3), lambda: box.put_nowait(4)):
-        with pytest.raises(Exception) as raised:  # noqa: PT011
+        with pytest.raises(Exception) as raised:
             call()
         assert type(raised.value).__name__ == ended
     assert [box.get_nowait(), box.get_nowait()] == [1, 2]
-    with pytest.raises(Exception) as raised:  # noqa: PT011
+    with pytest.raises(Exception) as raised:
         box.get_nowait()
     assert type(raised.value).__name__ == ended
 
@@ -774,43 +661,6 @@ def test_the_stack_of_a_message_begins_where_the_queue_is_used(session: trace.Se
     for message in session.drain():
         stack = str(message[-1]).split("Stack:")[1].replace("\\n", "\n").split("\n")[1]
         assert "test_the_stack_of_a_message_begins_where" in stack
-
-
-NO_MEMORY = """
-import asyncio, queue, sys
-import _testcapi
-import inviso
-from inviso import seq_trace, trace
-
-box = getattr(sys.modules[sys.argv[1]], "Queue")()
-put, get = (box.put, box.get) if sys.argv[1] == "queue" else (box.put_nowait, box.get_nowait)
-with trace.session_create("short of memory") as session:
-    if sys.argv[2] == "token":
-        seq_trace.set_token("label", 1)
-    else:
-        session.process(inviso.self(), True, ["send", "receive"])
-    put(None), get()
-    put(None)
-    _testcapi.set_nomemory(int(sys.argv[3]), 0)
-    try:
-        put(object)
-    except MemoryError:
-        pass
-    finally:
-        _testcapi.remove_mem_hooks()
-    put(None), get()
-    if sys.argv[1] == "queue":
-        assert not box.mutex.locked()
-print("over")
-"""
-
-
-@pytest.mark.parametrize("what", ["message", "token"])
-@pytest.mark.parametrize("module", ["queue", "asyncio"])
-def test_no_memory_is_a_memory_error(what: str, module: str) -> None:
-    pytest.importorskip("_testcapi")
-    for allocations in range(4):
-        assert good(NO_MEMORY, module, what, str(allocations), limit=60) == "over\n"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="on 3.11 it stands in front of ours: test_pep523")
