@@ -67,7 +67,8 @@ def _run(program: Program, mode: Mode, folder: Path) -> Done:
     (folder / "seen").mkdir()
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PYTHON")},
-        "COLUMNS": "80", "OMP_NUM_THREADS": "2", "PYTHONFAULTHANDLER": "1", "PYTHONHASHSEED": "0",
+        "COLUMNS": "80", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE",  # a spinning thread keeps a core
+        "PYTHONFAULTHANDLER": "1", "PYTHONHASHSEED": "0",
         "INVISO_REAL_SEEN": str(folder / "seen"), **mode.env,
     }  # fmt: skip
     words = [str(program.python), *mode.words, str(program.path)]
