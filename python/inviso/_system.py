@@ -1,6 +1,6 @@
 """Locks, threads and sleep of the operating system, whatever a program has put in place of Python's.
 
-gevent and eventlet put functions that switch greenlets in place of those of ``_thread``, ``threading`` and ``time``. A
+gevent puts functions that switch greenlets in place of those of ``_thread``, ``threading`` and ``time``. A
 thread of this package waits in native code. As a greenlet it would keep the program's thread, and the program waits for
 it in vain.
 """
