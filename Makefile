@@ -1,7 +1,7 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo test rust loom fuzz python notebook stress bench format help
+.PHONY: demo test rust loom fuzz python real notebook stress bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -21,6 +21,9 @@ fuzz:            ## what reads bytes of strangers, a minute each: make fuzz INVI
 
 python:          ## tests under one interpreter: make python PYTHON=python3.13
 	@scripts/test.sh python $(PYTHON)
+
+real:            ## real programs under each tool: make real REAL=long PYTHONS=python3.14
+	@PYTHON=$(PYTHON) REAL=$(REAL) scripts/test.sh real $(PYTHONS)
 
 notebook:        ## run the notebooks
 	@PYTHON=$(PYTHON) scripts/test.sh notebook

@@ -3,6 +3,7 @@
 #   scripts/test.sh                    everything
 #   scripts/test.sh rust|loom|fuzz|notebook
 #   scripts/test.sh python PYTHON      under one interpreter
+#   scripts/test.sh real [PYTHON ...]  real programs under each tool; REAL=long: each program under each
 # INVISO_STRESS_SECONDS is how long each of the two stress tests takes under each interpreter, INVISO_FUZZ_SECONDS how long each
 # body is fuzzed that reads bytes of strangers: three at a time, so that on two cores it is a minute's work.
 set -euo pipefail
@@ -82,7 +83,18 @@ further() { # versions
     done
 }
 
+real() { # interpreters; without any those of 3.11 to 3.13 that are here
+    local version found
+    if [ $# = 0 ]; then
+        for version in 3.11 3.12 3.13; do
+            if found=$(interpreter "$version"); then set -- "$@" "$found"; else echo "== no Python $version here: left out"; fi
+        done
+    fi
+    "$PYTHON" -m tests.real ${REAL:+"--$REAL"} "$@"
+}
+
 case "${1:-all}" in
+real) "$@" ;;
 rust | loom | notebook) "$1" ;;
 fuzz)
     scripts/ready.sh "$PYTHON" .venv
@@ -104,12 +116,13 @@ all)
     fuzz
     notebook
     further 3.13
+    real
     wait "$beside" || { cat target/beside.log; exit 1; }
     cat target/beside.log
     echo "== all passed"
     ;;
 *)
-    echo "usage: scripts/test.sh [rust | loom | fuzz | python PYTHON | notebook]" >&2
+    echo "usage: scripts/test.sh [rust | loom | fuzz | python PYTHON | real [PYTHON ...] | notebook]" >&2
     exit 2
     ;;
 esac

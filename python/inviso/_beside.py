@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import _thread
-import threading
 from collections.abc import Callable
 
 from . import _fork, _native
+from ._system import RLock, allocate_lock, get_native_id, start_new_thread
 
 __all__ = ["Beside"]
 
@@ -23,7 +23,7 @@ class Beside:
         self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
         """Held while the thread runs: we release the first to end it, it the second."""
         self._native_id = 0
-        self._changing = threading.RLock()
+        self._changing = RLock()
         """By who starts or stops it: a fork does, in any thread."""
         self._is_over = False
 
@@ -31,10 +31,10 @@ class Beside:
         """Begin, or go on after a stop; the function is called after so many seconds."""
         with self._changing:
             if self._locks is None and not self._is_over:
-                locks = stopping, ended = _thread.allocate_lock(), _thread.allocate_lock()
+                locks = stopping, ended = allocate_lock(), allocate_lock()
                 stopping.acquire()
                 ended.acquire()
-                _thread.start_new_thread(self._run, (stopping, ended, wait))
+                start_new_thread(self._run, (stopping, ended, wait))
                 self._locks = locks
 
     def stop(self) -> None:
@@ -63,11 +63,11 @@ class Beside:
 
     def forget(self) -> None:
         """In a forked child, which has no such thread."""
-        self._changing = threading.RLock()
+        self._changing = RLock()
         self._locks = None
 
     def _run(self, stopping: _thread.LockType, ended: _thread.LockType, wait: float | None) -> None:
-        self._native_id = _thread.get_native_id()
+        self._native_id = get_native_id()
         try:
             _native.hide()
             while wait is not None and not stopping.acquire(timeout=wait):

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from . import _native
+from ._system import get_ident, get_native_id, sleep
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -29,7 +28,7 @@ def wait_until_gone(native_id: int | None) -> None:
     for _ in range(1000):
         if not os.access(f"/proc/self/task/{native_id}", os.F_OK):
             return
-        time.sleep(0.0002)
+        sleep(0.0002)
 
 
 def is_under_way() -> bool:
@@ -39,7 +38,7 @@ def is_under_way() -> bool:
 
 def is_by_caller() -> bool:
     """Whether the calling thread does, and so can't wait for what goes on after it."""
-    return threading.get_ident() in _forks
+    return get_ident() in _forks
 
 
 class _Restart:
@@ -90,7 +89,7 @@ def _wait_for_imports() -> None:
 
 
 def _before() -> None:
-    _forks[threading.get_ident()] = _Restart(sys._getframe().f_back)
+    _forks[get_ident()] = _Restart(sys._getframe().f_back)
     for pause, _, _ in list(_resting):
         pause()
     _wait_for_imports()
@@ -98,11 +97,11 @@ def _before() -> None:
 
 def _after() -> None:
     # First: who sees the fork still rests, and is then seen here.
-    restart = _forks.pop(threading.get_ident(), None)
+    restart = _forks.pop(get_ident(), None)
     if restart is None or not any(needed() for _, _, needed in list(_resting)):
         return
     # Elsewhere the fork warns in any case, and the main thread may wait for long.
-    in_main = threading.get_ident() == threading.main_thread().ident
+    in_main = get_native_id() == os.getpid()
     if not (in_main and _native.call_soon(restart)):
         restart(may_wait=False)
 

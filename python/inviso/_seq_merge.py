@@ -17,7 +17,6 @@ from __future__ import annotations
 import binascii
 import heapq
 import json
-import threading
 import time
 from bisect import bisect_left
 from collections import defaultdict
@@ -27,11 +26,11 @@ from typing import Any, Literal, NamedTuple
 
 from . import _native
 from ._native import Pid
-from ._seq_nodes import apart
 from ._seq_text import checked, clipped, dropped, format
+from ._system import Flag, start_new_thread
 from .errors import BadArg, shown
 from .process import node as own_node
-from .process import receive, spawn
+from .process import receive
 from .terms import Atom
 
 __all__ = ["Anchor", "Collector", "Entry", "Output", "merge"]
@@ -212,8 +211,10 @@ class Collector:
 
     def _begin(self) -> None:
         self._is_stopped = False
-        with apart():
-            self.pid = spawn(self._collect, name="seq_trace collector")
+        self.pid = _native.new_process("seq_trace collector")
+        begun = Flag()
+        start_new_thread(self._run, (begun,))
+        begun.wait()
 
     def __enter__(self) -> Collector:
         if not self._inside:
@@ -245,10 +246,17 @@ class Collector:
     def _ask(self, what: str) -> None:
         """Has the process look at all that was sent before."""
         if self.pid.is_alive():
-            seen = threading.Event()
+            seen = Flag()
             _native.put_in(self.pid, (what, seen))
             while not seen.wait(0.1) and self.pid.is_alive():
                 pass
+
+    def _run(self, begun: Flag) -> None:
+        """What the thread does. The program sees nothing of it in ``threading``."""
+        _native.hide()
+        _native.become(self.pid)
+        begun.set()
+        self._collect()
 
     def _collect(self) -> None:
         while True:

@@ -17,7 +17,6 @@ Functions have the names, argument order and results of trace.md; ``undefined`` 
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import difflib
 import os
@@ -33,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _fork, _native, trace_ports
 from ._native import Pid
+from ._system import Flag, RLock, allocate_lock, get_ident, get_native_id, start_new_thread
 from .errors import BadArg, SystemLimit, check_timeout, is_text, shown
 from .match_spec import compiled, derives, word
 from .process import _is_gone, _tracee, _why_no_process
@@ -294,7 +294,7 @@ class Delivered(Ref):
 
     def __init__(self) -> None:
         super().__init__()
-        self._done = threading.Event()
+        self._done = Flag()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until every earlier message has arrived; False if it took longer than ``timeout`` seconds."""
@@ -911,7 +911,7 @@ def _on_load(session: Session, flag: str, patterns: Iterable[Mfa], match_spec: S
 
 def _settle(session: Session, timeout: float) -> bool:
     """Waits until the tracer has handled what was sent before; False if it took longer. Nobody gets a message of it."""
-    done = threading.Event()
+    done = Flag()
     session._native.pump()
     if session._worker:
         session._worker.when_done(done.set)
@@ -1071,11 +1071,24 @@ class _Owner:
 
 
 def _is_in_threading() -> bool:
-    """Whether the calling thread, which runs a finaliser or what was to be done soon, has the lock that each thread takes when it begins and
-    ends: it can't wait for one then.
+    """Whether the calling thread, which runs a finaliser, has the lock of ``threading``: a tracer function that needs it
+    can't end meanwhile.
     """
     lock = getattr(threading, "_active_limbo_lock", None)
-    return lock is not None and bool(lock._is_owned())
+    return isinstance(lock, RLock) and bool(lock._is_owned())
+
+
+class _WorkerThread:
+    """A thread of the system's."""
+
+    __slots__ = ("gone", "ident", "native_id", "ready")
+
+    def __init__(self) -> None:
+        self.ident = self.native_id = 0
+        self.ready = Flag()
+        """Set when it is the process, or has nothing to do."""
+        self.gone = Flag()
+        """Set at its end."""
 
 
 class _Worker:
@@ -1092,11 +1105,11 @@ class _Worker:
         """The same, once that session is gone."""
         self._name = name
         self._raised = 0
-        self._held = _thread.allocate_lock()
+        self._held = allocate_lock()
         """By the thread that is the process."""
-        self._thread: threading.Thread | None = None
+        self._thread: _WorkerThread | None = None
         """The one that is, or was last."""
-        self._over = threading.Event()
+        self._over = Flag()
         self._left = False
         """Its end was waited for in vain."""
         self.pid = _native.new_process(f"inviso tracer {name}")
@@ -1111,25 +1124,16 @@ class _Worker:
         """Has a thread be the process, if none is, and no fork is under way: then it is started after that."""
         if self._over.is_set() or self._held.locked() or _fork.is_under_way():
             return
-        ready = threading.Event()
-        name = f"inviso tracer {self._name}"
-        thread = threading.Thread(target=self._run, args=(ready,), name=name, daemon=True)
-        _native.hide_thread(thread)
-        try:
-            thread.start()
-        except BaseException:
-            _native.renounce_thread(thread)
-            raise
-        if not _is_in_threading():
-            ready.wait()
+        thread = _WorkerThread()
+        start_new_thread(self._run, (thread,))
+        thread.ready.wait()
 
     def pause(self) -> None:
         """Has the thread end before a fork; what arrives waits for the next one. A function that takes long goes on."""
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread() and thread.is_alive():
+        if thread is not None and thread.ident != get_ident() and not thread.gone.is_set():
             _native.mailbox_put(self.pid, _LOOK)
-            thread.join(_PATIENCE)
-            if not thread.is_alive():
+            if thread.gone.wait(_PATIENCE):
                 _fork.wait_until_gone(thread.native_id)
 
     def stop(
@@ -1142,7 +1146,7 @@ class _Worker:
             self._last = last
         if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
             return
-        if self._thread is threading.current_thread() or _fork.is_by_caller():
+        if (self._thread is not None and self._thread.ident == get_ident()) or _fork.is_by_caller():
             return  # it is done later
         end = time.monotonic() + _PATIENCE
         with suppress(RuntimeError):  # no thread can be had
@@ -1153,7 +1157,7 @@ class _Worker:
                 self.start()
         self._left = not self._over.is_set()
         if not self._left and self._thread is not None:
-            self._thread.join(_PATIENCE)
+            self._thread.gone.wait(_PATIENCE)
 
     def when_done(self, job: Callable[[], None]) -> None:
         """Calls ``job`` after all messages that have arrived."""
@@ -1161,19 +1165,20 @@ class _Worker:
         if not _native.mailbox_put(self.pid, _Job(job)):
             job()
 
-    def _run(self, ready: threading.Event) -> None:
-        """What a thread does; ``ready`` is set when it is the process, or has nothing to do."""
+    def _run(self, thread: _WorkerThread) -> None:
+        """What a thread does. The program sees nothing of it in ``threading``."""
         try:
-            _native.enter_process()
+            thread.ident, thread.native_id = get_ident(), get_native_id()
+            _native.hide()
             # Once more after each rest: the fork may be over, and nobody have seen that no thread is there.
             while not (self._over.is_set() or _fork.is_under_way()) and self._held.acquire(blocking=False):
                 is_over = True
                 try:
                     if self._over.is_set():  # the last one ended meanwhile
                         return
-                    self._thread = threading.current_thread()
+                    self._thread = thread
                     _native.become(self.pid)
-                    ready.set()
+                    thread.ready.set()
                     is_over = self._handle()
                     if not is_over:
                         _native.resign()
@@ -1184,7 +1189,8 @@ class _Worker:
                         self._over.set()
                     self._held.release()
         finally:
-            ready.set()
+            thread.ready.set()
+            thread.gone.set()
 
     def _handle(self) -> bool:
         """Whether it is over, not just that a fork is under way."""
@@ -1238,7 +1244,7 @@ def _at_exit() -> None:
         worker = session._worker
         if worker is not None and session._native.is_alive():
             session._native.pump()
-            done = threading.Event()
+            done = Flag()
             with suppress(RuntimeError):  # no thread can be had
                 worker.when_done(done.set)
                 waiting.append(done)

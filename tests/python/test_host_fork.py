@@ -482,7 +482,7 @@ print("waits for ever" if starting.is_alive() else "ok")
 
 
 def test_the_last_handle_goes_while_threading_has_its_lock() -> None:
-    """In a finaliser that runs while a thread is started: a tracer's thread that has to begin then needs that lock."""
+    """In a finaliser that runs while a thread is started: a tracer's thread that has to begin then does not need that lock."""
     text = SETUP + """
 from inviso import _fork
 from trace_tools import until
@@ -498,7 +498,6 @@ assert not worker._held.locked()
 forked.work(1)
 with threading._active_limbo_lock:
     del session
-    assert not seen
 until(lambda: not worker.pid.is_alive())
 assert [m[3] for m in seen] == [(*W[:2], [1])], seen
 print("ok")

@@ -12,12 +12,12 @@ import contextlib
 import errno
 import io
 import os
-import select
 import stat
 import sys
 import time
 import weakref
 from collections.abc import Callable
+from select import POLLOUT, poll
 from typing import Any, Final, Protocol
 
 try:
@@ -29,6 +29,7 @@ except ImportError:  # no Unix: there a pipe is written as long as it takes anyt
 from inviso import _fork
 from inviso._descriptor import Own, duplicate, private
 from inviso._stream import put
+from inviso._system import allocate_lock, get_native_id, sleep, start_new_thread
 
 __all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
 
@@ -151,7 +152,7 @@ class Descriptor:
         """Whether only a part of the first line that waits is not written yet."""
         self._lost = 0
         """Lines that no line tells of yet."""
-        self._lock = _thread.allocate_lock()
+        self._lock = allocate_lock()
         self._thread: _thread.LockType | None = None
         """Held while the writing thread runs."""
         self._state = "open"
@@ -198,7 +199,7 @@ class Descriptor:
                 self._flush(whole=True)
                 if not self._buffer or self._state != "open" or time.monotonic() >= end:
                     break
-            time.sleep(0.002)
+            sleep(0.002)
         with self._lock:
             left = self._buffer.count(b"\n") + self._lost
             if self._buffer and self._state == "open":
@@ -232,7 +233,7 @@ class Descriptor:
 
     def forget(self) -> None:
         """In a forked child, which has no session: what waits is the parent's, and a copy would keep a pipe open."""
-        self._lock = _thread.allocate_lock()
+        self._lock = allocate_lock()
         self._thread = None
         self._buffer.clear()
         if self._state != "closed":
@@ -240,18 +241,18 @@ class Descriptor:
         self._state = "closed"
 
     def _start(self) -> None:
-        self._thread = running = _thread.allocate_lock()
+        self._thread = running = allocate_lock()
         running.acquire()
         try:
-            _thread.start_new_thread(self._run, (running,))
+            start_new_thread(self._run, (running,))
         except RuntimeError:  # no thread can be had: the next line tries again
             self._thread = None
             running.release()
 
     def _run(self, running: _thread.LockType) -> None:
-        self._native_id = _thread.get_native_id()
-        poll = select.poll()
-        poll.register(self._own.number, select.POLLOUT)
+        self._native_id = get_native_id()
+        room = poll()
+        room.register(self._own.number, POLLOUT)
         try:
             while True:
                 with self._lock:
@@ -259,8 +260,8 @@ class Descriptor:
                     if not self._buffer or self._state != "open":
                         self._thread = None
                         return
-                time.sleep(0.01 if self._is_half_full() else 0.001)  # there may be room for a little, and not for more
-                poll.poll(20)
+                sleep(0.01 if self._is_half_full() else 0.001)  # there may be room for a little, and not for more
+                room.poll(20)
         finally:
             running.release()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from contextvars import Context
@@ -15,6 +14,7 @@ import inviso
 from inviso import Pid, node, trace
 from inviso._limits import LOST, Guard, Rate, failure
 from inviso._stream import put
+from inviso._system import RLock
 from inviso.errors import BadArg, shown
 from inviso.tracer import NativeTracer
 
@@ -39,7 +39,7 @@ class Server:
         self.saved = Saved()
         self.clients: list[Any] = []
         self.destroyed = False
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._session: trace.Session | None = None
         self._what: Any = None
         self._tracer: Tracer | None = None

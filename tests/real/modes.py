@@ -1,0 +1,104 @@
+"""Modes: how a program is started under a tool, and what the tool must have written afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SITE = Path(__file__).parent / "site"
+Facts = Callable[[Path, Path, int], list[str]]
+"""Of an interpreter, of a run's folder, and of how many steps the program says that it made: what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """``words`` stand between the interpreter and the program, whose folder is the working directory."""
+
+    name: str
+    words: tuple[str, ...]
+    facts: Facts
+    env: dict[str, str] = field(default_factory=dict)
+
+
+def _counted(python: Path, folder: Path, steps: int) -> list[str]:
+    profile = json.loads((folder / "profile.json").read_text())
+    rows = [
+        row for row in profile["functions"] if (row["module"], row["function"], row["arity"]) == ("__main__", "step", 1)
+    ]
+    calls = sum(row["calls"] for row in rows)
+    wrong = [] if calls == steps else [f"the profile has {calls} calls of __main__:step/1"]
+    text = (folder / "profile.txt").read_text()
+    return wrong if "__main__:step/1" in text else [*wrong, "no row of __main__:step/1 is in the table"]
+
+
+def _shown(python: Path, folder: Path, steps: int) -> list[str]:
+    # A program never waits for its lines. On a busy machine lines are lost, and many end the tracing; a line says so.
+    lines, lost = 0, False
+    with open(folder / "calls.txt", "rb") as file:
+        for line in file:
+            lines += b" call __main__:step(" in line
+            lost |= line.startswith((b"*** Dropped ", b"*** inviso trace stopped: it fell behind"))
+    return [] if lost or lines == steps else [f"calls.txt shows {lines} calls of __main__:step"]
+
+
+def _logged(python: Path, folder: Path, steps: int) -> list[str]:
+    words = [python, "-m", "inviso", "log", "print", "calls.log"]
+    lines, dropped = 0, False
+    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        for line in reader.stdout:
+            lines += b" call __main__:step(" in line
+            dropped |= line.startswith(b"*** ") and line.endswith(b" dropped\n")
+    wrong = [f"inviso log print ends with status {reader.returncode}"] if reader.returncode else []
+    return wrong if dropped or lines == steps else [*wrong, f"calls.log has {lines} calls of __main__:step"]
+
+
+def _seen(what: str) -> Facts:
+    def facts(python: Path, folder: Path, steps: int) -> list[str]:
+        seen = json.loads((folder / "seen.json").read_text())
+        wrong = [f"call_count of __main__:step/1 is {seen['steps']}"] if seen.get("steps", steps) != steps else []
+        if seen.get("totals", [steps, steps]) != [steps, steps]:
+            wrong.append(f"rows of call_time and call_memory have {seen['totals']} calls")
+        wrong += [f"no {tag!r} came" for tag in NEEDED[what] if not seen["tags"].get(tag)]
+        wrong += ["not all messages arrived"] if not seen.get("arrived", True) else []
+        wrong += [f"the token is {seen['token']}"] if seen.get("token", ["label", "real"]) != ["label", "real"] else []
+        return wrong
+
+    return facts
+
+
+NEEDED = {
+    "flags": ["gc_minor_start", "gc_minor_end"],
+    "calls": ["call", "return_from", "return_to", "exception_from"],
+    "tokens": ["print"],
+    "everything": ["print", "call", "return_from", "return_to", "gc_minor_start"],
+}
+TYPES = ("call_count", "call_time", "call_memory")
+
+
+def _tprof(kind: str, *more: str) -> Mode:
+    name = " ".join(["tprof", kind, *more])
+    return Mode(
+        name, ("-m", "inviso", "tprof", "-t", kind, *more, "--json", "profile.json", "-o", "profile.txt"), _counted
+    )
+
+
+def _trace(name: str, facts: Facts, *more: str) -> Mode:
+    return Mode(name, ("-m", "inviso", "trace", "-p", "_", "--limit", "1000000000", *more), facts)
+
+
+def _session(name: str) -> Mode:
+    return Mode(name, (), _seen(name), {"PYTHONPATH": str(SITE), "INVISO_REAL_MODE": name})
+
+
+UNTRACED = Mode("untraced", (), lambda python, folder, steps: [])
+MODES = [
+    *(_tprof(kind) for kind in TYPES),
+    *(_tprof(kind, "--per-process") for kind in TYPES),
+    _trace("trace", _shown, "-o", "calls.txt"),
+    _trace("trace to a log", _logged, "--exceptions", "--caller", "--time", "-o", "calls.log"),
+    *(_session(name) for name in NEEDED),
+]
