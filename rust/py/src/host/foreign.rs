@@ -44,15 +44,21 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
     for part in function.split('.') {
         // SAFETY: attached; generic access to modules and types only, so that none of the program's code runs.
         let next = unsafe {
-            if ffi::PyModule_Check(object.as_ptr()) == 0 && ffi::PyType_Check(object.as_ptr()) == 0 {
+            let name = PyString::new(py, part);
+            if ffi::PyModule_Check(object.as_ptr()) != 0 {
+                // not by the attribute: a module that is loaded lazily would be loaded
+                let dict = Bound::from_borrowed_ptr(py, ffi::PyModule_GetDict(object.as_ptr()));
+                dict.get_item(name)
+            } else if ffi::PyType_Check(object.as_ptr()) != 0 {
+                let dict = ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
+                Bound::from_owned_ptr_or_err(py, dict).and_then(|dict| dict.get_item(name))
+            } else {
                 return Ok(None);
             }
-            let name = PyString::new(py, part);
-            let dict = object.getattr("__dict__")?;
-            match dict.get_item(name) {
-                Ok(next) => next,
-                Err(_) => return Ok(None),
-            }
+        };
+        let next = match next {
+            Ok(next) => next,
+            Err(_) => return Ok(None),
         };
         object = next;
     }

@@ -5,6 +5,7 @@ use super::{
     directory,
     here::Here,
     instruments::Instrument,
+    modules::{self, Module},
     originals, relations, spawning,
     watch::{self, Ended, Handler},
     Host,
@@ -17,17 +18,24 @@ use std::sync::Arc;
 /// Links of task groups.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.processes.has(Flags::PROCS | Flags::SET_ON_LINK | Flags::SET_ON_FIRST_LINK),
-    begin,
-    |py, host| watch::remove(py, host, &[&CREATE]),
-    |_| {},
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&CREATE])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| modules::forget(&MODULES),
 );
+
+/// Where task groups are defined.
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py, host))];
 
 /// `TaskGroup.create_task`.
 pub static CREATE: Handler = Handler { begin: Some(on_create), end: Some(on_created), ..Handler::NONE };
 
-fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    // the package before its module: another thread may be importing it
-    py.import("asyncio")?;
+fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "asyncio.taskgroups")?) {
+        return Ok(());
+    }
     let create = originals::codes(py.import("asyncio.taskgroups")?.as_any(), &["TaskGroup.create_task"])?;
     watch::add(py, host, &CREATE, &create)
 }

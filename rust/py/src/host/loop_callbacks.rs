@@ -7,6 +7,7 @@
 use super::{
     here::Here,
     instruments::{self, Instrument},
+    modules::{self, Module},
     originals,
     parcels::quietly,
     ports::transport::{self, Served},
@@ -26,10 +27,16 @@ use pyo3::{ffi::PyObject, prelude::*, types::PyTuple};
 /// What an event loop runs besides tasks.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.processes.has(Flags::RUNNING_PROCS) || wants.watches(Event::LongSchedule),
-    begin,
-    |py, host| watch::remove(py, host, &[&RUN]),
-    |_| {},
+    |py, host| modules::want(py, host, &MODULES),
+    |py, host| {
+        watch::remove(py, host, &[&RUN])?;
+        modules::leave(py, host, &MODULES)
+    },
+    |_| modules::forget(&MODULES),
 );
+
+/// Where handles are defined.
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt(py, host))];
 
 /// `asyncio.Handle._run`.
 pub static RUN: Handler = Handler { begin: Some(on_run), end: Some(on_ran), ..Handler::NONE };
@@ -49,9 +56,10 @@ pub struct Running {
 /// Callbacks inside each other on one thread.
 const DEPTH: usize = 64;
 
-fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    // the package before its module: another thread may be importing it
-    py.import("asyncio")?;
+fn adopt(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "asyncio.events")?) {
+        return Ok(());
+    }
     // what has been imported is found by name, and a handle that overrides the method has one of its own
     for name in ["Handle", "TimerHandle", "_ThreadSafeHandle"] {
         let Ok(class) = py.import("asyncio.events")?.getattr(name) else { continue };

@@ -2,12 +2,12 @@
 //! as it does. Nothing is imported for an instrument's sake.
 
 use super::{
-    executors, futures,
+    executors, futures, groups,
     here::Here,
-    loop_tokens, loops, multiprocess, originals,
+    loop_callbacks, loop_tokens, loops, multiprocess, originals,
     parcels::quietly,
-    pickles, queues,
-    spawning::attribute,
+    pickles, ports, queues, scheduling,
+    spawning::{self, attribute},
     uv_loops,
     watch::{self, Ended, Handler},
     Host,
@@ -36,6 +36,11 @@ impl Module {
 
 /// All that instruments ask for.
 static ALL: &[&[Module]] = &[
+    &spawning::MODULES,
+    &scheduling::MODULES,
+    &groups::MODULES,
+    &loop_callbacks::MODULES,
+    &ports::MODULES,
     &queues::MODULES,
     &executors::MODULES,
     &futures::MODULES,
@@ -49,11 +54,24 @@ static ALL: &[&[Module]] = &[
 /// The import system's `_load_unlocked`: a module has been loaded.
 pub static LOADED: Handler = Handler { end: Some(on_loaded), ..Handler::NONE };
 
-/// Instruments look at these modules from now on.
+/// Instruments look at these modules from now on. One that is not as it is known is passed over.
 ///
 /// # Errors
 /// What `sys.monitoring` raises.
 pub fn want(py: Python<'_>, host: &'static Host, modules: &'static [Module]) -> PyResult<()> {
+    adopt_all(py, host, modules).map(drop)
+}
+
+/// The same, where a module that is there already has to be as it is known.
+///
+/// # Errors
+/// As [`want`], and what a module is refused for.
+pub fn need(py: Python<'_>, host: &'static Host, modules: &'static [Module]) -> PyResult<()> {
+    adopt_all(py, host, modules)?
+}
+
+fn adopt_all(py: Python<'_>, host: &'static Host, modules: &'static [Module]) -> PyResult<PyResult<()>> {
+    let mut refused = Ok(());
     let there = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
     let load = originals::codes(py.import("_frozen_importlib")?.as_any(), &["_load_unlocked"])?;
     watch::add(py, host, &LOADED, &load)?;
@@ -61,12 +79,27 @@ pub fn want(py: Python<'_>, host: &'static Host, modules: &'static [Module]) -> 
         // said first, so that a module that is being loaded by another thread is not missed
         module.awaited.store(true, Ordering::Release);
         if let Some(found) = there.get_item(module.name)? {
-            if (module.adopt)(py, host, &found).is_ok() {
+            let adopted = (module.adopt)(py, host, &found);
+            if adopted.is_ok() {
                 module.awaited.store(false, Ordering::Release);
             }
+            refused = refused.and(adopted);
         }
     }
-    Ok(())
+    Ok(refused)
+}
+
+/// Whether the program has imported a module of the standard library; waits where another thread is importing it. Nothing is
+/// imported by this: a file of the program's may have the same name.
+///
+/// # Errors
+/// What the other thread's import raises.
+pub fn is_there(py: Python<'_>, name: &str) -> PyResult<bool> {
+    let there = py.import("sys")?.getattr("modules")?.contains(name)?;
+    if there {
+        py.import(name)?;
+    }
+    Ok(there)
 }
 
 /// They don't any more.

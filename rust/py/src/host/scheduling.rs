@@ -14,6 +14,7 @@ use super::{
     asyncio_futures, directory, door,
     here::{self, Known},
     instruments::{self, Instrument},
+    modules::{self, Module},
     originals,
     places::{Place, Places, NOWHERE},
     spawning, task_init,
@@ -56,6 +57,9 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     forget,
 );
 
+/// Where tasks come from.
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| adopt_asyncio(py, host))];
+
 /// `threading.Thread._bootstrap_inner`: a thread's life.
 pub static THREAD: Handler = Handler { begin: Some(on_thread), end: Some(on_thread_end), ..Handler::NONE };
 
@@ -80,21 +84,31 @@ pub struct Here {
 }
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    door::untraced(|| take_steps(py, TURNS))?;
-    task_init::take(py, task_init::EAGER, spawning::initialise)?;
-    ON.store(true, Ordering::Release);
     let bootstrap = originals::codes(py.import("threading")?.as_any(), &["Thread._bootstrap_inner"])?;
     watch::add(py, host, &THREAD, &bootstrap)?;
+    ON.store(true, Ordering::Release);
+    modules::need(py, host, &MODULES)
+}
+
+/// The program has imported asyncio.
+fn adopt_asyncio(py: Python<'_>, host: &'static Host) -> PyResult<()> {
+    if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
+        return Ok(()); // a file of the program's has this name
+    }
+    door::untraced(|| take_steps(py, TURNS))?;
+    task_init::take(py, task_init::EAGER, spawning::initialise)?;
     watch_running(py, host)
 }
 
 fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     forget(py);
-    watch::remove(py, host, &[&THREAD, &STEP])
+    watch::remove(py, host, &[&THREAD, &STEP])?;
+    modules::leave(py, host, &MODULES)
 }
 
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
+    modules::forget(&MODULES);
     leave_steps(TURNS);
     task_init::give_back(py, task_init::EAGER, spawning::initialise);
 }

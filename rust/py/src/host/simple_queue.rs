@@ -62,10 +62,9 @@ pub fn take_waits(py: Python<'_>) -> PyResult<()> {
 }
 
 fn begin(py: Python<'_>, _host: &'static Host) -> PyResult<()> {
-    let class = py.import("queue")?.getattr("SimpleQueue")?;
-    if class.getattr("__module__")?.extract::<String>()? != "_queue" {
-        return Ok(()); // written in Python where the C module is missing
-    }
+    // by its own name: `queue` may be a module of the program's
+    let Ok(module) = py.import("_queue") else { return Ok(()) };
+    let class = module.getattr("SimpleQueue")?;
     if let Some(qsize) = method::plain(&class.getattr("__dict__")?.get_item("qsize")?, ffi::METH_NOARGS) {
         QSIZE.store(qsize as usize, Ordering::Release);
     }

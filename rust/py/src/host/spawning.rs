@@ -7,6 +7,7 @@ use super::{
     call, directory, door, exits, groups,
     here::Here,
     instruments::Instrument,
+    modules::{self, Module},
     originals, parcels, relations, scheduling, task_init, tokens,
     watch::{self, Ended, Handler},
     Host,
@@ -57,6 +58,9 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     |py, host| host.spawning.end(py, host),
     forget,
 );
+
+/// Where tasks come from.
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| host.spawning.adopt_asyncio(py, host))];
 
 /// `threading.Thread.start`.
 pub static START: Handler =
@@ -205,7 +209,7 @@ impl Spawning {
     ///
     /// # Errors
     /// What importing threading and asyncio, or `sys.monitoring`, raises.
-    pub fn begin(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+    pub fn begin(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
         let threading = py.import("threading")?.into_any();
         let codes = |path| originals::codes(&threading, &[path]);
         watch::add(py, host, &START, &codes("Thread.start")?)?;
@@ -225,7 +229,14 @@ impl Spawning {
             }
         }
         self.sweep(py, host)?;
-        py.import("asyncio")?;
+        modules::need(py, host, &MODULES)
+    }
+
+    /// The program has imported asyncio.
+    fn adopt_asyncio(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        if !(modules::is_there(py, "asyncio")? && modules::is_there(py, "_asyncio")?) {
+            return Ok(()); // a file of the program's has this name
+        }
         steps::learn(py)?; // what tells a coroutine that has ended, whose frame is not to be read
         ON.store(true, Ordering::Release);
         task_init::take(py, task_init::SPAWNING, initialise)?;
@@ -241,7 +252,8 @@ impl Spawning {
         task_init::give_back(py, task_init::SPAWNING, initialise);
         scheduling::leave_ends();
         lock(&self.started).clear();
-        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])
+        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])?;
+        modules::leave(py, host, &MODULES)
     }
 
     /// Tasks that exist already: their end is to be seen, too.
@@ -812,6 +824,7 @@ unsafe fn name_of(coroutine: *mut ffi::PyObject) -> Vec<u8> {
 /// In a forked child: nothing is watched.
 fn forget(py: Python<'_>) {
     ON.store(false, Ordering::Release);
+    modules::forget(&MODULES);
     scheduling::leave_ends();
     task_init::give_back(py, task_init::SPAWNING, initialise);
 }

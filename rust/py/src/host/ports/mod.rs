@@ -17,6 +17,7 @@ use super::{
     directory::Place,
     here::Here,
     instruments::{wanted, Instrument, Wants},
+    modules::{self, Module},
     parcels::quietly,
     passing::{self, Message, Sender},
     relations,
@@ -48,6 +49,22 @@ pub static INSTRUMENT: Instrument = Instrument::new(
     end,
     forget,
 );
+
+/// Where ports come from.
+pub static MODULES: [Module; 3] = [
+    Module::new("socket", |py, host, _| match modules::is_there(py, "_socket")? {
+        true => modules::is_there(py, "socket").and_then(|_| socket::begin(py, host)),
+        false => Ok(()),
+    }),
+    Module::new("subprocess", |py, host, _| match modules::is_there(py, "_posixsubprocess")? {
+        true => modules::is_there(py, "subprocess").and_then(|_| subprocess::begin(py, host)),
+        false => Ok(()),
+    }),
+    Module::new("asyncio", |py, host, _| match modules::is_there(py, "asyncio.base_subprocess")? {
+        true => modules::is_there(py, "asyncio").and_then(|_| transport::begin(py, host)),
+        false => Ok(()),
+    }),
+];
 
 /// Flags that some port has, or will have.
 static WANTED: AtomicU32 = AtomicU32::new(0);
@@ -122,12 +139,8 @@ fn words(py: Python<'_>) -> PyResult<&'static Words> {
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     words(py)?;
-    // the package before its modules: another thread may be importing it
-    py.import("asyncio")?;
-    socket::begin(py, host)?;
     pipe::begin(py)?;
-    subprocess::begin(py, host)?;
-    transport::begin(py, host)?;
+    modules::want(py, host, &MODULES)?;
     leave_closed(py, host)?;
     refresh(py, host)
 }
@@ -139,6 +152,7 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     watch::remove(py, host, &socket::HANDLERS)?;
     watch::remove(py, host, &subprocess::HANDLERS)?;
     watch::remove(py, host, &transport::HANDLERS)?;
+    modules::leave(py, host, &MODULES)?;
     // the ends of ports are not seen any more: their links would stand for ever
     for port in host.node.ports() {
         for other in host.node.links(port.pid) {
@@ -150,6 +164,7 @@ fn end(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 
 /// In a forked child: nothing is in place.
 fn forget(_py: Python<'_>) {
+    modules::forget(&MODULES);
     WANTED.store(0, Ordering::Relaxed);
     BUSY.store(false, Ordering::Relaxed);
     LINKED.store(0, Ordering::Relaxed);

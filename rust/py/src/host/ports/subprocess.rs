@@ -56,7 +56,14 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &INIT, &codes(class, &["__init__"])?)?;
     watch::add(py, host, &STATUS, &codes(class, &["_internal_poll", "_wait"])?)?;
     watch::add(py, host, &COMMUNICATE, &codes(class, &["communicate"])?)?;
-    watch::add(py, host, &INPUT, &codes(class, &["_save_input"])?)?;
+    watch::add(py, host, &INPUT, &codes(class, &["_save_input"])?)
+}
+
+/// Watches the transports of subprocesses from now on.
+///
+/// # Errors
+/// As [`begin`].
+pub fn begin_transport(py: Python<'_>, host: &Host) -> PyResult<()> {
     let transport = py.import("asyncio.base_subprocess")?.getattr("BaseSubprocessTransport")?;
     watch::add(py, host, &EXITED, &codes(&transport, &["_process_exited"])?)
 }

@@ -147,6 +147,7 @@ pub fn begin(py: Python<'_>, host: &Host) -> PyResult<()> {
     watch::add(py, host, &READ, &ready)?;
     watch::add(py, host, &LOST, &codes([(reader, "_call_connection_lost"), (writer, "_call_connection_lost")])?)?;
     let flow = py.import("asyncio.transports")?.getattr("_FlowControlMixin")?;
+    super::subprocess::begin_transport(py, host)?;
     watch::add(py, host, &FLOW, &codes([(&flow, "_maybe_pause_protocol"), (&flow, "_maybe_resume_protocol")])?)?;
     watch::add(py, host, &SELF_PIPE, &codes([(classes.event_loop.bind(py), "_make_self_pipe")])?)?;
     watch::add(py, host, &TLS, &codes([(classes.tls.bind(py), "connection_made")])?)

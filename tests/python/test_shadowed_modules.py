@@ -1,0 +1,123 @@
+"""Programs whose folder has files named like standard modules, and what a run leaves in ``sys.modules``."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+COMMANDS = {
+    "count": ["tprof"],
+    "time": ["tprof", "-t", "call_time"],
+    "memory": ["tprof", "-t", "call_memory"],
+    "per process": ["tprof", "-t", "call_time", "--per-process"],
+    "json": ["tprof", "-t", "call_time", "--json", "T.json"],
+    "pattern": ["tprof", "-p", "__main__"],
+    "trace": ["trace", "-p", "__main__"],
+    "trace all": ["trace", "-p", "_", "--limit", "100000"],
+    "trace log": ["trace", "-p", "__main__", "-o", "T.log"],
+    "trace spec": ["trace", "-p", "__main__", "--ms", "lambda n: n > 1", "--return", "--time"],
+    "no children": ["tprof", "--no-children"],
+}
+SHADOW = "print('the file of the program was run:', __name__)\n"
+PROGRAM = """
+import sys
+def f(n): return n if n < 2 else f(n - 1) + f(n - 2)
+print(f(10), sorted(name for name, module in sys.modules.items() if "shadows" in str(getattr(module, "__file__", ""))))
+"""
+
+
+def run(folder: pathlib.Path, *words: str) -> tuple[int, str, str]:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def shadows(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A program among files for every standard module that is no part of the interpreter itself."""
+    folder = tmp_path / "shadows"
+    folder.mkdir()
+    for name in sys.stdlib_module_names - {*sys.builtin_module_names, "__main__"}:
+        (folder / f"{name}.py").write_text(SHADOW)
+    (folder / "program.py").write_text(PROGRAM)
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_file_of_the_program_is_taken_for_a_standard_module(shadows: pathlib.Path, command: str) -> None:
+    plain = run(shadows, "program.py")
+    assert plain[:2] == (0, "55 ['__main__']\n")
+    words = COMMANDS[command]
+    status, out, err = run(shadows, "-P", "-m", "inviso", *words, "program.py")
+    assert (status, out) == plain[:2], err
+    assert "the file of the program was run" not in err
+
+
+SESSION = """
+import sys
+sys.path.remove(sys.path[0])
+import inviso
+from inviso import seq_trace, trace
+sys.path.insert(0, FOLDER)
+with trace.session_create("look") as session:
+    session.process("all", True, FLAGS)
+    session.port("all", True, ["send", "receive", "ports"])
+    session.system("long_schedule", 100)
+    session.function(("_", "_", "_"), True, ["local"])
+    seq_trace.set_token("label", 1)
+    seq_trace.set_token([])
+    session.drain()
+print(sorted(name for name, module in sys.modules.items() if "shadows" in str(getattr(module, "__file__", ""))))
+"""
+FLAGS = ["call", "return_to", "procs", "running", "exiting", "running_procs", "send", "receive", "garbage_collection"]
+
+
+@pytest.mark.parametrize("flags", [[flag] for flag in FLAGS] + [FLAGS])
+def test_a_session_imports_nothing_of_the_programs(shadows: pathlib.Path, flags: list[str]) -> None:
+    text = SESSION.replace("FOLDER", repr(str(shadows))).replace("FLAGS", repr(flags))
+    status, out, err = run(shadows.parent, "-c", text)
+    assert (status, out) == (0, "[]\n"), err
+
+
+LEFT = """
+import json, sys
+print(json.dumps(sorted(sys.modules)))
+"""
+HEAVY = {"asyncio", "_asyncio", "concurrent", "logging", "multiprocessing", "socket", "ssl", "subprocess", "selectors"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_the_program_did_not_import_is_not_there(tmp_path: pathlib.Path, command: str) -> None:
+    (tmp_path / "program.py").write_text(LEFT)
+    status, out, err = run(tmp_path, "-P", "-m", "inviso", *COMMANDS[command], "program.py")
+    assert status == 0, err
+    assert HEAVY & set(json.loads(out)) == set()
+
+
+LAZY = """
+import importlib.util, sys
+spec = importlib.util.find_spec("lazy_one")
+spec.loader = importlib.util.LazyLoader(spec.loader)
+module = importlib.util.module_from_spec(spec)
+sys.modules["lazy_one"] = module
+spec.loader.exec_module(module)
+from inviso import trace
+session = trace.session_create("look")
+for pattern in (("_", "_", "_"), ("lazy_one", "_", "_"), ("lazy_one", "f", "_"), ("lazy_one", "C.f", "_"), ("lazy_one", "f", 0)):
+    session.function(pattern, True, ["call_count"])
+    session.function(pattern, True, ["local"])
+    session.info((*pattern[:2], 0), "all") if "_" not in pattern[:2] else None
+session.destroy()
+print("end")
+"""
+
+
+def test_a_pattern_loads_no_lazy_module(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "lazy_one.py").write_text("print('loaded')\ndef f(): pass\n")
+    assert run(tmp_path, "-c", LAZY) == (0, "end\n", "")
