@@ -35,7 +35,7 @@ def _counted(python: Path, folder: Path, steps: int) -> list[str]:
 
 
 BEHIND = "*** inviso trace stopped: it fell behind"
-"""What trace says on a busy machine: a program never waits for its messages, lost ones are counted, many end the tracing."""
+"""What trace says on a busy machine. A program never waits for its messages; when many are lost, tracing ends."""
 
 
 def _shown(python: Path, folder: Path, steps: int) -> list[str]:
