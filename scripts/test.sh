@@ -14,7 +14,7 @@ PYTHON=${PYTHON:-python3}
 rust() {
     echo "== Rust: form, lints, tests"
     cargo fmt --all --check
-    cargo clippy --quiet -p inviso-term -p inviso-match -p inviso-core -p inviso-log -p inviso-export --all-targets -- -D warnings
+    cargo clippy --quiet -p inviso-term -p inviso-match -p inviso-core -p inviso-log -p inviso-export -p inviso-port --all-targets -- -D warnings
     cargo test --quiet --workspace --exclude inviso-py
     cargo fmt --manifest-path fuzz/Cargo.toml --check
 }

@@ -14,10 +14,12 @@ __all__ = ["Beside"]
 class Beside:
     """Calls a function again and again; that answers after how many seconds it is to be called next, or None to end."""
 
-    __slots__ = ("_changing", "_is_over", "_locks", "_native_id", "_step")
+    __slots__ = ("_changing", "_is_over", "_locks", "_native_id", "_step", "_wake")
 
-    def __init__(self, step: Callable[[], float | None]) -> None:
+    def __init__(self, step: Callable[[], float | None], wake: Callable[[], object] = lambda: None) -> None:
         self._step = step
+        self._wake = wake
+        """Has the function return, if that waits."""
         self._locks: tuple[_thread.LockType, _thread.LockType] | None = None
         """Held while the thread runs: we release the first to end it, it the second."""
         self._native_id = 0
@@ -42,6 +44,7 @@ class Beside:
             if locks is not None:
                 stopping, ended = locks
                 stopping.release()
+                self._wake()
                 ended.acquire()
                 _fork.wait_until_gone(self._native_id)
 
@@ -56,6 +59,7 @@ class Beside:
         locks, self._locks = self._locks, None
         if locks is not None:
             locks[0].release()
+            self._wake()
 
     def forget(self) -> None:
         """In a forked child, which has no such thread."""

@@ -16,12 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from ._children import Leader, lead
 from ._command import CannotBegin, wants_color
 from ._descriptor import Own, duplicate, private, stderr
 from ._pattern import Pattern
 from ._progress import Progress
 from .tprof import Profile, Profiler
 from .tprof import format as format_
+from .tprof._child import merged
 from .tprof._model import CallType, Sort
 
 __all__ = ["Measurement", "Request"]
@@ -39,6 +41,7 @@ class Request:
     json: str | None
     output: str | None
     title: str
+    children: bool
 
 
 class Measurement:
@@ -51,6 +54,7 @@ class Measurement:
         self._stderr: Stderr | None = None
         self._progress: Progress | None = None
         self._begun = False
+        self._children: Leader | None = None
 
     def prepare(self) -> None:
         """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
@@ -67,6 +71,11 @@ class Measurement:
         atexit.register(self._finish)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
+        if self._request.children:
+            request = self._request
+            self._children = lead(
+                {"command": "tprof", "type": request.type, "patterns": request.patterns, "title": request.title}
+            )
 
     def begin(self) -> None:
         """Measure from here on."""
@@ -89,6 +98,8 @@ class Measurement:
             self._progress.stop()
         if profiler is not None:
             profiler.stop()
+        if self._children is not None:
+            self._children.cancel()
 
     def _finish(self) -> None:
         profiler, self._profiler = self._profiler, None
@@ -99,6 +110,9 @@ class Measurement:
             self._progress.stop()
         profile = profiler.collect(view="process" if self._request.per_process else "total", sort=self._request.sort)
         profiler.stop()
+        if self._children is not None:
+            profile = merged(profile, self._children.outcome())
+            self._children.cancel()
         _flush_what_the_program_wrote()
         self._write_table(profile)
         self._write_json(profile)
@@ -133,10 +147,14 @@ class Measurement:
         noun = "function" if functions == 1 else "functions"
         seconds = profile.elapsed_ns / 1e9
         head = f"inviso tprof: {request.type} of {request.title}: "
-        head += f"{functions} {noun}, {profile.calls} calls, {seconds:.3f} s\n"
+        head += f"{functions} {noun}, {profile.calls} calls, {seconds:.3f} s"
+        if profile.children:
+            head += f", with {profile.children} child process{'es' * (profile.children > 1)}"
+        head += "\n"
         note = "(call_count does not know processes; use -t call_time)\n"
+        missing = f"{profile.missing}\n" if profile.missing else ""
         together = request.per_process and request.type == "call_count"
-        return head + (note if together else "") + format_(profile, limit=request.limit, color=color)
+        return head + (note if together else "") + format_(profile, limit=request.limit, color=color) + missing
 
     def _say(self, text: str) -> None:
         if self._stderr is not None:
@@ -145,7 +163,7 @@ class Measurement:
 
     def _forget(self) -> None:
         """In a forked child: it has no session, and a copied descriptor would keep a pipe open."""
-        self._profiler = None
+        self._profiler = self._children = None
         descriptor, self._stderr = self._stderr, None
         if descriptor is not None:
             descriptor.close()

@@ -12,24 +12,28 @@ import errno
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from . import _fork, match_spec, trace
 from ._beside import Beside
+from ._children import Leader, Outcome, lead
 from ._command import CannotBegin, carry_out, wants_color
 from ._descriptor import stderr
 from ._limits import LOST, Guard, Rate, failure
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, matches, parse, show
+from ._run import Program
+from ._trace_others import ChildLine, Others, log_of
 from .dbg._lines import Paint, line, plain
 from .dbg._output import Descriptor, Gone, of_file
 from .dbg._saved import BUILT_IN, reason
 from .dbg._tracer import Printer, Tracer
 from .errors import BadArg
 
-__all__ = ["main"]
+__all__ = ["NAME", "color", "main", "open_log", "request_of", "timed"]
 
 HELP = """\
 usage: inviso trace -p PATTERN [options] SCRIPT [ARG ...]
@@ -52,6 +56,7 @@ options:
   --limit N              stop tracing after N messages
   --rate N/s             stop tracing when there are more than N messages in a
                          second; N/10s, N/100ms are other times
+  --no-children          trace this process only, not those that it starts
   -o, --output FILE      write to FILE, not to standard error; *.log is a log
                          for 'inviso log', or for Erlang's dbg, and no pipe
   -m MODULE              run a module, as python -m does
@@ -71,7 +76,7 @@ examples:
 TRACE = Options(
     short={"-m": "-m", "-p": "--pattern", "-o": "--output"},
     with_value=("-m", "--ms", "--limit", "--rate", "--output"),
-    without_value=("--return", "--exceptions", "--caller", "--time"),
+    without_value=("--return", "--exceptions", "--caller", "--time", "--no-children"),
     several=("--pattern",),
 )
 LOG = ".log"
@@ -101,11 +106,21 @@ class Request:
 
 def main(words: list[str]) -> int:
     """Carry out ``inviso trace``; the exit status."""
-    return carry_out("trace", TRACE, HELP, words, lambda given, _: Tracing(_request(given)))
+
+    def tracing(given: Given, program: Program) -> Tracing:
+        options, patterns = given.options, given.lists["--pattern"]
+        request = request_of(options, patterns)
+        if "--no-children" in options:
+            return Tracing(request, None)
+        options = {**options, **({"--output": request.output} if request.output else {})}
+        title = f"-m {program.name}" if program.is_module else os.path.basename(program.name)
+        return Tracing(request, {"command": "trace", "options": options, "patterns": patterns, "title": title})
+
+    return carry_out("trace", TRACE, HELP, words, tracing)
 
 
-def _request(given: Given) -> Request:
-    options, patterns = given.options, given.lists["--pattern"]
+def request_of(options: dict[str, str], patterns: list[str]) -> Request:
+    """What the options ask for; ``Usage`` or ``BadArg`` where they are wrong."""
     if not patterns:
         raise Usage("no pattern was given; name functions with -p, such as -p json:loads")
     if options.get("--output") == "-":
@@ -177,21 +192,26 @@ def _written(text: str) -> list[Any]:
 class Tracing:
     """One run's tracing, from before the program's first line to after its last."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, config: dict[str, Any] | None) -> None:
         self._request = request
+        self._config = config
+        """For children; None where they are not traced."""
+        self._children: Leader | None = None
         self._process = os.getpid()
         self._session: trace.Session | None = None
         self._output: Descriptor | None = None
         self._port: Any = None
         self._reader: Reader | None = None
         self._paint: Paint = plain
+        self._is_over = False
+        """Tracing ended before the program: what children did then was not asked for."""
 
     def prepare(self) -> None:
         """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
         path = self._request.output
         try:
             if self._request.is_log:
-                self._port = _open_log(path)
+                self._port = open_log(path)
                 self._port.limit(self._request.limit, rate=self._request.rate, lost=LOST)
             elif path is not None:
                 self._output = of_file(path)
@@ -203,11 +223,13 @@ class Tracing:
         except BadArg as error:  # a pipe
             raise CannotBegin(f"--output: {error.why}") from error
         if path is None and self._output is not None and wants_color(self._output.number):
-            self._paint = _color
+            self._paint = color
         atexit.register(self._finish)
         _fork.rest(self._pause, self._resume, lambda: self._reader is not None)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forget)
+        if self._config is not None and (self._port is not None or self._output is not None):
+            self._children = lead({**self._config, "color": self._paint is color})
 
     def begin(self) -> None:
         """Trace from here on."""
@@ -220,14 +242,16 @@ class Tracing:
             raise CannotBegin(str(error)) from error
         if self._output is not None:
             tracer = Tracer(
-                Printer(self._output, self._paint, _timed if request.time else line),
+                Printer(self._output, self._paint, _made(timed if request.time else line)),
                 Guard(request.limit, request.rate, LOST),
                 self._tell,
             )
             tracer.of(session)
-            self._reader = Reader(session, tracer)
+            others = None if self._children is None else Others(self._children.folder)
+            self._reader = Reader(session, tracer, others, request.time)
             self._reader.start()
-        session.process("all", True, ["call", "timestamp"] if request.time else ["call"])
+        has_time = request.time or (self._children is not None and self._port is None)
+        session.process("all", True, ["call", "timestamp"] if has_time else ["call"])
         spec = request.spec or True
         for pattern in request.patterns:
             session.function(pattern, spec, ["local"])
@@ -236,6 +260,8 @@ class Tracing:
     def cancel(self) -> None:
         """There is no program after all."""
         self._end([])
+        if self._children is not None:
+            self._children.cancel()
 
     def _finish(self) -> None:
         if os.getpid() == self._process:
@@ -244,11 +270,15 @@ class Tracing:
     def _end(self, patterns: list[Pattern]) -> None:
         """``patterns`` are to have matched something."""
         reader, self._reader = self._reader, None
+        outcome = self._children.outcome() if self._children is not None and patterns else None
         if reader is not None:
             reader.finish()
+            self._is_over = reader.is_over
         session, self._session = self._session, None
         called = set() if reader is None else reader.called
         idle = [] if session is None or not session.is_alive() else _idle(session, patterns, called)
+        if outcome is not None:
+            idle = [pattern for pattern in idle if not outcome_has(outcome, patterns.index(pattern), pattern)]
         output, self._output = self._output, None
         port, self._port = self._port, None
         if session is not None:
@@ -259,6 +289,7 @@ class Tracing:
         if port is not None:
             port.close()
             if port.ended is not None:
+                self._is_over = True
                 self._note(f"*** {NAME} stopped: {port.ended}.")
             if port.error is not None and port.dropped:
                 self._note(f"*** {NAME}: {failure(port.path, port.error, port.dropped)}.")
@@ -270,6 +301,17 @@ class Tracing:
         still = "" if reader is not None and not self._request.spec else " that is there at the end"
         for pattern in idle:
             self._note(f"*** {NAME}: {show(pattern)} matches no function{still}.")
+        if outcome is not None and self._children is not None:
+            self._children.cancel()
+            self._note_children(outcome)
+
+    def _note_children(self, outcome: Outcome) -> None:
+        logs = [pid for _, pid, results in outcome.measured if any(result.get("log") for result in results)]
+        if logs and self._request.output is not None:
+            names = ", ".join(log_of(os.path.basename(self._request.output), pid) for pid in logs)
+            self._note(f"*** {NAME}: logs of child processes, beside the program's: {names}.")
+        if not self._is_over and (sentence := outcome.sentence()):
+            self._note(f"*** {NAME}: {sentence}")
 
     def _note(self, text: str) -> None:
         """Says something of the end on standard error."""
@@ -293,18 +335,25 @@ class Tracing:
 
     def _forget(self) -> None:
         """In a forked child, which has no session; its output forgets by itself."""
-        self._reader = self._session = self._output = self._port = None
+        self._reader = self._session = self._output = self._port = self._children = None
 
 
 class Reader:
     """Takes the messages of a session and hands them to its tracer, in a thread."""
 
-    def __init__(self, session: trace.Session, tracer: Tracer) -> None:
+    def __init__(self, session: trace.Session, tracer: Tracer, others: Others | None, has_time: bool) -> None:
+        self._others = others
+        self._has_time = has_time
         self._session = session
         self._tracer = tracer
         self._thread = Beside(self._step)
         self.called: set[tuple[str, str, int]] = set()
         """Functions whose calls were told of."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether tracing has ended by itself."""
+        return self._tracer.ended is not None
 
     def start(self) -> None:
         """Begin, or go on after a pause."""
@@ -318,18 +367,32 @@ class Reader:
     def finish(self) -> None:
         """Hand over what is left."""
         self._thread.end()
-        self._read()
+        self._read(last=True)
 
     def _step(self) -> float | None:
         self._read()
         return EVERY if self._tracer.ended is None else None
 
-    def _read(self) -> None:
-        for message in self._session.drain():
+    def _read(self, *, last: bool = False) -> None:
+        others, messages = self._others, self._session.drain()
+        if others is not None:
+            messages = others.among(messages, has_time=self._has_time, last=last)
+        for message in messages:
             self._tracer(message)
             match message:
                 case (_, _, "call", (str(module), str(function), list(arguments)), *_):
                     self.called.add((module, function, len(arguments)))
+        if others is not None and self._tracer.ended is not None:
+            others.stop()
+
+
+def outcome_has(outcome: Outcome, at: int, pattern: Pattern) -> bool:
+    """Whether some child has, or had called, functions that a pattern takes, the one of this number."""
+    for _, _, results in outcome.measured:
+        for result in results:
+            if at in result["matched"] or any(matches(pattern, *function) for function in result.get("called", ())):
+                return True
+    return False
 
 
 def _idle(session: trace.Session, patterns: list[Pattern], called: set[tuple[str, str, int]]) -> list[Pattern]:
@@ -351,7 +414,7 @@ def _stderr() -> Descriptor | None:
         return None
 
 
-def _open_log(path: str | None) -> Any:
+def open_log(path: str | None) -> Any:
     import importlib
 
     try:
@@ -360,7 +423,12 @@ def _open_log(path: str | None) -> Any:
         raise CannotBegin(f"{path}: this build writes no logs; write text, to a file with another name") from None
 
 
-def _timed(message: Any, paint: Paint) -> str | None:
+def _made(make: Callable[[Any, Paint], str | None]) -> Callable[[Any, Paint], str | None]:
+    """Lines of children are made already."""
+    return lambda message, paint: message.text if type(message) is ChildLine else make(message, paint)
+
+
+def timed(message: Any, paint: Paint) -> str | None:
     """The line with the time of day before it, in place of the time stamp."""
     match message:
         case ("trace_ts", *rest, (int(mega), int(seconds), int(micro))):
@@ -375,6 +443,7 @@ _COLORS = {
 }  # fmt: skip
 
 
-def _color(kind: str, text: str) -> str:
+def color(kind: str, text: str) -> str:
+    """The text with a terminal's codes for what it is."""
     code = _COLORS.get(kind)
     return text if code is None else f"\x1b[{code}m{text}\x1b[0m"

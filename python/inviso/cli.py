@@ -51,6 +51,7 @@ options:
   -p, --pattern PATTERN  only these functions: MODULE, MODULE:FUNCTION or
                          MODULE:FUNCTION:ARITY, with _ for any; may be given
                          several times (default: every function)
+  --no-children          measure this process only, not those that it starts
   --per-process          one table for each thread and task
   --sort ORDER           measurement (default), measurement_per_call, calls,
                          function or module; the largest stand at the end
@@ -72,7 +73,7 @@ examples:
 TPROF = Options(
     short={"-m": "-m", "-t": "--type", "-p": "--pattern", "-o": "--output"},
     with_value=("-m", "--type", "--sort", "--limit", "--json", "--output"),
-    without_value=("--per-process",),
+    without_value=("--no-children", "--per-process"),
     several=("--pattern",),
 )
 
@@ -130,6 +131,7 @@ def _measurement(given: Given, program: Program) -> Measurement:
             limit=limit,
             json=absolute(options.get("--json"), "--json", dash=True),
             output=absolute(options.get("--output"), "--output", dash=False),
+            children="--no-children" not in options,
             title=f"-m {program.name}" if program.is_module else os.path.basename(program.name) or program.name,
         )
     )

@@ -102,6 +102,13 @@ _OPTIONS: dict[str, Any] = {
     "dump_slower": None,
     "dump_every": 10.0,
 }
+# The words for all processes or ports of a kind.
+_GROUPS = {
+    "procs": {word: word.removesuffix("_processes") for word in ("all", "existing", "new", "existing_processes", "new_processes")}
+    | {"processes": "all"},
+    "ports": {word: word.removesuffix("_ports") for word in ("all", "existing", "new", "existing_ports", "new_ports")}
+    | {"ports": "all"},
+}
 _NO_DUMP = {signals.SIGKILL, signals.SIGSTOP, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE, signals.SIGILL}
 # What is taken of a call's arguments: containers inside each other, items of one, bytes of one text or int, of all.
 _CAPTURE = {"depth": 8, "items": 100, "bytes": 1024, "total": 4096}
@@ -144,8 +151,8 @@ class Session:
         """Of a strong handle."""
 
     @property
-    def name(self) -> Atom:
-        """The name that its maker gave it."""
+    def name(self) -> Atom | bool | None:
+        """The name that its maker gave it, an atom."""
         return Atom(self._native.name)  # type: ignore[no-any-return]
 
     @property
@@ -251,7 +258,7 @@ class Session:
 
     def __repr__(self) -> str:
         weak = "" if self._native.is_strong else "weak "
-        return f"<{weak}session {self._native.name!r} #{self._native.id}>"
+        return f"<{weak}session {self.name!r} #{self._native.id}>"
 
     def _takes_objects(self) -> bool:
         return self._native.takes_objects
@@ -296,12 +303,12 @@ class Delivered(Ref):
 
 
 def session_create(
-    name: str, tracer: Tracer = None, opts: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()
+    name: str | bool | None, tracer: Tracer = None, opts: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()
 ) -> Session:
     """Makes a trace session (trace.md, ``session_create/3``).
 
     Args:
-        name: shown by :func:`session_info`; several sessions may have one name.
+        name: an atom, so True, False and None, too; shown by :func:`session_info`. Several sessions may have one name.
         tracer: a :class:`inviso.Pid`, thread or task (messages go to its mailbox), a callable (a tracer thread calls it with each
             message), a :class:`inviso.trace_ports.TracePort` (a file or socket gets them; it is closed with the last
             session whose tracer it is), ``(tracer module, state)`` (:mod:`inviso.tracer`: called where the event
@@ -365,6 +372,8 @@ def session_create(
     [1, 2, <cut: items>]
     """
     where = "session_create/3"
+    for atom, constant in (("true", True), ("false", False), ("undefined", None)):
+        name = atom if name is constant else name
     if not is_text(name):
         raise BadArg(where, "name", f"{shown(name)} is not a str without lone surrogates; pass a name such as 'my_session'")
     options = _options(where, opts)
@@ -608,13 +617,14 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     """Switches trace flags of processes on or off (trace.md, ``process/4``).
 
     Args:
-        procs: a Pid, a thread or task, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``.
+        procs: a Pid, a thread or task, or ``"all"`` (those that exist and those to come), ``"existing"``, ``"new"``; or the
+            same as ``"processes"``, ``"existing_processes"``, ``"new_processes"``.
         how: True for on. As in OTP, processes to come have no flag at all once any is switched off for them, by ``"new"``
             or ``"all"``: switch on again what they are to have.
         flags: out of call, return_to, arity, silent, send, receive, procs, running, running_procs, exiting,
             garbage_collection, set_on_spawn, set_on_first_spawn, set_on_link, set_on_first_link, timestamp,
             monotonic_timestamp, strict_monotonic_timestamp, scheduler_id, cpu_timestamp, all. Flags of ports are taken and
-            mean nothing. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is
+            mean nothing; processes to come don't keep them. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is
             no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all
             sessions, while any session has it on.
 
@@ -635,7 +645,7 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     procs = _tracee(procs)
     if isinstance(procs, Pid):
         _process(where, "procs", procs)
-    elif not (isinstance(procs, str) and procs in ("all", "existing", "new")):
+    elif not (isinstance(procs, str) and procs in _GROUPS["procs"]):
         why = f"{shown(procs)} {_why_no_process(procs)}; pass a living process, 'all', 'existing' or 'new'"
         raise BadArg(where, "procs", why)
     return _switch(where, native, "procs", procs, how, flags)
@@ -646,10 +656,12 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
 
     Args:
         ports: a :class:`inviso.Port`, a socket, subprocess or transport (:func:`inviso.port`), or ``"all"`` (those that
-            are open and those to come), ``"existing"``, ``"new"``.
+            are open and those to come), ``"existing"``, ``"new"``; or the same as ``"ports"``, ``"existing_ports"``,
+            ``"new_ports"``.
         how: True for on; see :func:`process`.
         flags: out of send, receive, ports, running_ports, timestamp, monotonic_timestamp, strict_monotonic_timestamp,
-            scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing.
+            scheduler_id, cpu_timestamp (with ``"all"`` only), all. Flags of processes are taken and mean nothing; ports
+            to come keep none of them but silent.
 
     Returns:
         How many ports matched; 0 for ``"new"``.
@@ -666,12 +678,10 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     where = "port/4"
     native = _session(where, session)
     ports = _tracee(ports)
-    if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in ("all", "existing", "new", "new_ports")):
+    if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in _GROUPS["ports"]):
         raise BadArg(where, "ports", f"{shown(ports)} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'")
     if isinstance(ports, Port) and not ports.is_local():
         raise BadArg(where, "ports", f"{shown(ports)} is a port of another node; pass one of this node")
-    if isinstance(ports, str) and ports == "new_ports":
-        ports = "new"
     return _switch(where, native, "ports", ports, how, flags)
 
 
@@ -683,14 +693,15 @@ def _switch(where: str, native: _native.Session, argument: str, who: Any, how: b
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{shown(flag)} is an option of the old interface; the session has the tracer")
         if isinstance(flag, str) and flag == "cpu_timestamp":
-            if who != "all":
-                raise BadArg(where, "flags", f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
+            if not (isinstance(who, str) and who == "all"):
+                raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
             if not _native.has_cpu_clock():
                 raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
     ports = argument == "ports"
     try:
-        matched = native.process(who, how, bits, ports)
+        group = _GROUPS[argument][who] if isinstance(who, str) else who
+        matched = native.process(group, how, bits, ports)
         return 0 if isinstance(who, str) and not bits else matched
     except _native.ProcessDead:
         what = "is closed; pass an open port" if ports else "has ended; pass a living process"
@@ -918,13 +929,15 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         item: of processes and ports: flags, tracer (the Pid, trace port, or session). Of messages: match_spec. Of the
             system: all, the limits that are set (trace.md, ``system/3``). Of functions: traced, match_spec, meta, meta_match_spec, call_count (calls),
             call_time (``[(pid, calls, seconds, microseconds)]``), call_memory (``[(pid, calls, words of 8 bytes)]``),
-            call_latency (a :class:`dict` of nanoseconds), all. Of the session: dropped (messages lost), tracer_errors (how often
+            call_latency (a :class:`dict` of nanoseconds), all; of ``"on_load"``, flags and tracer, too, are False as long as it has
+            no pattern. Of the session: dropped (messages lost), tracer_errors (how often
             callbacks of its tracer module have failed), dumps (``(how many, the last one's path, what went wrong with
             one)``, of those that were asked for).
 
     Returns:
         ``(item, value)``; a value is None for what doesn't exist and False for what is not set. For a process that has
-        ended just None.
+        ended just None. Of a function whose meta pattern is set, meta is ``[]`` once a call has found the tracer ended, or
+        the tracer module has answered ``remove`` to one.
 
     Raises:
         BadArg: a wrong argument.
@@ -967,8 +980,10 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             count, path, error = native.dumps()
             return (Atom(item), (count, None if path is None else os.fspath(path), error))
         if what == "on_load":
-            _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all"))
-            return _on_load_info(session, item, native.on_load_kinds())
+            loading = native.on_load_kinds()
+            others = () if loading else ("flags", "tracer")  # OTP answers about them as long as nothing is set
+            _one_of(where, "item", "item of functions", item, (*_ITEMS, "call_latency", "all", *others))
+            return _on_load_info(session, item, loading)
     if _is_gone(what):
         _one_of(where, "item", "item of a process or port", item, ("flags", "tracer"))
         return None
@@ -984,7 +999,10 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
         if not kinds[0]:
             return (Atom(item), False)
         items = (*_ITEMS, "call_latency") if kinds[0] & _LATENCY else _ITEMS
-        return (Atom(item), [(Atom(i), _value(session, mfa, i, kinds[0])) for i in items])
+        values = {i: _value(session, mfa, i, kinds[0]) for i in items}
+        if values["meta"] == []:
+            values["meta"] = False  # so does OTP
+        return (Atom(item), [(Atom(i), value) for i, value in values.items()])
     return (Atom(item), _value(session, mfa, item, kinds[0]))
 
 
@@ -1391,6 +1409,9 @@ def _flags_info(session: Session, item: str, bits: int) -> tuple[Any, Any]:
 
 
 def _on_load_info(session: Session, item: str, kinds: int) -> tuple[Any, Any]:
+    if not kinds:
+        return (Atom(item), False)
+
     def value(item: str) -> Any:
         if item in ("call_count", "call_time", "call_memory", "call_latency"):
             return bool(kinds & _KINDS[item])
@@ -1398,8 +1419,6 @@ def _on_load_info(session: Session, item: str, kinds: int) -> tuple[Any, Any]:
 
     if item != "all":
         return (Atom(item), value(item))
-    if not kinds:
-        return (Atom(item), False)
     return (Atom(item), [(Atom(i), value(i)) for i in _ITEMS if i not in ("call_memory", "call_time")])
 
 
@@ -1411,7 +1430,9 @@ def _setting(session: Session, mfa: Any, item: str, kinds: int) -> Any:
     if item == "match_spec":
         return session._native.spec_of(mfa, False) or [] if traced else False
     if item == "meta":
-        return _tracer(session) if kinds & _META else False
+        if not kinds & _META:
+            return False
+        return [] if mfa is not None and session._native.has_lost_meta(mfa) else _tracer(session)
     return session._native.spec_of(mfa, True) or [] if kinds & _META else False
 
 

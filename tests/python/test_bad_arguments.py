@@ -121,7 +121,7 @@ NO_SPEC = [None, 1, "on", "Pause", b"pause", {}, (), [1], Hostile(), 1.0,
            [([], [("<", "$1", 2)], [])], [("_", [], [("nosuch",)])], [("_", [], [object()])]]
 
 
-@pytest.mark.parametrize("name", [None, 1, b"name", ["name"], Hostile()])
+@pytest.mark.parametrize("name", [0, 1, b"name", ["name"], Hostile()])
 def test_names_of_sessions(name: Any) -> None:
     refused("name", lambda: trace.session_create(name))
 
@@ -218,11 +218,11 @@ def test_flags_of_processes(flag: Any, how: bool, there_is_something_to_change: 
         refused("flags", lambda procs=procs: there_is_something_to_change.process(procs, how, ["return_to", flag]))
 
 
-@pytest.mark.parametrize("procs", ["existing", "new", "self"])
+@pytest.mark.parametrize("procs", ["existing", "new", "self", "processes", "new_processes"])
 @pytest.mark.parametrize("how", [True, False])
 def test_cpu_timestamp_is_for_all(procs: str, how: bool, there_is_something_to_change: trace.Session) -> None:
     who = inviso.self() if procs == "self" else procs
-    why = refused("flags", lambda: there_is_something_to_change.process(who, how, ["call", "cpu_timestamp"]))
+    why = refused("procs", lambda: there_is_something_to_change.process(who, how, ["call", "cpu_timestamp"]))
     assert "cpu_timestamp" in why
 
 

@@ -40,6 +40,7 @@ BELOW = {
     "_literal": {"match_spec", "terms"},
     "_options": {"_run"},
     "_beside": {"_fork", "_native"},
+    "_children": {"__version__", "_beside", "_fork", "_native", "_pattern"},
     "_descriptor": {"_native"},
     "_limits": {"errors"},
     "_command": {"_options", "_run", "errors"},
@@ -47,11 +48,13 @@ BELOW = {
         *("Pid", "Port", "_descriptor", "_fork", "_limits", "_literal", "_native", "_pattern", "_stream", "errors", "log"),
         *("match_spec", "node", "terms", "trace", "trace_ports", "tracer"),
     },
+    "_trace_others": {"_children"},
     "_trace_cli": {
-        *("_beside", "_command", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "dbg"),
-        *("errors", "match_spec", "trace", "trace_ports"),
+        *("_beside", "_children", "_command", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "_run"),
+        *("_trace_others", "dbg", "errors", "match_spec", "trace", "trace_ports"),
     },
-    "tprof": {"Pid", "_pattern", "_stream", "errors", "process", "trace"},
+    "_trace_child": {"_beside", "_children", "_limits", "_trace_cli", "_trace_others", "dbg", "trace"},
+    "tprof": {"Pid", "_children", "_pattern", "_stream", "errors", "process", "trace"},
     "etf": {"_native", "errors", "terms"},
     "_log_read": {"_native", "errors", "terms"},
     "_log_text": {"_log_read"},
@@ -61,7 +64,7 @@ BELOW = {
     "_log_cli": {"_log_read", "_log_stats", "_log_text", "_native", "_options", "_stream", "errors"},
     "_progress": {"_beside"},
     "_run": set(),
-    "_report": {"_command", "_descriptor", "_pattern", "_progress", "errors", "tprof"},
+    "_report": {"_children", "_command", "_descriptor", "_pattern", "_progress", "errors", "tprof"},
     "cli": {"_command", "_log_cli", "_options", "_pattern", "_report", "_run", "_trace_cli", "tprof"},
     "__main__": {"cli"},
 }
@@ -71,7 +74,8 @@ CRATES = {
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
     "export": {"inviso-log", "inviso-term"},
-    "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-term"},
+    "port": {"inviso-core", "inviso-log", "inviso-term"},
+    "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
 }
 
 
@@ -159,6 +163,49 @@ def test_only_the_log_knows_files_and_sockets() -> None:
 
 def test_every_file_of_the_log_is_without_unsafe_code() -> None:
     assert "#![forbid(unsafe_code)]" in (ROOT / "rust" / "log" / "src" / "lib.rs").read_text()
+
+
+ENTRIES = {
+    # the allocator's hook: counts bytes, calls on; it can't panic, and runs without the GIL
+    "ffi/alloc.rs": {"malloc", "calloc", "realloc"},
+    # called by the loader or by our own code, not by the interpreter
+    "ffi/state.rs": {"look"},
+    "ffi/objects.rs": {"visit"},
+    "ffi/calibrate.rs": {"probe"},
+    # gives an exception back to the interpreter, by intent
+    "ffi/again.rs": {"call"},
+    # a signal's handler may do next to nothing: it notes the signal and wakes a thread
+    "host/ending.rs": {"on_signal"},
+    # 3.11's frame evaluation function decides in `begin` and `end`, through the door
+    "host/callbacks.rs": {"evaluate_unwinding", "evaluate_seen"},
+    "ffi/profile.rs": {"front", "setprofile"},
+}
+BY_OTHERS = {"arrow.rs", "ffi/tracer_abi.rs"}  # called by readers of Arrow, and by tracer modules in C
+
+
+def test_what_the_interpreter_calls_goes_through_the_door() -> None:
+    """A function that CPython calls enters the tracer by ``door``, itself or by the functions of its file that it calls."""
+    source = ROOT / "rust" / "py" / "src"
+    states = []
+    for path in sorted(source.rglob("*.rs")):
+        name, text = str(path.relative_to(source)), path.read_text()
+        if name != "host/door.rs" and re.search(r"tls::(get|set)\(", text):
+            states.append(name)
+        if name in BY_OTHERS:
+            continue
+        bodies = {
+            found[2]: found[0] for found in re.finditer(r"^( *)(?:[^\n/]* )?fn (\$?\w+)\b.*?\n\1\}\n", text, re.S | re.M)
+        }
+
+        def enters(function: str, met: frozenset[str] = frozenset(), bodies: dict[str, str] = bodies) -> bool:
+            body = bodies.get(function, "")
+            called = set(re.findall(r"\b(\w+)(?:::<\w+>)?\(", body)) & bodies.keys() - met - {function}
+            return "door::" in body or any(enters(other, met | {function}) for other in called)
+
+        for function in re.findall(r'extern "C(?:-unwind)?" fn (\$?\w+)', text):
+            if function in bodies and function not in ENTRIES.get(name, ()):
+                assert enters(function), f"{name}: {function} does not go through the door"
+    assert states == [], "only the door has a thread's state"
 
 
 def test_unsafe_code_stays_where_it_belongs() -> None:

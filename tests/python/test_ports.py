@@ -415,7 +415,7 @@ def test_an_error_asks_no_port(session: trace.Session) -> None:
         assert session.drain() == []
 
 
-@pytest.mark.parametrize("odd", [None, 1, b"", object(), "ports", socket.socket])
+@pytest.mark.parametrize("odd", [None, 1, b"", object(), "processes", socket.socket])
 def test_bad_arguments(session: trace.Session, odd: Any) -> None:
     with pytest.raises(inviso.BadArg, match=r"port/4, ports: .* is not an open port"):
         session.port(odd, True, ["send"])

@@ -264,9 +264,12 @@ for n in range(20):
 print(threading.active_count())
 """,
     )
-    done = execute([sys.executable, "-W", "error", *command("trace", "-p", "__main__:f", path)[1:]])
+    done = execute([sys.executable, "-W", "error", *command("trace", "--no-children", "-p", "__main__:f", path)[1:]])
     assert done.returncode == 0 and done.stdout == "1\n", done.stderr
     assert lines(done.stderr) == ["call __main__:f('before')", *["call __main__:f('parent')"] * 20]
+    done = execute([sys.executable, "-W", "error", *command("trace", "-p", "__main__:f", path)[1:]])
+    assert done.returncode == 0 and done.stdout == "1\n", done.stderr
+    assert re.findall(r"f\('(.*)'\)", done.stderr) == ["before", *["child", "parent"] * 20]
 
 
 def test_a_child_of_multiprocessing(tmp_path: Path) -> None:
@@ -282,7 +285,7 @@ if __name__ == "__main__":
     f("parent")
 """,
     )
-    done = trace("-p", "__main__:f", path)
+    done = trace("--no-children", "-p", "__main__:f", path)
     assert done.stdout == "['fork']\n['spawn']\n"
     assert done.returncode == 0 and lines(done.stderr) == ["call __main__:f('parent')"]
 

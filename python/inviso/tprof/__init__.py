@@ -47,7 +47,7 @@ from inviso._stream import put
 from inviso.errors import shown
 
 from ._check import bad, one_of, seconds
-from ._model import CALL_TYPES, SORTS, UNITS, VIEWS, Calls, CallType, Function, Profile, Sort, View
+from ._model import CALL_TYPES, SORTS, UNITS, VIEWS, Calls, CallType, ChildProcess, Function, Profile, Sort, View
 from ._profiler import Procs, Profiler
 from ._view import Row, Section, format, inspect
 
@@ -55,6 +55,7 @@ __all__ = [
     "UNITS",
     "CallType",
     "Calls",
+    "ChildProcess",
     "Function",
     "Pattern",
     "PatternLike",

@@ -10,7 +10,7 @@ from inviso._pattern import Pattern, show
 if TYPE_CHECKING:
     from inviso import Pid
 
-__all__ = ["UNITS", "CallType", "Calls", "Function", "Profile", "Sort", "View"]
+__all__ = ["UNITS", "CallType", "Calls", "ChildProcess", "Function", "Profile", "Sort", "View"]
 
 CallType: TypeAlias = Literal["call_count", "call_time", "call_memory"]
 """What is measured: calls; own time; own allocations."""
@@ -32,6 +32,33 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
+class ChildProcess:
+    """A thread or task of a child process, as :class:`Calls` and tables name it.
+
+    ``os_pid`` is the number that the system gave the child, ``program`` its name in ``multiprocessing`` or what it ran.
+    ``id``, ``kind`` and ``thread`` are what ``repr``, ``kind`` and ``name`` of its ``Pid`` were there.
+
+    >>> child = ChildProcess(4242, "ForkPoolWorker-1", "<0.1.0>", "thread", "MainThread")
+    >>> child, child.name
+    (<0.1.0>@4242, 'MainThread of ForkPoolWorker-1')
+    """
+
+    os_pid: int
+    program: str
+    id: str
+    kind: str
+    thread: str
+
+    @property
+    def name(self) -> str:
+        """The thread's or task's name, and its program's."""
+        return f"{self.thread} of {self.program}" if self.thread else self.program
+
+    def __repr__(self) -> str:
+        return f"{self.id}@{self.os_pid}"
+
+
+@dataclass(frozen=True, slots=True)
 class Calls:
     """What one process did in one function.
 
@@ -42,7 +69,7 @@ class Calls:
     3
     """
 
-    process: Pid | None
+    process: Pid | ChildProcess | None
     calls: int
     measurement: int
 
@@ -88,7 +115,8 @@ class Profile:
 
     ``result`` is what the profiled call returned (``profile`` only), ``elapsed_ns`` the wall time that was measured,
     and ``timed_out`` tells that a time limit ended the measurement first. ``view`` and ``sort`` are how
-    ``str(profile)``, ``format`` and ``inspect`` show it unless told otherwise.
+    ``str(profile)``, ``format`` and ``inspect`` show it unless told otherwise. ``children`` is the number of child processes
+    that were measured, ``missing`` a sentence on those that were not, or "".
 
     >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
     >>> p = Profile(type="call_count", functions=(f,), patterns=(("shop", "_", "_"),))
@@ -104,6 +132,8 @@ class Profile:
     timed_out: bool = False
     view: View = "total"
     sort: Sort = "measurement"
+    children: int = 0
+    missing: str = ""
 
     @property
     def unit(self) -> str:
@@ -179,16 +209,20 @@ class Profile:
         calls           of all functions together
         measurement     of all functions together
         processes       list of ``{id, kind, name, calls, measurement}``, largest measurement first; empty for
-                        call_count. ``id`` is ``"<0.N.S>"``, ``kind`` ``"thread"`` or ``"task"``, ``name`` may be null
+                        call_count. ``id`` is ``"<0.N.S>"``, with ``@`` and the number of the process in a child, ``kind``
+                        ``"thread"`` or ``"task"``, ``name`` may be null
         functions       list of ``{module, function, arity, file, line, calls, measurement, per_call, percent,
                         processes}``, largest measurement first; ``processes`` is a list of ``{id, calls,
                         measurement}``, empty for call_count
+        children        child processes that were measured, only where there were any
+        missing         a sentence on those that were not, only where there were any
         ==============  =====================================================================================
 
         >>> Profile("call_count", (), (("_", "_", "_"),)).to_dict()["version"]
         1
         """
         total = self.measurement
+        children = {"children": self.children, "missing": self.missing}
         return {
             "version": SCHEMA_VERSION,
             "type": self.type,
@@ -202,6 +236,7 @@ class Profile:
             "functions": [
                 _function_dict(f, total) for f in sorted(self.functions, key=lambda f: (-f.measurement, f.mfa, f.line))
             ],
+            **{name: value for name, value in children.items() if value},
         }
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -215,7 +250,7 @@ class Profile:
         return json.dumps(self.to_dict(), indent=indent)
 
     def _processes(self) -> list[dict[str, Any]]:
-        sums: dict[Pid, list[int]] = {}
+        sums: dict[Pid | ChildProcess, list[int]] = {}
         for f in self.functions:
             for c in f.processes:
                 if c.process is not None:
@@ -224,7 +259,7 @@ class Profile:
                     entry[1] += c.measurement
         return [
             {"id": repr(pid), "kind": str(pid.kind), "name": _name(pid), "calls": calls, "measurement": measurement}
-            for pid, (calls, measurement) in sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
+            for pid, (calls, measurement) in sorted(sums.items(), key=lambda item: (-item[1][1], _order(item[0])))
         ]
 
 
@@ -248,5 +283,12 @@ def _function_dict(f: Function, total: int) -> dict[str, Any]:
     }
 
 
-def _name(pid: Pid) -> str | None:
+def _order(process: Pid | ChildProcess) -> tuple[Any, ...]:
+    """Those of this process first."""
+    if isinstance(process, ChildProcess):
+        return 1, process.os_pid, process.id
+    return 0, process
+
+
+def _name(pid: Pid | ChildProcess) -> str | None:
     return str(pid.name or "") or None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from inviso import trace
 from inviso._pattern import ANY, Pattern, PatternLike, covers, matches, outermost, parse
+from inviso.errors import BadArg, shown
 
 from ._check import bad, one_of
 from ._model import CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Profile, Sort, View
@@ -70,6 +71,8 @@ class Profiler:
 
     def __init__(self, *, type: CallType = "call_count", name: str = "tprof") -> None:
         self._type: CallType = one_of("tprof.Profiler, type", type, CALL_TYPES)
+        if not isinstance(name, str):
+            raise BadArg("tprof.Profiler", "name", f"{shown(name)} is no name; pass a str")
         session = trace.session_create(name, None, [])
         self._source: CounterSource = session._native
         self._session: Any = session

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from inviso.errors import shown
 
 from ._check import bad, one_of, rows
-from ._model import SORTS, VIEWS, CallType, Function, Profile, Sort, View
+from ._model import SORTS, VIEWS, CallType, ChildProcess, Function, Profile, Sort, View
 
 if TYPE_CHECKING:
     from inviso import Pid
@@ -55,7 +55,7 @@ class Section:
     """
 
     type: CallType
-    process: Pid | Literal["all"]
+    process: Pid | ChildProcess | Literal["all"]
     rows: tuple[Row, ...]
     calls: int
     measurement: int
@@ -69,7 +69,7 @@ class Section:
 
 def inspect(
     result: Profile, view: View | None = None, sort: Sort | None = None, *, limit: int | None = None
-) -> dict[Pid | Literal["all"], Section]:
+) -> dict[Pid | ChildProcess | Literal["all"], Section]:
     """The tables of a profile: ``{"all": section}``, or one section a process for ``view="process"``.
 
     ``call_count`` does not know processes, so its view is always the total, as in OTP. Rows stand in rising order of
@@ -88,7 +88,7 @@ def inspect(
     rows("tprof.inspect, limit", limit)
     labels = _labels(result.functions)
     grand = result.measurement
-    groups: dict[Pid | Literal["all"], list[Row]] = {}
+    groups: dict[Pid | ChildProcess | Literal["all"], list[Row]] = {}
     for f, label in zip(result.functions, labels, strict=True):
         if view == "total" or result.type == "call_count":
             groups.setdefault("all", []).append(_row(f, label, f.calls, f.measurement))
@@ -177,7 +177,7 @@ def _row(f: Function, label: str, calls: int, measurement: int) -> Row:
 
 
 def _section(
-    kind: CallType, process: Pid | Literal["all"], rows: list[Row], grand: int, sort: Sort, limit: int | None
+    kind: CallType, process: Pid | ChildProcess | Literal["all"], rows: list[Row], grand: int, sort: Sort, limit: int | None
 ) -> Section:
     calls = sum(r.calls for r in rows)
     total = sum(r.measurement for r in rows)

@@ -80,15 +80,13 @@ impl Calls {
         Some(Call(self))
     }
 
-    /// Runs a callback; `thread` is busy meanwhile; `None` where it may not run, or where it panicked.
+    /// Runs a callback, in which `thread` may come to run another process; `None` where it may not run, or where it panicked.
     pub fn run<R>(&self, thread: Option<&mut Thread>, errors: &AtomicU64, with: impl FnOnce() -> R) -> Option<R> {
         let call = self.enter()?;
         let done = match thread {
             Some(thread) => {
-                let was = std::mem::replace(&mut thread.busy, true);
                 let current = thread.current.clone(); // a host may look anew which process runs
                 let done = catch_unwind(AssertUnwindSafe(with));
-                thread.busy = was;
                 thread.switch(current);
                 done
             }
@@ -120,22 +118,29 @@ impl Calls {
 pub(crate) fn ask(
     node: &Node, thread: &mut Thread, session: &Session, group: Group, tag: &'static str, tracee: Option<u64>,
 ) -> bool {
-    let Some(Module(tracer)) = &session.options.tracer else { return false };
-    let asked = || tracer.ask(group, tag, tracee);
-    match session.calls.run(Some(thread), &session.tracer_errors, asked) {
-        Some(Answer::Trace) => true,
-        Some(Answer::Remove) if tag == tracer::SEQ_TRACE => {
+    match answer(thread, session, group, tag, tracee) {
+        Answer::Trace => true,
+        Answer::Remove if tag == tracer::SEQ_TRACE => {
             node.lose_tracer(session);
             false
         }
-        Some(Answer::Remove) => {
+        Answer::Remove => {
             if let Some(pid) = tracee {
                 node.remove_tracer(session, pid);
             }
             false
         }
-        Some(Answer::Discard) | None => false,
+        Answer::Discard => false,
     }
+}
+
+/// What the tracer says; `Discard` where it can't be asked.
+pub(crate) fn answer(
+    thread: &mut Thread, session: &Session, group: Group, tag: &'static str, tracee: Option<u64>,
+) -> Answer {
+    let Some(Module(tracer)) = &session.options.tracer else { return Answer::Discard };
+    let asked = || tracer.ask(group, tag, tracee);
+    session.calls.run(Some(thread), &session.tracer_errors, asked).unwrap_or(Answer::Discard)
 }
 
 /// Tells of a record that was put down, and asks first if nobody has.

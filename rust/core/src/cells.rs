@@ -28,6 +28,7 @@ use crate::{
     sync::{
         fence, AtomicU32, AtomicU64, Mutex,
         Ordering::{self, Acquire, Relaxed, Release},
+        Unpoisoned,
     },
 };
 use rustc_hash::FxHashMap;
@@ -171,7 +172,7 @@ struct Supply {
 
 impl Store {
     fn take(&self, class: usize) -> Block {
-        let mut supply = self.supply.lock().unwrap();
+        let mut supply = self.supply.lock().unpoisoned();
         let len = 4u32 << class;
         let start = supply.free[class].pop().unwrap_or_else(|| {
             supply.next += len;
@@ -181,7 +182,7 @@ impl Store {
     }
 
     fn give(&self, blocks: &[Block]) {
-        let mut supply = self.supply.lock().unwrap();
+        let mut supply = self.supply.lock().unpoisoned();
         for block in blocks {
             supply.free[(block.len.ilog2() - 2) as usize].push(block.start);
         }
@@ -268,7 +269,7 @@ impl Arena {
     /// A block of fresh cells for process `pid`; each block it gets is larger than the last.
     #[must_use]
     pub fn block(&self, pid: u64) -> Block {
-        let mut books = self.books.lock().unwrap();
+        let mut books = self.books.lock().unpoisoned();
         let class = books.owned.get(&pid).map_or(0, Vec::len).min(CLASSES - 1);
         let block = self.store().take(class);
         books.owned.entry(pid).or_default().push(block);
@@ -282,7 +283,7 @@ impl Arena {
 
     /// The process has ended: keeps what its cells say, at most `bound` processes apart, and frees the cells.
     pub fn fold(&self, pid: u64, bound: usize) {
-        let mut books = self.books.lock().unwrap();
+        let mut books = self.books.lock().unpoisoned();
         let Some(blocks) = books.owned.remove(&pid) else { return };
         let mut readings = Vec::new();
         for block in &blocks {
@@ -312,7 +313,7 @@ impl Arena {
 
     /// Calls `take` for everything counted in the session, living processes and ended ones.
     pub fn each(&self, mut take: impl FnMut(Reading)) {
-        let books = self.books.lock().unwrap();
+        let books = self.books.lock().unpoisoned();
         for (&(key, generation), &(count, amount)) in &books.folded {
             take(Reading { pid: FOLDED, key, generation, count, amount });
         }
@@ -331,7 +332,7 @@ impl Arena {
 
     /// Forgets what ended processes counted for counters that `live` says are gone.
     pub fn forget(&self, live: impl Fn(u32) -> bool) {
-        let mut books = self.books.lock().unwrap();
+        let mut books = self.books.lock().unpoisoned();
         books.folded.retain(|(_, generation), _| live(*generation));
         for readings in &mut books.ended {
             readings.retain(|r| live(r.generation));

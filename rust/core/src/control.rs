@@ -17,6 +17,7 @@
 //! `tests/exact.rs` and `tests/kinds.rs`.
 #![forbid(unsafe_code)]
 
+use crate::sync::Unpoisoned;
 use crate::{
     current::Retired,
     error::Error,
@@ -125,7 +126,7 @@ impl Node {
         if let Some(tracer) = self.tracee(tracer) {
             tracer.note_tracer();
         }
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         let mut table = self.read(Snapshot::session_table);
         let index = table.iter().position(Option::is_none).unwrap_or(table.len());
         if index >= MAX_SESSIONS {
@@ -139,7 +140,7 @@ impl Node {
         table[index] = Some(session.clone());
         let retired = self.publish(|old| old.with_sessions(table));
         self.width.fetch_max(index as u32 + 1, Relaxed);
-        self.population.lock().unwrap().join(&session);
+        self.population.lock().unpoisoned().join(&session);
         control.retired.push(retired);
         Ok(session)
     }
@@ -150,7 +151,7 @@ impl Node {
         if !session.begin_end() {
             return false;
         }
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         let mut left = Leftovers { changed_running: true, ..Leftovers::default() };
         let mut changes = Vec::new();
         let mut table = self.read(|snapshot| {
@@ -177,7 +178,7 @@ impl Node {
         session.set_on_load(None);
         self.settle(&mut control, changes, left, host, |next| next.with_sessions(table));
         if !mutant!("destroy_keeps_flags") {
-            self.population.lock().unwrap().leave(session);
+            self.population.lock().unpoisoned().leave(session);
         }
         self.ask_cpu_stamps(session, false);
         session.finish_end();
@@ -198,7 +199,7 @@ impl Node {
     pub fn function(
         &self, session: &Arc<Session>, targets: &[Target], kinds: u16, op: Op, host: &dyn Arm,
     ) -> Result<usize, Error> {
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         if !session.is_alive() {
             return Err(Error::SessionDead);
         }
@@ -248,7 +249,7 @@ impl Node {
     /// # Errors
     /// [`Error::SessionDead`].
     pub fn on_load(&self, session: &Arc<Session>, kinds: u16, op: Op) -> Result<(), Error> {
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         if !session.is_alive() {
             return Err(Error::SessionDead);
         }
@@ -256,7 +257,7 @@ impl Node {
         let mut left = Leftovers::default();
         let mut entry = session.on_load().unwrap_or_else(|| Entry::new(session));
         self.apply(&mut control, &mut entry, kinds, &op, &mut left);
-        let mut threads = self.threads.lock().unwrap();
+        let mut threads = self.threads.lock().unpoisoned();
         left.counters.into_iter().for_each(|c| threads.pool.give(c));
         session.set_on_load(Some(entry));
         Ok(())
@@ -265,7 +266,7 @@ impl Node {
     /// New functions have come into being: every session's `on_load` pattern takes those that `wants` says it does, by the
     /// session's id.
     pub fn loaded(&self, targets: &[Target], wants: &dyn Fn(u64, &Mfa) -> bool, host: &dyn Arm) {
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         let sessions: Vec<_> = self.sessions().into_iter().filter_map(|s| s.on_load().map(|e| (s, e))).collect();
         if sessions.is_empty() {
             return;
@@ -313,7 +314,7 @@ impl Node {
     pub fn messages(
         &self, session: &Arc<Session>, change: impl FnOnce(&mut Patterns), host: &dyn Arm,
     ) -> Result<(), Error> {
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         if !session.is_alive() {
             return Err(Error::SessionDead);
         }
@@ -351,7 +352,7 @@ impl Node {
 
     /// Lays all plans of a session out anew: what events they need has changed with the session's flags.
     pub fn rearm(&self, session: &Arc<Session>, host: &dyn Arm) {
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         let changes = self.read(|s| {
             s.plans()
                 .filter(|(_, p)| p.entry(session.id).is_some())
@@ -363,7 +364,7 @@ impl Node {
 
     /// Has every thread look again at what it remembers of calls: something that is in no plan has changed.
     pub fn forget_remembered(&self, host: &dyn Arm) {
-        let mut control = self.control.lock().unwrap();
+        let mut control = self.control.lock().unpoisoned();
         self.settle(&mut control, Vec::new(), Leftovers::default(), host, |next| next);
     }
 
@@ -376,7 +377,7 @@ impl Node {
     /// The value of a call_count counter of an [`Entry`].
     #[must_use]
     pub fn count(&self, counter: u32) -> u64 {
-        let threads = self.threads.lock().unwrap();
+        let threads = self.threads.lock().unpoisoned();
         threads.pool.value(counter, threads.total(counter))
     }
 
@@ -409,7 +410,10 @@ impl Node {
                     }
                     let spec = if let Op::Match(spec) = op { Some(spec.clone()) } else { None };
                     match kind {
-                        kinds::META => entry.meta_spec = spec,
+                        kinds::META => {
+                            entry.meta_spec = spec;
+                            entry.renew_meta();
+                        }
                         kinds::LOCAL | kinds::GLOBAL => entry.spec = spec,
                         _ => {}
                     }
@@ -436,7 +440,7 @@ impl Node {
         }
         match kind {
             kinds::LATENCY => entry.latency = None,
-            kinds::META => entry.meta_spec = None,
+            kinds::META => (entry.meta_spec, entry.meta_lost) = (None, None),
             _ => {}
         }
         entry.has &= !kind;
@@ -449,7 +453,7 @@ impl Node {
     fn renew(&self, control: &mut Control, entry: &mut Entry, kind: u16) {
         match kind {
             kinds::COUNT => {
-                let mut threads = self.threads.lock().unwrap();
+                let mut threads = self.threads.lock().unpoisoned();
                 let live = threads.live.clone();
                 entry.count = threads.pool.take(|c| live.iter().map(|t| t.counts.read(c)).sum());
             }
@@ -526,7 +530,7 @@ impl Node {
                     control.free_slots.push(slot);
                 }
             }
-            let mut threads = self.threads.lock().unwrap();
+            let mut threads = self.threads.lock().unpoisoned();
             left.counters.into_iter().for_each(|c| threads.pool.give(c));
         } else if !disarm.is_empty() {
             host.arm(&disarm, all);

@@ -3,6 +3,7 @@
 //! Rule: trace.md, `process/4`. Each name is the one that users write.
 #![forbid(unsafe_code)]
 
+use crate::tracee::Class;
 use std::fmt;
 
 /// A set of trace flags.
@@ -75,6 +76,13 @@ impl Flags {
     pub const STAMPS: Flags =
         Flags(Self::TIMESTAMP.0 | Self::MONOTONIC_TIMESTAMP.0 | Self::STRICT_MONOTONIC_TIMESTAMP.0);
 
+    /// The flags that only ports have.
+    pub const PORTS_ONLY: Flags = Flags(Self::PORTS.0 | Self::RUNNING_PORTS.0);
+    /// The flags that ports have; the others but [`Flags::PORTS_ONLY`] are of processes only.
+    pub const OF_PORTS: Flags = Flags(
+        Self::SEND.0 | Self::RECEIVE.0 | Self::PORTS_ONLY.0 | Self::SILENT.0 | Self::STAMPS.0 | Self::SCHEDULER_ID.0,
+    );
+
     /// The flag of a name, or `None`.
     ///
     /// ```
@@ -95,6 +103,15 @@ impl Flags {
     #[must_use]
     pub fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
+    }
+
+    /// Those that processes to come, or ports to come, can have.
+    #[must_use]
+    pub fn of(self, class: Class) -> Flags {
+        match class {
+            Class::Process => Flags(self.0 & !Self::PORTS_ONLY.0),
+            Class::Port => Flags(self.0 & Self::OF_PORTS.0),
+        }
     }
 
     /// The names of the set.
@@ -126,6 +143,21 @@ mod tests {
             assert_eq!(Flags::named(name), Some(*flag));
             assert_eq!(Flags::ALL.has(*flag), *flag != Flags::CPU_TIMESTAMP);
         }
+        assert_eq!(Flags::ALL.of(Class::Process).names().count(), 19);
+        assert_eq!(
+            Flags::ALL.of(Class::Port).names().collect::<Vec<_>>(),
+            [
+                "silent",
+                "send",
+                "receive",
+                "running_ports",
+                "ports",
+                "timestamp",
+                "monotonic_timestamp",
+                "strict_monotonic_timestamp",
+                "scheduler_id",
+            ]
+        );
         assert_eq!((Flags::CALL | Flags::ARITY).names().collect::<Vec<_>>(), ["call", "arity"]);
     }
 }

@@ -14,9 +14,11 @@ use crate::{
     message::tag,
     messages::{self, write_receiver, About, Parcel},
     node::Node,
+    plan::{kinds, Entry},
     session::Session,
+    sync::{AtomicBool, Ordering::Release},
     thread::Thread,
-    tracer::Group,
+    tracer::{Answer, Group},
 };
 use inviso_term::record::Kind;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub(crate) struct Question {
     pub tracee: u64,
     /// Of a call, the kinds of messages that it is about.
     pub which: u16,
+    /// Of a call's meta messages, where an answer that the tracer is none any more is noted.
+    meta_lost: Option<Arc<AtomicBool>>,
 }
 
 /// Puts a call down.
@@ -76,7 +80,19 @@ pub(crate) fn leave(
 #[inline(never)]
 pub(crate) fn question(thread: &mut Thread, session: &Arc<Session>, kind: Kind, tracee: u64, which: u16) {
     if !asking::is_inside() {
-        thread.late.push(Late::Question(Question { session: session.clone(), kind, tracee, which }));
+        let session = session.clone();
+        thread.late.push(Late::Question(Question { session, kind, tracee, which, meta_lost: None }));
+    }
+}
+
+/// The same, of a call's meta messages.
+#[cold]
+#[inline(never)]
+pub(crate) fn question_of_meta(thread: &mut Thread, entry: &Entry, tracee: u64) {
+    if !asking::is_inside() {
+        let (session, meta_lost) = (entry.session.clone(), entry.meta_lost.clone());
+        let question = Question { session, kind: Kind::Call, tracee, which: kinds::META, meta_lost };
+        thread.late.push(Late::Question(question));
     }
 }
 
@@ -158,8 +174,18 @@ fn take_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
             }
             Late::Question(question) => {
                 let (kind, tracee) = (question.kind, question.tracee);
-                let group = Group::of(kind, tracee);
-                if asking::ask(node, thread, &question.session, group, tag(kind), Some(tracee)) {
+                let (group, session) = (Group::of(kind, tracee), &question.session);
+                let wanted = match &question.meta_lost {
+                    Some(lost) => match asking::answer(thread, session, group, tag(kind), Some(tracee)) {
+                        Answer::Remove => {
+                            lost.store(true, Release);
+                            false
+                        }
+                        answer => answer == Answer::Trace,
+                    },
+                    None => asking::ask(node, thread, session, group, tag(kind), Some(tracee)),
+                };
+                if wanted {
                     thread.granted = true;
                     source.go_on(node, thread, &question);
                     thread.granted = false;
@@ -175,9 +201,7 @@ fn take_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
 fn make(node: &Node, thread: &mut Thread, values: Values, source: &dyn Source) {
     let Values { session, flags, head, now, extra, carried, asked } = values;
     let mut payload = Vec::new();
-    let was = std::mem::replace(&mut thread.busy, true);
     source.write(head.kind, &mut payload, &session, thread.shared.number);
-    thread.busy = was;
     let more = stamp::with_extra(&mut payload, &extra);
     thread.granted = asked;
     emit_numbered(node, thread, &session, flags, head.with(more), carried, &payload, now);

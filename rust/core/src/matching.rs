@@ -252,7 +252,7 @@ impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn silent(&mut self, on: bool) {
-        self.current.change(self.session.index, on, Flags::SILENT);
+        self.current.silence(self.session.index, on);
     }
 
     fn switch(&mut self, process: Option<&Term>, name: &Term, on: bool) -> Result<(), Refused> {

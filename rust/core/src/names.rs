@@ -1,6 +1,7 @@
 //! Names of functions, each with a number that fits a trace record.
 #![forbid(unsafe_code)]
 
+use crate::sync::Unpoisoned;
 use crate::{plan::Mfa, sync::RwLock};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -18,10 +19,10 @@ struct Table {
 impl Names {
     /// The number of a name.
     pub fn number(&self, name: &Arc<Mfa>) -> u32 {
-        if let Some(n) = self.0.read().unwrap().numbers.get(name) {
+        if let Some(n) = self.0.read().unpoisoned().numbers.get(name) {
             return *n;
         }
-        let mut table = self.0.write().unwrap();
+        let mut table = self.0.write().unpoisoned();
         if let Some(n) = table.numbers.get(name) {
             return *n;
         }
@@ -34,12 +35,12 @@ impl Names {
     /// The number of a name that was traced before.
     #[must_use]
     pub fn known(&self, name: &Mfa) -> Option<u32> {
-        self.0.read().unwrap().numbers.get(name).copied()
+        self.0.read().unpoisoned().numbers.get(name).copied()
     }
 
     /// The name of a number.
     #[must_use]
     pub fn name(&self, number: u32) -> Option<Arc<Mfa>> {
-        self.0.read().unwrap().names.get(number as usize).cloned()
+        self.0.read().unpoisoned().names.get(number as usize).cloned()
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     sync::{
         AtomicBool, AtomicU32, AtomicU64, Mutex,
         Ordering::{AcqRel, Relaxed},
+        Unpoisoned,
     },
     thread::{Shared, Thread},
     tracee::{Class, Kind, Tracee},
@@ -129,7 +130,7 @@ impl Node {
     /// A scheduler for the calling thread, whose own process is `own`.
     #[must_use]
     pub fn thread(&self, own: Arc<Tracee>) -> Thread {
-        let mut threads = self.threads.lock().unwrap();
+        let mut threads = self.threads.lock().unpoisoned();
         let number = threads.numbers.pop().unwrap_or_else(|| {
             threads.next = threads.next.saturating_add(1);
             threads.next - 1
@@ -147,12 +148,12 @@ impl Node {
 
     pub(crate) fn forget_thread(&self, shared: &Arc<Shared>) {
         // locked throughout, so that a reader finds these counts in one place and not in both or neither
-        let mut threads = self.threads.lock().unwrap();
+        let mut threads = self.threads.lock().unpoisoned();
         if let Some(at) = threads.live.iter().position(|t| Arc::ptr_eq(t, shared)) {
             threads.live.swap_remove(at);
             if mutant!("fold_unlocked") {
                 drop(threads);
-                threads = self.threads.lock().unwrap();
+                threads = self.threads.lock().unpoisoned();
             }
             threads.pool.fold(&shared.counts);
             threads.numbers.push(shared.number);
@@ -161,41 +162,41 @@ impl Node {
 
     /// A new process, with the flags that new processes get in each session.
     pub fn process(&self, kind: Kind, object: usize) -> Arc<Tracee> {
-        self.population.lock().unwrap().adopt(kind, object, None)
+        self.population.lock().unpoisoned().adopt(kind, object, None)
     }
 
     /// A process that runs a tracer: sessions find it, but it is none of those that are new to them, as no beginning of it is told.
     pub fn tracer_process(&self) -> Arc<Tracee> {
-        self.population.lock().unwrap().admit()
+        self.population.lock().unpoisoned().admit()
     }
 
     /// A process that no session finds and that has no flags: for threads that are not the program's.
     pub fn hidden(&self) -> Arc<Tracee> {
-        let number = self.population.lock().unwrap().number();
+        let number = self.population.lock().unpoisoned().number();
         Arc::new(Tracee::new(number << 2 | Kind::Thread as u64, Kind::Thread, 0))
     }
 
     /// A new process started by `parent`: it inherits as `set_on_spawn` and `set_on_first_spawn` say.
     pub fn child(&self, kind: Kind, object: usize, parent: &Tracee) -> Arc<Tracee> {
-        self.population.lock().unwrap().adopt(kind, object, Some(parent))
+        self.population.lock().unpoisoned().adopt(kind, object, Some(parent))
     }
 
     /// A number that no process or port of this node has or will have, for something that is neither.
     pub fn unused_number(&self) -> u64 {
-        self.population.lock().unwrap().number()
+        self.population.lock().unpoisoned().number()
     }
 
     /// The process has ended: its counters are kept apart or summed up. `true` for the caller who ended it.
     pub fn end_process(&self, tracee: &Tracee) -> bool {
         let unlocked = mutant!("process_ends_unlocked").then(|| tracee.begin_end());
-        let mut population = self.population.lock().unwrap();
+        let mut population = self.population.lock().unpoisoned();
         if !unlocked.unwrap_or_else(|| tracee.begin_end()) {
             return false;
         }
         if tracee.matters() {
             drop(population);
             self.leave_sessions(tracee);
-            population = self.population.lock().unwrap();
+            population = self.population.lock().unpoisoned();
         }
         tracee.end();
         let _let_go_of_outside_the_lock = population.living.remove(&tracee.pid);
@@ -231,7 +232,7 @@ impl Node {
 
     /// The session's tracer has ended and takes the flags with it; patterns stay (trace.md, `process/4`).
     pub fn lose_tracer(&self, session: &Session) {
-        let population = self.population.lock().unwrap();
+        let population = self.population.lock().unpoisoned();
         session.lose_tracer();
         population.clear(session);
         drop(population);
@@ -257,7 +258,7 @@ impl Node {
     /// The living process of a pid.
     #[must_use]
     pub fn tracee(&self, pid: u64) -> Option<Arc<Tracee>> {
-        self.population.lock().unwrap().living.get(&pid).cloned()
+        self.population.lock().unpoisoned().living.get(&pid).cloned()
     }
 
     /// Whether any function has a plan; a host may leave out calls of those that have none.
@@ -291,7 +292,7 @@ impl Node {
     }
 
     fn all(&self, wanted: impl Fn(Kind) -> bool) -> Vec<Arc<Tracee>> {
-        let population = self.population.lock().unwrap();
+        let population = self.population.lock().unpoisoned();
         let mut all: Vec<_> = population.living.values().filter(|t| wanted(t.kind)).cloned().collect();
         drop(population);
         all.sort_by_key(|t| t.pid);
@@ -337,7 +338,7 @@ impl Node {
     /// Waits until every event that began before has ended, and every look at a snapshot: see [`crate::section`] and
     /// [`grace::wait`].
     pub fn grace(&self) -> grace::Passed {
-        let sections: Vec<&'static Section> = self.threads.lock().unwrap().live.iter().map(|t| t.section).collect();
+        let sections: Vec<&'static Section> = self.threads.lock().unpoisoned().live.iter().map(|t| t.section).collect();
         section::wait(sections);
         grace::wait(&self.collector.register())
     }
@@ -363,7 +364,7 @@ impl Node {
         &self, session: &Arc<Session>, who: Who<'_>, how: bool, flags: Flags,
     ) -> Result<usize, crate::error::Error> {
         let lived = session.is_alive();
-        let population = self.population.lock().unwrap();
+        let population = self.population.lock().unpoisoned();
         // Asked while no process can be cleared: one who ends the session, or takes its tracer, passes through this lock
         // later and clears what is set here. Else flags could be left for the next session of this index.
         if !(session.is_alive() || lived && mutant!("flags_unlocked")) {

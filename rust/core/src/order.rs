@@ -24,6 +24,7 @@ use crate::{
     sync::{
         AtomicU64, Mutex,
         Ordering::{AcqRel, Relaxed},
+        Unpoisoned,
     },
 };
 
@@ -54,7 +55,7 @@ impl Order {
     /// One thread runs at a time, and others only when it lets them (as under a global lock): they may take turns. Before the
     /// first session.
     pub fn serial(&self) {
-        self.rest.lock().unwrap().0 = true;
+        self.rest.lock().unpoisoned().0 = true;
         self.rest();
     }
 
@@ -63,14 +64,14 @@ impl Order {
         if self.word.load(Relaxed) == 0 {
             return;
         }
-        let mut rest = self.rest.lock().unwrap();
+        let mut rest = self.rest.lock().unpoisoned();
         let was = self.word.swap(0, AcqRel);
         rest.1 = rest.1.max(was);
     }
 
     /// There is no session any more: nobody does.
     pub fn rest(&self) {
-        let mut rest = self.rest.lock().unwrap();
+        let mut rest = self.rest.lock().unpoisoned();
         if rest.0 && self.word.load(Relaxed) == 0 {
             rest.1 += 1;
             self.word.store(rest.1, Relaxed);

@@ -1,7 +1,14 @@
 //! What happens at a call of one function: an entry for each session that traces it. Immutable once made.
 #![forbid(unsafe_code)]
 
-use crate::{latency::Latency, session::Session};
+use crate::{
+    latency::Latency,
+    session::Session,
+    sync::{
+        AtomicBool,
+        Ordering::{Relaxed, Release},
+    },
+};
 use inviso_match::Program;
 use std::sync::Arc;
 
@@ -87,6 +94,9 @@ pub struct Entry {
     pub spec: Option<Arc<Program>>,
     /// What decides about meta messages; `None` sends them all.
     pub meta_spec: Option<Arc<Program>>,
+    /// Whether a call of the function has found that the session's tracer is none any more, since the meta pattern was set; `None`
+    /// without one (trace.md, `info/3`, meta).
+    pub(crate) meta_lost: Option<Arc<AtomicBool>>,
     /// The session.
     pub session: Arc<Session>,
 }
@@ -106,6 +116,7 @@ impl Entry {
             latency: None,
             spec: None,
             meta_spec: None,
+            meta_lost: None,
             session: session.clone(),
         }
     }
@@ -125,6 +136,25 @@ impl Entry {
     /// The entry as it is once the tracer module has answered: it sends these of its messages.
     pub(crate) fn granted(&self, which: u16) -> Entry {
         Entry { run: self.has & which & kinds::MESSAGES, ..self.clone() }
+    }
+
+    /// A meta pattern is set: its tracer counts as one again.
+    pub(crate) fn renew_meta(&mut self) {
+        self.meta_lost.get_or_insert_default().store(false, Release);
+    }
+
+    /// Whether meta messages have nobody to go to, as far as a call has found that.
+    #[must_use]
+    pub fn has_lost_meta(&self) -> bool {
+        self.meta_lost.as_ref().is_some_and(|lost| lost.load(Relaxed))
+    }
+
+    /// Whether meta messages have somebody to go to, looked up at a call, which notes if they don't.
+    pub(crate) fn finds_meta_tracer(&self) -> bool {
+        if !self.session.has_tracer() {
+            self.meta_lost.iter().for_each(|lost| lost.store(true, Release));
+        }
+        !self.has_lost_meta()
     }
 
     /// The interpreter events that the entry needs.

@@ -26,7 +26,7 @@ use crate::{
     node::Node,
     plan::{events, kinds, Mfa},
     session::{Capture, Options, Session},
-    sync::{AtomicU8, Mutex, Ordering::Relaxed},
+    sync::{AtomicU8, Mutex, Ordering::Relaxed, Unpoisoned},
     thread::Thread,
     tracee::Kind,
 };
@@ -260,7 +260,7 @@ fn here(node: &Arc<Node>, with: impl FnOnce(&mut Thread, &mut usize)) {
 
 impl Arm for Program {
     fn arm(&self, functions: &[(usize, u8)], _all: u8) {
-        let points = self.0.points.lock().unwrap();
+        let points = self.0.points.lock().unpoisoned();
         for (key, events) in functions {
             points[*key - 1].armed.store(*events, Relaxed);
         }
@@ -283,7 +283,7 @@ impl Program {
     /// A new trace point. Make it once, where the program begins, and keep it.
     #[must_use]
     pub fn point(&self, module: &str, function: &str, arity: u32) -> Point {
-        let mut points = self.0.points.lock().unwrap();
+        let mut points = self.0.points.lock().unpoisoned();
         let state = Arc::new(State {
             key: points.len() + 1,
             name: Arc::new(Mfa { module: module.into(), function: function.into(), arity }),

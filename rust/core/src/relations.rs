@@ -8,7 +8,7 @@ use crate::{
     flags::Flags,
     messages::About,
     node::Node,
-    sync::{AtomicBool, Mutex, Ordering::Relaxed},
+    sync::{AtomicBool, Mutex, Ordering::Relaxed, Unpoisoned},
     thread::Thread,
     tracee::{Kind as What, Tracee},
 };
@@ -100,7 +100,7 @@ impl Node {
         }
         self.inherit_by_link(from, to, starts);
         self.relations.used.store(true, Relaxed);
-        let mut known = self.relations.known.lock().unwrap();
+        let mut known = self.relations.known.lock().unpoisoned();
         known.join(from.pid, to.pid) & known.join(to.pid, from.pid)
     }
 
@@ -132,7 +132,7 @@ impl Node {
 
     /// Takes a link away without a word; `true` if there was one.
     pub fn part(&self, one: u64, other: u64) -> bool {
-        let mut known = self.relations.known.lock().unwrap();
+        let mut known = self.relations.known.lock().unpoisoned();
         known.part(one, other) | known.part(other, one)
     }
 
@@ -144,7 +144,7 @@ impl Node {
     /// The processes and ports that this one is linked to, in the order of the links.
     #[must_use]
     pub fn links(&self, pid: u64) -> Vec<u64> {
-        self.relations.known.lock().unwrap().links.get(&pid).cloned().unwrap_or_default()
+        self.relations.known.lock().unpoisoned().links.get(&pid).cloned().unwrap_or_default()
     }
 
     /// Whether anything is linked or has a name.
@@ -153,14 +153,14 @@ impl Node {
         if !self.relations.are_used() {
             return false;
         }
-        let known = self.relations.known.lock().unwrap();
+        let known = self.relations.known.lock().unpoisoned();
         !known.links.is_empty() || !known.by_pid.is_empty()
     }
 
     /// Whether a port has a name.
     #[must_use]
     pub fn is_port_named(&self) -> bool {
-        self.relations.known.lock().unwrap().by_pid.keys().any(|pid| What::of(*pid) == What::Port)
+        self.relations.known.lock().unpoisoned().by_pid.keys().any(|pid| What::of(*pid) == What::Port)
     }
 
     /// Gives a process or port a name.
@@ -170,12 +170,12 @@ impl Node {
     pub fn register(&self, thread: &mut Thread, name: &str, tracee: &Tracee) -> Result<(), Unnamed> {
         {
             // held until the name is given: a process that ends meanwhile finds it
-            let population = self.population.lock().unwrap();
+            let population = self.population.lock().unpoisoned();
             if !population.living.contains_key(&tracee.pid) {
                 return Err(Unnamed::Dead);
             }
             self.relations.used.store(true, Relaxed);
-            let mut known = self.relations.known.lock().unwrap();
+            let mut known = self.relations.known.lock().unpoisoned();
             if known.by_name.contains_key(name) {
                 return Err(Unnamed::Taken);
             }
@@ -193,7 +193,7 @@ impl Node {
     /// Takes a name back; `false` if nobody had it.
     pub fn unregister(&self, thread: &mut Thread, name: &str) -> bool {
         let pid = {
-            let mut known = self.relations.known.lock().unwrap();
+            let mut known = self.relations.known.lock().unpoisoned();
             let Some(pid) = known.by_name.remove(name) else { return false };
             known.by_pid.remove(&pid);
             pid
@@ -213,7 +213,7 @@ impl Node {
     /// A process has ended, and is not among the node's any more: a name that it was given after [`Node::unrelate`], or
     /// has because nobody called that, is free again.
     pub(crate) fn forget_name(&self, pid: u64) {
-        let mut known = self.relations.known.lock().unwrap();
+        let mut known = self.relations.known.lock().unpoisoned();
         if let Some(name) = known.by_pid.remove(&pid) {
             known.by_name.remove(&name);
         }
@@ -222,20 +222,20 @@ impl Node {
     /// The name of a process or port.
     #[must_use]
     pub fn name_of(&self, pid: u64) -> Option<Box<str>> {
-        self.relations.known.lock().unwrap().by_pid.get(&pid).cloned()
+        self.relations.known.lock().unpoisoned().by_pid.get(&pid).cloned()
     }
 
     /// The living process or port of a name.
     #[must_use]
     pub fn whereis(&self, name: &str) -> Option<Arc<Tracee>> {
-        let pid = *self.relations.known.lock().unwrap().by_name.get(name)?;
+        let pid = *self.relations.known.lock().unpoisoned().by_name.get(name)?;
         self.tracee(pid)
     }
 
     /// All names and who has them.
     #[must_use]
     pub fn registered(&self) -> Vec<(Box<str>, u64)> {
-        let known = self.relations.known.lock().unwrap();
+        let known = self.relations.known.lock().unpoisoned();
         known.by_name.iter().map(|(name, pid)| (name.clone(), *pid)).collect()
     }
 
@@ -243,7 +243,7 @@ impl Node {
     /// any more either).
     pub fn unrelate(&self, thread: Option<&mut Thread>, tracee: &Tracee) -> Vec<u64> {
         let (name, links) = {
-            let mut known = self.relations.known.lock().unwrap();
+            let mut known = self.relations.known.lock().unpoisoned();
             let name = known.by_pid.remove(&tracee.pid);
             if let Some(name) = &name {
                 known.by_name.remove(name);

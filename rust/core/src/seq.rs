@@ -36,6 +36,7 @@ use crate::{
     sync::{
         AtomicBool, AtomicU64, Mutex,
         Ordering::{Acquire, Relaxed, Release},
+        Unpoisoned,
     },
     thread::Thread,
     tracee::Tracee,
@@ -246,7 +247,7 @@ pub(crate) struct Place {
 impl Place {
     /// What stands there in this era; nothing of an earlier one does.
     fn with<R>(&self, era: u64, with: impl FnOnce(&mut Standing) -> R) -> R {
-        let mut place = self.standing.lock().unwrap();
+        let mut place = self.standing.lock().unpoisoned();
         let standing = place.get_or_insert_default();
         if standing.era != era && !mutant!("seq_revived") {
             **standing = Standing { era, ..Standing::default() };
@@ -382,7 +383,7 @@ impl Node {
     /// A process has ended for good: nothing that it does carries its token any more.
     pub fn seq_leave(&self, tracee: &Tracee) {
         if self.seq_in_use() {
-            let _let_go_of_outside_the_lock = tracee.seq.standing.lock().unwrap().take();
+            let _let_go_of_outside_the_lock = tracee.seq.standing.lock().unpoisoned().take();
             tracee.seq.maybe.store(false, Relaxed);
         }
     }
@@ -506,7 +507,7 @@ impl Node {
     /// The session that stands for the system tracer, if there is one that lives.
     #[must_use]
     pub fn seq_tracer(&self) -> Option<Arc<Session>> {
-        let mut tracer = self.seq.tracer.lock().unwrap();
+        let mut tracer = self.seq.tracer.lock().unpoisoned();
         if tracer.as_ref().is_some_and(|session| !lives(session)) {
             *tracer = None;
             self.seq.place.store(NO_TRACER, Release);
@@ -535,7 +536,7 @@ impl Node {
 
     /// Sets the session that stands for the system tracer; answers the one before.
     pub fn set_seq_tracer(&self, session: Option<Arc<Session>>) -> Option<Arc<Session>> {
-        let mut tracer = self.seq.tracer.lock().unwrap();
+        let mut tracer = self.seq.tracer.lock().unpoisoned();
         self.seq.place.store(session.as_deref().map_or(NO_TRACER, place_of), Release);
         std::mem::replace(&mut *tracer, session)
     }

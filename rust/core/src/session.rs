@@ -28,6 +28,7 @@ use crate::{
     sync::{
         Arc, AtomicU32, AtomicU64, AtomicU8, Mutex,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
+        Unpoisoned,
     },
     tracee::{Class, Kind},
     tracer::Module,
@@ -218,13 +219,13 @@ impl Session {
 
     /// Its end is done: producers are told, what they committed stays readable.
     pub fn finish_end(&self) {
-        let mut feeds = self.feeds.lock().unwrap();
+        let mut feeds = self.feeds.lock().unpoisoned();
         for feed in &feeds.now {
             feed.ring.close();
         }
         if mutant!("closes_unlocked") {
             drop(feeds);
-            feeds = self.feeds.lock().unwrap();
+            feeds = self.feeds.lock().unpoisoned();
         }
         // still locked, so that a ring is either closed here or refused by `add_ring`
         self.life.finish_end();
@@ -291,12 +292,12 @@ impl Session {
         }
     }
 
-    /// Changes the flags that new processes, or new ports, get. Switching any of them off switches all off: gold case
-    /// te-info-new-ports.
+    /// Changes the flags that new processes, or new ports, get. Flags that only the other class has are left out. Switching any flag
+    /// off switches all off: gold case te-info-new-ports.
     pub fn change_new_flags(&self, class: Class, how: bool, flags: Flags) {
         let word = &self.new_flags[class as usize];
         if how {
-            word.fetch_or(flags.0, AcqRel);
+            word.fetch_or(flags.of(class).0, AcqRel);
         } else if flags != Flags::NONE {
             word.store(0, Release);
         }
@@ -342,12 +343,12 @@ impl Session {
     /// What code that comes into being later gets.
     #[must_use]
     pub fn on_load(&self) -> Option<Entry> {
-        self.on_load.lock().unwrap().clone()
+        self.on_load.lock().unpoisoned().clone()
     }
 
     /// Sets what code that comes into being later gets.
     pub fn set_on_load(&self, entry: Option<Entry>) {
-        *self.on_load.lock().unwrap() = entry.filter(|e| e.has != 0);
+        *self.on_load.lock().unpoisoned() = entry.filter(|e| e.has != 0);
     }
 
     /// Now, in the ticks of its records.
@@ -357,7 +358,7 @@ impl Session {
 
     /// Adds a scheduler's ring; `false` if the session has ended.
     pub fn add_ring(&self, ring: Arc<Ring>) -> bool {
-        let mut feeds = self.feeds.lock().unwrap();
+        let mut feeds = self.feeds.lock().unpoisoned();
         if self.life.is_dead() {
             return false;
         }
@@ -368,12 +369,12 @@ impl Session {
     /// Its rings now, each with how far it was delivered.
     #[must_use]
     pub fn feeds(&self) -> Vec<Arc<Feed>> {
-        self.feeds.lock().unwrap().now.clone()
+        self.feeds.lock().unpoisoned().now.clone()
     }
 
     /// Lets go of rings whose scheduler has ended and that have been read to their end.
     pub(crate) fn forget_ended_rings(&self) {
-        let mut feeds = self.feeds.lock().unwrap();
+        let mut feeds = self.feeds.lock().unpoisoned();
         let Feeds { now, lost } = &mut *feeds;
         now.retain(|feed| {
             let done = feed.ring.is_ended() && feed.ring.tail() == feed.ring.head();
@@ -387,7 +388,7 @@ impl Session {
     /// Of the records that a drain has handed over, `lost` could not be kept. The next drain tells first of `untold`: those of
     /// them, and of the losses that were handed over, of which nobody has been told.
     pub fn give_up(&self, lost: u64, untold: u64) {
-        self.feeds.lock().unwrap().lost += lost;
+        self.feeds.lock().unpoisoned().lost += lost;
         self.untold.fetch_add(untold, Relaxed);
     }
 
@@ -398,7 +399,7 @@ impl Session {
 
     /// Records lost so far.
     pub(crate) fn lost(&self) -> u64 {
-        let feeds = self.feeds.lock().unwrap();
+        let feeds = self.feeds.lock().unpoisoned();
         feeds.lost + feeds.now.iter().map(|feed| feed.ring.lost()).sum::<u64>()
     }
 }

@@ -22,6 +22,20 @@ pub use told::{Condvar, Mutex, MutexGuard};
 /// What a lock that is only tried says; loom uses std's own.
 pub use std::sync::TryLockError;
 
+use std::sync::{LockResult, PoisonError};
+
+/// Takes a lock also after a holder has panicked. A panic switches tracing off in its thread; the others go on with what it left.
+pub trait Unpoisoned<G> {
+    /// The guard, whoever held the lock before.
+    fn unpoisoned(self) -> G;
+}
+
+impl<G> Unpoisoned<G> for LockResult<G> {
+    fn unpoisoned(self) -> G {
+        self.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(loom)]
 pub use loom::{
     cell::UnsafeCell,
@@ -176,6 +190,7 @@ mod once {
     use super::{
         AtomicBool, Mutex,
         Ordering::{AcqRel, Acquire},
+        Unpoisoned,
     };
 
     /// A value that is made once.
@@ -214,7 +229,7 @@ mod once {
             if let Some(value) = self.get() {
                 return value;
             }
-            let _making = self.making.lock().unwrap();
+            let _making = self.making.lock().unpoisoned();
             let value = self.value.get_or_init(init);
             self.made.swap(true, AcqRel);
             value

@@ -159,8 +159,6 @@ impl Rings {
 pub struct Thread {
     /// What others see of it.
     pub shared: Arc<Shared>,
-    /// Set while the tracer itself works on this thread: events are not taken then.
-    pub busy: bool,
     pub(crate) own: Arc<Tracee>,
     pub(crate) current: Arc<Tracee>,
     pub(crate) stack: Vec<Frame>,
@@ -184,7 +182,6 @@ impl Thread {
     pub(crate) fn new(shared: Arc<Shared>, own: Arc<Tracee>, waits: Waits) -> Self {
         Thread {
             shared,
-            busy: false,
             current: own.clone(),
             own,
             stack: Vec::with_capacity(256),

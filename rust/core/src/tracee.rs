@@ -221,6 +221,17 @@ impl Tracee {
         Flags(if how { word.fetch_or(flags.0, AcqRel) } else { word.fetch_and(!flags.0, AcqRel) })
     }
 
+    /// Switches [`Flags::SILENT`] on or off, if the process has any flag: a meta pattern's spec runs in processes that have none, and
+    /// they keep none.
+    pub fn silence(&self, session: u16, how: bool) {
+        if self.flags(session) == Flags::NONE {
+            return;
+        }
+        let silent = Flags::SILENT.0;
+        let change = |own| (own != 0).then_some(if how { own | silent } else { own & !silent });
+        let _unless_all_went = self.word(session).fetch_update(AcqRel, Acquire, change);
+    }
+
     /// Replaces the flags.
     pub fn set(&self, session: u16, flags: Flags) {
         if flags != Flags::NONE || self.flags(session) != Flags::NONE {
@@ -418,6 +429,18 @@ mod tests {
         assert_eq!(parent.inherit(3), None);
         parent.change(3, true, Flags::SET_ON_SPAWN);
         assert_eq!(parent.inherit(3), Some(Flags::CALL | Flags::SET_ON_SPAWN));
+    }
+
+    #[test]
+    fn silence_is_for_those_that_have_flags() {
+        let tracee = Tracee::new(1, Kind::Thread, 0);
+        tracee.change(4, true, Flags::CALL);
+        for session in [3, 4] {
+            tracee.silence(session, true);
+        }
+        assert_eq!((tracee.flags(3), tracee.flags(4)), (Flags::NONE, Flags::CALL | Flags::SILENT));
+        tracee.silence(4, false);
+        assert_eq!(tracee.flags(4), Flags::CALL);
     }
 
     #[test]

@@ -32,6 +32,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use crate::sync::Unpoisoned;
 use crate::{
     asking, drain, emit::stamp, flags::Flags, message::tag, messages::with_receiver, node::Node, seq_event,
     session::Session, tracee,
@@ -373,7 +374,7 @@ impl Node {
     /// The tracer of a process or port is gone, and its flags with it.
     pub(crate) fn remove_tracer(&self, session: &Session, pid: u64) {
         // as in `flags`: asked under the lock, so that the flags of the next session of this index stay as they are
-        let population = self.population.lock().unwrap();
+        let population = self.population.lock().unpoisoned();
         if session.is_alive() {
             if let Some(tracee) = population.living.get(&pid) {
                 tracee.set(session.index, Flags::NONE);

@@ -4,7 +4,7 @@ use crate::{
     decode::{self, Failure, Made, Makers},
     errors::{self, LimitReached},
     ffi::calling::call,
-    match_spec, pid,
+    match_spec,
     terms::{self, Classes},
     wire,
 };
@@ -131,7 +131,7 @@ impl Cached<'_> {
 pub fn etf_dumps<'py>(py: Python<'py>, term: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     // one level less than is read: the encoder cuts what would have no room inside
     let term = match_spec::snapshot_to(term, MAX_DEPTH - 1)?;
-    let term = if pid::node_name() == "nonode@nohost" { term } else { wire::outward(term) };
+    let term = if inviso_port::node::name() == "nonode@nohost" { term } else { wire::outward(term) };
     Ok(PyBytes::new(py, &etf::portable(&etf::encode_versioned(&term))))
 }
 

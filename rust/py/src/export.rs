@@ -5,7 +5,6 @@ use crate::{
     errors::of_system,
     ffi::calling,
     match_spec,
-    origin::Origin,
 };
 use inviso_export::{
     chrome::Chrome,
@@ -18,6 +17,7 @@ use inviso_export::{
     table::{self, Table, Values},
     tracks::Titles,
 };
+use inviso_port::origin::Origin;
 use inviso_term::etf;
 use pyo3::{
     exceptions::{PyBaseException, PyRuntimeError, PyTypeError, PyValueError},

@@ -14,7 +14,6 @@ mod log;
 mod mailbox;
 mod match_spec;
 mod messages;
-mod origin;
 mod pickles;
 mod pid;
 mod processes;
@@ -33,6 +32,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::host::door::keep_panics();
         // without the C module there is none of its queues
         let _missing = super::host::simple_queue::take_waits(module.py());
         Ok(())
@@ -47,7 +47,13 @@ mod _native {
     #[pymodule_export]
     use super::export::{ArrowRows, Exporter};
     #[pymodule_export]
+    use super::ffi::builtin::take_builtin;
+    #[pymodule_export]
     use super::host::collector::set_max_heap_size;
+    #[pymodule_export]
+    use super::host::ending::{ending_follow, ending_give, ending_take, ending_wait, ending_wake};
+    #[pymodule_export]
+    use super::host::fault::fail_at;
     #[pymodule_export]
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
     #[pymodule_export]

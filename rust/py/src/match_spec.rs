@@ -4,7 +4,7 @@ use crate::{
     errors,
     ffi::held::Held,
     host,
-    pid::{self, Pid},
+    pid::Pid,
     processes, terms,
     view::{Kept, PyView},
 };
@@ -309,7 +309,7 @@ impl<'a> Host<'a> for Bench<'a, '_> {
     }
 
     fn node(&self) -> Term {
-        Term::atom(&pid::node_name())
+        Term::atom(&inviso_port::node::name())
     }
 
     fn caller(&mut self) -> Term {

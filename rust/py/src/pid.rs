@@ -3,32 +3,15 @@
 use crate::{
     ffi::calling,
     host::{self, directory},
-    origin::Origin,
 };
 use inviso_core::{
     cells::FOLDED,
     tracee::{Kind, Tracee},
 };
+use inviso_port::{node::name as node_name, origin::Origin};
 use inviso_term::{etf::Node, term::Identifier};
 use pyo3::{prelude::*, pyclass::CompareOp};
-use std::sync::{Arc, Mutex};
-
-static NODE: Mutex<String> = Mutex::new(String::new());
-
-/// This node's name.
-pub fn node_name() -> String {
-    let name = NODE.lock().unwrap_or_else(|e| e.into_inner());
-    if name.is_empty() {
-        "nonode@nohost".to_owned()
-    } else {
-        name.clone()
-    }
-}
-
-/// Names this node.
-pub fn set_node_name(name: &str) {
-    *NODE.lock().unwrap_or_else(|e| e.into_inner()) = name.to_owned();
-}
+use std::sync::Arc;
 
 /// A process's identifier.
 #[pyclass(frozen, module = "inviso._native")]
@@ -178,7 +161,7 @@ pub fn origin_is(order: u64) -> (u64, String, u64) {
 /// Whether the first node without a name whose pids are read from now on is shown as this one.
 #[pyfunction]
 pub fn show_first_as_here(is: bool) {
-    crate::origin::show_first_as_here(is);
+    inviso_port::origin::show_first_as_here(is);
 }
 
 /// The pid of a process by its node's name and creation, as pickles have it.

@@ -3,8 +3,8 @@
 use crate::{
     errors,
     ffi::{again, calling::call},
-    host::{self, directory, relations},
-    pid::{self, Pid},
+    host::{self, directory, door, here::Here, relations},
+    pid::Pid,
 };
 use inviso_core::tracee::Tracee;
 use pyo3::{exceptions::PyException, prelude::*};
@@ -13,12 +13,14 @@ use std::{sync::Arc, time::Duration};
 /// The process that runs the caller.
 fn current(py: Python<'_>) -> PyResult<Arc<Tracee>> {
     host::host(py)?;
-    // SAFETY: attached, and the state is not used beyond this function.
-    let here = unsafe { host::here::here() };
-    let here = here.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))?;
-    // SAFETY: as above, with this thread's own scheduler.
-    unsafe { here.running.identify(here.host, &mut here.thread) };
-    Ok(here.thread.current().clone())
+    let current = |here: &mut Here| {
+        // SAFETY: attached, with this thread's own scheduler.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        here.thread.current().clone()
+    };
+    // SAFETY: attached.
+    let current = unsafe { door::call(current) };
+    current.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))
 }
 
 /// The pid of the process that runs the caller.
@@ -72,10 +74,8 @@ pub fn resign(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
     let own = host.node.hidden();
     host.directory.replace_own(&own);
-    // SAFETY: attached, not used beyond this function.
-    if let Some(here) = unsafe { host::here::here() }.filter(|here| !Arc::ptr_eq(here.thread.own(), &own)) {
-        here.thread.become_process(own);
-    }
+    // SAFETY: attached.
+    unsafe { door::call(|here| door::become_process(here, own)) };
     Ok(())
 }
 
@@ -88,13 +88,16 @@ pub fn hide(py: Python<'_>) -> PyResult<()> {
 
 fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
     let host = host::host(py)?;
-    // SAFETY: attached, not used beyond this function.
-    if let Some(here) = unsafe { host::here::here() } {
+    let change = |here: &mut Here| {
         host.directory.replace_own(&own);
-        let was = here.thread.become_process(own);
+        let was = door::become_process(here, own);
         here.turn.told = true; // nor was it told that it began
-        host.node.end_process(&was);
-    }
+        if let Some(was) = was {
+            host.node.end_process(&was);
+        }
+    };
+    // SAFETY: attached.
+    unsafe { door::call(change) };
     Ok(())
 }
 
@@ -192,10 +195,8 @@ pub fn mailbox_receive(
 #[pyfunction]
 pub fn timed_out(py: Python<'_>) -> PyResult<()> {
     current(py)?;
-    // SAFETY: attached, not used beyond this function.
-    if let Some(here) = unsafe { host::here::here() } {
-        host::passing::timed_out(here);
-    }
+    // SAFETY: attached.
+    unsafe { door::call(host::passing::timed_out) };
     Ok(())
 }
 
@@ -231,13 +232,13 @@ pub fn mailbox_peek(py: Python<'_>, pid: Option<&Pid>) -> PyResult<Vec<Py<PyAny>
 /// This node's name.
 #[pyfunction]
 pub fn node_name() -> String {
-    pid::node_name()
+    inviso_port::node::name()
 }
 
 /// Names this node.
 #[pyfunction]
 pub fn set_node_name(name: &str) {
-    pid::set_node_name(name);
+    inviso_port::node::set_name(name);
 }
 
 /// In a forked child: nothing is traced any more.
@@ -266,22 +267,27 @@ fn queue(function: *mut std::ffi::c_void) -> bool {
 }
 
 extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
-    let again = Python::attach(|py| {
-        // SAFETY: the reference that `queue` took over stands until `queue` or `drop` below.
-        let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
-        called(&function, true)
+    let again = door::guard(|| {
+        Python::attach(|py| {
+            // SAFETY: the reference that `queue` took over stands until `queue` or `drop` below.
+            let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
+            called(&function, true)
+        })
     });
+    let again = again.unwrap_or(false);
     // With no Python code behind it: since 3.13 an instruction that is run in a pending call, and finds others pending, forgets
     // that there are any.
     if again && queue(raw) {
         return 0;
     }
-    Python::attach(|py| {
-        // SAFETY: as above.
-        let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
-        if again {
-            called(&function, false);
-        }
+    door::guard(|| {
+        Python::attach(|py| {
+            // SAFETY: as above.
+            let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
+            if again {
+                called(&function, false);
+            }
+        });
     });
     0
 }

@@ -31,15 +31,14 @@ static OUTLET: Mutex<Option<Arc<Outlet>>> = Mutex::new(None);
 /// Runs `with` as the running process.
 pub fn with<R>(py: Python<'_>, with: impl FnOnce(Python<'_>, &mut Here) -> PyResult<R>) -> PyResult<R> {
     host::host(py)?;
-    // SAFETY: attached; while it is in use `busy` keeps others from asking for it.
-    let here = unsafe { host::here::here() };
-    let here = here.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))?;
-    // SAFETY: as above, with this thread's own scheduler.
-    unsafe { here.running.identify(here.host, &mut here.thread) };
-    let was = std::mem::replace(&mut here.thread.busy, true);
-    let done = with(py, here);
-    here.thread.busy = was;
-    done
+    let ran = |here: &mut Here| {
+        // SAFETY: attached, with this thread's own scheduler.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        with(py, here)
+    };
+    // SAFETY: attached.
+    let done = unsafe { host::door::call(ran) };
+    done.unwrap_or_else(|| Err(PyRuntimeError::new_err("this thread is ending")))
 }
 
 /// Tokens are about to be in use: what carries them has to be watched. They are as long as what this answers is kept, if no reset

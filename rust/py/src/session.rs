@@ -139,7 +139,7 @@ pub enum Asks<'py> {
 fn dumping(dumps: Option<(Option<Asks<'_>>, Option<f64>)>) -> Options {
     let Some((exceptions, slower)) = dumps else { return Options::default() };
     Options {
-        on_dump: Some(host::bell::ring),
+        on_dump: Some(inviso_port::bell::ring),
         dump_on: exceptions.map(|asks| match asks {
             Asks::Spec(program) => Exceptions::Matching(program.get().program.clone()),
             Asks::Classes(classes) => Exceptions::Of(classes.iter().map(|class| class.as_ptr() as usize).collect()),
@@ -582,6 +582,12 @@ impl Session {
         Ok(entries.map(|all| all.iter().fold((0, 0), |(has, run), (_, e)| (has | e.has, run | e.run))))
     }
 
+    /// Whether a call of a function has found the tracer of its meta messages gone.
+    fn has_lost_meta(&self, py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
+        let host = self.host(py)?;
+        Ok(self.entries(py, host, mfa)?.is_some_and(|all| all.iter().any(|(_, entry)| entry.has_lost_meta())))
+    }
+
     /// The match spec that decides about a function's messages, or its meta messages; of on_load where `mfa` is None. None if
     /// there is none.
     fn spec_of(&self, py: Python<'_>, mfa: Option<Mfa>, meta: bool) -> PyResult<Option<Py<PyAny>>> {
@@ -730,7 +736,7 @@ impl Session {
 
     /// How many dumps were written so, where the last one is, what went wrong with one.
     fn dumps(&self, py: Python<'_>) -> (u64, Option<std::path::PathBuf>, Option<String>) {
-        py.detach(|| host::recorder::state(&self.core))
+        py.detach(|| inviso_port::recorder::state(&self.core))
     }
 
     /// Messages lost so far.
@@ -782,7 +788,7 @@ impl Host {
             return Ok(false); // it ends with the interpreter
         }
         let done = py.detach(|| {
-            host::recorder::end(core);
+            inviso_port::recorder::end(core);
             self.node.session_destroy(core, &Armer)
         });
         self.loading.unwant(core.id);

@@ -5,11 +5,11 @@ use crate::{
     decode::{self, Made, Makers},
     ffi::calling::{self, call},
     match_spec::looked_at,
-    origin::Origin,
     pid::Pid,
 };
 use inviso_core::tracee::Kind;
 use inviso_match::View;
+use inviso_port::origin::Origin;
 use inviso_term::{
     etf::{self, ClosureRef, Node, RecordRef, MAX_ATOM},
     term::{Identifier, Record, Term},

@@ -1,14 +1,6 @@
 //! `LogPort`: convert, call the host, convert back.
 
-use crate::{
-    errors::of_system,
-    host::{
-        self,
-        limits::Why,
-        log_ports::{self, Kind},
-        recorder,
-    },
-};
+use crate::{errors::of_system, host};
 use inviso_core::session::Session;
 use inviso_log::{
     file::{FileLog, Form, Options},
@@ -16,6 +8,11 @@ use inviso_log::{
     names::Names,
     sink::Sink,
     wrap::{Limit, WrapLog},
+};
+use inviso_port::{
+    limits::Why,
+    ports::{self, Kind},
+    recorder,
 };
 use pyo3::prelude::*;
 use std::{
@@ -32,7 +29,7 @@ const TOGETHER: Duration = Duration::from_millis(100);
 
 /// A trace port.
 #[pyclass(frozen, module = "inviso._native")]
-pub struct LogPort(pub Arc<log_ports::LogPort>);
+pub struct LogPort(pub Arc<ports::LogPort>);
 
 fn opened<S: Sink + Send + 'static>(
     py: Python<'_>, kind: Kind, path: Option<&PathBuf>, patience: Duration,
@@ -41,7 +38,7 @@ fn opened<S: Sink + Send + 'static>(
     let node = host::host(py)?.node.clone();
     let made = py.detach(|| {
         let (sink, address) = open()?;
-        Ok(log_ports::LogPort::open(node, kind, path.cloned(), address, patience, Box::new(sink)))
+        Ok(ports::LogPort::open(node, kind, path.cloned(), address, patience, Box::new(sink)))
     });
     made.map(LogPort).map_err(|error: io::Error| of_system(&error, path.map(PathBuf::as_path)))
 }
@@ -191,23 +188,23 @@ pub fn record(py: Python<'_>, session: &Arc<Session>, template: OsString, every:
 /// Before a fork.
 #[pyfunction]
 pub fn ports_pause(py: Python<'_>) {
-    py.detach(log_ports::pause);
+    py.detach(ports::pause);
 }
 
 /// Whether some port is at rest for a fork.
 #[pyfunction]
 pub fn ports_rest() -> bool {
-    log_ports::rest()
+    ports::rest()
 }
 
 /// In the parent, after a fork.
 #[pyfunction]
 pub fn ports_resume(py: Python<'_>) {
-    py.detach(log_ports::resume);
+    py.detach(ports::resume);
 }
 
 /// At the interpreter's end.
 #[pyfunction]
 pub fn ports_end(py: Python<'_>) {
-    py.detach(log_ports::end);
+    py.detach(ports::end);
 }

@@ -3,13 +3,14 @@
 //! Within a node a process is a number. Outside, that number has its node's name and creation beside it, in terms as in Erlang's
 //! own; what comes back gets its number again. Bytes from elsewhere are read with limits and believed in nothing.
 
-use crate::{host::here::Here, match_spec, origin::Origin, pid, seq, terms};
+use crate::{host::here::Here, match_spec, seq, terms};
 use inviso_core::{
     messages::About,
     node::Node,
     seq::{self as tokens, flags, Carried, Sending, Token, END},
     tracee::Kind,
 };
+use inviso_port::origin::Origin;
 use inviso_term::{
     etf::{self, Decoder, Limits},
     term::{Identifier, Term},
@@ -56,7 +57,7 @@ fn identified(term: Term, with: impl FnOnce(Identifier) -> Option<Identifier>) -
 
 /// The term as other nodes read it: what is of this node says so.
 pub fn outward(term: Term) -> Term {
-    let (name, creation) = (Arc::<str>::from(pid::node_name()), Origin::here().creation() as u32);
+    let (name, creation) = (Arc::<str>::from(inviso_port::node::name()), Origin::here().creation() as u32);
     let named = |of: Identifier| Some(if of.is_own() { Identifier { node: name.clone(), creation, ..of } } else { of });
     mapped(term, &mut |leaf| identified(leaf, named)).unwrap_or_else(|| Term::atom("undefined"))
 }

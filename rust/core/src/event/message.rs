@@ -28,8 +28,8 @@ pub(super) fn ask<A: Activation>(thread: &mut Thread, entry: &Entry, flags: Flag
     if set != 0 && flags.has(Flags::CALL) && (set & kinds::LOCAL != 0 || call.is_global()) {
         late::question(thread, &entry.session, Kind::Call, pid, set);
     }
-    if entry.has & kinds::META != 0 {
-        late::question(thread, &entry.session, Kind::Call, pid, kinds::META);
+    if entry.has & kinds::META != 0 && entry.finds_meta_tracer() {
+        late::question_of_meta(thread, entry, pid);
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) fn with_extra(thread: &mut Thread, decision: Decision, with: impl FnO
 pub(super) fn meta<A: Activation>(
     node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, call: &A, now: u64,
 ) -> u16 {
-    if entry.session.tracer.load(Relaxed) == thread.current.pid {
+    if entry.session.tracer.load(Relaxed) == thread.current.pid || !entry.finds_meta_tracer() {
         return 0;
     }
     let session = &entry.session;

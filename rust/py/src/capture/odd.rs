@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Rel
 use pyo3::ffi::{self, PyObject, PyTypeObject};
 
 use super::names::attribute_of_class;
-use crate::{ffi::layout, origin::Origin};
+use crate::ffi::layout;
+use inviso_port::origin::Origin;
 
 /// A term for which Python has no type. What it holds is borrowed, and of the type that is said (it was looked at).
 #[derive(Clone, Copy)]

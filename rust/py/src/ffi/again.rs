@@ -7,7 +7,7 @@
 //! have let go of its arguments. A handler written in C has no frame: `default_int_handler`'s exception looks like one that the
 //! callback has raised.
 
-use crate::host::here;
+use crate::host::door;
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
     ffi::{self as api, PyObject},
@@ -73,7 +73,7 @@ pub fn report(py: Python<'_>, error: PyErr) {
 fn queue(error: *mut c_void) -> bool {
     extern "C" fn call(error: *mut c_void) -> c_int {
         // a callback may run again by now, or still: it waits for the program
-        if here::is_busy() && queue(error) {
+        if door::is_inside() && queue(error) {
             return 0;
         }
         Python::attach(|py| {

@@ -12,6 +12,7 @@
 //! | `objects` | objects that the collector knows |
 //! | `interned` | names that are looked up often |
 //! | `attribute` | plain attributes of instances, without asking by name |
+//! | `builtin` | functions of built-in modules, seen before and after each call |
 //! | `awaited` | what `await` does with the objects of a class |
 //! | `tls` | two words a thread, read in one instruction |
 //! | `state` | the thread state, likewise |
@@ -38,6 +39,7 @@ pub mod again;
 pub mod alloc;
 pub mod attribute;
 pub mod awaited;
+pub mod builtin;
 mod calibrate;
 pub mod calling;
 pub mod code;

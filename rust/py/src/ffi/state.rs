@@ -45,8 +45,65 @@ pub unsafe fn is_elsewhere() -> bool {
     }
 }
 
+/// Whether the calling thread is attached to an interpreter.
+#[inline]
+pub fn is_attached() -> bool {
+    extern "C" {
+        #[cfg_attr(not(Py_3_13), link_name = "_PyThreadState_UncheckedGet")]
+        fn PyThreadState_GetUnchecked() -> *mut PyThreadState;
+    }
+    // SAFETY: may be called by any thread.
+    unsafe { !PyThreadState_GetUnchecked().is_null() }
+}
+
+/// From a thread's state to the word that is null while no exception is set; 0 where [`find_exception`] has not found it.
+static EXCEPTION: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an exception is set.
+///
+/// # Safety
+/// As [`current`].
+#[inline(always)]
+pub unsafe fn has_exception() -> bool {
+    // SAFETY: the caller's promise; `find_exception` has seen the word there.
+    unsafe {
+        match EXCEPTION.load(Relaxed) {
+            0 => !api::PyErr_Occurred().is_null(),
+            at => *current().cast::<usize>().byte_add(at) != 0,
+        }
+    }
+}
+
+/// Looks for the word that is null while no exception is set.
+fn find_exception(_py: pyo3::Python<'_>) {
+    /// Words of a thread's state that are looked at: all versions have more.
+    const WORDS: usize = 40;
+    // SAFETY: attached; the state has more words than that. The exception is taken back at once.
+    unsafe {
+        let state = current().cast::<usize>();
+        let words = |what: usize| (0..WORDS).filter(move |n| *state.add(*n) == what).collect::<Vec<_>>();
+        let value = api::PyObject_CallNoArgs(api::PyExc_ValueError);
+        if value.is_null() {
+            return api::PyErr_Clear();
+        }
+        let (none, empty) = (words(value as usize), words(0));
+        api::PyErr_SetObject(api::PyExc_ValueError, value);
+        let set = words(value as usize);
+        // before 3.12 the class stands before the value
+        let before = usize::from(!cfg!(Py_3_12));
+        api::PyErr_Clear();
+        api::Py_DECREF(value);
+        if let ([], [at]) = (&none[..], &set[..]) {
+            let at = at - before;
+            if empty.contains(&at) && *state.add(at) == 0 {
+                EXCEPTION.store(at * size_of::<usize>(), Relaxed);
+            }
+        }
+    }
+}
+
 /// Looks for the words, once and for all threads. Attached; lets go of the interpreter for a moment.
-pub fn find(_py: pyo3::Python<'_>) {
+pub fn find(py: pyo3::Python<'_>) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]
     word::find();
     // SAFETY: attached; a thread's state has more words than these.
@@ -56,6 +113,7 @@ pub fn find(_py: pyo3::Python<'_>) {
             MAIN.store(main, Relaxed);
         }
     }
+    find_exception(py);
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", Py_3_12))]

@@ -529,7 +529,8 @@ unsafe extern "C" fn send(env: *mut Env<'_>, to: *const PidNumber, message: Hand
             let host = host::try_host()?;
             let tracee = host.node.tracee(to.number).filter(|tracee| tracee.is_alive() && tracee.kind.is_process())?;
             let mailbox = host.mailbox(&tracee);
-            let ticks = host::here::now().unwrap_or_else(|| host.node.clock.ticks());
+            let ticks = host::door::call_detached(|here| here.host.node.now(&mut here.thread))
+                .unwrap_or_else(|| host.node.clock.ticks());
             if mailbox.post(Posted { ticks, term }) {
                 env.sent_to.push(mailbox);
             }

@@ -1,6 +1,7 @@
 //! Futures of asyncio, which are written in C: their methods are taken at their definition, and `await` at the class's slot.
 
 use super::{
+    door,
     futures::{as_message, outcome, receive, record, send, tell},
     gathered,
     here::Here,
@@ -17,7 +18,6 @@ use crate::{
         frame::{code_qualname, module_of, Frame},
         held::Held,
         method::{Method, Wrapper},
-        Aside,
     },
 };
 use inviso_core::{
@@ -88,12 +88,11 @@ pub fn adopt(_py: Python<'_>, _host: &'static Host, module: &Bound<'_, PyAny>) -
 unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called attached, with a future that stands.
     unsafe {
-        let there = super::try_host().and_then(|host| host.directory.known(future as usize));
-        if let Some(record) = there {
-            if let Some(here) = super::here::here().filter(|here| !here.thread.busy) {
+        door::enter(|here| {
+            if let Some(record) = here.host.directory.known(future as usize) {
                 take_known(here, About::Current, &record, future);
             }
-        }
+        });
         AWAITED.original()(future)
     }
 }
@@ -203,7 +202,7 @@ pub unsafe fn woken(here: &mut Here, task: *mut ffi::PyObject, future: *mut ffi:
         if known.is_none() && !gathered::is(future) || !is(future) {
             return;
         }
-        let tracee = here.running.process(here.host, &mut here.thread, task as usize);
+        let tracee = here.running.process(here.host, task as usize);
         match known {
             Some(record) => take_known(here, About::Other(&tracee), &record, future),
             None => gathered::take(here, About::Other(&tracee), future),
@@ -221,19 +220,13 @@ pub fn give_back() {
     C_EXCEPTION.give_back(&GETTERS[1]);
 }
 
-/// This thread's state, if the program calls a method, and not the library.
+/// Whether the program calls a method of a future in this frame, and not the library.
 ///
 /// # Safety
-/// The calling thread is attached. As [`here`](super::here::here) for what it answers.
-unsafe fn program() -> Option<&'static mut Here> {
-    // SAFETY: the wrappers are called attached.
-    unsafe {
-        let here = super::here::here().filter(|here| !here.thread.busy)?;
-        let frame = Frame::current_python(crate::ffi::tstate());
-        let inner =
-            passing::is_inner(frame) || frame.is_some_and(|frame| loops::runs_inner(frame) || is_wake_up(frame));
-        (!inner).then_some(here)
-    }
+/// The frame runs; attached.
+unsafe fn is_program(frame: Option<Frame>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { !passing::is_inner(frame) && !frame.is_some_and(|frame| loops::runs_inner(frame) || is_wake_up(frame)) }
 }
 
 /// Whether a widely used library wakes one who waits for its locks, tasks or connections: no message of the program's.
@@ -364,22 +357,25 @@ unsafe fn setting(
         if value.is_null() {
             return original();
         }
-        let Some(here) = program() else {
-            let here = super::here::here().filter(|here| !here.thread.busy);
-            if let (Some(here), Some(frame)) = (here, Frame::current_python(crate::ffi::tstate())) {
+        let waiter = door::enter(|here| {
+            let frame = Frame::current_python(crate::ffi::tstate());
+            if is_program(frame) {
+                here.running.identify(here.host, &mut here.thread);
+                return Some(waiter(here, future));
+            }
+            if let Some(frame) = frame {
                 gathered::passed_on(here, frame, future, value, is_error);
             }
-            return original();
-        };
-        here.running.identify(here.host, &mut here.thread);
-        let waiter = waiter(here, future);
+            None
+        });
+        let Some(waiter) = waiter.flatten() else { return original() };
         let done = original();
         if !done.is_null() {
-            if let Some(here) = super::here::here().filter(|here| !here.thread.busy) {
+            door::enter(|here| {
                 here.running.identify(here.host, &mut here.thread);
                 let record = record(here, future);
                 send(here, &record, None, waiter.as_deref(), value, is_error);
-            }
+            });
         }
         done
     }
@@ -395,22 +391,31 @@ unsafe fn getting(
     let done = original();
     // SAFETY: as in `setting`; the result is held here.
     unsafe {
-        if let Some(here) = super::here::here().filter(|here| !here.thread.busy) {
-            got(here, future, shows_error, done);
+        // what it has raised is what it shows
+        let py = Python::assume_attached();
+        let raised = if done.is_null() { PyErr::take(py) } else { None };
+        let answer = raised.as_ref().map_or(done, |error| error.value(py).as_ptr());
+        door::enter(|here| {
+            got(here, future, shows_error, answer, raised.is_some());
             if ffi::Py_TYPE(future) != CLASS.load(Ordering::Acquire) {
                 // a task that is woken asks so before its step begins
                 here.running.look_again();
             }
+        });
+        if let Some(error) = raised {
+            error.restore(py);
         }
         done
     }
 }
 
-/// A method has answered what a future holds; null with the exception that is set.
+/// A method has answered what a future holds, or `raised` it.
 ///
 /// # Safety
-/// As [`getting`]; the answer is null or stands.
-unsafe fn got(here: &mut Here, future: *mut ffi::PyObject, shows_error: bool, done: *mut ffi::PyObject) {
+/// As [`getting`], with no exception set; the answer is null or stands.
+unsafe fn got(
+    here: &mut Here, future: *mut ffi::PyObject, shows_error: bool, answer: *mut ffi::PyObject, raised: bool,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         let frame = Frame::current_python(crate::ffi::tstate());
@@ -419,7 +424,7 @@ unsafe fn got(here: &mut Here, future: *mut ffi::PyObject, shows_error: bool, do
             let now = *outcome(record);
             now.is_set && (!now.is_taken || tokens::waits(here, record))
         });
-        let nothing = shows_error && (done.is_null() || done == ffi::Py_None());
+        let nothing = answer.is_null() || shows_error && (raised || answer == ffi::Py_None());
         let whole = gathered::is(future);
         if !waits && !whole || nothing || gathered::looks(frame) {
             return;
@@ -430,17 +435,8 @@ unsafe fn got(here: &mut Here, future: *mut ffi::PyObject, shows_error: bool, do
             return;
         }
         match known.filter(|_| waits) {
-            None => {
-                let _aside = Aside::new();
-                gathered::take(here, About::Current, future);
-            }
-            Some(record) if !done.is_null() => receive(here, &record, done, shows_error),
-            Some(record) => Python::attach(|py| {
-                if let Some(error) = PyErr::take(py) {
-                    receive(here, &record, error.value(py).as_ptr(), true);
-                    error.restore(py);
-                }
-            }),
+            None => gathered::take(here, About::Current, future),
+            Some(record) => receive(here, &record, answer, shows_error || raised),
         }
     }
 }

@@ -232,7 +232,7 @@ impl Subject for PyCall<'_> {
     }
 
     fn node_name(&self) -> Term {
-        Term::atom(&crate::pid::node_name())
+        Term::atom(&inviso_port::node::name())
     }
 }
 

@@ -3,25 +3,11 @@
 
 use super::{
     call::{key, End, PyCall},
-    here::{here_of_ours, Here},
+    door,
     watch::{self, Ended},
 };
 use inviso_core::event::{self, Exit};
 use pyo3::ffi::PyObject;
-
-/// Takes an event on this thread, unless the tracer itself is at work here.
-///
-/// # Safety
-/// The calling thread is attached, and `with` uses the state as [`here()`](super::here::here) says.
-#[inline(always)]
-unsafe fn take(with: impl FnOnce(&mut Here)) {
-    // SAFETY: callbacks run attached; nothing below asks for this thread's state again (`busy` guards what runs Python).
-    if let Some(here) = unsafe { here_of_ours() } {
-        if !here.thread.busy {
-            with(here);
-        }
-    }
-}
 
 #[cfg(Py_3_12)]
 mod monitoring {
@@ -52,7 +38,7 @@ mod monitoring {
                 unsafe {
                     let $code = *args;
                     let $args = args;
-                    take(|$here| {
+                    door::enter_of_ours(|$here| {
                         let $call = PyCall::new($here.host, &$here.running);
                         let _ = (&$args, &$code, &$call);
                         $body
@@ -236,16 +222,15 @@ mod frames {
     unsafe fn is_of_no_interest(raw: *mut _PyInterpreterFrame) -> bool {
         // SAFETY: the caller's promise; the thread's state is not used meanwhile, or nobody's code runs who uses it.
         unsafe {
-            let here: *const Here = crate::ffi::tls::get().cast();
-            let (Some(here), Some(frame)) = (here.as_ref(), Frame::from_ptr(raw.cast())) else { return false };
+            let (Some(stack), Some(frame)) = (door::stack(), Frame::from_ptr(raw.cast())) else { return false };
             let code = frame.code();
             !profiling::is_on()
                 && !super::super::loading::is_on()
                 && !ENDS_MATTER.load(Ordering::Relaxed)
                 && !frame.is_generator_frame()
-                && !here.is_traced()
+                && door::is_traced() != Some(true)
                 && watch::find(code).is_none()
-                && here.stack.room()
+                && stack.get().room()
         }
     }
 
@@ -277,7 +262,7 @@ mod frames {
         // SAFETY: profile functions are called attached, with the caller as the thread's current frame.
         unsafe {
             let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };
-            take(|here| {
+            door::enter_of_ours(|here| {
                 let call = ForeignCall::new(here.host, &here.running, frame, callable);
                 if what == PyTrace_C_CALL {
                     return event::on_call(&here.host.node, &mut here.thread, key, &call);
@@ -337,14 +322,9 @@ mod frames {
         tstate: *mut PyThreadState, raw: *mut _PyInterpreterFrame, throwflag: c_int, segment: Segment,
     ) -> *mut PyObject {
         /// Tells the calling thread which stack it is on; answers which it was.
-        ///
-        /// # Safety
-        /// The thread's state is not in use.
-        unsafe fn keep(stack: Stack) -> Option<Stack> {
-            let here: *mut Here = crate::ffi::tls::get().cast();
-            // SAFETY: null (in a forked child) or this thread's own, which nobody else has in use.
-            let here = unsafe { here.as_mut() }?;
-            Some(std::mem::replace(&mut here.stack, stack))
+        fn keep(stack: Stack) -> Option<Stack> {
+            // none in a forked child
+            door::stack().map(|kept| kept.replace(stack))
         }
         let (stack, outer) = segment.enter();
         // SAFETY: the arguments of the frame evaluation function; no reference to the thread's state is held meanwhile.
@@ -390,7 +370,7 @@ mod frames {
                 return None;
             }
             let _thrown = (throwflag != 0).then(|| Aside::new());
-            if crate::ffi::tls::get().is_null() {
+            if !door::has_state() {
                 super::super::here::begin_with(frame);
             }
             if profiling::is_on() {
@@ -398,9 +378,10 @@ mod frames {
             }
             let mut place = Place::Here;
             let mut ends = true;
-            take(|here| {
-                if !here.stack.room() {
-                    place = self::place(here.stack, generator);
+            door::enter_of_ours(|here| {
+                let stack = door::stack().map(std::cell::Cell::get);
+                if let Some(stack) = stack.filter(|stack| !stack.room()) {
+                    place = self::place(stack, generator);
                     if matches!(place, Place::Nowhere) {
                         return;
                     }
@@ -452,7 +433,7 @@ mod frames {
                 Exit::Return
             };
             let raised = result.is_null().then(|| Aside::new());
-            take(|here| {
+            door::enter_of_ours(|here| {
                 let end = match &raised {
                     Some(aside) => {
                         let (kind, value) = aside.set();
@@ -485,7 +466,7 @@ mod frames {
     /// The calling thread is attached; the exception is put aside, and the frame that it has left is unlinked.
     #[cold]
     #[inline(never)]
-    unsafe fn handled(here: &mut Here) {
+    unsafe fn handled(here: &mut super::super::here::Here) {
         // SAFETY: once a frame has ended its caller is the thread's current one.
         unsafe {
             let Some(frame) = Frame::current_python(crate::ffi::tstate()) else { return };

@@ -5,10 +5,11 @@
 //! messages there are those that CPython knows.
 
 use super::{
-    here::{here, Here},
+    door,
+    here::Here,
     instruments::{self, Instrument},
 };
-use crate::ffi::{calling::attached, vectorcall, Aside};
+use crate::ffi::{calling::attached, vectorcall};
 use inviso_core::{flags::Flags, messages::About, monitor::Event};
 use inviso_term::{etf, record::Kind, term::Term};
 use pyo3::{ffi, prelude::*, types::*};
@@ -100,13 +101,11 @@ pub fn set_max_heap_size(words: u64) -> u64 {
 unsafe extern "C" fn on_collection(
     _this: *mut ffi::PyObject, args: *const *mut ffi::PyObject, nargsf: usize, _keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: called attached; what is asked for is not used beyond this function, and `busy` keeps others off meanwhile.
+    // SAFETY: called attached, with arguments that stand.
     unsafe {
         if vectorcall::nargs(nargsf) == 2 {
-            if let Some(here) = here().filter(|here| !here.thread.busy) {
-                let _aside = Aside::new();
+            door::enter(|here| {
                 here.running.identify(here.host, &mut here.thread);
-                here.thread.busy = true;
                 attached(|py| {
                     let phase = Bound::from_borrowed_ptr(py, *args);
                     let info = Bound::from_borrowed_ptr(py, *args.add(1));
@@ -118,8 +117,7 @@ unsafe extern "C" fn on_collection(
                         }
                     }
                 });
-                here.thread.busy = false;
-            }
+            });
         }
     }
     vectorcall::none()

@@ -747,9 +747,12 @@ unsafe extern "C" fn task_died(
     if let Some(host) = super::try_host().filter(|_| !ends && vectorcall::nargs(nargsf) == 1) {
         // SAFETY: called attached, with one argument: the weak reference, or what somebody who has the callback from it passes.
         let (py, reference) = unsafe { (Python::assume_attached(), *args as usize) };
-        if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference) {
-            drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached
-        }
+        super::door::guard(|| {
+            if let Some(Task { end: Teller::Weak(reference), .. }) = host.directory.referent_ended(py, host, reference)
+            {
+                drop(reference.into_bound(py)); // let go of now: nothing else says here that this thread is attached
+            }
+        });
     }
     vectorcall::none()
 }

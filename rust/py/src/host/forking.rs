@@ -1,6 +1,6 @@
 //! What survives a fork: in the parent everything, in the child nothing but this package itself.
 
-use super::{arming::Armer, forget, here, try_host};
+use super::{arming::Armer, door, forget, try_host};
 use inviso_core::control::Arm;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,8 @@ pub fn forks() -> u64 {
 /// What `sys.monitoring` raises.
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     FORKS.fetch_add(1, Ordering::Relaxed);
-    super::log_ports::abandon();
-    super::recorder::abandon();
+    inviso_port::ports::abandon();
+    inviso_port::recorder::abandon();
     let Some(host) = try_host() else { return Ok(()) };
     super::instruments::forget(py);
     super::task_end::forget(py);
@@ -40,8 +40,8 @@ pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     super::loading::forget(py);
     crate::ffi::alloc::remove(py);
     crate::ffi::tasks::forget();
-    crate::origin::forked();
-    here::forget();
+    inviso_port::origin::forked();
+    door::forget();
     forget();
     done
 }

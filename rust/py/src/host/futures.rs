@@ -108,9 +108,7 @@ pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
 /// # Safety
 /// The object stands; callbacks run attached on this thread.
 pub unsafe fn record(here: &mut Here, object: *mut ffi::PyObject) -> Arc<Tracee> {
-    let was = std::mem::replace(&mut here.thread.busy, true);
     let record = here.host.directory.object_process(here.host, Kind::Queue, object as usize, None);
-    here.thread.busy = was;
     record
 }
 

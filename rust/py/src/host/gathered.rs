@@ -2,7 +2,7 @@
 //! `concurrent.futures`. A result that was sent to the one inside reaches who waits for the one outside.
 
 use super::{
-    asyncio_futures as futures,
+    asyncio_futures as futures, door,
     futures::{closed_over, is_in_state, outcome, record},
     here::Here,
     parcels::quietly,
@@ -70,9 +70,11 @@ pub unsafe fn looks(frame: Option<Frame>) -> bool {
 unsafe extern "C" fn awaiting(future: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: called attached, with a future that stands.
     unsafe {
-        if let Some(here) = super::here::here().filter(|here| !here.thread.busy && is(future)) {
-            take(here, About::Current, future);
-        }
+        door::enter(|here| {
+            if is(future) {
+                take(here, About::Current, future);
+            }
+        });
         GATHERING.original()(future)
     }
 }

@@ -58,13 +58,11 @@ pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &
 /// # Safety
 /// Attached, with no exception set; the group stands.
 unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
-    let was = std::mem::replace(&mut here.thread.busy, true);
     // SAFETY: the caller's promise. The group's own plain attribute.
     let parent = Python::attach(|py| unsafe {
         let parent = spawning::attribute(py, group, "_parent_task")?;
         is_task(py, parent.as_ptr()).then(|| here.host.directory.task(here.host, parent.as_ptr() as usize, None))
     });
-    here.thread.busy = was;
     parent
 }
 
@@ -80,13 +78,11 @@ unsafe fn is_task(py: Python<'_>, object: *mut ffi::PyObject) -> bool {
 fn on_created(here: &mut Here, frame: Frame, how: Ended) {
     here.grouping = (0, 0);
     let Ended::Returned(task) = how else { return };
-    let was = std::mem::replace(&mut here.thread.busy, true);
     // SAFETY: attached; the event's frame stands, and so does what it returns.
     let child = Python::attach(|py| unsafe {
         let living = is_task(py, task) && !steps::is_done_task(py, task);
         living.then(|| here.host.directory.task(here.host, task as usize, None))
     });
-    here.thread.busy = was;
     let Some(child) = child.filter(|child| child.is_alive()) else { return };
     // SAFETY: as above.
     if let Some(parent) = unsafe { parent_of(here, frame.local(0)) } {

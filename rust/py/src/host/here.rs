@@ -1,7 +1,7 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
-use super::{directory::Places, places::Place, try_host, Host};
-use crate::ffi::{frame::Frame, state, tasks, tls, Aside};
+use super::{directory::Places, places::Place, Host};
+use crate::ffi::{frame::Frame, tasks};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
     cell::{Cell, RefCell},
@@ -24,9 +24,6 @@ pub struct Here {
     pub watching: Option<pyo3::Py<pyo3::PyAny>>,
     /// A task group that is about to make a task, and what of (addresses), until that is made; else 0.
     pub grouping: (usize, usize),
-    /// How far its C stack may grow.
-    #[cfg(not(Py_3_12))]
-    pub stack: crate::ffi::stack::Stack,
     /// Which code is not new.
     #[cfg(not(Py_3_12))]
     pub met: super::loading::Met,
@@ -69,115 +66,6 @@ pub struct Known {
 /// Places for the tasks that a thread remembers (a power of two); made at the first one.
 const KNOWN: usize = 4096;
 
-/// Ends the thread's scheduler when the thread ends.
-struct AtEnd(Cell<bool>);
-
-impl Drop for AtEnd {
-    fn drop(&mut self) {
-        let here = tls::get().cast::<Here>();
-        if !self.0.get() || here.is_null() {
-            return;
-        }
-        tls::set(std::ptr::null_mut());
-        // SAFETY: the pointer was made by `Box::into_raw` in `create` on this thread, and the word is null from now on.
-        let mut here = *unsafe { Box::from_raw(here) };
-        let own = here.thread.own().clone();
-        here.thread.switch_to_own();
-        if !here.told_exit {
-            // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
-            let reason = here.reason.take().unwrap_or_else(super::spawning::normal);
-            super::relations::exit_unattached(&mut here, &own, &reason);
-        }
-        super::scheduling::thread_ended(&mut here);
-        here.host.node.end_thread(here.thread);
-        here.host.directory.thread_ended(here.host, &own);
-    }
-}
-
-thread_local! {
-    static AT_END: AtEnd = const { AtEnd(Cell::new(false)) };
-}
-
-/// This thread's state, made at its first use; `None` before anything was ever asked of the tracer, at the very end of a thread, and
-/// where it runs another interpreter: what is written in C belongs to all of them, and so do the hooks in it.
-///
-/// # Safety
-/// Attached to the interpreter. The answer must not be used beyond the callback that asked for it, and no second one
-/// may be asked for while it is in use: `thread.busy` is set by whoever runs Python code in between.
-#[inline(always)]
-pub unsafe fn here() -> Option<&'static mut Here> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if state::is_elsewhere() {
-            return None;
-        }
-        here_of_ours()
-    }
-}
-
-/// The same, for what is called by our interpreter only.
-///
-/// # Safety
-/// As [`here()`].
-#[inline(always)]
-pub unsafe fn here_of_ours() -> Option<&'static mut Here> {
-    let here = tls::get().cast::<Here>();
-    if here.is_null() {
-        return create();
-    }
-    // SAFETY: the word is null or a live box of this thread (see `create`, `AtEnd`).
-    Some(unsafe { &mut *here })
-}
-
-/// When this thread sends something beside its records now, in their order; it need not be attached. `None` of one that has no state.
-pub fn now() -> Option<u64> {
-    // SAFETY: the word is null or a live box of this thread, of which nothing else is used meanwhile.
-    let here = unsafe { tls::get().cast::<Here>().as_mut() }?;
-    Some(here.host.node.now(&mut here.thread))
-}
-
-/// Whether code of ours runs on this thread, which is attached, or code that it has called.
-pub fn is_busy() -> bool {
-    // SAFETY: as above.
-    unsafe { tls::get().cast::<Here>().as_ref() }.is_some_and(|here| here.thread.busy)
-}
-
-#[cold]
-#[inline(never)]
-fn create() -> Option<&'static mut Here> {
-    let host = try_host()?;
-    AT_END.try_with(|end| end.0.set(true)).ok()?;
-    // SAFETY: attached, as who asks is; a first event may be an exception, and what is asked here may raise and drop its own
-    let _aside = unsafe { Aside::new() };
-    let frame = first_frame();
-    let own = host.directory.own_process(host, frame);
-    super::spawning::keep_name(&own, frame);
-    let thread = host.node.thread(own);
-    let running = Running::default();
-    let here = Here {
-        host,
-        thread,
-        running,
-        places: Places::default(),
-        linking: false,
-        watching: None,
-        grouping: (0, 0),
-        #[cfg(not(Py_3_12))]
-        stack: crate::ffi::stack::Stack::of_this_thread(),
-        #[cfg(not(Py_3_12))]
-        met: super::loading::Met::default(),
-        reason: None,
-        told_exit: false,
-        turn: super::scheduling::Here::default(),
-        lent: Vec::new(),
-        collection: None,
-    };
-    let here = Box::into_raw(Box::new(here));
-    tls::set(here.cast());
-    // SAFETY: made a line above.
-    Some(unsafe { &mut *here })
-}
-
 #[cfg(not(Py_3_12))]
 thread_local! {
     static FIRST: Cell<Option<Frame>> = const { Cell::new(None) };
@@ -200,12 +88,71 @@ fn first_frame() -> Option<Frame> {
     linked
 }
 
-/// Forgets this thread's state without ending anything: after a fork it belongs to the parent.
-pub fn forget() {
-    tls::set(std::ptr::null_mut());
-}
-
 impl Here {
+    /// The state of a thread whose first event this is.
+    pub fn first(host: &'static Host) -> Here {
+        let frame = first_frame();
+        let own = host.directory.own_process(host, frame);
+        super::spawning::keep_name(&own, frame);
+        let thread = host.node.thread(own);
+        Here {
+            host,
+            thread,
+            running: Running::default(),
+            places: Places::default(),
+            linking: false,
+            watching: None,
+            grouping: (0, 0),
+            #[cfg(not(Py_3_12))]
+            met: super::loading::Met::default(),
+            reason: None,
+            told_exit: false,
+            turn: super::scheduling::Here::default(),
+            lent: Vec::new(),
+            collection: None,
+        }
+    }
+
+    /// Another state of the same thread, whose process is `own`.
+    pub fn of(host: &'static Host, own: Arc<Tracee>) -> Here {
+        Here {
+            host,
+            thread: host.node.thread(own),
+            running: Running::default(),
+            places: Places::default(),
+            linking: false,
+            watching: None,
+            grouping: (0, 0),
+            #[cfg(not(Py_3_12))]
+            met: super::loading::Met::default(),
+            reason: None,
+            told_exit: true,
+            turn: super::scheduling::Here::default(),
+            lent: Vec::new(),
+            collection: None,
+        }
+    }
+
+    /// The thread ends.
+    pub fn end(mut self) {
+        let own = self.thread.own().clone();
+        self.thread.switch_to_own();
+        if !self.told_exit {
+            // its first frames were not seen to end: on 3.11 what ran before the hook, and threads without the threading module
+            let reason = self.reason.take().unwrap_or_else(super::spawning::normal);
+            super::relations::exit_unattached(&mut self, &own, &reason);
+        }
+        super::scheduling::thread_ended(&mut self);
+        let host = self.host;
+        host.node.end_thread(self.thread);
+        host.directory.thread_ended(host, &own);
+    }
+
+    /// The state goes, and nothing is told of the thread.
+    pub fn leave(self) {
+        self.host.node.end_thread(self.thread);
+    }
+
     /// Whether any function is traced, or was while a call began here that has not ended.
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
@@ -246,13 +193,13 @@ impl Running {
             thread.switch_to_own();
             return;
         }
-        let tracee = self.process(host, thread, task);
+        let tracee = self.process(host, task);
         thread.switch(tracee);
     }
 
     /// The process of the task at this address, which is alive.
     #[inline]
-    pub fn process(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Arc<Tracee> {
+    pub fn process(&self, host: &'static Host, task: usize) -> Arc<Tracee> {
         if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
             return known.tracee.clone();
         }
@@ -261,7 +208,7 @@ impl Running {
                 return known.tracee.clone();
             }
         }
-        let known = look_up(host, thread, task);
+        let known = look_up(host, task);
         let tracee = known.tracee.clone();
         self.keep(known);
         tracee
@@ -270,9 +217,9 @@ impl Running {
     /// The same, to be given to [`Running::begin_step`] or back to [`Running::keep`]: each further reference to a process that is
     /// made and dropped costs as much as all else that is done here.
     #[inline]
-    pub fn take(&self, host: &'static Host, thread: &mut Thread, task: usize) -> Known {
+    pub fn take(&self, host: &'static Host, task: usize) -> Known {
         let known = self.known.borrow_mut().get_mut(place(task)).and_then(|slot| slot.take_if(|known| is(known, task)));
-        known.unwrap_or_else(|| look_up(host, thread, task))
+        known.unwrap_or_else(|| look_up(host, task))
     }
 
     /// Remembers a task.
@@ -313,10 +260,8 @@ fn is(known: &Known, task: usize) -> bool {
 }
 
 /// A task that this thread does not remember.
-fn look_up(host: &'static Host, thread: &mut Thread, task: usize) -> Known {
-    let was = std::mem::replace(&mut thread.busy, true);
+fn look_up(host: &'static Host, task: usize) -> Known {
     let tracee = host.directory.task(host, task, None);
-    thread.busy = was;
     Known { task, tracee, place: None }
 }
 

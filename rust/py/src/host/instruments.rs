@@ -2,7 +2,7 @@
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
 use super::{
-    alone::Alone, collector, executors, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules,
+    alone::Alone, collector, executors, fault, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules,
     multiprocess, pickles, pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end, uv_loops,
     watch::Handler, Host,
 };
@@ -14,8 +14,9 @@ use std::sync::{
     Arc,
 };
 
-/// Everything that functions of the standard library are watched for. A handler's place in the list is its bit.
+/// Everything that functions of the standard library are watched for. Handlers of one function run in this order.
 pub static HANDLERS: &[&Handler] = &[
+    &fault::FAULT,
     &spawning::START,
     &spawning::BOOTSTRAP,
     &spawning::EXCEPTHOOK,

@@ -3,6 +3,8 @@
 //! On 3.12 and later a function watcher tells; on 3.11 the frame evaluation function sees each frame and asks here about
 //! code that it has not met.
 
+#[cfg(Py_3_12)]
+use super::door;
 use super::{arming::Armer, codes, Host};
 use crate::{
     capture,
@@ -254,25 +256,26 @@ impl Host {
 unsafe extern "C" fn function_event(
     event: std::ffi::c_int, function: *mut ffi::PyObject, _value: *mut ffi::PyObject,
 ) -> std::ffi::c_int {
-    if is_on() && event == crate::ffi::watch::FUNCTION_CREATE {
-        if let Some(host) = super::try_host() {
-            // SAFETY: the interpreter passes a function, and is attached.
-            let code = unsafe { ffi::PyFunction_GetCode(function) } as usize;
-            if !host.loading.known().codes.contains(&code) && code != 0 {
-                // SAFETY: attached. What made the function may have an exception set (Cython does, for its tracebacks).
-                let _aside = unsafe { crate::ffi::Aside::new() };
-                Python::attach(|py| {
-                    // SAFETY: as above.
-                    let function = unsafe { Bound::from_borrowed_ptr(py, function) };
-                    if CHANGING.get() > 0 {
-                        host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
-                    } else {
-                        host.function_made(py, &function);
-                    }
-                });
-            }
-        }
+    if !is_on() || event != crate::ffi::watch::FUNCTION_CREATE {
+        return 0;
     }
+    let Some(host) = super::try_host() else { return 0 };
+    door::guard(|| {
+        // SAFETY: the interpreter passes a function, and is attached.
+        let code = unsafe { ffi::PyFunction_GetCode(function) } as usize;
+        if code == 0 || host.loading.known().codes.contains(&code) {
+            return;
+        }
+        Python::attach(|py| {
+            // SAFETY: as above.
+            let function = unsafe { Bound::from_borrowed_ptr(py, function) };
+            if CHANGING.get() > 0 {
+                host.loading.late.lock().unwrap_or_else(|e| e.into_inner()).push(function.unbind());
+            } else {
+                host.function_made(py, &function);
+            }
+        });
+    });
     0
 }
 
@@ -284,7 +287,7 @@ unsafe extern "C" fn function_event(
 unsafe extern "C" fn code_event(event: std::ffi::c_int, code: *mut ffi::PyObject) -> std::ffi::c_int {
     if event == crate::ffi::watch::CODE_DESTROY {
         if let Some(host) = super::try_host() {
-            host.loading.known().codes.remove(&(code as usize));
+            door::guard(|| host.loading.known().codes.remove(&(code as usize)));
         }
     }
     0
@@ -316,7 +319,6 @@ fn meet(here: &mut super::here::Here, frame: crate::ffi::frame::Frame, code: usi
 #[cold]
 #[inline(never)]
 fn offer_frame(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
-    let was = std::mem::replace(&mut here.thread.busy, true);
     Python::attach(|py| {
         // SAFETY: the frame's globals are alive as long as the frame.
         let wanted = unsafe { here.host.loading.wants_module(frame.globals()) };
@@ -333,7 +335,6 @@ fn offer_frame(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
         let fresh = found.into_iter().filter(|f| f.code.as_ptr() == here_code).collect();
         here.host.offer(py, fresh);
     });
-    here.thread.busy = was;
 }
 
 /// In a forked child: nothing is waited for; the locks of the old host may be held for ever.

@@ -2,6 +2,8 @@
 //!
 //! | file | is |
 //! | --- | --- |
+//! | `door` | the one way in for everything that CPython calls |
+//! | `fault` | a failure on request, for tests of the door |
 //! | `here` | what a thread keeps between two events |
 //! | `call` | a running Python call, as the core sees it |
 //! | `callbacks` | the functions that the interpreter calls |
@@ -42,36 +44,34 @@
 //! | `late` | arguments whose taking runs the program's code |
 //! | `objects` | arguments that wait for a tracer as they are |
 //! | `outlet` | from a session's rings to its tracer |
-//! | `log_ports` | from the rings of sessions to files and sockets |
-//! | `recorder` | what rings hold, written when somebody asks for it |
 //! | `waiting` | waiting for room in a ring |
+//! | `ending` | the signal that ends a process which has something to write |
 //! | `forking` | what survives a fork |
 
 pub mod alone;
 pub mod arming;
 pub mod asyncio_futures;
 pub mod backtrace;
-pub mod bell;
 pub mod call;
 pub mod callbacks;
 pub mod codes;
 pub mod collector;
 pub mod directory;
+pub mod door;
+pub mod ending;
 pub mod executors;
 pub mod exits;
+pub mod fault;
 pub mod foreign;
 pub mod forking;
 pub mod futures;
 pub mod gathered;
 pub mod groups;
 pub mod here;
-mod inherited;
 pub mod instruments;
 pub mod late;
 pub mod lengths;
-pub mod limits;
 pub mod loading;
-pub mod log_ports;
 pub mod loop_callbacks;
 pub mod loop_tokens;
 pub mod loops;
@@ -87,11 +87,9 @@ pub mod places;
 pub mod pools;
 pub mod ports;
 pub mod queues;
-pub mod recorder;
 pub mod relations;
 pub mod scheduling;
 pub mod senders;
-pub mod signals;
 pub mod simple_queue;
 pub mod spawning;
 mod task_end;
@@ -183,7 +181,7 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     #[cfg(not(Py_GIL_DISABLED))]
     host.node.order.serial();
     host.node.seq_on_last(tokens::all_gone);
-    crate::origin::begin();
+    inviso_port::origin::begin();
     HOST.store(host, Ordering::Release);
     Ok(host)
 }
@@ -219,9 +217,9 @@ impl Host {
 
 /// Has the sessions whose handles are gone ended soon, by the interpreter's main loop.
 pub fn schedule_burial() {
-    extern "C" fn bury(_: *mut std::ffi::c_void) -> std::ffi::c_int {
+    extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         // as the interpreter ends, what finalisers run takes such calls, too
-        let _over = Python::try_attach(|py| {
+        let bury = |py: Python<'_>| {
             if !crate::ffi::calling::may_import(py) {
                 return schedule_burial(); // in another frame, then
             }
@@ -229,9 +227,10 @@ pub fn schedule_burial() {
             if let Some(host) = try_host().filter(|host| host.process == std::process::id()) {
                 host.reap(py);
             }
-        });
+        };
+        door::guard(|| Python::try_attach(bury));
         0
     }
     // SAFETY: may be called from any thread, attached or not; a full queue is no harm, as every later change reaps, too.
-    unsafe { pyo3::ffi::Py_AddPendingCall(Some(bury), std::ptr::null_mut()) };
+    unsafe { pyo3::ffi::Py_AddPendingCall(Some(call), std::ptr::null_mut()) };
 }

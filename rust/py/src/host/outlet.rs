@@ -3,7 +3,6 @@
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
 use super::{
-    log_ports::LogPort,
     objects::{Arguments, Objects},
     Host,
 };
@@ -17,6 +16,7 @@ use inviso_core::{
     node::Node,
     session::Session,
 };
+use inviso_port::ports::LogPort;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};

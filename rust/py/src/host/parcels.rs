@@ -25,7 +25,6 @@ use pyo3::{ffi, prelude::*, types::*};
 /// Runs what makes objects, or reads those of the program by calls into the interpreter, in the midst of an event: an exception
 /// that is set stays so, nothing is collected, no event is taken, and what is allocated is not the program's.
 pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R) -> R {
-    let was = std::mem::replace(&mut here.thread.busy, true);
     let allocated = tls::bytes();
     let done = attached(|py| {
         // SAFETY: attached until the end of this closure.
@@ -33,7 +32,6 @@ pub fn quietly<R>(here: &mut Here, with: impl FnOnce(Python<'_>, &mut Here) -> R
         with(py, here)
     });
     tls::set_bytes(allocated);
-    here.thread.busy = was;
     done
 }
 

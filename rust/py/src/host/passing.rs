@@ -108,7 +108,7 @@ impl<'a> Message<'a> {
             },
             (Way::Out(id), _) => identity(*id),
             (Way::In(Sender::Clock), 0) => atom("clock_service"),
-            (Way::In(_), 0) => atom(&crate::pid::node_name()),
+            (Way::In(_), 0) => atom(&inviso_port::node::name()),
             (Way::In(Sender::Process(id)), _) => identity(*id),
             (Way::In(_), _) => Ok(py.None()),
         }
@@ -150,7 +150,7 @@ impl Subject for Message<'_> {
     }
 
     fn node_name(&self) -> Term {
-        Term::atom(&crate::pid::node_name())
+        Term::atom(&inviso_port::node::name())
     }
 }
 
@@ -293,11 +293,9 @@ pub unsafe fn queue(here: &mut Here, object: *mut PyObject) -> u64 {
 #[cold]
 #[inline(never)]
 unsafe fn meet(here: &mut Here, kind: Kind, object: *mut PyObject) -> u64 {
-    let was = std::mem::replace(&mut here.thread.busy, true);
     let allocated = tls::bytes();
     let tracee = here.host.directory.object_process(here.host, kind, object as usize, None);
     tls::set_bytes(allocated);
-    here.thread.busy = was;
     here.places.keep(Place::new(tracee.clone()));
     tracee.pid
 }

@@ -547,7 +547,6 @@ fn is_empty(error: Raised) -> bool {
 
 /// A queue is made: if its class has methods of its own, they are watched from now on.
 fn on_new(here: &mut Here, frame: Frame) {
-    let was = std::mem::replace(&mut here.thread.busy, true);
     Python::attach(|py| {
         let queue = queue_of(frame);
         if !queue.is_null() {
@@ -558,5 +557,4 @@ fn on_new(here: &mut Here, frame: Frame) {
             }
         }
     });
-    here.thread.busy = was;
 }

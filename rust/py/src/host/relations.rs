@@ -4,7 +4,7 @@
 //! raised. Rules: erlang.md (`link/1`, `monitor/2`, `exit/2`), gold README 33.
 
 use super::{
-    directory, exits,
+    directory, door, exits,
     here::Here,
     instruments::{self, Wants},
     lengths,
@@ -139,7 +139,6 @@ fn pass_on(
     py: Python<'_>, host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>,
     monitors: Monitors,
 ) {
-    let was = std::mem::replace(&mut thread.busy, true);
     // an exception that is under way stays so
     let aside = PyErr::take(py);
     for other in links {
@@ -161,7 +160,6 @@ fn pass_on(
     if let Some(error) = aside {
         error.restore(py);
     }
-    thread.busy = was;
 }
 
 /// As [`exit_thread`] where it has left the interpreter already: the others are told soon, by the main thread.
@@ -189,11 +187,11 @@ pub unsafe fn task_gone(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee
         let links = host.node.unrelate(None, tracee);
         let monitors = take_monitors(tracee);
         let mut gone = Orphan { tracee: tracee.clone(), reason, links, monitors, untold: asked.then_some(untold) };
-        if let Some(here) = super::here::here().filter(|here| asked && !here.thread.busy) {
-            here.running.identify(here.host, &mut here.thread);
-            here.thread.busy = true;
-            gone.tell(here.host, &mut here.thread);
-            here.thread.busy = false;
+        if asked {
+            door::enter(|here| {
+                here.running.identify(here.host, &mut here.thread);
+                gone.tell(here.host, &mut here.thread);
+            });
         }
         orphan(gone);
     }
@@ -254,26 +252,28 @@ pub fn settle() {
         return;
     }
     Python::attach(|py| {
-        // SAFETY: attached, not used beyond this function.
-        let Some(here) = (unsafe { super::here::here() }) else { return };
-        if here.thread.busy {
+        if door::is_inside() {
             // something of ours that runs Python: again, when that is done
             lock(&ORPHANS).splice(0..0, orphans);
             settle_soon();
             return;
         }
-        for mut orphan in orphans {
-            orphan.tell(here.host, &mut here.thread);
-            let Orphan { tracee, reason, links, monitors, .. } = orphan;
-            pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
-        }
+        let tell_all = |here: &mut Here| {
+            for mut orphan in orphans {
+                orphan.tell(here.host, &mut here.thread);
+                let Orphan { tracee, reason, links, monitors, .. } = orphan;
+                pass_on(py, here.host, &mut here.thread, &tracee, &reason, links, monitors);
+            }
+        };
+        // SAFETY: attached.
+        unsafe { door::enter(tell_all) };
     });
 }
 
 /// Has the main thread do that.
 fn settle_soon() {
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
-        settle();
+        door::guard(settle);
         0
     }
     // SAFETY: may be called from any thread, attached or not. A full queue is no harm: the next one tells of all.
@@ -301,7 +301,6 @@ pub fn port_closed(
     if links.is_empty() {
         return;
     }
-    let was = std::mem::replace(&mut thread.busy, true);
     for other in links {
         let Some(other) = host.node.tracee(other) else { continue };
         let tie = if linked.contains(&other.pid) { Tie::Link } else { Tie::Group };
@@ -309,7 +308,6 @@ pub fn port_closed(
             error.write_unraisable(py, None);
         }
     }
-    thread.busy = was;
 }
 
 type Monitors = Vec<(Py<PyAny>, u64)>;
@@ -433,17 +431,19 @@ pub fn deliver(
 
 /// The running process has taken a message out of its mailbox.
 pub fn taken(_py: Python<'_>, own: &Tracee, message: &Py<PyAny>, carried: Carried) {
-    // SAFETY: the callers are attached, and have the state of this thread not in use.
-    let Some(here) = (unsafe { super::here::here() }) else { return };
-    if lengths::are_wanted() {
-        let length = directory::process(own).mailbox.len() as u64;
-        lengths::changed(here.host, &mut here.thread, own, length);
-    }
-    if here.host.node.seq_in_use() {
-        // SAFETY: held; attached.
-        let write = unsafe { tokens::writing(message.as_ptr()) };
-        here.host.node.seq_receive(&mut here.thread, About::Other(own), carried, write);
-    }
+    let tell = |here: &mut Here| {
+        if lengths::are_wanted() {
+            let length = directory::process(own).mailbox.len() as u64;
+            lengths::changed(here.host, &mut here.thread, own, length);
+        }
+        if here.host.node.seq_in_use() {
+            // SAFETY: held; attached.
+            let write = unsafe { tokens::writing(message.as_ptr()) };
+            here.host.node.seq_receive(&mut here.thread, About::Other(own), carried, write);
+        }
+    };
+    // SAFETY: the callers are attached.
+    unsafe { door::call(tell) };
 }
 
 fn down(
@@ -624,16 +624,18 @@ pub fn linking(py: Python<'_>, on: bool, reference: Option<Py<PyAny>>) -> PyResu
 /// The calling thread is about to end, by this exception or by None.
 #[pyfunction]
 pub fn leaving(py: Python<'_>, error: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    // SAFETY: attached, not used beyond this function.
-    let Some(here) = (unsafe { super::here::here() }) else { return Ok(()) };
-    here.thread.switch_to_own();
-    let own = here.thread.own().clone();
-    // SAFETY: the exception is held by the caller.
-    let error = error.map(|error| unsafe { Raised::made(error.as_ptr()) });
-    let reason = spawning::reason(&own, error);
-    here.told_exit = true;
+    let tell = |here: &mut Here| {
+        here.thread.switch_to_own();
+        let own = here.thread.own().clone();
+        // SAFETY: the exception is held by the caller.
+        let error = error.map(|error| unsafe { Raised::made(error.as_ptr()) });
+        let reason = spawning::reason(&own, error);
+        here.told_exit = true;
+        exit(here.host, &mut here.thread, &own, &reason);
+    };
     let _ = py;
-    exit(here.host, &mut here.thread, &own, &reason);
+    // SAFETY: attached.
+    unsafe { door::call(tell) };
     Ok(())
 }
 
@@ -749,14 +751,13 @@ fn with<R>(
     if let Some(wants) = related {
         host.adjust(py, wants)?;
     }
-    // SAFETY: attached; while it is in use `busy` keeps others from asking for it.
-    let here = unsafe { super::here::here() };
-    let here = here.ok_or_else(|| pyo3::exceptions::PyRuntimeError::new_err("this thread is ending"))?;
-    // SAFETY: as above, with this thread's own scheduler.
-    unsafe { here.running.identify(here.host, &mut here.thread) };
-    hear(py, here.thread.current())?;
-    let was = std::mem::replace(&mut here.thread.busy, true);
-    let done = with(py, here);
-    here.thread.busy = was;
-    done
+    let ran = |here: &mut Here| {
+        // SAFETY: attached, with this thread's own scheduler.
+        unsafe { here.running.identify(here.host, &mut here.thread) };
+        hear(py, here.thread.current())?;
+        with(py, here)
+    };
+    // SAFETY: attached.
+    let done = unsafe { door::call(ran) };
+    done.unwrap_or_else(|| Err(pyo3::exceptions::PyRuntimeError::new_err("this thread is ending")))
 }

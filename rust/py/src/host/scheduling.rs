@@ -11,8 +11,8 @@
 //! Rules: trace.md, `process/4`, `system/3`.
 
 use super::{
-    asyncio_futures, directory,
-    here::{self, here, Known},
+    asyncio_futures, directory, door,
+    here::{self, Known},
     instruments::{self, Instrument},
     originals,
     places::{Place, Places, NOWHERE},
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{frame::Frame, held::Held, interned::Interned, steps, Aside},
+    ffi::{frame::Frame, held::Held, interned::Interned, steps},
 };
 use inviso_core::{
     flags::Flags,
@@ -80,15 +80,7 @@ pub struct Here {
 }
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    // SAFETY: as below; what is asked for here is not used beyond this block.
-    unsafe {
-        let was = here().map(|here| std::mem::replace(&mut here.thread.busy, true));
-        let taken = take_steps(py, TURNS);
-        if let (Some(here), Some(was)) = (here(), was) {
-            here.thread.busy = was;
-        }
-        taken?;
-    }
+    door::untraced(|| take_steps(py, TURNS))?;
     task_init::take(py, task_init::EAGER, spawning::initialise)?;
     ON.store(true, Ordering::Release);
     let bootstrap = originals::codes(py.import("threading")?.as_any(), &["Thread._bootstrap_inner"])?;
@@ -152,36 +144,36 @@ pub fn leave_ends() {
     }
 }
 
-/// A step has ended, `failed` says whether by an exception, which is set: the task's end is told if it is done and nothing else
+/// A step has ended, maybe by an exception, which is set: the task's end is told if it is done and nothing else
 /// has seen it end.
 ///
 /// # Safety
 /// Attached; the task stands.
 #[inline(always)]
-pub unsafe fn tell_end(task: *mut ffi::PyObject, failed: bool) {
+pub unsafe fn tell_end(task: *mut ffi::PyObject) {
     if WATCHES_ENDS.load(Ordering::Relaxed) {
         // SAFETY: the caller's promise.
-        unsafe { look_for_end(task, failed) };
+        unsafe { look_for_end(task) };
     }
 }
 
 /// # Safety
 /// As [`tell_end`].
 #[inline(never)]
-unsafe fn look_for_end(task: *mut ffi::PyObject, failed: bool) {
-    // SAFETY: the caller's promise; the exception is put aside and back. What is asked for here is not used beyond this.
+unsafe fn look_for_end(task: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
     unsafe {
-        let _aside = failed.then(|| Aside::new());
-        if let Some(here) = here() {
-            spawning::step_ended(here, task);
-        }
+        door::enter(|here| spawning::step_ended(here, task));
     }
 }
 
 /// The task that is running here is `in`, and will be `out` though its step began before all this.
 fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    // SAFETY: attached; not used beyond this function, in which nothing asks for it again.
-    let Some(here) = (unsafe { here() }) else { return Ok(()) };
+    // SAFETY: attached.
+    unsafe { door::call(|here| watch_running_of(py, host, here)) }.unwrap_or(Ok(()))
+}
+
+fn watch_running_of(py: Python<'_>, host: &'static Host, here: &mut here::Here) -> PyResult<()> {
     // SAFETY: attached, this thread's own; the running task stands, and so does its coroutine, an exact one.
     let code = unsafe {
         here.running.identify(host, &mut here.thread);
@@ -200,10 +192,7 @@ fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
         Bound::from_borrowed_ptr(py, frame.code())
     };
     here.turn.watching = true;
-    here.thread.busy = true;
-    let watched = watch::add(py, host, &STEP, &[code]);
-    here.thread.busy = false;
-    watched
+    watch::add(py, host, &STEP, &[code])
 }
 
 /// That step has ended: later ones are seen without its coroutine being watched.
@@ -211,13 +200,11 @@ fn watch_running(py: Python<'_>, host: &'static Host) -> PyResult<()> {
 #[inline(never)]
 fn unwatch(here: &mut here::Here) {
     here.turn.watching = false;
-    here.thread.busy = true;
     Python::attach(|py| {
         if let Err(error) = watch::remove(py, here.host, &[&STEP]) {
             error.write_unraisable(py, None);
         }
     });
-    here.thread.busy = false;
 }
 
 /// A task's step, in place of asyncio's own.
@@ -233,9 +220,9 @@ unsafe extern "C" fn step(
         let task = steps::task_of(this);
         let seen = run.begin(task);
         let result = steps::original_step()(this, args, keywords);
-        tell_end(task, result.is_null());
+        tell_end(task);
         if seen {
-            run.end(result.is_null());
+            run.end();
         }
         result
     }
@@ -249,16 +236,14 @@ unsafe extern "C" fn wakeup(task: *mut ffi::PyObject, future: *mut ffi::PyObject
     // SAFETY: called as the method, attached; its caller holds the task and the future.
     unsafe {
         if super::try_host().is_some_and(|host| host.node.seq_in_use()) {
-            if let Some(here) = here().filter(|here| !here.thread.busy) {
-                asyncio_futures::woken(here, task, future);
-            }
+            door::enter(|here| asyncio_futures::woken(here, task, future));
         }
         let mut run = Run::default();
         let seen = run.begin(task);
         let result = steps::original_wakeup()(task, future);
-        tell_end(task, result.is_null());
+        tell_end(task);
         if seen {
-            run.end(result.is_null());
+            run.end();
         }
         result
     }
@@ -286,15 +271,17 @@ impl Run {
         }
         // SAFETY: attached; not used beyond this function, and what is called here does not ask for it again.
         unsafe {
-            let Some(here) = here().filter(|here| !here.thread.busy) else { return false };
-            if here.turn.watching && here.turn.unseen == 0 {
-                unwatch(here);
-            }
-            let known = here.running.take(here.host, &mut here.thread, task as usize);
-            let coroutine = steps::coroutine_of(task);
-            let seen = self.begin_of(here, known, coroutine);
-            ffi::Py_XDECREF(coroutine);
-            seen
+            let seen = door::enter(|here| {
+                if here.turn.watching && here.turn.unseen == 0 {
+                    unwatch(here);
+                }
+                let known = here.running.take(here.host, task as usize);
+                let coroutine = steps::coroutine_of(task);
+                let seen = self.begin_of(here, known, coroutine);
+                ffi::Py_XDECREF(coroutine);
+                seen
+            });
+            seen.unwrap_or(false)
         }
     }
 
@@ -351,23 +338,23 @@ impl Run {
         true
     }
 
-    /// The step has ended, `failed` says whether by an exception, which is set.
+    /// The step has ended, maybe by an exception, which is set.
     ///
     /// # Safety
     /// As [`Run::begin`].
     #[inline]
-    unsafe fn end(&self, failed: bool) {
-        // SAFETY: attached; the exception is put aside and back.
-        let _aside = failed.then(|| unsafe { Aside::new() });
-        // SAFETY: attached; not used beyond this function.
-        let Some(here) = (unsafe { here() }) else { return };
-        let Some(known) = here.running.end_step(self.task) else { return };
-        let was_in = known.tracee.set_in(false);
-        // SAFETY: the caller's promise.
-        let done = !here.thread.busy && unsafe { self.tell_end(here, &known, was_in) };
-        if !done {
-            here.running.keep(known);
-        }
+    unsafe fn end(&self) {
+        let end = |here: &mut here::Here| {
+            let Some(known) = here.running.end_step(self.task) else { return };
+            let was_in = known.tracee.set_in(false);
+            // SAFETY: the caller's promise.
+            let done = unsafe { self.tell_end(here, &known, was_in) };
+            if !done {
+                here.running.keep(known);
+            }
+        };
+        // SAFETY: attached.
+        unsafe { door::enter(end) };
     }
 
     /// Tells of the end, and answers whether the task is known to be done.
@@ -513,16 +500,24 @@ pub unsafe fn begin_eager(
         if spawning::keyword(keywords, &EAGER_START) != ffi::Py_True() {
             return None;
         }
-        let here = here().filter(|here| !here.thread.busy)?;
         let event_loop = spawning::keyword(keywords, &LOOP);
         if !crate::ffi::tasks::runs_here(event_loop) {
             return None;
         }
+        door::enter(|here| begin_eager_of(here, task, coroutine)).flatten()
+    }
+}
+
+/// # Safety
+/// As [`begin_eager`].
+unsafe fn begin_eager_of(
+    here: &mut here::Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject,
+) -> Option<Eager> {
+    // SAFETY: the caller's promise.
+    unsafe {
         here.running.identify(here.host, &mut here.thread);
         let parent = here.thread.current().clone();
-        here.thread.busy = true;
         let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
-        here.thread.busy = false;
         let is_in = parent.kind == Kind::Task && parent.is_in.load(Ordering::Acquire) != 0;
         let parent = Some(parent).filter(|_| is_in);
         if let Some(parent) = &parent {
@@ -540,22 +535,23 @@ pub unsafe fn begin_eager(
 }
 
 impl Eager {
-    /// The task is made, or `failed` to be, by an exception that is set.
+    /// The task is made, or an exception is set.
     ///
     /// # Safety
     /// As [`begin_eager`].
-    pub unsafe fn end(self, failed: bool) {
+    pub unsafe fn end(self) {
         // SAFETY: as above.
         unsafe {
             let timed = self.run.timed.is_some();
-            self.run.end(failed);
-            let Some(here) = here().filter(|here| !here.thread.busy) else { return };
-            if let Some(parent) = &self.parent {
-                turn_of_running(here, parent, Turn::In);
-            }
-            if timed {
-                here.turn.since = here.host.node.clock.ticks();
-            }
+            self.run.end();
+            door::enter(|here| {
+                if let Some(parent) = &self.parent {
+                    turn_of_running(here, parent, Turn::In);
+                }
+                if timed {
+                    here.turn.since = here.host.node.clock.ticks();
+                }
+            });
         }
     }
 }

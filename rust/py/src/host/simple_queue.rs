@@ -5,7 +5,8 @@
 //! and go.
 
 use super::{
-    here::{self, Here},
+    door,
+    here::Here,
     instruments::{monitored, Instrument},
     lengths, parcels,
     passing::{self, Sender},
@@ -16,7 +17,7 @@ use crate::{
     ffi::{
         frame::Frame,
         method::{self, Fast, Method, OfClass, Plain, Wrapper},
-        tstate, Aside,
+        tstate,
     },
 };
 use inviso_core::{flags::Flags, monitor::Event};
@@ -143,7 +144,15 @@ unsafe fn is_wanted(here: &mut Here, queue: *mut PyObject, flag: Flags) -> bool 
 unsafe fn tell_put(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: methods are called attached; the state is not used beyond this function.
     unsafe {
-        let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
+        door::enter(|here| put_by(here, queue, item));
+    }
+}
+
+/// # Safety
+/// As [`tell_put`].
+unsafe fn put_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
         if !item.is_null() && pools::of_threads() && pools::put_among_threads(here, queue, item) {
             return;
         }
@@ -190,11 +199,7 @@ unsafe extern "C" fn put_nowait(
 unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
     // SAFETY: as `tell_put`; an exception that is set is put aside and back.
     unsafe {
-        let Some(here) = here::here().filter(|here| !here.thread.busy) else { return };
         let nothing = item.is_null();
-        if !nothing && pools::of_threads() && pools::taken_among_threads(here, queue, item) {
-            return;
-        }
         if nothing {
             let error = ffi::PyErr_Occurred(); // its class
             let mut buffer = [0; 256];
@@ -202,7 +207,19 @@ unsafe fn tell_get(queue: *mut PyObject, item: *mut PyObject) {
                 return;
             }
         }
-        let _aside = nothing.then(|| Aside::new());
+        door::enter(|here| got_by(here, queue, item));
+    }
+}
+
+/// # Safety
+/// As [`tell_get`].
+unsafe fn got_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let nothing = item.is_null();
+        if !nothing && pools::of_threads() && pools::taken_among_threads(here, queue, item) {
+            return;
+        }
         if !is_wanted(here, queue, Flags::RECEIVE) || passing::is_inner(Frame::current_python(tstate())) {
             return;
         }

@@ -4,7 +4,7 @@
 //! In place only while some session has asked for `procs` or for flags to be inherited.
 
 use super::{
-    call, directory, exits, groups,
+    call, directory, door, exits, groups,
     here::Here,
     instruments::Instrument,
     originals, parcels, relations, scheduling, task_init, tokens,
@@ -464,7 +464,7 @@ unsafe fn watch_end(py: Python<'_>, host: &Host, coroutine: *mut ffi::PyObject) 
 pub unsafe fn step_ended(here: &mut Here, task: *mut ffi::PyObject) {
     // SAFETY: the caller's promise.
     unsafe {
-        if here.thread.busy || !steps::is_done(task) {
+        if !steps::is_done(task) {
             return;
         }
         let Some(tracee) = here.host.directory.known(task as usize).filter(|tracee| tracee.is_alive()) else { return };
@@ -655,10 +655,10 @@ pub unsafe extern "C" fn initialise(
         let eager = scheduling::begin_eager(this, coroutine, keywords);
         let done = task_init::original()(this, args, keywords);
         if announced.is_some() {
-            scheduling::tell_end(this, done != 0);
+            scheduling::tell_end(this);
         }
         if let Some(eager) = eager {
-            eager.end(done != 0);
+            eager.end();
         }
         if done != 0 {
             if let (Some(tracee), Some(host)) = (announced, super::try_host()) {
@@ -708,19 +708,22 @@ unsafe fn announce(task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> O
         if !ON.load(Ordering::Relaxed) || !is_coroutine(coroutine) {
             return None;
         }
-        let here = super::here::here()?;
-        if here.thread.busy {
-            return None;
-        }
+        door::enter(|here| announce_of(here, task, coroutine)).flatten()
+    }
+}
+
+/// # Safety
+/// As [`announce`].
+unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
+    // SAFETY: the caller's promise.
+    unsafe {
         here.running.identify(here.host, &mut here.thread);
         let parent = here.thread.current().clone();
-        here.thread.busy = true;
         let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
         if watched.is_err() {
             ffi::PyErr_Clear();
         }
         let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
-        here.thread.busy = false;
         directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
         let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
         let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));

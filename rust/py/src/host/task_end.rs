@@ -92,7 +92,7 @@ unsafe extern "C" fn finalise(task: *mut ffi::PyObject) {
     let ends = unsafe { ffi::Py_IsInitialized() } == 0;
     if let Some(host) = super::try_host().filter(|_| !ends) {
         // SAFETY: the interpreter calls a finaliser attached.
-        host.directory.finalised(unsafe { Python::assume_attached() }, host, task as usize);
+        super::door::guard(|| host.directory.finalised(unsafe { Python::assume_attached() }, host, task as usize));
     }
     // SAFETY: stored before this was in place, and never unloaded.
     unsafe { std::mem::transmute::<*mut (), Finalise>(ORIGINAL.load(Ordering::Acquire))(task) }

@@ -229,7 +229,7 @@ pub fn all_gone() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     extern "C" fn call(_: *mut std::ffi::c_void) -> std::ffi::c_int {
         ASKED.store(false, Ordering::Release);
-        let _over = Python::try_attach(|py| {
+        let see = |py: Python<'_>| {
             if !calling::may_import(py) {
                 return all_gone(); // in another frame, then
             }
@@ -237,7 +237,8 @@ pub fn all_gone() {
             if let Some(error) = host.and_then(|host| end(py, host).err()) {
                 error.write_unraisable(py, None);
             }
-        });
+        };
+        super::door::guard(|| Python::try_attach(see));
         0
     }
     // SAFETY: plain questions, which any thread may ask. A full queue is no harm: the next one asks again.

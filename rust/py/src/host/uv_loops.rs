@@ -7,7 +7,7 @@
 //! taken, too: what uvloop calls of those, for a connection, is watched for the sake of the loop's token.
 
 use super::{
-    asyncio_futures, gathered, here,
+    asyncio_futures, door, gathered,
     here::Here,
     instruments::{self, Instrument},
     loop_callbacks,
@@ -203,10 +203,16 @@ unsafe fn schedule(
 /// # Safety
 /// The arguments of the method stand, the callback among them; attached.
 unsafe fn stand_in(method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
-    let (event_loop, callback) = (arguments[0], arguments[method.callback]);
     // SAFETY: methods are called attached; the state is not used beyond this function; the caller's frame runs.
+    unsafe { door::enter(|here| stand_in_of(here, method, arguments)).flatten() }
+}
+
+/// # Safety
+/// As [`stand_in`].
+unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObject]) -> Option<Held> {
+    let (event_loop, callback) = (arguments[0], arguments[method.callback]);
+    // SAFETY: the caller's promise.
     unsafe {
-        let here = here::here().filter(|here| !here.thread.busy)?;
         // `call_at` calls `call_later`, and that may call `call_soon`
         if steps::is_step(callback)
             || attached(|py| Bound::from_borrowed_ptr(py, callback).is_instance_of::<Scheduled>())
@@ -347,16 +353,15 @@ impl Scheduled {
             return this.make(key, args);
         }
         let came = this.came.lock().unwrap_or_else(|e| e.into_inner()).take();
-        // SAFETY: attached; the state is not used while the callback runs.
-        if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
-            // SAFETY: as above; all of them are held.
-            unsafe { this.begins(here, key, came, callback, args) };
-        }
+        // SAFETY: attached; all of them are held.
+        unsafe { door::enter(|here| this.begins(here, key, came, callback, args)) };
         let done = calling::call(callback, args.clone());
         // SAFETY: as above.
-        if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
-            loop_callbacks::leave(here, key);
-            loop_tokens::end(here, key);
+        unsafe {
+            door::enter(|here| {
+                loop_callbacks::leave(here, key);
+                loop_tokens::end(here, key);
+            });
         }
         done
     }
@@ -401,13 +406,10 @@ impl Scheduled {
     /// It makes a protocol, whose methods are watched from now on.
     fn make<'py>(&self, key: usize, args: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
-        // SAFETY: attached; the state is not used while the program's code runs.
-        if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
-            set_apart(here, key);
-        }
+        // SAFETY: attached.
+        unsafe { door::enter(|here| set_apart(here, key)) };
         let made = calling::call(self.callback.bind(py), args.clone());
-        // SAFETY: as above.
-        if let Some(here) = unsafe { here::here() }.filter(|here| !here.thread.busy) {
+        let ends = |here: &mut Here| {
             loop_tokens::end(here, key);
             if let (Ok(protocol), true) = (&made, here.host.node.seq_in_use()) {
                 let class = protocol.get_type();
@@ -420,7 +422,9 @@ impl Scheduled {
                     let _ = watch::add(py, here.host, &PROTOCOL, &codes);
                 });
             }
-        }
+        };
+        // SAFETY: as above.
+        unsafe { door::enter(ends) };
         made
     }
 

@@ -9,7 +9,7 @@ use crate::{capture::Raised, ffi::frame::Frame};
 use inviso_core::plan::events;
 use pyo3::{ffi::PyObject, prelude::*};
 use std::sync::{
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
+    atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release},
     Mutex, MutexGuard,
 };
 
@@ -71,15 +71,37 @@ impl Handler {
     }
 }
 
-/// A set of handlers, one bit for each of [`HANDLERS`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Handlers(u64);
+/// The handlers of a code object.
+#[derive(Clone, Copy)]
+pub struct Handlers(&'static Set);
 
-const _: () = assert!(HANDLERS.len() <= u64::BITS as usize, "a set has no bit for the last handlers: widen it");
+/// Handlers that some code object has or had together. There are few such sets; each is made once and never freed.
+struct Set(Box<[&'static Handler]>);
 
 struct Slot {
     code: AtomicUsize,
-    handlers: AtomicU64,
+    /// Null for no handler.
+    handlers: AtomicPtr<Set>,
+}
+
+impl Slot {
+    #[inline(always)]
+    fn handlers(&self) -> Option<Handlers> {
+        // SAFETY: null or made by `Box::leak`; sets are never freed.
+        unsafe { self.handlers.load(Acquire).as_ref() }.map(Handlers)
+    }
+
+    /// Gives the code object other handlers: those that it has, as `change` leaves them. Answers whether that made a difference.
+    fn change(&self, used: &mut Used, change: impl FnOnce(&mut Vec<&'static Handler>)) -> bool {
+        let mut handlers = self.handlers().map_or_else(Vec::new, |known| known.0 .0.to_vec());
+        let before = handlers.len();
+        change(&mut handlers);
+        if handlers.len() == before {
+            return false;
+        }
+        self.handlers.store(used.set(handlers), Release);
+        true
+    }
 }
 
 struct Table {
@@ -88,10 +110,37 @@ struct Table {
 
 static ON: AtomicBool = AtomicBool::new(false);
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
-/// Places of the table that are taken. Held by whoever changes the table.
-static USED: Mutex<usize> = Mutex::new(0);
+/// Held by whoever changes the table.
+static USED: Mutex<Used> = Mutex::new(Used { places: 0, sets: Vec::new() });
 
-fn lock() -> MutexGuard<'static, usize> {
+/// What a change of the table needs to know.
+struct Used {
+    /// Places of the table that are taken.
+    places: usize,
+    /// The sets that there are.
+    sets: Vec<&'static Set>,
+}
+
+impl Used {
+    /// The set of these handlers; null for none.
+    fn set(&mut self, handlers: Vec<&'static Handler>) -> *mut Set {
+        if handlers.is_empty() {
+            return std::ptr::null_mut();
+        }
+        let same = |set: &&&'static Set| {
+            set.0.len() == handlers.len() && set.0.iter().zip(&handlers).all(|(one, other)| std::ptr::eq(*one, *other))
+        };
+        let found = self.sets.iter().find(same).copied();
+        let set = found.unwrap_or_else(|| {
+            let made: &'static Set = Box::leak(Box::new(Set(handlers.into())));
+            self.sets.push(made);
+            made
+        });
+        std::ptr::from_ref(set).cast_mut()
+    }
+}
+
+fn lock() -> MutexGuard<'static, Used> {
     USED.lock().unwrap_or_else(|e| e.into_inner())
 }
 
@@ -126,23 +175,18 @@ pub fn find(code: *mut PyObject) -> Option<Handlers> {
     if !ON.load(Relaxed) {
         return None;
     }
-    let handlers = table()?.place(code as usize).handlers.load(Acquire);
-    (handlers != 0).then_some(Handlers(handlers))
+    table()?.place(code as usize).handlers()
 }
 
 impl Handlers {
     /// Whether a handler is one of them.
     pub fn has(self, handler: &'static Handler) -> bool {
-        self.0 & number(handler) != 0
+        self.0 .0.iter().any(|known| std::ptr::eq(*known, handler))
     }
 
     #[inline(always)]
-    fn each(self, mut with: impl FnMut(&Handler)) {
-        let mut left = self.0;
-        while left != 0 {
-            with(HANDLERS[left.trailing_zeros() as usize]);
-            left &= left - 1;
-        }
+    fn each(self, with: impl FnMut(&&'static Handler)) {
+        self.0 .0.iter().for_each(with);
     }
 
     /// The call begins.
@@ -174,19 +218,12 @@ impl Handlers {
     }
 }
 
-fn number(handler: &'static Handler) -> u64 {
-    let at = HANDLERS.iter().position(|known| std::ptr::eq(*known, handler));
-    1 << at.unwrap_or_else(|| unreachable!("a handler that is not in the list"))
-}
-
 /// The events that a code object is watched for now, see [`events`].
 pub fn needs_of(code: usize) -> u8 {
-    table().map_or(0, |table| needs(table.place(code).handlers.load(Acquire)))
-}
-
-fn needs(handlers: u64) -> u8 {
     let mut needs = 0;
-    Handlers(handlers).each(|handler| needs |= handler.needs());
+    if let Some(handlers) = table().and_then(|table| table.place(code).handlers()) {
+        handlers.each(|handler| needs |= handler.needs());
+    }
     needs
 }
 
@@ -195,14 +232,18 @@ fn needs(handlers: u64) -> u8 {
 /// # Errors
 /// What `sys.monitoring` raises.
 pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Bound<'_, PyAny>]) -> PyResult<()> {
-    let bit = number(handler);
     let mut changed = Vec::new();
     {
         let mut used = lock();
         for code in codes {
             let slot = put(&mut used, code.as_ptr() as usize);
-            let was = slot.handlers.fetch_or(bit, Release);
-            if was & bit == 0 {
+            let add = |handlers: &mut Vec<&'static Handler>| {
+                if !handlers.iter().any(|known| std::ptr::eq(*known, handler)) {
+                    handlers.push(handler);
+                    handlers.sort_by_key(|known| HANDLERS.iter().position(|listed| std::ptr::eq(*listed, *known)));
+                }
+            };
+            if slot.change(&mut used, add) {
                 changed.push(code.clone());
             }
         }
@@ -219,17 +260,16 @@ pub fn add(py: Python<'_>, host: &Host, handler: &'static Handler, codes: &[Boun
 /// # Errors
 /// What `sys.monitoring` raises.
 pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyResult<()> {
-    let bits = handlers.iter().fold(0, |all, handler| all | number(handler));
     let mut changed = Vec::new();
     let any = {
-        let _one = lock();
+        let mut used = lock();
         let mut any = false;
+        let stays = |known: &&'static Handler| !handlers.iter().any(|handler| std::ptr::eq(*handler, *known));
         for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
-            let was = slot.handlers.fetch_and(!bits, Release);
-            if was & bits != 0 {
+            if slot.change(&mut used, |known| known.retain(stays)) {
                 changed.push(slot.code.load(Relaxed));
             }
-            any |= was & !bits != 0;
+            any |= slot.handlers().is_some();
         }
         ON.store(any, Release);
         any
@@ -241,20 +281,20 @@ pub fn remove(py: Python<'_>, host: &Host, handlers: &[&'static Handler]) -> PyR
 }
 
 /// The place of a code object in the table, which grows for it.
-fn put(used: &mut usize, code: usize) -> &'static Slot {
+fn put(used: &mut Used, code: usize) -> &'static Slot {
     let room = table().map_or(0, |table| table.slots.len());
-    if (*used + 1) * 2 > room {
-        let slots = (0..(room * 2).max(64)).map(|_| Slot { code: AtomicUsize::new(0), handlers: AtomicU64::new(0) });
+    if (used.places + 1) * 2 > room {
+        let slots = (0..(room * 2).max(64)).map(|_| Slot { code: AtomicUsize::new(0), handlers: AtomicPtr::default() });
         let next = Table { slots: slots.collect() };
-        *used = 0;
+        used.places = 0;
         for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
             let handlers = slot.handlers.load(Relaxed);
-            if handlers != 0 {
+            if !handlers.is_null() {
                 let code = slot.code.load(Relaxed);
                 let place = next.place(code);
                 place.handlers.store(handlers, Relaxed);
                 place.code.store(code, Relaxed);
-                *used += 1;
+                used.places += 1;
             }
         }
         TABLE.store(Box::leak(Box::new(next)), Release);
@@ -262,7 +302,7 @@ fn put(used: &mut usize, code: usize) -> &'static Slot {
     let slot = table().unwrap_or_else(|| unreachable!("made a line above")).place(code);
     if slot.code.load(Relaxed) == 0 {
         slot.code.store(code, Release);
-        *used += 1;
+        used.places += 1;
     }
     slot
 }
@@ -272,6 +312,6 @@ pub fn forget() {
     ON.store(false, Release);
     // the lock may be held by a thread that is no more; nobody else is here
     for slot in table().into_iter().flat_map(|table| table.slots.iter()) {
-        slot.handlers.store(0, Release);
+        slot.handlers.store(std::ptr::null_mut(), Release);
     }
 }

@@ -371,14 +371,18 @@ pub fn collected(host: &'static Host, port: &Arc<Tracee>) {
     if !port.is_alive() {
         return;
     }
-    // SAFETY: attached; not used beyond this function.
-    let here = unsafe { super::here::here() }.filter(|here| !here.thread.busy && INSTRUMENT.on.load(Ordering::Relaxed));
-    let Some(here) = here else { return leave(host, port) };
-    quietly(here, |_, here| {
-        // SAFETY: attached.
-        unsafe { here.running.identify(here.host, &mut here.thread) };
-        closed(host, &mut here.thread, port, &super::spawning::normal());
-    });
+    let close = |here: &mut Here| {
+        quietly(here, |_, here| {
+            // SAFETY: attached.
+            unsafe { here.running.identify(here.host, &mut here.thread) };
+            closed(host, &mut here.thread, port, &super::spawning::normal());
+        });
+    };
+    // SAFETY: attached.
+    let told = INSTRUMENT.on.load(Ordering::Relaxed) && unsafe { super::door::enter(close) }.is_some();
+    if !told {
+        leave(host, port);
+    }
 }
 
 /// The first bytes of what a program has handed over: `length` of them, or all. The object itself where looking into it could

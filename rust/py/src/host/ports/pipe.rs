@@ -7,7 +7,7 @@ use crate::{
         calling,
         method::{Method, Wrapper},
     },
-    host::here::{here, Here},
+    host::{door, here::Here},
 };
 use inviso_core::tracee::Tracee;
 use inviso_term::record;
@@ -190,17 +190,15 @@ unsafe fn around(
     }
     let command = (does == Does::Write).then_some("command");
     let tell = |kind| {
-        // SAFETY: attached; not used beyond this.
-        if let Some(here) = unsafe { here() }.filter(|here| !here.thread.busy) {
-            runs(here.host, &mut here.thread, &port, kind, command);
-        }
+        // SAFETY: attached.
+        unsafe { door::enter(|here| runs(here.host, &mut here.thread, &port, kind, command)) };
     };
     tell(record::Kind::In);
     let result = calling::on_guard(call);
     // SAFETY: attached again; the interpreter holds the object and its arguments during the call.
     unsafe {
-        if let Some(here) = here().filter(|here| !here.thread.busy && !result.is_null()) {
-            pass(here, does, &port, first, result);
+        if !result.is_null() {
+            door::enter(|here| pass(here, does, &port, first, result));
         }
     }
     tell(record::Kind::Out);

@@ -14,7 +14,8 @@ use crate::{
         tls, tstate,
     },
     host::{
-        here::{here, Here},
+        door,
+        here::Here,
         originals, spawning,
         watch::{self, Ended, Handler},
         Host,
@@ -295,15 +296,13 @@ unsafe extern "C" fn keywords<const N: usize>(
 unsafe fn around(
     hook: &'static Hook, this: *mut ffi::PyObject, args: *mut ffi::PyObject, call: impl FnOnce() -> *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: attached; what `before` got of this thread is not used after it.
-    let before = unsafe { here().filter(|here| !here.thread.busy).and_then(|here| before(here, hook, this, args)) };
-    let Some(before) = before else { return calling::on_guard(call) };
+    // SAFETY: attached.
+    let before = unsafe { door::enter(|here| before(here, hook, this, args)) };
+    let Some(before) = before.flatten() else { return calling::on_guard(call) };
     let result = calling::on_guard(call);
     // SAFETY: attached again; the interpreter holds the object and its arguments during the call.
     unsafe {
-        if let Some(here) = here().filter(|here| !here.thread.busy) {
-            after(here, hook, &before, args, result);
-        }
+        door::enter(|here| after(here, hook, &before, args, result));
     }
     result
 }

@@ -34,11 +34,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
+use crate::{
     inherited::Inherited,
     limits::{Limits, Why},
+    node as own,
+    origin::Origin,
 };
-use crate::{origin::Origin, pid};
 
 /// The name of the threads; that of a sink's own begins so, too.
 const THREAD: &str = "inviso-port";
@@ -132,7 +133,7 @@ fn every() -> Vec<Arc<LogPort>> {
 
 /// Messages of this node, as it is called now.
 pub fn messages() -> Messages {
-    Messages::new(&pid::node_name(), Origin::here().creation() as u32)
+    Messages::new(&own::name(), Origin::here().creation() as u32)
 }
 
 impl Inner {
@@ -253,12 +254,12 @@ impl LogPort {
     ///
     /// # Errors
     /// It is closed; what the system says.
-    pub fn dump(&self, session: &Session) -> io::Result<super::recorder::Dump> {
+    pub fn dump(&self, session: &Session) -> io::Result<crate::recorder::Dump> {
         self.locked(|inner| {
             let Some(sink) = inner.sink.as_deref_mut() else {
                 return Err(io::Error::new(io::ErrorKind::NotConnected, "the trace port is closed"));
             };
-            let (told, done) = super::recorder::dump(&self.node, session, sink);
+            let (told, done) = crate::recorder::dump(&self.node, session, sink);
             self.written.fetch_add(told.written, Ordering::Relaxed);
             self.dropped.fetch_add(told.lost, Ordering::Relaxed);
             done.map(|()| told)
@@ -335,7 +336,7 @@ impl LogPort {
     fn take(&self, inner: &mut Inner) -> u64 {
         let feeders = lock(&self.feeders).clone();
         self.node.clock.follow();
-        inner.messages.identify(&pid::node_name(), Origin::here().creation() as u32);
+        inner.messages.identify(&own::name(), Origin::here().creation() as u32);
         let sessions: Vec<_> = feeders.iter().map(|session| &**session).collect();
         let mut bytes = vec![0; sessions.len()];
         // busy is nobody else: all drains of these rings hold `inner`
@@ -469,8 +470,8 @@ impl Drop for LogPort {
 /// Before a fork: writes what there is, and ends the threads.
 pub fn pause() {
     let all = every();
-    let recorded = super::recorder::is_on();
-    super::recorder::pause();
+    let recorded = crate::recorder::is_on();
+    crate::recorder::pause();
     for port in all.iter().filter(|port| port.is_open()) {
         port.stop();
         port.flush();
@@ -502,12 +503,12 @@ fn await_threads() {
 
 /// Whether a thread of ours rests.
 pub fn rest() -> bool {
-    super::recorder::is_on() || every().iter().any(|port| port.is_open())
+    crate::recorder::is_on() || every().iter().any(|port| port.is_open())
 }
 
 /// In the parent, after a fork.
 pub fn resume() {
-    super::recorder::resume();
+    crate::recorder::resume();
     for port in every().iter().filter(|port| port.is_open()) {
         port.locked(|inner| {
             if let Some(sink) = &mut inner.sink {
@@ -538,6 +539,6 @@ pub fn abandon() {
 
 /// At the interpreter's end: what there is is written, and every port closed.
 pub fn end() {
-    super::recorder::finish();
+    crate::recorder::finish();
     every().iter().for_each(|port| port.close());
 }

@@ -9,13 +9,13 @@
 //!
 //! # Forks
 //!
-//! As in [`super::log_ports`]: the thread rests meanwhile; what is asked for then is written when it goes on. The child has no
+//! As in [`crate::ports`]: the thread rests meanwhile; what is asked for then is written when it goes on. The child has no
 //! session, and the handlers that were there before.
 
-use super::{
+use crate::{
     bell::{self, ring},
     inherited::Inherited,
-    log_ports::messages,
+    ports::messages,
     signals::{self, SIGNALS},
 };
 use inviso_core::{

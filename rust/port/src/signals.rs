@@ -15,7 +15,7 @@
 //! Where nobody handles a signal, what the system does then follows the dump: SIGTERM ends the process. SIGUSR1, SIGUSR2 and
 //! the real-time signals are for programs to use, and dump only.
 
-use super::bell::ring;
+use crate::bell::ring;
 use std::{
     io,
     mem::zeroed,

@@ -1,0 +1,22 @@
+"""Has a child of a measured program measured where this package is on the path only; ``inviso._children`` puts this folder
+there. Then the program's own module of this name is imported, if there is one.
+"""
+
+import sys
+
+try:
+    from inviso import _children
+
+    _children.start()
+except ImportError:
+    pass
+sys.path[:] = [folder for folder in sys.path if folder != __file__.rpartition("/")[0]]
+_ours = sys.modules.pop("sitecustomize", None)
+try:
+    __import__("sitecustomize")
+except ModuleNotFoundError as _error:
+    if _error.name != "sitecustomize":
+        raise
+finally:
+    if _ours is not None:
+        sys.modules.setdefault("sitecustomize", _ours)

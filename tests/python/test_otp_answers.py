@@ -1,0 +1,257 @@
+"""Answers of Erlang/OTP 29 that Python's types don't suggest: each test states a rule that a real node was seen to follow."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import inviso
+import pytest
+from inviso import trace
+from trace_tools import until
+
+PORT_FLAGS = [
+    "send", "receive", "ports", "running_ports", "silent", "timestamp", "monotonic_timestamp", "strict_monotonic_timestamp",
+    "scheduler_id",
+]  # fmt: skip
+PORTS_ONLY = ["ports", "running_ports"]
+
+
+@pytest.fixture
+def session() -> Any:
+    with trace.session_create("otp") as made:
+        yield made
+
+
+def flags(session: trace.Session, what: Any) -> set[str]:
+    """The flags that something has."""
+    return {str(flag) for flag in session.info(what, "flags")[1]}
+
+
+# flags for processes and ports to come
+
+
+def test_processes_to_come_have_no_flags_of_ports(session: trace.Session) -> None:
+    assert session.process("new", True, ["all"]) == 0
+    everything = set(trace._FLAGS) - {"cpu_timestamp"}
+    assert flags(session, "new") == everything - set(PORTS_ONLY)
+    assert session.process(inviso.self(), True, ["all"]) == 1
+    assert flags(session, inviso.self()) == everything
+
+
+def test_ports_to_come_have_no_flags_of_processes(session: trace.Session) -> None:
+    assert session.port("new", True, ["all"]) == 0
+    assert flags(session, "new_ports") == set(PORT_FLAGS)
+    with socket.socket() as opened:
+        assert flags(session, opened) == set(PORT_FLAGS)
+        assert session.port(opened, True, ["all"]) == 1
+        assert flags(session, opened) == set(trace._FLAGS) - {"cpu_timestamp"}
+
+
+def test_all_keeps_more_for_what_exists_than_for_what_is_to_come(session: trace.Session) -> None:
+    with socket.socket() as opened:
+        session.process("all", True, ["call", "ports"])
+        session.port("all", True, ["call", "ports"])
+        assert flags(session, inviso.self()) == flags(session, opened) == {"call", "ports"}
+        assert flags(session, "new") == {"call"}
+        assert flags(session, "new_ports") == {"ports"}
+
+
+def test_a_flag_that_is_left_out_still_switches_off(session: trace.Session) -> None:
+    session.process("new", True, PORTS_ONLY)
+    assert flags(session, "new") == set()
+    assert session.info("new", "tracer")[1] == []
+    session.process("new", True, ["call"])
+    session.process("new", False, ["ports"])
+    assert flags(session, "new") == set()
+
+
+# what a meta pattern's match specification does to flags
+
+
+def callee() -> None:
+    """What the meta pattern is set on."""
+
+
+def meta(session: trace.Session, *action: Any) -> None:
+    """Calls `callee` with a meta pattern that runs an action."""
+    assert session.function((__name__, "callee", 0), [("_", [], [action])], ["meta"]) == 1
+    callee()
+
+
+@pytest.mark.parametrize("how", [True, False])
+def test_silent_of_a_meta_pattern_leaves_a_process_without_flags_alone(session: trace.Session, how: bool) -> None:
+    with trace.session_create("another") as another:
+        another.process(inviso.self(), True, ["call"])
+        meta(session, "silent", how)
+        assert flags(session, inviso.self()) == set()
+        assert flags(another, inviso.self()) == {"call"}
+
+
+def test_silent_of_a_meta_pattern_silences_a_process_with_flags(session: trace.Session) -> None:
+    session.process(inviso.self(), True, ["send"])
+    meta(session, "silent", True)
+    assert flags(session, inviso.self()) == {"send", "silent"}
+    meta(session, "silent", False)
+    assert flags(session, inviso.self()) == {"send"}
+
+
+@pytest.mark.parametrize("action", [("enable_trace", "call"), ("trace", [], ["call"])])
+def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(session: trace.Session, action: tuple[Any, ...]) -> None:
+    meta(session, *action)
+    assert flags(session, inviso.self()) == {"call"}
+
+
+# the tracer of a meta pattern that is none any more
+
+MFA = (__name__, "callee", 0)
+
+
+def ended() -> inviso.Pid:
+    """A process that has ended."""
+    process = inviso.spawn(callee)
+    until(lambda: not process.is_alive())
+    return process
+
+
+def of_meta(session: trace.Session) -> tuple[Any, Any]:
+    """What info says of a meta pattern's tracer, by itself and among all items."""
+    return session.info(MFA, "meta")[1], dict(session.info(MFA, "all")[1])["meta"]
+
+
+def test_a_dead_tracer_of_a_meta_pattern_is_found_at_a_call() -> None:
+    tracer = ended()
+    with trace.session_create("dead", tracer) as session:
+        session.function(MFA, [("_", [], [("set_tcw", 5)])], ["meta", "call_count"])
+        session.function("on_load", True, ["meta"])
+        before = trace.control_word(0)
+        assert of_meta(session) == (tracer, tracer)
+        callee()
+        assert of_meta(session) == ([], False)
+        assert trace.control_word(before) == 0  # its match specification did not run
+        assert session.info(MFA, "call_count")[1] == 1
+        assert session.info(MFA, "meta_match_spec")[1] != []
+        assert session.info("on_load", "meta")[1] == tracer
+        session.function(MFA, True, ["meta"])
+        assert of_meta(session) == (tracer, tracer)  # until the next call
+        session.function(MFA, False, ["meta"])
+        assert of_meta(session) == (False, False)
+
+
+class Removed:
+    """A tracer module that answers as it is told to."""
+
+    def __init__(self) -> None:
+        self.answer = "remove"
+        self.seen: list[str] = []
+
+    def enabled(self, tag: str, state: Any, tracee: Any) -> str:
+        return "trace" if tag == "trace_status" else self.answer
+
+    def trace(self, tag: str, state: Any, tracee: Any, term: Any, options: Any) -> None:
+        self.seen.append(tag)
+
+
+def test_a_tracer_module_that_answers_remove_to_a_meta_message() -> None:
+    module = Removed()
+    with trace.session_create("module", (module, "state")) as session:
+        session.process(inviso.self(), True, ["send"])
+        session.function(MFA, True, ["meta"])
+        assert of_meta(session) == ((module, "state"), (module, "state"))
+        callee()
+        assert of_meta(session) == ([], False)
+        assert flags(session, inviso.self()) == {"send"}  # it was asked about the function, not the process
+        module.answer = "trace"
+        callee()
+        assert module.seen == []
+        session.function(MFA, True, ["meta"])
+        callee()
+        assert module.seen == ["call"] and of_meta(session)[0] == (module, "state")
+
+
+# words for all of a kind
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "to_come"),
+    [("processes", True, True), ("existing_processes", True, False), ("new_processes", False, True)],
+)
+def test_words_for_processes(session: trace.Session, word: str, there: bool, to_come: bool) -> None:
+    assert (session.process(word, True, ["call"]) > 0) is there
+    assert flags(session, inviso.self()) == ({"call"} if there else set())
+    assert flags(session, "new") == ({"call"} if to_come else set())
+    session.process(word, False, ["call"])
+    assert flags(session, inviso.self()) == flags(session, "new") == set()
+
+
+@pytest.mark.parametrize(
+    ("word", "there", "to_come"), [("ports", True, True), ("existing_ports", True, False), ("new_ports", False, True)]
+)
+def test_words_for_ports(session: trace.Session, word: str, there: bool, to_come: bool) -> None:
+    with socket.socket() as opened:
+        assert (session.port(word, True, ["send"]) > 0) is there
+        assert flags(session, opened) == ({"send"} if there else set())
+        assert flags(session, "new_ports") == ({"send"} if to_come else set())
+        session.port(word, False, ["send"])
+        assert flags(session, opened) == flags(session, "new_ports") == set()
+
+
+@pytest.mark.parametrize("how", [True, False])
+def test_words_for_the_other_kind_are_refused(session: trace.Session, how: bool) -> None:
+    for word in ("ports", "existing_ports", "new_ports"):
+        with pytest.raises(inviso.BadArg) as refused:
+            session.process(word, how, ["call"])
+        assert refused.value.argument == "procs"
+    for word in ("processes", "existing_processes", "new_processes"):
+        with pytest.raises(inviso.BadArg) as refused:
+            session.port(word, how, ["send"])
+        assert refused.value.argument == "ports"
+
+
+# items where they do not apply
+
+
+def test_on_load_answers_about_items_of_processes_until_it_has_a_pattern(session: trace.Session) -> None:
+    for item in ("flags", "tracer", "traced", "all", "call_count", "meta"):
+        assert session.info("on_load", item) == (item, False)
+    session.function("on_load", True, ["call_count"])
+    for item in ("flags", "tracer"):
+        with pytest.raises(inviso.BadArg) as refused:
+            session.info("on_load", item)
+        assert refused.value.argument == "item"
+
+
+# names of sessions
+
+
+@pytest.mark.parametrize("name", [True, False, None])
+def test_every_atom_is_a_name_of_a_session(name: bool | None) -> None:
+    with trace.session_create(name) as session:
+        assert session.name is name
+        assert repr(session).startswith(f"<session {name} #")
+        (seen,) = (one for one in trace.session_info("all") if one == session)
+        assert seen.name is name
+    seen_by = []
+    with trace.session_create(name, seen_by.append) as session:
+        assert session.name is name
+
+
+@pytest.mark.parametrize("name", [0, 1, 0.0, [], ()])
+def test_what_is_no_atom_is_no_name(name: Any) -> None:
+    with pytest.raises(inviso.BadArg) as refused:
+        trace.session_create(name)
+    assert refused.value.argument == "name"
+
+
+# cpu_timestamp: the manual allows it with "all" in process/4 and port/4; OTP 29 refuses both, so the manual decides
+
+
+def test_cpu_timestamp_goes_with_all_of_ports(session: trace.Session) -> None:
+    with socket.socket() as opened:
+        assert session.port("all", True, ["cpu_timestamp", "timestamp"]) >= 1
+        assert flags(session, opened) == flags(session, "new_ports") == {"timestamp"}
+        session.port("all", False, ["cpu_timestamp"])
+        for word in (opened, "existing", "new", "ports", "existing_ports", "new_ports"):
+            with pytest.raises(inviso.BadArg) as refused:
+                session.port(word, True, ["cpu_timestamp"])
+            assert refused.value.argument == "ports"
