@@ -34,19 +34,22 @@ def _counted(python: Path, folder: Path, steps: int) -> list[str]:
     return wrong if "__main__:step/1" in text else [*wrong, "no row of __main__:step/1 is in the table"]
 
 
+BEHIND = "*** inviso trace stopped: it fell behind"
+"""What trace says on a busy machine. A program never waits for its messages; when many are lost, tracing ends."""
+
+
 def _shown(python: Path, folder: Path, steps: int) -> list[str]:
-    # A program never waits for its lines. On a busy machine lines are lost, and many end the tracing; a line says so.
     lines, lost = 0, False
     with open(folder / "calls.txt", "rb") as file:
         for line in file:
             lines += b" call __main__:step(" in line
-            lost |= line.startswith((b"*** Dropped ", b"*** inviso trace stopped: it fell behind"))
+            lost |= line.startswith((b"*** Dropped ", BEHIND.encode()))
     return [] if lost or lines == steps else [f"calls.txt shows {lines} calls of __main__:step"]
 
 
 def _logged(python: Path, folder: Path, steps: int) -> list[str]:
     words = [python, "-m", "inviso", "log", "print", "calls.log"]
-    lines, dropped = 0, False
+    lines, dropped = 0, BEHIND in (folder / "err").read_text(errors="replace")
     with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None
         for line in reader.stdout:

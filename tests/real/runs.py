@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .modes import Mode
+from .modes import BEHIND, Mode
 
 LIMIT = 120
 """Seconds for one run. A run that takes longer is ended, and its threads are shown."""
@@ -122,9 +122,10 @@ def _settled(path: Path, folder: Path) -> str:
 def differences(plain: Done, traced: Done) -> str:
     """What is wrong with a traced run; empty if nothing is."""
     parts = [*traced.wrong]
+    err = "".join(line for line in traced.err.splitlines(keepends=True) if not line.startswith(BEHIND))
     if traced.status != plain.status:
         parts.insert(0, f"exit status {traced.status}, untraced {plain.status}")
-    for name, a, b in (("standard output", plain.out, traced.out), ("standard error", plain.err, traced.err)):
+    for name, a, b in (("standard output", plain.out, traced.out), ("standard error", plain.err, err)):
         if a != b:
             lines = difflib.unified_diff(a.splitlines(), b.splitlines(), "untraced", "traced", lineterm="", n=1)
             parts.append("\n    ".join([f"{name} differs:", *(line[:300] for line in [*lines][:60])]))
