@@ -7,7 +7,6 @@ their times. A child's log is a file beside the leader's.
 
 from __future__ import annotations
 
-import posix
 import time
 from contextlib import suppress
 from typing import Any
@@ -64,8 +63,7 @@ class Others:
                 at = micros(stamp)
                 message = message if has_time else ("trace", *rest[1:])
             self._add(at, message)
-        names = [name for name in posix.listdir(self._folder.path) if name.endswith(LINES)]
-        for name in names:
+        for name in self._folder.names(LINES):
             start = self._read.get(name, 0)
             data = self._folder.read(name, start) or b""
             end = data.rfind(b"\n") + 1

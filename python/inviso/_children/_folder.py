@@ -109,6 +109,13 @@ class Folder:
         data = self.read("log") or b""
         return [line.split("\t") for line in data.decode("utf-8", "replace").split("\n")[:-1]]
 
+    def names(self, ending: str) -> list[str]:
+        """The files whose names end so; none where the run is over."""
+        try:
+            return [name for name in posix.listdir(self.path) if name.endswith(ending)]
+        except OSError:
+            return []
+
     def has(self, name: str) -> bool:
         """Whether there is a file of this name."""
         try:
