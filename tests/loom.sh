@@ -6,24 +6,17 @@
 #   INVISO_LOOM=long tests/loom.sh   more preemptions in the green run
 #   tests/loom.sh name...            only these mutants
 #
-# A mutant is one `--cfg inviso_mutant="name"` on the crate itself, so its dependencies are built once.
+# A mutant is chosen by INVISO_MUTANT when the models run, so all are one build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export RUSTFLAGS="--cfg loom --cfg crossbeam_loom ${RUSTFLAGS-}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
-# small and quick to build beats quick to run
 export CARGO_PROFILE_TEST_OPT_LEVEL=1 CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_TEST_DEBUG=0 CARGO_PROFILE_DEV_DEBUG=0
 export CARGO_PROFILE_TEST_INCREMENTAL=false CARGO_PROFILE_DEV_INCREMENTAL=false
 export RUST_BACKTRACE=0
 limit="${INVISO_LOOM_SECONDS:-3600}" # for one run
 modules=rust/core/src
-
-# build [mutant]: prints the path of the test binary
-build() {
-    cargo rustc --quiet --package inviso-core --lib --profile test --message-format json -- ${1:+--cfg "inviso_mutant=\"$1\""} |
-        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
-}
 
 # Every file that has a table with this head lists mutants; together they must list what the code knows.
 head='^//! | mutant | what is planted | found by |$'
@@ -31,42 +24,44 @@ tables=$(grep -RlE --include '*.rs' "${head//|/\\|}" "$modules" | sort)
 # shellcheck disable=SC2086
 rows=$(grep -hE '^//! \| `[a-z_]+` \| .* \| `[a-z_:]+` \|$' $tables)
 listed=$(sed 's/^\/\/! | `\([a-z_]*\)`.*/\1/' <<<"$rows")
-planted=$(grep -RhoE --include '*.rs' '(mutant!\(|inviso_mutant = )"[a-z_]+"' "$modules" | sed 's/.*"\(.*\)"/\1/' | sort -u)
+planted=$(grep -RhoE --include '*.rs' '(mutant!\(|Edge\([A-Za-z]+, )"[a-z_]+"' "$modules" | sed 's/.*"\(.*\)"/\1/' | sort -u)
 if ! diff <(sort <<<"$listed") - <<<"$planted" >&2; then
     echo "the tables (<) and the code (>) know different mutants" >&2
     exit 1
 fi
 
+binary=$(cargo rustc --quiet --package inviso-core --lib --profile test --message-format json |
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+[ -x "$binary" ] || { echo "no test binary" >&2; exit 1; }
+
 if [ $# -eq 0 ]; then
-    green=$(build)
-    [ -x "$green" ] || { echo "no test binary" >&2; exit 1; }
-    timeout "$limit" "$green" models:: --nocapture --test-threads "$(nproc)"
+    timeout "$limit" "$binary" models:: --nocapture --test-threads "$(nproc)"
     # shellcheck disable=SC2086
     set -- $listed
 fi
 
-survivors=()
-for mutant in "$@"; do
+# plant mutant: says in one line whether its model finds it
+plant() {
+    local mutant=$1 model log="$CARGO_TARGET_DIR/mutant-$1.log"
     model=$(sed -n "s/^..! | \`$mutant\` |.*| \`\([a-z_:]*\)\` |\$/\1/p" <<<"$rows")
-    [ -n "$model" ] || { echo "no mutant is called $mutant" >&2; exit 1; }
-    binary=$(build "$mutant")
-    [ -x "$binary" ] || { echo "mutant $mutant doesn't build" >&2; exit 1; }
-    log="$CARGO_TARGET_DIR/mutant-$mutant.log"
+    [ -n "$model" ] || { echo "no mutant is called $mutant"; return; }
     # The group swallows what the shell says of an abort: a panic while panicking is a finding as well.
-    { INVISO_LOOM=short timeout "$limit" "$binary" "models::$model" >"$log" 2>&1; } 2>/dev/null || true
+    { INVISO_MUTANT=$mutant INVISO_LOOM=short timeout "$limit" "$binary" "models::$model" >"$log" 2>&1; } 2>/dev/null || true
     if ! grep -q '^running 1 test$' "$log"; then
-        echo "$mutant is to be found by $model, and that isn't one model" >&2
-        exit 1
+        echo "WRONG    $mutant is to be found by $model, and that isn't one model"
     elif grep -q 'panicked at' "$log"; then
         echo "found    $mutant by $model: $(grep -A1 -m1 'panicked at' "$log" | tail -n 1 | cut -c 1-100)"
     else
-        survivors+=("$mutant")
         echo "SURVIVED $mutant: $model is green"
     fi
-done
+}
+export -f plant
+export rows binary limit
 
-if [ ${#survivors[@]} -gt 0 ]; then
-    echo "no model fails with: ${survivors[*]}" >&2
+found=$(printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} bash -c 'plant {}')
+sort <<<"$found"
+if [ "$(grep -c '^found ' <<<"$found")" -ne $# ]; then
+    echo "not every one of $# mutants was found" >&2
     exit 1
 fi
 echo "each of $# mutants was found"

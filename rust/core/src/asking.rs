@@ -18,11 +18,11 @@
 
 use crate::{
     drain,
-    mutants::{mutant, unless},
+    mutants::{mutant, Edge},
     node::Node,
     session::Session,
     sync::{
-        AtomicU32, AtomicU64, Ordering,
+        AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
     thread::Thread,
@@ -53,7 +53,7 @@ pub(crate) fn is_inside() -> bool {
 pub(crate) struct Calls(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
-const LEAVE: Ordering = unless(mutant!("call_leaves_relaxed"), Release);
+const LEAVE: Edge = Edge(Release, "call_leaves_relaxed");
 
 /// One call; leaves when it is dropped.
 struct Call<'a>(&'a Calls);
@@ -61,7 +61,7 @@ struct Call<'a>(&'a Calls);
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         INSIDE.with(|inside| inside.set(false));
-        self.0 .0.fetch_sub(1, LEAVE);
+        self.0 .0.fetch_sub(1, LEAVE.order());
     }
 }
 

@@ -24,19 +24,17 @@
 
 use crate::segments::Segments;
 use crate::{
-    mutants::{mutant, unless},
+    mutants::{mutant, Edge},
     sync::{
         fence, AtomicU32, AtomicU64, Mutex,
-        Ordering::{self, Acquire, Relaxed, Release},
+        Ordering::{Acquire, Relaxed, Release},
         Unpoisoned,
     },
 };
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-const GENERATION: Ordering = unless(mutant!("cell_relaxed"), Release);
-/// A fence can't be relaxed; the mutant's does nothing for this edge.
-const ZEROES: Ordering = if mutant!("cell_unfenced") { Acquire } else { Release };
+const GENERATION: Edge = Edge(Release, "cell_relaxed");
 
 /// Quads in an arena's first segment; a model has few, because each atomic costs it.
 const QUADS: usize = if cfg!(loom) { 1 } else { 64 };
@@ -94,10 +92,11 @@ impl Cell {
     #[inline(never)]
     fn begin(&self, generation: u32) {
         self.generation.store(0, Relaxed);
-        fence(ZEROES);
+        // A fence can't be relaxed; the mutant's does nothing for this edge.
+        fence(if mutant!("cell_unfenced") { Acquire } else { Release });
         self.count.store(0, Relaxed);
         self.amount.store(0, Relaxed);
-        self.generation.store(generation, GENERATION);
+        self.generation.store(generation, GENERATION.order());
     }
 
     /// Adds to the amount. Owner only.

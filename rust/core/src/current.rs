@@ -20,13 +20,13 @@
 
 use crate::section::Inside;
 use crate::{
-    mutants::{mutant, unless},
-    sync::Ordering::{self, AcqRel, Acquire},
+    mutants::Edge,
+    sync::Ordering::{AcqRel, Acquire},
 };
 use crossbeam_epoch::{Atomic, Guard, Owned};
 
-const ROOT: Ordering = unless(mutant!("swap_relaxed"), AcqRel);
-const ROOT_SEEN: Ordering = unless(mutant!("load_relaxed"), Acquire);
+const ROOT: Edge = Edge(AcqRel, "swap_relaxed");
+const ROOT_SEEN: Edge = Edge(Acquire, "load_relaxed");
 
 /// Where the current value stands.
 pub struct Current<T>(Atomic<T>);
@@ -48,7 +48,7 @@ impl<T> Current<T> {
     /// The current value, readable while `guard` pins the thread.
     #[inline(always)]
     pub fn load<'g>(&self, guard: &'g Guard) -> &'g T {
-        let shared = self.0.load(ROOT_SEEN, guard);
+        let shared = self.0.load(ROOT_SEEN.order(), guard);
         // SAFETY: the pointer is never null (it is set in `new` and only ever swapped for another value), and a value
         // that was swapped out is freed only by the holder of its `Retired` after a grace period, which can't end
         // while `guard` pins this thread (Orderings, pin before free).
@@ -60,7 +60,7 @@ impl<T> Current<T> {
     pub fn load_inside<'i>(&self, _inside: &'i Inside) -> &'i T {
         // SAFETY: only the pointer is read with it, and `_inside` stands for the guard: see below.
         let guard = unsafe { crossbeam_epoch::unprotected() };
-        let shared = self.0.load(ROOT_SEEN, guard);
+        let shared = self.0.load(ROOT_SEEN.order(), guard);
         // SAFETY: as in `load`; who holds a `Retired` frees it only after it has waited for every section, too
         // ([`crate::node::Node::grace`]), and this thread is inside one.
         unsafe { shared.deref() }
@@ -68,7 +68,7 @@ impl<T> Current<T> {
 
     /// Makes `next` current. Free what it answers after a grace period, see [`Retired::free`].
     pub fn swap(&self, next: T, guard: &Guard) -> Retired<T> {
-        Retired(self.0.swap(Owned::new(next), ROOT, guard).as_raw())
+        Retired(self.0.swap(Owned::new(next), ROOT.order(), guard).as_raw())
     }
 }
 

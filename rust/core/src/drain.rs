@@ -26,12 +26,12 @@
 
 use crate::{
     emit::stamp,
-    mutants::{mutant, unless},
+    mutants::{mutant, Edge},
     ring::{Busy, RecordRef, Ring},
     session::Session,
     sync::{
         Arc, AtomicU64, MutexGuard,
-        Ordering::{self, Acquire, Release},
+        Ordering::{Acquire, Release},
         TryLockError,
     },
 };
@@ -41,7 +41,7 @@ use std::{
     ops::ControlFlow,
 };
 
-const DELIVERED: Ordering = unless(mutant!("delivered_relaxed"), Release);
+const DELIVERED: Edge = Edge(Release, "delivered_relaxed");
 
 /// A scheduler's ring of a session, and how far its records have come.
 pub struct Feed {
@@ -377,7 +377,7 @@ impl<'s> Drain<'s> {
     /// Takes at most `max` records, oldest first.
     pub(crate) fn run(mut self, max: usize, losses: Losses, mut take: impl FnMut(usize, &Record<&[u8]>)) -> Drained {
         let (batch, tails, until) = self.gather(max, losses, true);
-        let deliver = || tails.iter().for_each(|(feed, tail)| feed.delivered.store(*tail, DELIVERED));
+        let deliver = || tails.iter().for_each(|(feed, tail)| feed.delivered.store(*tail, DELIVERED.order()));
         if mutant!("delivered_early") {
             deliver();
         }

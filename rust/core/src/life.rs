@@ -21,10 +21,10 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    mutants::{mutant, unless},
+    mutants::{mutant, Edge},
     sync::{
         AtomicU8,
-        Ordering::{self, AcqRel, Acquire, Release},
+        Ordering::{AcqRel, Acquire, Release},
     },
 };
 use std::fmt;
@@ -50,7 +50,7 @@ impl fmt::Debug for State {
     }
 }
 
-const DEAD_STORE: Ordering = unless(mutant!("dead_relaxed"), Release);
+const DEAD_STORE: Edge = Edge(Release, "dead_relaxed");
 
 /// The life of a session.
 pub struct Life(AtomicU8);
@@ -91,7 +91,7 @@ impl Life {
 
     /// CLEARING to DEAD. Only for who won [`Life::begin_end`], at the very end.
     pub fn finish_end(&self) {
-        self.0.store(State::DEAD.0, DEAD_STORE);
+        self.0.store(State::DEAD.0, DEAD_STORE.order());
     }
 }
 

@@ -1,7 +1,8 @@
 //! The bugs that the models of this crate's own protocols must find; the ring has a table of its own.
 //!
-//! `tests/loom.sh` reads this table, builds the crate with `--cfg inviso_mutant="<name>"` and demands that the model named
-//! here fails. Every name that the code next to this file knows must stand here.
+//! `tests/loom.sh` reads this table, runs the model named here with `INVISO_MUTANT=<name>` and demands that it fails. Every
+//! name that the code knows must stand in a table. A mutant is chosen when the models run, so one build serves all; a build
+//! without loom has none of them: `mutant!` is false there when it is compiled.
 //!
 //! | mutant | what is planted | found by |
 //! | --- | --- | --- |
@@ -43,21 +44,33 @@
 //! | `seq_life_of_before` | a token of before a reset is taken from the count after it | `seq::a_token_of_before_a_reset_takes_none_of_after_it_away` |
 //! | `seq_ends_unseen` | tokens go out of use by a load and a store | `seq::a_token_that_comes_as_they_go_out_of_use_is_in_use` |
 
-/// Whether this build has the named bug.
+use crate::sync::Ordering;
+
+/// Whether this run of the models has the named bug.
 macro_rules! mutant {
-    ($name:tt) => {
-        cfg!(inviso_mutant = $name)
+    ($name:literal) => {
+        cfg!(loom) && $crate::mutants::is_planted($name)
     };
 }
 pub(crate) use mutant;
 
-use crate::sync::Ordering;
+/// Whether `INVISO_MUTANT` is `name`.
+pub(crate) fn is_planted(name: &str) -> bool {
+    // std's, which loom doesn't see: no model may explore it.
+    static PLANTED: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    PLANTED.get_or_init(|| std::env::var("INVISO_MUTANT").unwrap_or_default()) == name
+}
 
-/// An ordering, or none at all where a mutant is planted.
-pub(crate) const fn unless(planted: bool, order: Ordering) -> Ordering {
-    if planted {
-        Ordering::Relaxed
-    } else {
-        order
+/// An ordering, and the mutant that relaxes it.
+pub(crate) struct Edge(pub Ordering, pub &'static str);
+
+impl Edge {
+    #[inline]
+    pub(crate) fn order(&self) -> Ordering {
+        if cfg!(loom) && is_planted(self.1) {
+            Ordering::Relaxed
+        } else {
+            self.0
+        }
     }
 }

@@ -23,14 +23,14 @@
 
 use crate::{
     barrier,
-    mutants::{mutant, unless},
+    mutants::{mutant, Edge},
     sync::{
         thread, AtomicU64,
-        Ordering::{self, Acquire, Relaxed, Release},
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-const LEAVE: Ordering = unless(mutant!("section_leave_relaxed"), Release);
+const LEAVE: Edge = Edge(Release, "section_leave_relaxed");
 
 /// A thread's section. On cache lines of its own.
 #[derive(Default)]
@@ -89,7 +89,7 @@ impl Section {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        self.section.word.store(self.word + 1, LEAVE);
+        self.section.word.store(self.word + 1, LEAVE.order());
     }
 }
 

@@ -24,10 +24,10 @@ use std::ops::ControlFlow;
 
 use super::{
     edge,
-    mutants::mutant,
     page::{step, Frame, State},
     Overflow, Ring,
 };
+use crate::mutants::mutant;
 use crate::sync::{MutexGuard, Ordering::Relaxed, TryLockError};
 
 /// What a drain gives to its closure.
@@ -103,7 +103,7 @@ impl Ring {
         };
         let mut reading = Reading { ring: self, cursor, page: None };
         let mut drained = Drained::default();
-        let head = self.produced.head.load(edge::COMMIT_SEEN);
+        let head = self.produced.head.load(edge::COMMIT_SEEN.order());
         let mut calls = 0;
         while reading.cursor.tail < head && calls < max {
             let record = reading.next(head);
@@ -171,7 +171,7 @@ impl<'a> Reading<'a> {
 
     /// Leaves the cursor's page for the oldest newer one, if there is a newer one.
     fn go_on(&mut self) -> bool {
-        let current = self.ring.produced.current.load(edge::TURN_SEEN);
+        let current = self.ring.produced.current.load(edge::TURN_SEEN.order());
         self.free();
         self.hold_after(current)
     }
@@ -212,7 +212,7 @@ impl<'a> Reading<'a> {
     /// Shows `next` to the closure and takes it if the closure does.
     fn offer(&mut self, next: Next<'a>, take: &mut impl FnMut(RecordRef<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
         if mutant!("took_early") {
-            self.ring.consumed.tail.store(self.cursor.tail + 1, edge::TOOK);
+            self.ring.consumed.tail.store(self.cursor.tail + 1, edge::TOOK.order());
         }
         let count = match next {
             Next::Gap(count) => {
@@ -247,7 +247,7 @@ impl<'a> Reading<'a> {
         if let Some(page) = self.page.take() {
             self.publish_tail();
             if !mutant!("never_frees") {
-                page.set(State::FREE, edge::GIVE_BACK);
+                page.set(State::FREE, edge::GIVE_BACK.order());
             }
             let may_wait = matches!(self.ring.overflow, Overflow::Block { .. });
             if may_wait && !mutant!("room_wakes_nobody") {
@@ -261,12 +261,12 @@ impl<'a> Reading<'a> {
         if let Some(page) = self.page.take() {
             let Cursor { seq, read, .. } = *self.cursor;
             let read = if mutant!("forgets_read") { 0 } else { read };
-            page.set(State::live(seq, read), edge::GIVE_BACK);
+            page.set(State::live(seq, read), edge::GIVE_BACK.order());
         }
     }
 
     fn publish_tail(&self) {
-        self.ring.consumed.tail.store(self.cursor.tail, edge::TOOK);
+        self.ring.consumed.tail.store(self.cursor.tail, edge::TOOK.order());
     }
 }
 

@@ -87,6 +87,7 @@ mod tests;
 
 use std::time::Duration;
 
+use crate::mutants::mutant;
 use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering::Relaxed};
 use consumer::Cursor;
 pub use consumer::{Busy, Drained, RecordRef};
@@ -197,7 +198,7 @@ impl Ring {
     /// is stored stays readable. A push that waits for room gives up and is refused.
     pub fn close(&self) {
         self.closed.store(true, Relaxed);
-        if matches!(self.overflow, Overflow::Block { .. }) && !mutants::mutant!("close_wakes_nobody") {
+        if matches!(self.overflow, Overflow::Block { .. }) && !mutant!("close_wakes_nobody") {
             self.room.wake();
         }
     }
@@ -210,7 +211,7 @@ impl Ring {
     /// Whether the producer is gone or was refused: if so, what a later drain finds is all there
     /// will ever be.
     pub fn is_ended(&self) -> bool {
-        self.produced.ended.load(edge::ENDED_SEEN)
+        self.produced.ended.load(edge::ENDED_SEEN.order())
     }
 
     /// Records produced so far, lost ones included. Everything that was pushed before this call is
@@ -223,7 +224,7 @@ impl Ring {
     /// [`Ring::head`] remembered earlier, all that was produced before that moment is delivered,
     /// and what the closures did with it is visible here.
     pub fn tail(&self) -> u64 {
-        self.consumed.tail.load(edge::TOOK_SEEN)
+        self.consumed.tail.load(edge::TOOK_SEEN.order())
     }
 
     /// Records lost so far, whether or not a reader knows already.

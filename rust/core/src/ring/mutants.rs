@@ -1,8 +1,7 @@
 //! The ring's memory orderings by name, and the bugs that its models must find.
 //!
-//! `tests/loom.sh` reads this table, builds the ring with `--cfg inviso_mutant="<name>"` and
-//! demands that the model named here fails; most are found by others too. Every name that the code
-//! knows must stand here.
+//! `tests/loom.sh` plants each of this table and demands that the model named here fails (`crate::mutants`); most are found
+//! by others too.
 //!
 //! | mutant | what is planted | found by |
 //! | --- | --- | --- |
@@ -40,34 +39,21 @@
 //! | `wakes_unlocked` | the waker doesn't pass through the lock | `block_loses_nothing_while_it_may_wait` |
 //! | `waits_unchecked` | a push waits without looking again under the lock | `block_loses_nothing_while_it_may_wait` |
 
-/// Whether this build has the named bug.
-macro_rules! mutant {
-    ($name:tt) => {
-        cfg!(inviso_mutant = $name)
-    };
-}
-pub(super) use mutant;
-
 /// The edges of the table in `ring`, each with its two ends.
 pub(super) mod edge {
-    use crate::sync::Ordering::{self, Acquire, Relaxed, Release};
+    use crate::{
+        mutants::Edge,
+        sync::Ordering::{Acquire, Release},
+    };
 
-    const fn unless(planted: bool, order: Ordering) -> Ordering {
-        if planted {
-            Relaxed
-        } else {
-            order
-        }
-    }
-
-    pub(in crate::ring) const COMMIT: Ordering = unless(mutant!("commit_relaxed"), Release);
-    pub(in crate::ring) const COMMIT_SEEN: Ordering = unless(mutant!("commit_seen_relaxed"), Acquire);
-    pub(in crate::ring) const TURN: Ordering = unless(mutant!("turn_relaxed"), Release);
-    pub(in crate::ring) const TURN_SEEN: Ordering = unless(mutant!("turn_seen_relaxed"), Acquire);
-    pub(in crate::ring) const GIVE_BACK: Ordering = unless(mutant!("give_back_relaxed"), Release);
-    pub(in crate::ring) const GIVE_BACK_SEEN: Ordering = unless(mutant!("give_back_seen_relaxed"), Acquire);
-    pub(in crate::ring) const TOOK: Ordering = unless(mutant!("took_relaxed"), Release);
-    pub(in crate::ring) const TOOK_SEEN: Ordering = unless(mutant!("took_seen_relaxed"), Acquire);
-    pub(in crate::ring) const ENDED: Ordering = unless(mutant!("ended_relaxed"), Release);
-    pub(in crate::ring) const ENDED_SEEN: Ordering = unless(mutant!("ended_seen_relaxed"), Acquire);
+    pub(in crate::ring) const COMMIT: Edge = Edge(Release, "commit_relaxed");
+    pub(in crate::ring) const COMMIT_SEEN: Edge = Edge(Acquire, "commit_seen_relaxed");
+    pub(in crate::ring) const TURN: Edge = Edge(Release, "turn_relaxed");
+    pub(in crate::ring) const TURN_SEEN: Edge = Edge(Acquire, "turn_seen_relaxed");
+    pub(in crate::ring) const GIVE_BACK: Edge = Edge(Release, "give_back_relaxed");
+    pub(in crate::ring) const GIVE_BACK_SEEN: Edge = Edge(Acquire, "give_back_seen_relaxed");
+    pub(in crate::ring) const TOOK: Edge = Edge(Release, "took_relaxed");
+    pub(in crate::ring) const TOOK_SEEN: Edge = Edge(Acquire, "took_seen_relaxed");
+    pub(in crate::ring) const ENDED: Edge = Edge(Release, "ended_relaxed");
+    pub(in crate::ring) const ENDED_SEEN: Edge = Edge(Acquire, "ended_seen_relaxed");
 }

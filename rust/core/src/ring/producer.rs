@@ -22,10 +22,10 @@ use std::ptr;
 
 use super::{
     edge,
-    mutants::mutant,
     page::{self, Frame, State},
     Overflow, Ring,
 };
+use crate::mutants::mutant;
 use crate::sync::{Arc, Ordering::Relaxed};
 
 /// See [`Producer::take_pressure`].
@@ -152,7 +152,7 @@ impl Producer {
         let step = page::step(payload.len());
         self.head += 1;
         if mutant!("commit_early") {
-            self.ring.produced.head.store(self.head, edge::COMMIT);
+            self.ring.produced.head.store(self.head, edge::COMMIT.order());
         }
         #[cfg(loom)]
         self.ring.frame(self.seq).model_write(self.ring.page_bytes - self.room, step);
@@ -166,7 +166,7 @@ impl Producer {
         page::fetch_ahead(self.at);
         self.room -= step;
         if !mutant!("commit_early") {
-            self.ring.produced.head.store(self.head, edge::COMMIT);
+            self.ring.produced.head.store(self.head, edge::COMMIT.order());
         }
         Pushed::Stored
     }
@@ -229,7 +229,7 @@ impl Producer {
         self.ring.produced.lost.store(self.lost, Relaxed);
         if !mutant!("loses_silently") {
             self.head += 1;
-            self.ring.produced.head.store(self.head, edge::COMMIT);
+            self.ring.produced.head.store(self.head, edge::COMMIT.order());
         }
         Pushed::Lost
     }
@@ -258,7 +258,7 @@ impl Producer {
         let overwrites = ring.overflow == Overflow::Overwrite || mutant!("takes_live");
 
         let mut before = State::FREE;
-        while let Err(seen) = frame.change(before, State::busy(seq), edge::GIVE_BACK_SEEN) {
+        while let Err(seen) = frame.change(before, State::busy(seq), edge::GIVE_BACK_SEEN.order()) {
             if !overwrites || seen.is_held() && !mutant!("takes_held") {
                 return false;
             }
@@ -279,13 +279,13 @@ impl Producer {
             }
         }
         if mutant!("turn_early") {
-            ring.produced.current.store(seq, edge::TURN);
+            ring.produced.current.store(seq, edge::TURN.order());
         }
         // relaxed: published by `current`
         frame.base.store(self.head, Relaxed);
         frame.sealed.store(Frame::OPEN, Relaxed);
         frame.set(State::live(seq, 0), Relaxed);
-        ring.produced.current.store(seq, edge::TURN);
+        ring.produced.current.store(seq, edge::TURN.order());
 
         if ring.frames.len() >= PRESSED_FRAMES {
             let half_a_ring_before = seq + ring.frames.len() as u64 / 2;
@@ -313,7 +313,7 @@ impl Producer {
     fn end(&mut self) {
         if !self.ended {
             self.ended = true;
-            self.ring.produced.ended.store(true, edge::ENDED);
+            self.ring.produced.ended.store(true, edge::ENDED.order());
         }
     }
 }
