@@ -145,6 +145,9 @@ def main(words: list[str]) -> int:
         return refuse(f" log {command}", str(wrong))
     except BadArg as wrong:
         return refuse(f" log {command}", wrong.why)
+    except ModuleNotFoundError as missing:  # what only some forms need
+        print(f"inviso log {command}: {missing}", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # nobody reads any more; nor must the interpreter find out when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,17 +1,21 @@
 """Which functions are meant: reading, checking and comparing patterns.
 
-A pattern names functions as ``inviso.trace`` does, by module, qualified name and arity, with ``"_"`` for any. The forms
+A pattern names functions as ``inviso.trace`` does, by module, qualified name and arity, with ``"_"`` for any, and
+``"package.**"`` for a module and all below it. The forms
 nest: of two patterns that have a function in common one holds all of the other, so ``outermost`` can thin a list out.
 """
 
 from __future__ import annotations
 
+import difflib
+import sys
+import types
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from .errors import BadArg, is_text, shown
 
-__all__ = ["Pattern", "PatternLike", "covers", "matches", "outermost", "parse", "show"]
+__all__ = ["Pattern", "PatternLike", "covers", "hint", "matches", "outermost", "parse", "show"]
 
 Pattern: TypeAlias = tuple[str, str, int | Literal["_"]]
 """``(module, function, arity)``; the last, the last two or all three may be ``"_"``."""
@@ -20,6 +24,8 @@ PatternLike: TypeAlias = str | Pattern | list[str | Pattern]
 """One pattern, as a tuple or as ``"module:function:arity"``, or a list of them."""
 
 ANY: Final = "_"
+BELOW: Final = ".**"
+"""At the end of a module: that module and all below it."""
 
 
 def parse(given: object, where: str) -> list[Pattern]:
@@ -29,6 +35,8 @@ def parse(given: object, where: str) -> list[Pattern]:
     [('json.decoder', '_', '_')]
     >>> parse(["json:loads:_", ("json", "dumps", 10)], "profile, pattern")
     [('json', 'loads', '_'), ('json', 'dumps', 10)]
+    >>> parse("json.**", "profile, pattern")
+    [('json.**', '_', '_')]
     """
     if isinstance(given, list):
         if not given:
@@ -40,10 +48,19 @@ def parse(given: object, where: str) -> list[Pattern]:
 def covers(outer: Pattern, inner: Pattern) -> bool:
     """Whether every function of ``inner`` is one of ``outer``.
 
-    >>> covers(("json", "_", "_"), ("json", "loads", 8))
-    True
+    >>> covers(("json", "_", "_"), ("json", "loads", 8)), covers(("json.**", "_", "_"), ("json.decoder", "_", "_"))
+    (True, True)
     """
-    return all(o in (ANY, i) for o, i in zip(outer, inner, strict=True))
+    return _covers(outer[0], inner[0]) and all(o in (ANY, i) for o, i in zip(outer[1:], inner[1:], strict=True))
+
+
+def _covers(outer: str, inner: str) -> bool:
+    """Whether a module's pattern takes another one, or a module."""
+    if outer in (ANY, inner):
+        return True
+    if not outer.endswith(BELOW):
+        return False
+    return f"{inner.removesuffix(BELOW)}.".startswith(f"{outer.removesuffix(BELOW)}.")
 
 
 def matches(pattern: Pattern, module: str, function: str, arity: int) -> bool:
@@ -74,10 +91,61 @@ def show(pattern: Pattern) -> str:
     return ":".join(str(part) for part in pattern)
 
 
+def hint(pattern: Pattern) -> str:
+    """What may have been meant by a pattern that takes no function that is loaded; "" where nothing is near, or one is.
+
+    No code of the program runs: modules are looked at by their dictionaries.
+
+    >>> import json
+    >>> hint(("jsn", "_", "_")), hint(("json", "load_s", "_")), hint(("json", "loads", "_"))
+    ("did you mean 'json'?", "did you mean 'json:loads'?", '')
+    """
+    module, function, arity = pattern
+    base = module.removesuffix(BELOW)
+    loaded = [name for name in list(sys.modules) if isinstance(name, str)]
+    if module == ANY:
+        return ""
+    if base not in loaded:
+        near = difflib.get_close_matches(base, loaded, 1)
+        return f"did you mean {near[0]!r}?" if near else ""
+    if function == ANY:
+        inside = base == module and any(name.startswith(f"{base}.") for name in loaded)
+        return f"{base} is a package; {base + BELOW!r} takes what is below it, too" if inside else ""
+    names = _functions(sys.modules[base])
+    if function not in names:
+        near = difflib.get_close_matches(function, names, 1)
+        return f"did you mean {f'{base}:{near[0]}'!r}?" if near else ""
+    return ""
+
+
+def _functions(module: object) -> list[str]:
+    """The qualified names of a module's functions and its classes' methods."""
+    if not isinstance(module, types.ModuleType):
+        return []
+    names = []
+    for name, value in list(_dict_of(module).items()):
+        if type(value) in _FUNCTIONS:
+            names.append(str(name))
+        elif type(value) is type:
+            names += [f"{name}.{inner}" for inner, it in list(_dict_of_class(value).items()) if type(it) in _FUNCTIONS]
+    return names
+
+
+_dict_of: Any = types.ModuleType.__dict__["__dict__"].__get__
+_dict_of_class: Any = type.__dict__["__dict__"].__get__
+_FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod
+
+
 def _one(given: object, where: str) -> Pattern:
     module, function, arity = _split(given, where)
     if not (is_text(module) and is_text(function)):
         raise bad(where, f"{shown(given)} has a lone surrogate", "nothing has such a name; write it in the terminal's encoding")
+    if "*" in function or "*" in module.removesuffix(BELOW) or module == BELOW:
+        raise bad(
+            where, f"{shown(given)} has a '*' that stands for nothing", "package.** is a package and all below it, _ is any"
+        )
+    if module.endswith(BELOW) and function != ANY:
+        raise bad(where, f"{shown(given)} names a function below a package", "package.** takes all its functions")
     if function == ANY and arity != ANY:
         raise bad(
             where, f"{shown(given)} has an arity but any function", 'an arity needs a function name; use "_" for the arity'

@@ -24,7 +24,7 @@ from ._descriptor import stderr
 from ._limits import LOST, Guard, Rate, failure
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
-from ._pattern import Pattern, matches, parse, show
+from ._pattern import Pattern, hint, matches, parse, show
 from ._run import Program
 from ._trace_others import ChildLine, Others, log_of
 from .dbg._lines import Paint, line, plain
@@ -43,8 +43,8 @@ Run a program and show each call of the functions that a pattern names.
 
 options:
   -p, --pattern PATTERN  these functions: MODULE, MODULE:FUNCTION or
-                         MODULE:FUNCTION:ARITY, with _ for any; may be given
-                         several times
+                         MODULE:FUNCTION:ARITY, with _ for any, PACKAGE.** for
+                         all modules of a package; may be given several times
   --return               show what they return
   --exceptions           show what they return, and what they raise
   --caller               show who called them, and from which line
@@ -300,7 +300,8 @@ class Tracing:
         # whose calls were not read, or were told of by choice, may have been there and gone
         still = "" if reader is not None and not self._request.spec else " that is there at the end"
         for pattern in idle:
-            self._note(f"*** {NAME}: {show(pattern)} matches no function{still}.")
+            near = hint(pattern)
+            self._note(f"*** {NAME}: {show(pattern)} matches no function{still}{'; ' * bool(near)}{near or '.'}")
         if outcome is not None and self._children is not None:
             self._children.cancel()
             self._note_children(outcome)

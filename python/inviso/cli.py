@@ -49,8 +49,9 @@ options:
                          (own time) or call_memory (own allocations, in words
                          of 8 bytes)
   -p, --pattern PATTERN  only these functions: MODULE, MODULE:FUNCTION or
-                         MODULE:FUNCTION:ARITY, with _ for any; may be given
-                         several times (default: every function)
+                         MODULE:FUNCTION:ARITY, with _ for any, PACKAGE.** for
+                         all modules of a package; may be given several times
+                         (default: every function)
   --no-children          measure this process only, not those that it starts
   --per-process          one table for each thread and task
   --sort ORDER           measurement (default), measurement_per_call, calls,

@@ -21,7 +21,7 @@ The serial says that two events came before: the child was asked to start, and h
 
 from __future__ import annotations
 
-import binascii as _binascii  # before the program's folder is on the path: a file there may have this name
+import binascii as binascii  # before the program's folder is on the path: a file there may have this name
 import importlib
 import sys
 from typing import TYPE_CHECKING, Any

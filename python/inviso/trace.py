@@ -837,8 +837,8 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     """Sets what happens at calls of functions (trace.md, ``function/4``).
 
     Args:
-        mfa: ``(module, qualified name, arity)``, with ``"_"`` as the arity, as the last two or as all three; or
-            ``"on_load"`` for functions that come into being later. Functions written in C are taken by module, name and
+        mfa: ``(module, qualified name, arity)``, with ``"_"`` as the arity, as the last two or as all three;
+            ``("package.**", "_", "_")`` for a module and all below it; or ``"on_load"`` for functions that come into being later. Functions written in C are taken by module, name and
             ``"_"`` only, and seen where Python code calls them.
         match_spec: True (on; counters start from zero), False (off), ``"pause"``, ``"restart"`` (counters), or a match
             specification (:mod:`inviso.match_spec`), which decides about each message; ``[]`` is the same as True.
@@ -1302,14 +1302,20 @@ def _mfa(where: str, argument: str, mfa: Any, *, wildcards: bool) -> tuple[str |
     for part in (module, name):
         if not is_text(part):
             raise BadArg(where, argument, f"{shown(part)} has a lone surrogate, and nothing has such a name; pass one in text")
+    if "*" in name or "*" in module.removesuffix(".**") or module == ".**":
+        why = f"{shown(module if '*' in module else name)} has a '*' that stands for nothing"
+        raise BadArg(where, argument, f"{why}; 'package.**' as the module is a package and all below it, '_' is any")
     any_arity = isinstance(arity, str) and arity == "_"
     if not any_arity and (not isinstance(arity, int) or isinstance(arity, bool)):
         raise BadArg(where, argument, f"the arity {shown(arity)} is not an int; pass the number of parameters, or '_'")
     if not any_arity and not 0 <= arity < 1 << 31:
         arity = -1  # any int may be asked for; no function has it
     wild = module == "_", name == "_", any_arity
-    if any(wild) and not wildcards:
+    if (any(wild) or module.endswith(".**")) and not wildcards:
         raise BadArg(where, argument, f"{shown(mfa)} has wildcards; name one function, with its arity")
+    if module.endswith(".**") and wild != (False, True, True):
+        why = f"{shown(mfa)} names a function below a package; 'package.**' takes all its functions, with '_' as the last two"
+        raise BadArg(where, argument, why)
     if wild not in ((False, False, False), (False, False, True), (False, True, True), (True, True, True)):
         why = f"{shown(mfa)} is no pattern; wildcards are (m, f, '_'), (m, '_', '_'), ('_', '_', '_')"
         raise BadArg(where, argument, why)

@@ -9,6 +9,7 @@ import shlex
 import signal
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +236,12 @@ def test_a_term_that_python_would_not_print(tmp_path: Path) -> None:
     (tmp_path / "t").write_bytes(record([1 << 20000, (1 << 20000,), {1: 1 << 20000}]) + record(etf.Fun("m", "f", 1)))
     done = run("print", tmp_path / "t")
     assert done.returncode == 0 and done.stdout.endswith("\nfun m:f/1\n") and done.stdout.startswith("[0x1000")
+
+
+@pytest.mark.parametrize("to", ["parquet"])
+def test_a_form_that_needs_another_package_says_so_in_one_line(path: Path, tmp_path: Path, to: str) -> None:
+    text = "import sys; sys.modules.update(pyarrow=None, polars=None); from inviso.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", text, "log", "convert", str(path), "--to", to, "-o", str(tmp_path / "out")]
+    done = execute(words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"inviso log convert: \S+ needs pyarrow or polars; pip install pyarrow\n", done.stderr)

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import io
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -672,3 +673,24 @@ def test_the_examples_of_the_documentation_run() -> None:
         assert result.failed == 0, name
         attempted += result.attempted
     assert attempted > 70
+
+
+def many(number: int) -> tprof.Profile:
+    functions = tuple(
+        tprof.Function("shop", f"f{n}", 0, "shop.py", n, (tprof.Calls(None, 1, n + 1),)) for n in range(number)
+    )
+    return tprof.Profile("call_count", functions, (("shop", "_", "_"),))
+
+
+def test_a_profile_shows_itself_in_one_line() -> None:
+    assert repr(many(5000)) == "<Profile of call_count: 5,000 functions, 5,000 calls>"
+    assert repr(many(1)) == "<Profile of call_count: 1 function, 1 call>"
+    timed = tprof.Profile("call_time", many(2).functions, (), timed_out=True)
+    assert repr(timed) == "<Profile of call_time: 2 functions, 2 calls, 3 ns (timed out)>"
+
+
+def test_a_notebook_shows_the_thirty_largest_first() -> None:
+    shown = many(100)._repr_html_()
+    rows = re.findall(r"<td[^>]*>(shop:f\d+/0|… and \d+ smaller|total)</td>", shown)
+    assert rows == [*(f"shop:f{n}/0" for n in range(99, 69, -1)), "… and 70 smaller", "total"]
+    assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == ["shop:f2/0", "shop:f1/0", "shop:f0/0", "total"]

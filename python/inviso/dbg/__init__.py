@@ -419,8 +419,8 @@ def _tp(name: str, target: tuple[Any, ...], flag: str, limit: int | None, rate: 
     found, error = _spec(where, server, spec)
     if error is not None:
         return error
-    if mfa[0] != "_" and mfa[0] not in sys.modules:
-        _load(mfa[0])
+    if mfa[0] != "_" and mfa[0].removesuffix(".**") not in sys.modules:
+        _load(mfa[0].removesuffix(".**"))
     return _set(server, where, mfa, found, flag, limit, rate)
 
 

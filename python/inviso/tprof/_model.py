@@ -109,7 +109,7 @@ class Function:
         return sum(c.measurement for c in self.processes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Profile:
     """A finished measurement: functions that were called at least once, by name.
 
@@ -122,6 +122,8 @@ class Profile:
     >>> p = Profile(type="call_count", functions=(f,), patterns=(("shop", "_", "_"),))
     >>> p["shop:total/1"].calls
     4
+    >>> p
+    <Profile of call_count: 1 function, 4 calls>
     """
 
     type: CallType
@@ -161,6 +163,12 @@ class Profile:
         if len(found) != 1:
             raise KeyError(f"{name}: {len(found)} functions of this name were measured")
         return found[0]
+
+    def __repr__(self) -> str:
+        functions, calls = len(self.functions), self.calls
+        text = f"{functions:,} function{'s' * (functions != 1)}, {calls:,} call{'s' * (calls != 1)}"
+        measured = "" if self.type == "call_count" else f", {self.measurement:,} {self.unit}"
+        return f"<Profile of {self.type}: {text}{measured}{' (timed out)' * self.timed_out}>"
 
     def __str__(self) -> str:
         from ._view import format as format_

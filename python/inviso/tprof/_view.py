@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from inviso._pattern import hint
 from inviso.errors import shown
 
 from ._check import bad, one_of, rows
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from inviso import Pid
 
 __all__ = ["Row", "Section", "format", "html", "inspect"]
+
+HTML_ROWS = 30
+"""Rows of a table in a notebook; ``str(profile)`` has all."""
 
 LABEL_COLUMN = 64
 """Longer names push their own row to the right, not every row."""
@@ -130,19 +134,23 @@ def format(
             raise bad("tprof.format, view, sort, limit", "these tables are made already", "give the options to inspect")
     if not sections:
         patterns = ", ".join(":".join(map(str, p)) for p in what.patterns) if isinstance(what, Profile) else ""
-        return (
-            f"No call of a function that matches {patterns} was measured.\n" if patterns else "Nothing was measured.\n"
-        )
+        near = [text for p in what.patterns if (text := hint(p))] if isinstance(what, Profile) else []
+        told = f"No call of a function that matches {patterns} was measured" if patterns else "Nothing was measured"
+        return f"{told}{'; ' * bool(near)}{'; '.join(near) if near else '.'}\n"
     return "\n".join(_table(section, color) for section in sections)
 
 
 def html(result: Profile) -> str:
-    """The same tables for a notebook; every name is escaped."""
+    """The tables for a notebook: of each the ``HTML_ROWS`` largest rows, the largest first. Every name is escaped."""
     from html import escape
 
     parts = []
-    for section in inspect(result).values():
-        header, *lines = _cells(section)
+    for section in reversed(inspect(result, limit=HTML_ROWS).values()):
+        header, *lines, total = _cells(section)
+        lines = [*reversed(lines), total]
+        if section.hidden:
+            more = f"… and {section.hidden:,} smaller"
+            lines.insert(-1, [more, *[""] * (len(header) - 2), f"[{section.hidden_percent:6.2f}]"])
         parts.append(f"<p><b>{escape(_title(section))}</b></p>" if section.process != "all" else "")
         parts.append("<table><thead><tr>" + "".join(f"<th>{escape(c)}</th>" for c in header) + "</tr></thead><tbody>")
         for line in lines:

@@ -28,7 +28,7 @@ pub struct Found {
 /// Which functions are meant; `None` is the wildcard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// The module.
+    /// The module; with `.**` at its end the module and all below it.
     pub module: Option<String>,
     /// The qualified name.
     pub function: Option<String>,
@@ -40,10 +40,19 @@ impl Pattern {
     /// Whether a name is meant. `<module>` and class bodies are meant by wildcards only.
     #[must_use]
     pub fn takes(&self, name: &Mfa) -> bool {
-        self.module.as_deref().is_none_or(|m| m == &*name.module)
+        self.takes_module(&name.module)
             && self.function.as_deref().is_none_or(|f| f == &*name.function)
             && self.arity.is_none_or(|a| a == i64::from(name.arity))
             && (self.module.is_some() || !is_ours(&name.module))
+    }
+
+    /// Whether functions of a module may be meant.
+    #[must_use]
+    pub fn takes_module(&self, name: &str) -> bool {
+        self.module.as_deref().is_none_or(|wanted| match wanted.strip_suffix(".**") {
+            Some(package) => name.strip_prefix(package).is_some_and(|below| below.is_empty() || below.starts_with('.')),
+            None => wanted == name,
+        })
     }
 }
 
@@ -197,7 +206,7 @@ impl<'py> Search<'py> {
             // SAFETY: `raw` is a code object.
             text(self.py, unsafe { frame::code_filename(raw) }).map(Arc::from)
         });
-        if let Some(module) = module.filter(|m| self.pattern.module.as_deref().is_none_or(|wanted| wanted == &**m)) {
+        if let Some(module) = module.filter(|m| self.pattern.takes_module(m)) {
             // SAFETY: as above.
             let (own, arity) = unsafe { (frame::code_qualname(raw), CodeLayout::read(raw).arity() as u32) };
             if let Some(function) = name.or_else(|| text(self.py, own)) {
@@ -342,7 +351,7 @@ fn exports_of(py: Python<'_>, globals: &Bound<'_, PyAny>) -> Exports {
 }
 
 /// The text of an exact str.
-fn text(py: Python<'_>, object: *mut ffi::PyObject) -> Option<String> {
+pub fn text(py: Python<'_>, object: *mut ffi::PyObject) -> Option<String> {
     if object.is_null() {
         return None;
     }

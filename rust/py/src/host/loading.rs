@@ -6,10 +6,7 @@
 #[cfg(Py_3_12)]
 use super::door;
 use super::{arming::Armer, codes, Host};
-use crate::{
-    capture,
-    ffi::{calling, frame},
-};
+use crate::ffi::{calling, frame};
 use inviso_core::{control::Target, plan::Mfa};
 use pyo3::{ffi, prelude::*};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -191,11 +188,10 @@ impl Loading {
     unsafe fn wants_module(&self, globals: *mut ffi::PyObject) -> bool {
         // SAFETY: the caller's promise.
         let module = unsafe { frame::module_of(globals) };
-        let named = |pattern: &codes::Pattern| match &pattern.module {
-            // SAFETY: held, and attached. What has no name may go by that of its file: let the search say.
-            Some(wanted) => module.is_null() || unsafe { capture::is_text_of(module.as_ptr(), wanted) },
-            None => true,
-        };
+        // what has no name may go by that of its file: let the search say
+        // SAFETY: attached, as the caller promises.
+        let name = codes::text(unsafe { Python::assume_attached() }, module.as_ptr());
+        let named = |pattern: &codes::Pattern| name.as_deref().is_none_or(|name| pattern.takes_module(name));
         self.wanted().values().flatten().any(named)
     }
 
