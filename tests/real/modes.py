@@ -21,6 +21,8 @@ class Mode:
     words: tuple[str, ...]
     facts: Facts
     env: dict[str, str] = field(default_factory=dict)
+    says: str = "\0"
+    """How lines begin that the tool itself writes to standard error."""
 
 
 def _counted(python: Path, folder: Path, steps: int) -> list[str]:
@@ -89,8 +91,8 @@ def _tprof(kind: str, *more: str) -> Mode:
     )
 
 
-def _trace(name: str, facts: Facts, *more: str) -> Mode:
-    return Mode(name, ("-m", "inviso", "trace", "-p", "_", "--limit", "1000000000", *more), facts)
+def _trace(name: str, facts: Facts, *more: str, says: str = "\0") -> Mode:
+    return Mode(name, ("-m", "inviso", "trace", "-p", "_", "--limit", "1000000000", *more), facts, says=says)
 
 
 def _session(name: str) -> Mode:
@@ -102,6 +104,6 @@ MODES = [
     *(_tprof(kind) for kind in TYPES),
     *(_tprof(kind, "--per-process") for kind in TYPES),
     _trace("trace", _shown, "-o", "calls.txt"),
-    _trace("trace to a log", _logged, "--exceptions", "--caller", "--time", "-o", "calls.log"),
+    _trace("trace to a log", _logged, "--exceptions", "--caller", "--time", "-o", "calls.log", says="*** inviso trace"),
     *(_session(name) for name in NEEDED),
 ]
