@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,13 +28,17 @@ class Mode:
 
 def _counted(python: Path, folder: Path, steps: int) -> list[str]:
     profile = json.loads((folder / "profile.json").read_text())
-    rows = [
-        row for row in profile["functions"] if (row["module"], row["function"], row["arity"]) == ("__main__", "step", 1)
-    ]
-    calls = sum(row["calls"] for row in rows)
-    wrong = [] if calls == steps else [f"the profile has {calls} calls of __main__:step/1"]
+    calls: Counter[str] = Counter()
+    for row in profile["functions"]:
+        calls[f"{row['module']}:{row['function']}/{row['arity']}"] += row["calls"]
+    expected = {"__main__:step/1": steps}
+    for line in (folder / "out").read_text().splitlines():
+        if line.startswith("in children "):  # what child processes have called, which are measured too
+            name, number = line.split()[-2:]
+            expected[name] = int(number)
+    wrong = [f"the profile has {calls[name]} calls of {name}" for name in expected if calls[name] != expected[name]]
     text = (folder / "profile.txt").read_text()
-    return wrong if "__main__:step/1" in text else [*wrong, "no row of __main__:step/1 is in the table"]
+    return wrong + [f"no row of {name} is in the table" for name in expected if name not in text]
 
 
 BEHIND = "*** inviso trace stopped: it fell behind"
