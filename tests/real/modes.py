@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,17 +22,23 @@ class Mode:
     words: tuple[str, ...]
     facts: Facts
     env: dict[str, str] = field(default_factory=dict)
+    says: str = "\0"
+    """How lines begin that the tool itself writes to standard error."""
 
 
 def _counted(python: Path, folder: Path, steps: int) -> list[str]:
     profile = json.loads((folder / "profile.json").read_text())
-    rows = [
-        row for row in profile["functions"] if (row["module"], row["function"], row["arity"]) == ("__main__", "step", 1)
-    ]
-    calls = sum(row["calls"] for row in rows)
-    wrong = [] if calls == steps else [f"the profile has {calls} calls of __main__:step/1"]
+    calls: Counter[str] = Counter()
+    for row in profile["functions"]:
+        calls[f"{row['module']}:{row['function']}/{row['arity']}"] += row["calls"]
+    expected = {"__main__:step/1": steps}
+    for line in (folder / "out").read_text().splitlines():
+        if line.startswith("in children "):  # what child processes have called, which are measured too
+            name, number = line.split()[-2:]
+            expected[name] = int(number)
+    wrong = [f"the profile has {calls[name]} calls of {name}" for name in expected if calls[name] != expected[name]]
     text = (folder / "profile.txt").read_text()
-    return wrong if "__main__:step/1" in text else [*wrong, "no row of __main__:step/1 is in the table"]
+    return wrong + [f"no row of {name} is in the table" for name in expected if name not in text]
 
 
 BEHIND = "*** inviso trace stopped: it fell behind"
@@ -89,8 +96,8 @@ def _tprof(kind: str, *more: str) -> Mode:
     )
 
 
-def _trace(name: str, facts: Facts, *more: str) -> Mode:
-    return Mode(name, ("-m", "inviso", "trace", "-p", "_", "--limit", "1000000000", *more), facts)
+def _trace(name: str, facts: Facts, *more: str, says: str = "\0") -> Mode:
+    return Mode(name, ("-m", "inviso", "trace", "-p", "_", "--limit", "1000000000", *more), facts, says=says)
 
 
 def _session(name: str) -> Mode:
@@ -102,6 +109,6 @@ MODES = [
     *(_tprof(kind) for kind in TYPES),
     *(_tprof(kind, "--per-process") for kind in TYPES),
     _trace("trace", _shown, "-o", "calls.txt"),
-    _trace("trace to a log", _logged, "--exceptions", "--caller", "--time", "-o", "calls.log"),
+    _trace("trace to a log", _logged, "--exceptions", "--caller", "--time", "-o", "calls.log", says="*** inviso trace"),
     *(_session(name) for name in NEEDED),
 ]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .modes import BEHIND, Mode
+from .modes import Mode
 
 LIMIT = 120
 """Seconds for one run. A run that takes longer is ended, and its threads are shown."""
@@ -84,7 +84,9 @@ def _run(program: Program, mode: Mode, folder: Path) -> Done:
     text = _settled(folder / "out", folder)
     again = " ".join([*(f"{name}={value!r}" for name, value in mode.env.items()), *words])
     wrong = _facts(program, mode, folder, text)
-    return Done(status, text, _settled(folder / "err", folder), seconds, wrong, again)
+    err = _settled(folder / "err", folder)
+    err = "".join(line for line in err.splitlines(keepends=True) if not line.startswith(mode.says))
+    return Done(status, text, err, seconds, wrong, again)
 
 
 def _status(child: subprocess.Popen[bytes]) -> int | str:
@@ -122,10 +124,9 @@ def _settled(path: Path, folder: Path) -> str:
 def differences(plain: Done, traced: Done) -> str:
     """What is wrong with a traced run; empty if nothing is."""
     parts = [*traced.wrong]
-    err = "".join(line for line in traced.err.splitlines(keepends=True) if not line.startswith(BEHIND))
     if traced.status != plain.status:
         parts.insert(0, f"exit status {traced.status}, untraced {plain.status}")
-    for name, a, b in (("standard output", plain.out, traced.out), ("standard error", plain.err, err)):
+    for name, a, b in (("standard output", plain.out, traced.out), ("standard error", plain.err, traced.err)):
         if a != b:
             lines = difflib.unified_diff(a.splitlines(), b.splitlines(), "untraced", "traced", lineterm="", n=1)
             parts.append("\n    ".join([f"{name} differs:", *(line[:300] for line in [*lines][:60])]))

@@ -156,6 +156,7 @@ def prefork() -> None:
         print("prefork", [refused(lambda: result.get(60, interval=0.01)) for result in results])  # noqa: B023
     worker.terminate()
     print("worker", worker.wait(60))
+    print("in children celery_program:child/1", len(results))
 
 
 def main() -> int:
