@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _signal
+import atexit
 import os
 from collections.abc import Callable
 from typing import Protocol
@@ -44,10 +46,27 @@ def carry_out(
         return refuse(f" {command}", wrong)
     except BadArg as wrong:
         return refuse(f" {command}", f"{wrong.argument}: {wrong.why}")
+    atexit.register(_stop_timers)  # the first to be registered is the last to run
     try:
         return run(given.program, prepare=watched.prepare, begin=watched.begin, cancel=watched.cancel)
     except CannotBegin as wrong:
         return refuse(f" {command}", wrong)
+
+
+def _stop_timers() -> None:
+    """Stop interval timers that the program left running with handlers of its own.
+
+    The interpreter puts the default actions back before it has ended, and the default ends the process. Tracing makes that
+    moment longer.
+    """
+    timers = (
+        (_signal.ITIMER_REAL, _signal.SIGALRM),
+        (_signal.ITIMER_VIRTUAL, _signal.SIGVTALRM),
+        (_signal.ITIMER_PROF, _signal.SIGPROF),
+    )
+    for timer, number in timers:
+        if callable(_signal.getsignal(number)) and _signal.getitimer(timer) != (0.0, 0.0):
+            _signal.setitimer(timer, 0.0)
 
 
 def _keep_the_program(options: dict[str, str], program: Program) -> None:

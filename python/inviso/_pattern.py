@@ -131,7 +131,7 @@ def _functions(module: object) -> list[str]:
     return names
 
 
-_dict_of: Any = types.ModuleType.__dict__["__dict__"].__get__
+_dict_of: Any = vars(types.ModuleType)["__dict__"].__get__
 _dict_of_class: Any = type.__dict__["__dict__"].__get__
 _FUNCTIONS = types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod
 

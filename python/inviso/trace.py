@@ -627,6 +627,8 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
             mean nothing; processes to come don't keep them. scheduler_id adds the number of the OS thread, an int, before the time stamp. cpu_timestamp is
             no process's: with ``"all"`` only, it turns the stamps of ``timestamp`` into CPU time of the thread, in all
             sessions, while any session has it on.
+            ``all`` sets ``silent``, too, as in OTP: such a process sends no ``call``, ``return_to`` or ``return_from``
+            message. Name the flags, or switch it off afterwards: ``process(session, procs, False, ["silent"])``.
 
     Returns:
         How many processes matched; 0 for ``"new"``, and for a group without any flag.

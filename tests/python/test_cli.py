@@ -213,3 +213,26 @@ def test_the_installed_command_is_the_same() -> None:
     assert run.returncode == 0 and row(run.stderr, "__main__:leaf/1")[0] == "18"
     plain = execute([sys.executable, "-c", "import sys; print(sys.executable)"])
     assert plain.returncode == 0
+
+
+TIMER = """
+import signal, time
+n = 0
+def handler(*args):
+    global n
+    n += 1
+signal.signal(signal.{0}, handler)
+signal.setitimer(signal.{1}, .002, .002)
+end = time.process_time() + .2
+while time.process_time() < end: pass
+print(n > 5)
+"""
+
+
+@pytest.mark.parametrize("timer", ["SIGVTALRM ITIMER_VIRTUAL", "SIGALRM ITIMER_REAL", "SIGPROF ITIMER_PROF"])
+@pytest.mark.parametrize("tool", [["tprof"], ["tprof", "-t", "call_time"], ["trace", "-p", "__main__:f"]])
+def test_a_timer_that_the_program_leaves_running_ends_nothing(tmp_path: Path, tool: list[str], timer: str) -> None:
+    (tmp_path / "program.py").write_text(TIMER.format(*timer.split()))
+    for _ in range(3):
+        done = execute(command(*tool, "program.py"), cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

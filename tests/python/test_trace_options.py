@@ -114,14 +114,12 @@ def test_a_text_that_can_not_be_made(make: Any) -> None:
     assert first(session, Thing("\ud800"))[0].text.startswith("\ufffd")
 
 
-def test_an_interrupt_in_a_text_comes_again(make: Any) -> None:
+def test_an_interrupt_that_repr_raises_itself_is_not_the_programs(make: Any) -> None:
     session = make(repr=True)
     local(session, traced)
     own(session)
-    with pytest.raises(KeyboardInterrupt):
-        traced(Thing(KeyboardInterrupt()))
-        for _ in range(1000):
-            time.sleep(0.001)
+    traced(Thing(KeyboardInterrupt()))
+    sum(range(100_000))  # where a handler's would come again
     assert session.drain()[0][3][2][0][0].text == "<repr raised KeyboardInterrupt>"
 
 

@@ -43,7 +43,8 @@ pub fn whose(py: Python<'_>, error: &PyErr) -> Whose {
         // SAFETY: a plain question about an object that stands.
         unsafe { api::PyCFunction_Check(handler.as_ptr()) != 0 }
     };
-    if error.is_instance_of::<PyKeyboardInterrupt>(py) && handlers.iter().any(in_c) {
+    let interrupt = error.is_instance_of::<PyKeyboardInterrupt>(py) && handlers.iter().any(in_c);
+    if interrupt && !is_raised_by_statement(py, error).unwrap_or(false) {
         return Whose::Either;
     }
     Whose::Callee
@@ -67,6 +68,21 @@ pub fn report(py: Python<'_>, error: PyErr) {
     if whose(py, &error) == Whose::Callee || !raise(py, &error) {
         error.write_unraisable(py, None);
     }
+}
+
+/// Whether a `raise` statement has raised it, and not the interpreter between two instructions.
+fn is_raised_by_statement(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
+    let Some(mut traceback) = error.traceback(py).map(Bound::into_any) else { return Ok(false) };
+    loop {
+        let next = traceback.getattr("tb_next")?;
+        if next.is_none() {
+            break;
+        }
+        traceback = next;
+    }
+    let code = traceback.getattr("tb_frame")?.getattr("f_code")?.getattr("co_code")?;
+    let instruction = code.get_item(traceback.getattr("tb_lasti")?)?;
+    py.import("opcode")?.getattr("opmap")?.get_item("RAISE_VARARGS")?.eq(instruction)
 }
 
 /// Takes the reference over if it returns true.
