@@ -26,6 +26,7 @@ __all__ = [
     "announce_thread",
     "become",
     "binary_to_term",
+    "call_at_bottom",
     "call_soon",
     "control_word",
     "demonitor",
@@ -191,6 +192,7 @@ def unlink(who: Pid | Port) -> None: ...
 def unregister(name: str) -> bool: ...
 def whereis(name: str) -> Pid | Port | None: ...
 
+def call_at_bottom(what: Callable[..., Any] | CodeType, arguments: tuple[Any, ...]) -> Any: ...
 def take_builtin(
     function: Callable[..., Any],
     before: Callable[[tuple[Any, ...], dict[str, Any] | None], tuple[Any, ...] | None] | None,

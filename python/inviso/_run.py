@@ -5,8 +5,8 @@ itself uses: what it raises goes on through the caller, so that ``SystemExit`` g
 ends by the signal, threads are waited for and ``atexit`` functions run as ever. Only the traceback is cut, so that it
 begins with the program's first frame, by an excepthook that calls the program's own.
 
-What stays visible to the program: the frames below its first one (``sys._getframe().f_back`` is not None there), and
-``sys.orig_argv``.
+It runs at the bottom of the stack: no frame of this package is below its first one (on a free-threaded build they
+are seen). What stays visible to the program is ``sys.orig_argv``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from importlib.machinery import PathFinder, SourceFileLoader, SourcelessFileLoad
 from importlib.util import MAGIC_NUMBER
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
+
+from . import _native
 
 __all__ = ["Program", "run"]
 
@@ -95,7 +97,7 @@ def _run_file(
         if compiled or (isinstance(error, SyntaxError) and error.lineno and _is_text(content)):
             return _fail(error)
         return _ask_interpreter(path)
-    return _leave_by_the_same_door(lambda: exec(code, main.__dict__))
+    return _leave_by_the_same_door(code, main.__dict__)
 
 
 def _run_found(
@@ -110,9 +112,7 @@ def _run_found(
     begin()
     run_as_main: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
     try:
-        return _leave_by_the_same_door(
-            lambda: run_as_main("__main__" if module is None else module, module is not None)
-        )
+        return _leave_by_the_same_door(run_as_main, "__main__" if module is None else module, module is not None)
     except (SystemExit, SyntaxError) as error:
         told = isinstance(error, SyntaxError) or str(error.code).startswith(f"{sys.executable}: ")
         if told and main.__dict__.get("__spec__") is None:
@@ -120,9 +120,9 @@ def _run_found(
         raise
 
 
-def _leave_by_the_same_door(call: Callable[[], object]) -> int:
+def _leave_by_the_same_door(call: Callable[..., object] | CodeType, *arguments: object) -> int:
     try:
-        call()
+        _native.call_at_bottom(call, arguments)
     except SystemExit:
         raise
     except BaseException as error:

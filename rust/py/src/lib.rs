@@ -47,6 +47,8 @@ mod _native {
     #[pymodule_export]
     use super::export::{ArrowRows, Exporter};
     #[pymodule_export]
+    use super::ffi::bottom::call_at_bottom;
+    #[pymodule_export]
     use super::ffi::builtin::take_builtin;
     #[pymodule_export]
     use super::host::collector::set_max_heap_size;
