@@ -389,3 +389,53 @@ def test_a_childs_log_is_a_file_beside(tmp_path: Path) -> None:
     own, child = (list(log.read(tmp_path / name)) for name in ("calls.log", f"calls.{pid}.log"))
     assert [message[3][2] for message in own] == [["one"], [pid]]
     assert [message[3][2] for message in child] == [["0"]]
+
+
+@pytest.mark.parametrize("kind", ["call_count", "call_time"])
+def test_a_childs_modules_may_have_names_of_the_librarys(kind: str, tmp_path: Path) -> None:
+    for name in ("queue", "logging", "string", "select", "textwrap"):
+        script(tmp_path, "mine = True\n", f"inner/{name}.py")
+    script(tmp_path, "import queue, logging, string, select, textwrap\nprint(queue.mine, textwrap.mine, logging.mine)\n", "inner/child.py")
+    text = """
+import os, subprocess, sys
+subprocess.run([sys.executable, "inner/child.py"], check=True)
+os.chdir("inner")
+subprocess.run([sys.executable, "-m", "child"], check=True)
+"""
+    run = tprof("-t", kind, "-p", "__main__", script(tmp_path, text), cwd=tmp_path)
+    assert run.stdout == "True True True\n" * 2, run.stderr
+    assert "with 2 child processes" in run.stderr and "not measured" not in run.stderr
+
+
+def test_a_child_that_lets_nobody_run_python_ends_by_its_signal(tmp_path: Path) -> None:
+    text = f"""{LEAF}
+import re
+reading, writing = os.pipe()
+pid = os.fork()
+if not pid:
+    os.write(writing, b"x")
+    re.match("(a+)+$", "a" * 60 + "b")  # for ever, and nobody else gets the interpreter
+os.read(reading, 1)
+os.kill(pid, signal.SIGTERM)
+print(os.waitpid(pid, 0)[1])
+"""
+    assert profile_of(tmp_path, script(tmp_path, text))["said"] == "15\n"
+
+
+def test_forks_in_many_threads(tmp_path: Path) -> None:
+    text = f"""{LEAF}
+import threading
+def forks():
+    for _ in range(10):
+        pid = os.fork()
+        if not pid:
+            leaf()
+            os._exit(0)
+        os.waitpid(pid, 0)
+threads = [threading.Thread(target=forks) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+leaf()
+"""
+    profile = profile_of(tmp_path, script(tmp_path, text))
+    assert (calls(profile, "leaf"), profile["children"]) == (31, 30)
