@@ -439,3 +439,40 @@ leaf()
 """
     profile = profile_of(tmp_path, script(tmp_path, text))
     assert (calls(profile, "leaf"), profile["children"]) == (31, 30)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_profile_of_one_call_with_its_children(method: str, tmp_path: Path) -> None:
+    text = f"""
+import multiprocessing, os, subprocess, sys
+from inviso import BadArg, tprof
+def leaf(): pass
+def work(n):
+    for _ in range(n): leaf()
+def run():
+    processes = [multiprocessing.get_context({method!r}).Process(target=work, args=(50,)) for _ in range(2)]
+    for process in processes: process.start()
+    for process in processes: process.join()
+    leaf()
+if __name__ == "__main__":
+    for _ in range({1 if method == "forkserver" else 2}):  # a server that runs already belongs to the first run
+        profile = tprof.profile(run, pattern="__main__", children=True)
+        print(profile["__main__:leaf"].calls, profile.children, profile.missing)
+    print(tprof.profile(run, pattern="__main__")["__main__:leaf"].calls)
+    print(tprof.profile(subprocess.run, ["true"], children=True).missing)
+    try: tprof.profile(lambda: tprof.profile(run, children=True), children=True)
+    except BadArg as error: print(error)
+    pid = os.fork()  # nothing is measured there
+    if not pid: os._exit(0)
+    print(os.waitpid(pid, 0)[1], "INVISO_CHILDREN" in subprocess.run(["env"], capture_output=True, text=True).stdout)
+"""
+    run = execute([sys.executable, str(script(tmp_path, text))], tmp_path, TMPDIR=str(tmp_path))
+    assert run.returncode == 0 and run.stderr == ""
+    assert run.stdout.splitlines() == [
+        *["101 2 "] * (1 if method == "forkserver" else 2),
+        "1",
+        "1 child process was not measured: another program (true).",
+        "tprof.profile, children: children of this process are measured already; make one profile of both",
+        "0 False",
+    ]
+    assert not list(tmp_path.glob("inviso-*"))

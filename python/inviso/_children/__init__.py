@@ -128,6 +128,7 @@ class _Member:
         _fork.rest(self._rest, self._go_on, lambda: self._work is not None)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
+        _members[:] = [self]
         open_doors(self)
         self.variables()
 
@@ -204,8 +205,8 @@ class _Member:
         self._lock = _thread.allocate_lock()
         self._thread.forget()
         self.leads = self.is_server = False
-        if is_between():
-            return  # it becomes another program before it has done anything
+        if is_between() or not self.config:
+            return  # it becomes another program before it has done anything, or the run is over
         self.process = posix.getpid()
         self._begins = "fork"
         self.begin()
@@ -263,6 +264,10 @@ class Leader:
             time.sleep(0.01)
         return outcome
 
+    def is_here(self) -> bool:
+        """Whether this process leads; a forked child doesn't."""
+        return self._member.leads
+
     def cancel(self) -> None:
         """No child is measured any more."""
         self._member.config = {}
@@ -271,8 +276,14 @@ class Leader:
 
 
 def lead(config: dict[str, Any]) -> Leader:
-    """Have children of this process measured from here on."""
+    """Have children of this process measured from here on; RuntimeError where they are already."""
+    if any(member.config for member in _members):
+        raise RuntimeError("children of this process are measured already")
     return Leader(config)
+
+
+_members: list[_Member] = []
+"""Of this process: one whose run is not over."""
 
 
 def start(known: set[str]) -> None:
