@@ -836,6 +836,7 @@ impl Host {
             inviso_core::control::Arm::arm(&Armer, &[], all);
         }
         self.adjust(py, Wants::default())?;
+        host::greenlets::look(py);
         if crate::ffi::alloc::is_installed(py) {
             let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
                 || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));

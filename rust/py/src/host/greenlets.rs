@@ -4,12 +4,7 @@
 //! put there in each thread that runs traced functions, once the program has imported greenlet; it calls on to the one that was there
 //! before, and goes by itself when no function is traced any more. While a greenlet does not run, its traced calls are put aside.
 
-use super::{
-    door,
-    here::Here,
-    instruments::Instrument,
-    modules::{self, Module},
-};
+use super::{door, here::Here, instruments::Instrument};
 use crate::ffi::{tls, vectorcall};
 use inviso_core::event::{self, Suspended};
 use pyo3::{ffi, prelude::*, sync::PyOnceLock};
@@ -22,19 +17,22 @@ use std::{
 /// What greenlets need to be told apart.
 pub static INSTRUMENT: Instrument = Instrument::new(
     |wants| wants.functions,
-    |py, host| modules::want(py, host, &MODULES),
-    |py, host| {
+    |_, _| Ok(()),
+    |_, _| {
         THERE.store(false, Ordering::Release);
-        modules::leave(py, host, &MODULES)
+        Ok(())
     },
-    |_| {
-        THERE.store(false, Ordering::Release);
-        modules::forget(&MODULES);
-    },
+    |_| THERE.store(false, Ordering::Release),
 );
 
-/// Where they come from.
-pub static MODULES: [Module; 1] = [Module::new("greenlet", |py, _, _| adopt(py))];
+/// Looks whether the program has imported greenlet: when patterns change, and where new code is noticed. The import itself is not
+/// watched for: with any function watched each event of a traced call costs some nanoseconds more.
+pub fn look(py: Python<'_>) {
+    if !THERE.load(Ordering::Relaxed) && INSTRUMENT.on.load(Ordering::Relaxed) {
+        // a module of that name which is another one is passed over
+        let _ = adopt(py);
+    }
+}
 
 /// Whether the program has greenlets, and functions are traced.
 static THERE: AtomicBool = AtomicBool::new(false);
@@ -58,8 +56,8 @@ pub struct Stacks {
 }
 
 fn adopt(py: Python<'_>) -> PyResult<()> {
-    if !(modules::is_there(py, "greenlet")? && modules::is_there(py, "greenlet._greenlet")?) {
-        return Ok(()); // another module of this name
+    if !py.import("sys")?.getattr("modules")?.contains("greenlet._greenlet")? {
+        return Ok(());
     }
     let module = py.import("greenlet._greenlet")?;
     let found = (module.getattr("settrace")?.unbind(), module.getattr("getcurrent")?.unbind());
