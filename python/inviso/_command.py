@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import atexit
 import os
+import signal
 from collections.abc import Callable
 from typing import Protocol
 
@@ -60,13 +60,13 @@ def _stop_timers() -> None:
     moment longer.
     """
     timers = (
-        (_signal.ITIMER_REAL, _signal.SIGALRM),
-        (_signal.ITIMER_VIRTUAL, _signal.SIGVTALRM),
-        (_signal.ITIMER_PROF, _signal.SIGPROF),
+        (signal.ITIMER_REAL, signal.SIGALRM),
+        (signal.ITIMER_VIRTUAL, signal.SIGVTALRM),
+        (signal.ITIMER_PROF, signal.SIGPROF),
     )
     for timer, number in timers:
-        if callable(_signal.getsignal(number)) and _signal.getitimer(timer) != (0.0, 0.0):
-            _signal.setitimer(timer, 0.0)
+        if callable(signal.getsignal(number)) and signal.getitimer(timer) != (0.0, 0.0):
+            signal.setitimer(timer, 0.0)
 
 
 def _keep_the_program(options: dict[str, str], program: Program) -> None:

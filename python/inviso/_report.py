@@ -42,6 +42,7 @@ class Request:
     output: str | None
     title: str
     children: bool
+    beside: str
 
 
 class Measurement:
@@ -73,9 +74,8 @@ class Measurement:
             os.register_at_fork(after_in_child=self._forget)
         if self._request.children:
             request = self._request
-            self._children = lead(
-                {"command": "tprof", "type": request.type, "patterns": request.patterns, "title": request.title}
-            )
+            what = {"command": "tprof", "type": request.type, "patterns": request.patterns}
+            self._children = lead({**what, "title": request.title, "beside": request.beside})
 
     def begin(self) -> None:
         """Measure from here on."""

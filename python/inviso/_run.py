@@ -40,6 +40,19 @@ class Program:
     args: tuple[str, ...] = ()
     is_module: bool = False
 
+    def title(self) -> str:
+        """What it is called in a report.
+
+        >>> Program("work/job.py").title()
+        'job.py'
+        """
+        return f"-m {self.name}" if self.is_module else os.path.basename(self.name) or self.name
+
+    def place(self) -> str:
+        """The folder that it imports from first."""
+        path = os.path.join(_working_directory(), "" if self.is_module else self.name)
+        return path if os.path.isdir(path) else os.path.dirname(os.path.realpath(path))
+
     def files(self) -> list[str]:
         """Where its code may be, found without importing anything."""
         if not self.is_module:

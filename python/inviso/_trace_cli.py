@@ -113,8 +113,8 @@ def main(words: list[str]) -> int:
         if "--no-children" in options:
             return Tracing(request, None)
         options = {**options, **({"--output": request.output} if request.output else {})}
-        title = f"-m {program.name}" if program.is_module else os.path.basename(program.name)
-        return Tracing(request, {"command": "trace", "options": options, "patterns": patterns, "title": title})
+        what = {"command": "trace", "options": options, "patterns": patterns}
+        return Tracing(request, {**what, "title": program.title(), "beside": program.place()})
 
     return carry_out("trace", TRACE, HELP, words, tracing)
 

@@ -133,7 +133,8 @@ def _measurement(given: Given, program: Program) -> Measurement:
             json=absolute(options.get("--json"), "--json", dash=True),
             output=absolute(options.get("--output"), "--output", dash=False),
             children="--no-children" not in options,
-            title=f"-m {program.name}" if program.is_module else os.path.basename(program.name) or program.name,
+            title=program.title(),
+            beside=program.place(),
         )
     )
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import atexit
 import difflib
+import opcode as opcode  # what the native part asks: a file of the program's may have this name later
 import os
 import signal as signals
 import sys

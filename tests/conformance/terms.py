@@ -56,7 +56,7 @@ def decode(term: Term, named: Callable[[str, str], Any], *, spec: bool = False) 
         case {"m": pairs}:
             items = [(decode(k, named, spec=spec), decode(v, named, spec=spec)) for k, v in pairs]
             return dict(items) if not equal_keys([k for k, _ in items]) else odd_term("Map")(items)
-        case {"pid": name} | {"port": name} | {"ref": name}:
+        case {"pid": name} | {"port": name} | {"ref": name} | {"session": name}:
             return named(next(iter(term)), name)
         case {"fun": True, "arity": int(arity)}:
             return fun(arity)

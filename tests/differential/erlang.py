@@ -56,10 +56,13 @@ class Crashed(Exception):
 class Node:
     """Erlang, started by a command: ``erl``, or whatever starts one elsewhere."""
 
-    def __init__(self, command: str, atoms: tuple[str, ...] = (), patience: float = 60.0) -> None:
+    def __init__(
+        self, command: str, atoms: tuple[str, ...] = (), patience: float = 60.0, program: Path = PROGRAM
+    ) -> None:
         self.command = [*shlex.split(command), "-noinput", "-boot", "start_clean", "-eval", " ".join(BOOT.split())]
         self.atoms = atoms
         self.patience = patience
+        self.program = program
         self.release = ""
         self.starts = 0
         self._start()
@@ -81,24 +84,27 @@ class Node:
             env={**os.environ, "ERL_CRASH_DUMP_SECONDS": "0"},  # a crash is an answer, and leaves no file
         )
         self.left = b""
-        ready = self._ask(base64.b64encode(PROGRAM.read_bytes()))
+        ready = self._ask(base64.b64encode(self.program.read_bytes()))
         self.release = "".join(map(chr, ready["t"][1]))
         atoms = [{"b": base64.b64encode(name.encode()).decode()} for name in self.atoms]
         self._ask(base64.b64encode(pack({"t": [{"a": "atoms"}, atoms]})))
 
     def answers(self, cases: list[Case]) -> list[Any]:
         """An answer for each case, or None for one that crashes the node."""
-        asked = [{"t": [{"a": case.mode}, case.spec, case.subject]} for case in cases]
+        return self.ask([{"t": [{"a": case.mode}, case.spec, case.subject]} for case in cases])
+
+    def ask(self, asked: list[Any]) -> list[Any]:
+        """What the program answers to each of these terms, or None for one that crashes the node."""
         try:
             answers: list[Any] = self._ask(base64.b64encode(pack(asked)))
             return answers
         except Crashed:
             self.close()
             self._start()
-        if len(cases) < 2:
-            return [None] * len(cases)
-        middle = len(cases) // 2
-        return [*self.answers(cases[:middle]), *self.answers(cases[middle:])]
+        if len(asked) < 2:
+            return [None] * len(asked)
+        middle = len(asked) // 2
+        return [*self.ask(asked[:middle]), *self.ask(asked[middle:])]
 
     def _ask(self, line: bytes) -> Any:
         assert self.process.stdin is not None

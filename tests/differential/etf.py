@@ -59,7 +59,7 @@ def put(out: bytearray, term: Term) -> None:
             for key, value in pairs:
                 put(out, key)
                 put(out, value)
-        case {"pid": name} | {"ref": name} | {"port": name}:
+        case {"pid": name} | {"ref": name} | {"port": name} | {"session": name}:
             put_tuple(out, [NAMED, {"a": next(iter(term))}, {"a": name}])
         case {"fun": True, "arity": arity}:
             put_tuple(out, [NAMED, {"a": "fun"}, arity])

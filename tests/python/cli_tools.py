@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -18,10 +17,6 @@ SUBJECTS = Path(__file__).parent / "subjects"
 WORK = str(SUBJECTS / "tprof_work.py")
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR")}
 LIMIT = 60
-
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what it puts in the background so, and children would inherit it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def command(*words: str | Path) -> list[str]:

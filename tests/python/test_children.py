@@ -389,3 +389,90 @@ def test_a_childs_log_is_a_file_beside(tmp_path: Path) -> None:
     own, child = (list(log.read(tmp_path / name)) for name in ("calls.log", f"calls.{pid}.log"))
     assert [message[3][2] for message in own] == [["one"], [pid]]
     assert [message[3][2] for message in child] == [["0"]]
+
+
+@pytest.mark.parametrize("kind", ["call_count", "call_time"])
+def test_a_childs_modules_may_have_names_of_the_librarys(kind: str, tmp_path: Path) -> None:
+    for name in ("queue", "logging", "string", "select", "textwrap"):
+        script(tmp_path, "mine = True\n", f"inner/{name}.py")
+    script(tmp_path, "import queue, logging, string, select, textwrap\nprint(queue.mine, textwrap.mine, logging.mine)\n", "inner/child.py")
+    text = """
+import os, subprocess, sys
+subprocess.run([sys.executable, "inner/child.py"], check=True)
+os.chdir("inner")
+subprocess.run([sys.executable, "-m", "child"], check=True)
+"""
+    run = tprof("-t", kind, "-p", "__main__", script(tmp_path, text), cwd=tmp_path)
+    assert run.stdout == "True True True\n" * 2, run.stderr
+    assert "with 2 child processes" in run.stderr and "not measured" not in run.stderr
+
+
+def test_a_child_that_lets_nobody_run_python_ends_by_its_signal(tmp_path: Path) -> None:
+    text = f"""{LEAF}
+import re
+reading, writing = os.pipe()
+pid = os.fork()
+if not pid:
+    os.write(writing, b"x")
+    re.match("(a+)+$", "a" * 60 + "b")  # for ever, and nobody else gets the interpreter
+os.read(reading, 1)
+os.kill(pid, signal.SIGTERM)
+print(os.waitpid(pid, 0)[1])
+"""
+    assert profile_of(tmp_path, script(tmp_path, text))["said"] == "15\n"
+
+
+def test_forks_in_many_threads(tmp_path: Path) -> None:
+    text = f"""{LEAF}
+import threading
+def forks():
+    for _ in range(10):
+        pid = os.fork()
+        if not pid:
+            leaf()
+            os._exit(0)
+        os.waitpid(pid, 0)
+threads = [threading.Thread(target=forks) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+leaf()
+"""
+    profile = profile_of(tmp_path, script(tmp_path, text))
+    assert (calls(profile, "leaf"), profile["children"]) == (31, 30)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_profile_of_one_call_with_its_children(method: str, tmp_path: Path) -> None:
+    text = f"""
+import multiprocessing, os, subprocess, sys
+from inviso import BadArg, tprof
+def leaf(): pass
+def work(n):
+    for _ in range(n): leaf()
+def run():
+    processes = [multiprocessing.get_context({method!r}).Process(target=work, args=(50,)) for _ in range(2)]
+    for process in processes: process.start()
+    for process in processes: process.join()
+    leaf()
+if __name__ == "__main__":
+    for _ in range({1 if method == "forkserver" else 2}):  # a server that runs already belongs to the first run
+        profile = tprof.profile(run, pattern="__main__", children=True)
+        print(profile["__main__:leaf"].calls, profile.children, profile.missing)
+    print(tprof.profile(run, pattern="__main__")["__main__:leaf"].calls)
+    print(tprof.profile(subprocess.run, ["true"], children=True).missing)
+    try: tprof.profile(lambda: tprof.profile(run, children=True), children=True)
+    except BadArg as error: print(error)
+    pid = os.fork()  # nothing is measured there
+    if not pid: os._exit(0)
+    print(os.waitpid(pid, 0)[1], "INVISO_CHILDREN" in subprocess.run(["env"], capture_output=True, text=True).stdout)
+"""
+    run = execute([sys.executable, str(script(tmp_path, text))], tmp_path, TMPDIR=str(tmp_path))
+    assert run.returncode == 0 and run.stderr == ""
+    assert run.stdout.splitlines() == [
+        *["101 2 "] * (1 if method == "forkserver" else 2),
+        "1",
+        "1 child process was not measured: another program (true).",
+        "tprof.profile, children: children of this process are measured already; make one profile of both",
+        "0 False",
+    ]
+    assert not list(tmp_path.glob("inviso-*"))

@@ -24,6 +24,13 @@ def test_a_script_is_run_as_the_interpreter_runs_it(name: str, tmp_path: Path) -
         assert report.count("inviso tprof: ") == 1
 
 
+@pytest.mark.parametrize("how", ["", "-m inviso tprof -o report", "-m inviso trace -p __main__ -o log"])
+def test_interrupts_that_are_ignored_stay_ignored(how: str, tmp_path: Path) -> None:
+    script(tmp_path, "import os, signal\nprint(signal.getsignal(2))\nos.kill(os.getpid(), 2)\nprint('goes on')\n")
+    done = execute(["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, *how.split(), "prog.py"], tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\ngoes on\n", "")
+
+
 @pytest.mark.parametrize(
     "name", ["globals", "argv", "error", "exit 3", "interrupt", "hook", "fork", "at exit", "pickle"]
 )

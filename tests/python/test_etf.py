@@ -203,7 +203,7 @@ def test_a_level_of_compression_that_is_none(level: Any) -> None:
 @pytest.mark.parametrize(
     "term",
     [object(), [print], {1: {2: open}}, type, bytearray(b"a"), etf.Fun("m", "f", 1 << 59), etf.Fun("m", "f", -1)],
-    ids=repr,
+    ids=["object", "list", "dict", "class", "bytearray", "arity too large", "arity below 0"],
 )
 def test_what_is_no_term_is_refused(term: Any) -> None:
     with pytest.raises(BadArg, match="dumps/2, term: .*; pass what Erlang has a type for"):

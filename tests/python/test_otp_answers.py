@@ -255,3 +255,17 @@ def test_cpu_timestamp_goes_with_all_of_ports(session: trace.Session) -> None:
             with pytest.raises(inviso.BadArg) as refused:
                 session.port(word, True, ["cpu_timestamp"])
             assert refused.value.argument == "ports"
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_port_that_was_closed_is_none_any_more(session: trace.Session, watched: bool) -> None:
+    if watched:
+        session.port("new", True, ["send"])
+    opened = socket.socket()
+    port = inviso.port(opened)
+    opened.close()
+    assert session.info(port, "flags") is None
+    with pytest.raises(inviso.BadArg) as refused:
+        session.port(port, True, ["send"])
+    assert refused.value.argument == "ports"
+    assert trace.session_info(port) is None

@@ -42,6 +42,14 @@ def note(seen: list[Any], *args: Any) -> None:
     seen.append(args)
 
 
+async def all_of(seen: list[Any], number: int) -> None:
+    """Lets the loop run until ``seen`` has so many."""
+    end = time.monotonic() + PATIENCE
+    while len(seen) < number:
+        assert time.monotonic() < end, seen
+        await asyncio.sleep(0)
+
+
 def told(session: trace.Session, *tags: str) -> list[Any]:
     return [m for m in session.drain() if m[2] in tags and isinstance(m[3], tuple) and m[3][1] == "note"]
 
@@ -95,7 +103,7 @@ def test_what_other_threads_hand_over(session: trace.Session) -> None:
         session.process("new", True, ["send"])
         await loop.run_in_executor(None, other)
         loop.call_soon(note, seen, "no message")
-        await asyncio.sleep(0.01)
+        await all_of(seen, 4)
 
     session.process("all", True, ["receive"])
     run(main)
@@ -128,7 +136,7 @@ def test_who_handed_it_over_is_the_sender(session: trace.Session) -> None:
         await asyncio.get_running_loop().run_in_executor(
             None, functools.partial(asyncio.get_running_loop().call_soon_threadsafe, note, seen)
         )
-        await asyncio.sleep(0.01)
+        await all_of(seen, 1)
 
     run(main)
     (sent, received) = told(session, "send", "receive")
@@ -145,7 +153,7 @@ def test_callbacks_run_in_and_out(session: trace.Session) -> None:
         loop.call_at(loop.time() + 0.002, note, seen, 3)
         loop.call_later(0, note, seen, 4)
         loop.call_soon_threadsafe(note, seen, 5)
-        await asyncio.sleep(0.05)
+        await all_of(seen, 5)
 
     session.process("all", True, ["running_procs"])
     run(main)
@@ -161,7 +169,7 @@ def test_a_callback_that_holds_its_loop_is_told(session: trace.Session) -> None:
 
     async def main() -> None:
         asyncio.get_running_loop().call_soon(hold)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
 
     session.system("long_schedule", 50)
     run(main)
@@ -237,8 +245,7 @@ def test_tokens_of_what_other_threads_hand_over() -> None:
 
         thread = threading.Thread(target=other)
         thread.start()
-        while len(seen) < 2:
-            await asyncio.sleep(0.01)
+        await all_of(seen, 2)
         thread.join()
         seen.append(label())
 
@@ -290,6 +297,7 @@ async def ask(port: int) -> bytes:
 @pytest.mark.parametrize("how", [run, lambda main: asyncio.run(main())], ids=["uvloop", "asyncio"])
 def test_the_loop_has_its_own_token_after_each_callback(how: Any) -> None:
     seen: list[Any] = []
+    called: list[Any] = []
 
     async def handler(reader: Any, writer: Any) -> None:
         seen.append(label())
@@ -298,6 +306,7 @@ def test_the_loop_has_its_own_token_after_each_callback(how: Any) -> None:
 
     def set_one(*_: Any) -> None:
         seq_trace.set_token("label", "of a callback")
+        called.append(label())
 
     async def main() -> None:
         seq_trace.set_token("label", "in use")
@@ -315,17 +324,17 @@ def test_the_loop_has_its_own_token_after_each_callback(how: Any) -> None:
         near, far = socket.socketpair()
         with near, far:
             loop.add_reader(near, lambda: (near.recv(1), set_one()))
-            for _ in range(2):  # again and again
+            for n in range(2):  # again and again
                 far.send(b"x")
-                await asyncio.sleep(0.01)
+                await all_of(called, n + 1)
                 await ask(port)
             loop.remove_reader(near)
             loop.add_writer(near, lambda: (loop.remove_writer(near), set_one()))
-            await asyncio.sleep(0.01)
+            await all_of(called, 3)
             await ask(port)
         loop.add_signal_handler(signal.SIGUSR1, set_one)
         os.kill(os.getpid(), signal.SIGUSR1)
-        await asyncio.sleep(0.01)
+        await all_of(called, 4)
         await ask(port)
         with pytest.raises(TypeError):
             loop.add_signal_handler(signal.SIGUSR1, main)
@@ -333,7 +342,7 @@ def test_the_loop_has_its_own_token_after_each_callback(how: Any) -> None:
         task = asyncio.create_task(asyncio.sleep(0))
         task.add_done_callback(set_one)
         await task
-        await asyncio.sleep(0)
+        await all_of(called, 5)
         await ask(port)
         seen.append(label())
         for protocol in (Answers, Nested, Resets, Answers):
@@ -363,6 +372,7 @@ def test_what_is_scheduled_is_as_the_programs_own(session: trace.Session) -> Non
         loop.set_exception_handler(lambda _, context: contexts.append(context))
         handle = loop.call_soon(fails)
         assert "fails" in repr(handle)
+        due = loop.time() + 0.002
         late = loop.call_later(0.001, note, seen, 1)
         late.cancel()
         assert late.cancelled()
@@ -370,7 +380,10 @@ def test_what_is_scheduled_is_as_the_programs_own(session: trace.Session) -> Non
             with pytest.raises(TypeError):
                 wrong()
         loop.call_soon(callback := functools.partial(note, seen, 2))
-        await asyncio.sleep(0.01)
+        await all_of(seen, 1)
+        await all_of(contexts, 1)
+        while loop.time() <= due:
+            await asyncio.sleep(0)
         del callback
 
     run(main)
@@ -427,7 +440,8 @@ def test_uvloop_that_is_imported_later() -> None:
     program = """
 import asyncio, inviso, threading
 from inviso import trace
-def note(): pass
+noted = []
+def note(): noted.append(1)
 with trace.session_create("early") as session:
     session.process("all", True, ["send", "receive"])
     import uvloop
@@ -435,7 +449,7 @@ with trace.session_create("early") as session:
         loop = asyncio.get_running_loop()
         thread = threading.Thread(target=loop.call_soon_threadsafe, args=(note,))
         thread.start()
-        await asyncio.sleep(0.05)
+        while not noted: await asyncio.sleep(0)
         thread.join()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

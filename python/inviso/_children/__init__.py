@@ -128,6 +128,7 @@ class _Member:
         _fork.rest(self._rest, self._go_on, lambda: self._work is not None)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
+        _members[:] = [self]
         open_doors(self)
         self.variables()
 
@@ -204,8 +205,8 @@ class _Member:
         self._lock = _thread.allocate_lock()
         self._thread.forget()
         self.leads = self.is_server = False
-        if is_between():
-            return  # it becomes another program before it has done anything
+        if is_between() or not self.config:
+            return  # it becomes another program before it has done anything, or the run is over
         self.process = posix.getpid()
         self._begins = "fork"
         self.begin()
@@ -263,6 +264,10 @@ class Leader:
             time.sleep(0.01)
         return outcome
 
+    def is_here(self) -> bool:
+        """Whether this process leads; a forked child doesn't."""
+        return self._member.leads
+
     def cancel(self) -> None:
         """No child is measured any more."""
         self._member.config = {}
@@ -271,14 +276,66 @@ class Leader:
 
 
 def lead(config: dict[str, Any]) -> Leader:
-    """Have children of this process measured from here on."""
+    """Have children of this process measured from here on; RuntimeError where they are already."""
+    if any(member.config for member in _members):
+        raise RuntimeError("children of this process are measured already")
     return Leader(config)
 
 
-def start() -> None:
-    """In a new interpreter: follow, if the environment says whom. Nothing goes from here into the program."""
+_members: list[_Member] = []
+"""Of this process: one whose run is not over."""
+
+
+def start(known: set[str]) -> None:
+    """In a new interpreter: follow, if the environment says whom. Nothing goes from here into the program.
+
+    ``known`` are the modules that there were before this package: others may not stand in the way of the program's own.
+    """
     with contextlib.suppress(Exception):  # the log knows by who started it that this process does not measure
         _follow()
+    with contextlib.suppress(Exception):
+        _uncover(known, [_place_of_program(sys.orig_argv), *_places])
+
+
+_places: list[str] = []
+"""Where the leader's program is, which a child that ``multiprocessing`` spawns imports from."""
+
+_covered: list[Any] = []
+"""Modules that this package goes on using."""
+
+
+def _uncover(known: set[str], places: list[str | None]) -> None:
+    """Forget modules that this package imported where a program has others of their names, which it would not find."""
+    theirs = {
+        name.partition(".")[0]
+        for place in places
+        if place is not None and posix.access(place or ".", posix.R_OK)
+        for name in posix.listdir(place or ".")
+    }
+    for name in list(sys.modules):
+        top = name.partition(".")[0]
+        if top in theirs and name not in known and top != "inviso":
+            _covered.append(sys.modules.pop(name))
+
+
+def _place_of_program(words: list[str]) -> str | None:
+    """The folder that is first on the path when a command line's program begins; None if there is none.
+
+    >>> _place_of_program(["python", "-X", "dev", "work/job.py", "-c"]), _place_of_program(["python", "-m", "job"])
+    ('work', '')
+    """
+    if sys.flags.safe_path:
+        return None
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-X", "-W"):
+            next(rest, None)
+        elif word.startswith("-"):
+            if word.startswith(("-c", "-m")) or word == "-" or (not word.startswith("--") and word[-1] in "cm"):
+                return ""
+        else:
+            return word if os.path.isdir(word) else os.path.dirname(word)
+    return ""
 
 
 def _follow() -> None:
@@ -306,6 +363,7 @@ def _follow() -> None:
         folder.note("skip", pid, started(pid), chain, why, name)
         return
     config["title"] = name
+    _places.append(config["beside"])
     member = _Member(folder, config, leads=False)
     member.begin()
     if member.is_server:

@@ -4,10 +4,11 @@ there. Then the program's own module of this name is imported, if there is one.
 
 import sys
 
+_known = set(sys.modules)
 try:
     from inviso import _children
 
-    _children.start()
+    _children.start(_known)
 except ImportError:
     pass
 sys.path[:] = [folder for folder in sys.path if folder != __file__.rpartition("/")[0]]

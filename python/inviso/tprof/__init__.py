@@ -98,6 +98,7 @@ def profile(
     rootset: Procs | None = None,
     set_on_spawn: bool = True,
     timeout: float | None = None,
+    children: bool = False,
     file: TextIO | None = None,
     **kwargs: Any,
 ) -> Profile:
@@ -111,6 +112,10 @@ def profile(
 
     With ``timeout``, in seconds, ``fn`` runs in a thread of its own; when the time is over the profile so far is
     returned with ``timed_out`` set, and the thread, which Python can't end, goes on unmeasured.
+
+    With ``children`` the processes that ``fn`` starts are measured and merged, as ``inviso tprof`` does it; those that run
+    already are not, nor is what a fork server does that runs already. The profile's ``children`` says how many they were,
+    ``missing`` which were not measured. One profile at a time may have them.
 
     An exception of ``fn`` goes through, and the measurement is lost; use a ``Profiler`` to keep it. A parameter of
     ``fn`` whose name is one of the options has to be bound first: ``functools.partial(fn, type=...)``.
@@ -134,7 +139,7 @@ def profile(
     view: View = "process" if per_process or report == "process" else "total"
     measured = run(
         _plain(fn), args, kwargs, type=type, patterns=patterns, rootset=rootset, set_on_spawn=set_on_spawn,
-        timeout=limit, view=view, sort=sort,
+        timeout=limit, view=view, sort=sort, children=children,
     )  # fmt: skip
     if report != "return":
         stream = sys.stdout if file is None else file

@@ -13,8 +13,10 @@ from contextvars import copy_context
 from typing import Any
 
 import inviso
+from inviso._children import Leader, lead
 from inviso._pattern import Pattern
 
+from ._check import bad
 from ._model import CallType, Profile, Sort, View
 from ._profiler import Procs, Profiler
 
@@ -33,8 +35,14 @@ def run(
     timeout: float | None,
     view: View,
     sort: Sort,
+    children: bool,
 ) -> Profile:
     """Measure ``fn(*args, **kwargs)``; everything was checked before."""
+    leader: Leader | None = None
+    if children:
+        from ._child import merged  # a forked child may not wait for an import
+
+        leader = _lead(type, patterns)
     profiler = Profiler(type=type)
 
     def arm(process: Procs) -> None:
@@ -42,12 +50,16 @@ def run(
             profiler.enable_trace(process if rootset is None else rootset, set_on_spawn=set_on_spawn)
         profiler.set_pattern(list(patterns))
 
+    def collected(result: Any, timed_out: bool) -> Profile:
+        profile = profiler.collect(view=view, sort=sort, result=result, timed_out=timed_out)
+        return profile if leader is None else merged(profile, leader.outcome())
+
     try:
         if timeout is None:
             arm(inviso.self())
             result = fn(*args, **kwargs)
             profiler.pause()
-            return profiler.collect(view=view, sort=sort, result=result)
+            return collected(result, False)
         call = _Call(fn, args, kwargs)
         try:
             arm(call.process)
@@ -55,9 +67,25 @@ def run(
             profiler.pause()
         finally:
             call.leave()
-        return profiler.collect(view=view, sort=sort, result=call.outcome() if in_time else None, timed_out=not in_time)
+        return collected(call.outcome() if in_time else None, not in_time)
     finally:
         profiler.stop()
+        if leader is not None and leader.is_here():
+            leader.cancel()
+
+
+def _lead(type: CallType, patterns: list[Pattern]) -> Leader:
+    import os
+    import sys
+
+    main = sys.modules.get("__main__")
+    place = os.path.dirname(os.path.abspath(getattr(main, "__file__", None) or "."))
+    try:
+        return lead(
+            {"command": "tprof", "type": type, "patterns": patterns, "title": os.path.basename(sys.argv[0]), "beside": place}
+        )
+    except RuntimeError as error:
+        raise bad("tprof.profile, children", str(error), "make one profile of both") from None
 
 
 class _Call:

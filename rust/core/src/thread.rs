@@ -110,6 +110,18 @@ impl Charge {
 }
 
 impl Timer {
+    /// Charges what ran until now; what is charged goes on with [`Timer::resume`].
+    pub fn pause(&mut self, now: u64, allocated: u64) {
+        self.time.switch(self.time.cell, now);
+        self.memory.switch(self.memory.cell, allocated);
+    }
+
+    /// What runs from now on is charged to what was charged before the pause.
+    pub fn resume(&mut self, now: u64, allocated: u64) {
+        self.time.mark = now;
+        self.memory.mark = allocated;
+    }
+
     /// What is charged: `wants` is [`wants::TIME`] or [`wants::MEMORY`].
     #[inline(always)]
     pub fn of(&mut self, wants: u16) -> &mut Charge {

@@ -28,7 +28,7 @@ use inviso_core::{
     plan::{self, kinds, Entry},
     ring::Overflow,
     session::{Capture, Exceptions, Options, Session as Core, Stamps, Takes, MODULE},
-    tracee::{Class, Kind},
+    tracee::{Class, Kind, Tracee},
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -175,6 +175,12 @@ pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
 fn named(event: &str) -> PyResult<monitor::Event> {
     let known = monitor::Event::NAMES.into_iter().find(|(name, _)| *name == event);
     known.map(|(_, event)| event).ok_or_else(|| PyValueError::new_err("event"))
+}
+
+/// The living process or open port with this number.
+fn living(py: Python<'_>, host: &'static Host, id: u64) -> Option<Arc<Tracee>> {
+    let found = host.directory.living(py, host, id)?;
+    (found.kind != Kind::Port || !host::ports::was_closed(py, host, &found)).then_some(found)
 }
 
 impl Session {
@@ -469,7 +475,7 @@ impl Session {
         }
         let answer = if let Some(id) = terms::local_number(who) {
             let dead = || errors::raise(inviso_core::error::Error::ProcessDead);
-            let tracee = host.directory.living(py, host, id).ok_or_else(dead)?;
+            let tracee = living(py, host, id).ok_or_else(dead)?;
             seq::with(py, |_, _| Ok(host.node.flags(&self.core, Who::One(&tracee), how, flags)))?
         } else {
             let text: &str = who.extract()?;
@@ -498,7 +504,7 @@ impl Session {
     /// The flags of a process or port, or None if it has ended.
     fn flags_of(&self, py: Python<'_>, who: &Bound<'_, PyAny>) -> PyResult<Option<u32>> {
         let host = self.host(py)?;
-        let tracee = terms::local_number(who).and_then(|id| host.directory.living(py, host, id));
+        let tracee = terms::local_number(who).and_then(|id| living(py, host, id));
         let Some(tracee) = tracee else { return Ok(None) };
         if self.outlet.tracer.is_some() && tracee.flags(self.core.index) != Flags::NONE {
             seq::with(py, |_, _| Ok(host.node.trace_status(&self.core, Some(&tracee))))?;
@@ -830,6 +836,7 @@ impl Host {
             inviso_core::control::Arm::arm(&Armer, &[], all);
         }
         self.adjust(py, Wants::default())?;
+        host::greenlets::look(py);
         if crate::ffi::alloc::is_installed(py) {
             let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
                 || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));

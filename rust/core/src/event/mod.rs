@@ -11,6 +11,7 @@ mod exit;
 mod granted;
 mod message;
 mod resume;
+mod switch;
 
 pub use call::on_call;
 pub use caught::on_handled;
@@ -18,6 +19,7 @@ pub use exit::on_exit;
 pub(crate) use granted::on_granted;
 pub(crate) use message::with_values;
 pub use resume::{on_resume, on_throw};
+pub use switch::{on_switch, Suspended};
 
 use crate::{
     matching::Subject,

@@ -37,6 +37,8 @@ pub struct Here {
     pub lent: Vec<super::loop_tokens::Lent>,
     /// The collection of garbage that is under way.
     pub collection: Option<super::collector::Begun>,
+    /// Its greenlets.
+    pub greenlets: super::greenlets::Stacks,
 }
 
 /// Which task runs on this thread, remembered from one event to the next.
@@ -110,6 +112,7 @@ impl Here {
             turn: super::scheduling::Here::default(),
             lent: Vec::new(),
             collection: None,
+            greenlets: super::greenlets::Stacks::default(),
         }
     }
 
@@ -130,6 +133,7 @@ impl Here {
             turn: super::scheduling::Here::default(),
             lent: Vec::new(),
             collection: None,
+            greenlets: super::greenlets::Stacks::default(),
         }
     }
 

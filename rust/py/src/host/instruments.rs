@@ -2,9 +2,9 @@
 //! in place while some session has asked for what it shows, and leaves nothing behind.
 
 use super::{
-    alone::Alone, collector, executors, fault, futures, groups, lengths, loop_callbacks, loop_tokens, loops, modules,
-    multiprocess, pickles, pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end, uv_loops,
-    watch::Handler, Host,
+    alone::Alone, collector, executors, fault, futures, greenlets, groups, lengths, loop_callbacks, loop_tokens, loops,
+    modules, multiprocess, pickles, pools, ports, queues, scheduling, senders, simple_queue, spawning, task_end,
+    uv_loops, watch::Handler, Host,
 };
 use crate::ffi::calling;
 use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
@@ -101,6 +101,8 @@ pub struct Wants {
     pub senders: bool,
     /// Whether a port has a name or is linked to: its end matters.
     pub related_ports: bool,
+    /// Whether functions are traced.
+    pub functions: bool,
 }
 
 impl Wants {
@@ -109,6 +111,7 @@ impl Wants {
             related: super::relations::are_any(host),
             tokens: host.node.seq_in_use(),
             related_ports: ports::are_related(host),
+            functions: host.node.traces_functions(),
             ..Wants::default()
         };
         for session in sessions {
@@ -176,6 +179,7 @@ static INSTRUMENTS: &[&Instrument] = &[
     &uv_loops::INSTRUMENT,
     &collector::INSTRUMENT,
     &ports::INSTRUMENT,
+    &greenlets::INSTRUMENT,
 ];
 
 /// Which flags matter to somebody now: see [`wanted`].

@@ -35,6 +35,7 @@
 //! | `scheduling` | which task runs when |
 //! | `queues`, `simple_queue` | queues of the standard library |
 //! | `senders`, `lengths` | who put what into a queue, and how long it is |
+//! | `greenlets` | stacks of calls that take turns on a thread |
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
 //! | `loop_callbacks` | what an event loop runs besides tasks |
@@ -66,6 +67,7 @@ pub mod foreign;
 pub mod forking;
 pub mod futures;
 pub mod gathered;
+pub mod greenlets;
 pub mod groups;
 pub mod here;
 pub mod instruments;

@@ -223,6 +223,15 @@ fn leave_closed(py: Python<'_>, host: &'static Host) -> PyResult<()> {
     Ok(())
 }
 
+/// Whether a port was closed while nobody looked: then it has ended from now on.
+pub fn was_closed(py: Python<'_>, host: &'static Host, port: &Arc<Tracee>) -> bool {
+    if INSTRUMENT.on.load(Ordering::Acquire) || is_open(py, host, port).unwrap_or(true) {
+        return false;
+    }
+    leave(host, port);
+    true
+}
+
 /// Whether the object of a port is there, and open.
 fn is_open(py: Python<'_>, host: &Host, port: &Arc<Tracee>) -> PyResult<bool> {
     let object = host.directory.object(py, port)?;
