@@ -378,6 +378,7 @@ def session_create(
     module: tuple[Any, Any, list[Any]] | None = None,
     port: LogPort | None = None,
     dumps: tuple[MatchProgram | list[type[BaseException]] | None, float | None] | None = None,
+    step: int | None = None,
 ) -> Session: ...
 
 @final

@@ -73,14 +73,14 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
-/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module.
+/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. `step` records are made messages at a time.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None))]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None, step=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
     ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
-    port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>,
+    port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>, step: Option<usize>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     if calling::is_ending(py) {
@@ -122,7 +122,7 @@ pub fn session_create(
         },
         None => Arc::default(),
     };
-    let outlet = host.outlets.open(core.clone(), mailbox);
+    let outlet = host.outlets.open(core.clone(), mailbox, step);
     Ok(Session { core, outlet, strong: true })
 }
 
