@@ -12,8 +12,10 @@ are seen). What stays visible to the program is ``sys.orig_argv``.
 from __future__ import annotations
 
 import io
+import marshal
 import os
 import sys
+import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder, SourceFileLoader, SourcelessFileLoader
@@ -202,6 +204,32 @@ def _first_on_path(folder: str, *, always: bool = False) -> None:
         sys.path[0] = folder
     elif always or not sys.flags.safe_path:
         sys.path.insert(0, folder)
+    else:
+        return
+    _give_way(folder)
+
+
+def _give_way(folder: str) -> None:
+    """Have the program find its own modules where this package has imported others of their names.
+
+    What is imported from here on may be the program's. So what runs beside or after the program imports nothing, and native
+    code asks ``_native`` for modules of the library by name.
+    """
+    ours = [name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names - _OF_INTERPRETER]
+    theirs = set()
+    for top in {name.partition(".")[0] for name in ours}:
+        is_file = getattr(getattr(sys.modules.get(top), "__spec__", None), "has_location", False)
+        if is_file:  # no file comes before what is built in or frozen
+            found = PathFinder.find_spec(top, [folder])
+            if found is not None and found.loader is not None:
+                theirs.add(top)
+    for name in ours:
+        if name.partition(".")[0] in theirs:
+            _native.cover(name, sys.modules.pop(name))
+
+
+_OF_INTERPRETER = frozenset({"encodings"})
+"""Read from files before any program begins."""
 
 
 def _working_directory() -> str:
@@ -223,8 +251,6 @@ def _is_container(path: str) -> bool:
 
 
 def _load_compiled(content: bytes, path: str) -> CodeType:
-    import marshal
-
     if content[:4] != MAGIC_NUMBER:
         raise ValueError(f"Bad magic number in .pyc file: {path}")
     code = marshal.loads(content[PYC_HEADER:])
@@ -237,10 +263,8 @@ def _is_text(content: bytes) -> bool:
     """Whether the source can be decoded; why it can't, the interpreter words better where it reads the file itself."""
     if b"\0" in content:
         return False
-    from importlib.util import decode_source
-
     try:
-        decode_source(content)
+        content.decode(tokenize.detect_encoding(io.BytesIO(content).readline)[0])
     except (SyntaxError, UnicodeError, LookupError):
         return False
     return True
@@ -248,9 +272,7 @@ def _is_text(content: bytes) -> bool:
 
 def _ask_interpreter(path: str) -> int:
     """What can't be decoded can't be run: the interpreter itself says why."""
-    import subprocess
-
-    return subprocess.call([sys.executable, path])
+    return os.spawnv(os.P_WAIT, sys.executable, [sys.executable, path])
 
 
 def _fail(error: BaseException) -> int:

@@ -64,6 +64,8 @@ mod _native {
         send, send_by_clock, trap_exit, unlink, unregister, whereis,
     };
     #[pymodule_export]
+    use super::host::standard::cover;
+    #[pymodule_export]
     use super::library::Library;
     #[pymodule_export]
     use super::log::{log_connect, log_write, LogReader};
