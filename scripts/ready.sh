@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there: this package with what its
-# tests need (.[test,test-gil]; of a free-threaded Python .[test]), unless told otherwise.
+# tests need (.[test,test-gil]; of a free-threaded Python .[test]), unless told otherwise; +EXTRA is that and EXTRA.
 # ready.sh PYTHON --check: only says what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ command -v "$python" >/dev/null || missing "$python is missing: install Python 3
 
 [ "$venv" != --check ] || exit 0
 
-# What tells one build of Python from another; cargo's folders go by it, too.
+# What tells one build of Python from another; cargo's folders go by it, too, unless CARGO_FOLDER names one.
 build() {
     "$1" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))' 2>/dev/null
 }
@@ -31,8 +31,12 @@ if [ "$(build "$venv/bin/python" || true)" != "$version" ] || ! "$venv/bin/pytho
         missing "$python can't make a virtual environment (Debian: apt-get install python3-venv)"
     fi
 fi
-if [ -z "$what" ]; then
-    case $version in cpython-*t-*) what='.[test]' ;; *) what='.[test,test-gil]' ;; esac
-fi
+case $what in
+'' | +*)
+    extras=test${what:+,${what#+}}
+    case $version in cpython-*t-*) ;; *) extras=$extras,test-gil ;; esac
+    what=".[$extras]"
+    ;;
+esac
 echo "== building for $("$venv/bin/python" -V) in $venv"
-CARGO_TARGET_DIR="$PWD/target/$version" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$what"
+CARGO_TARGET_DIR="$PWD/target/${CARGO_FOLDER:-$version}" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$what"

@@ -4,6 +4,7 @@
 #   scripts/test.sh rust|loom|fuzz|notebook
 #   scripts/test.sh python PYTHON      under one interpreter
 #   scripts/test.sh real [PYTHON ...]  real programs under each tool; REAL=long: each program under each
+# CONTRIBUTING.md has a table of what runs where, and how long it takes.
 # INVISO_STRESS_SECONDS is how long each of the two stress tests takes under each interpreter, INVISO_FUZZ_SECONDS how long each
 # body is fuzzed that reads bytes of strangers: three at a time, so that on two cores it is a minute's work.
 set -euo pipefail
@@ -43,16 +44,15 @@ python() { # interpreter, virtual environment
     tests "$2"
 }
 
-tests() { # virtual environment
+tests() { # virtual environment, [--further]
     echo "== tests under $("$1/bin/python" -VV)"
     "$1/bin/python" -m compileall -q -f benches python scripts tests # a syntax that is too new for it
-    "$1/bin/python" -m pytest
+    "$1/bin/python" scripts/pytests.py "${@:2}"
     "$1/bin/python" -m tests.conformance --covered \
         tests/data/{gold/{trace_events,match_spec_calls,match_spec,seq_trace},live/{match_spec,seq_trace,trace_events}}.jsonl
 }
 
 notebook() {
-    scripts/ready.sh "$PYTHON" .venv '.[test,notebook]'
     echo "== notebooks"
     .venv/bin/python scripts/run_notebooks.py
 }
@@ -70,15 +70,15 @@ interpreter() {
     return 1
 }
 
-# Further Pythons, those of them that are here and work; the first one's version is done already.
+# The further Pythons of these versions that are here, a line each; the first one's version is done already.
 further() { # versions
     local first version found
     first=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')
     for version in "$@"; do
         if ! found=$(interpreter "$version"); then
-            echo "== no Python $version here: left out"
+            echo "== no Python $version here: left out" >&2
         elif [ "$("$found" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" != "$first" ]; then
-            INVISO_STRESS_SECONDS=10 python "$found" ".venv-$version"
+            echo "$version $found"
         fi
     done
 }
@@ -93,32 +93,56 @@ real() { # interpreters; without any those of 3.11 to 3.13 that are here
     "$PYTHON" -m tests.real ${REAL:+"--$REAL"} "$@"
 }
 
+# All environments, one after the other. The release build is tested under the first interpreter only; for the others there is no
+# optimisation at link time, and they share a folder of cargo's, where all crates but rust/py are built once.
+ready() { # lines of further
+    local version found
+    scripts/ready.sh "$PYTHON" .venv +notebook
+    while read -r version found <&3; do
+        [ -n "$version" ] || continue
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_FOLDER=further \
+            scripts/ready.sh "$found" ".venv-$version"
+    done 3<<<"$1"
+}
+
+# Says after a stage how long it took, and how long all processors together.
+stage() { # name, command...
+    local TIMEFORMAT="== $1 took %0R s, and %0U + %0S s of the processors"
+    time "${@:2}"
+}
+
 case "${1:-all}" in
 real) "$@" ;;
-rust | loom | notebook) "$1" ;;
+rust | loom) "$1" ;;
 fuzz)
     scripts/ready.sh "$PYTHON" .venv
     fuzz
     ;;
+notebook)
+    scripts/ready.sh "$PYTHON" .venv +notebook
+    notebook
+    ;;
 python) python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" ;;
 all)
     scripts/ready.sh "$PYTHON" --check
-    rust
-    # one half beside the other: models wait for one compiler after the other, tests of a Python for one interpreter
+    others=$(further 3.12 3.13 3.14t)
+    # The builds for Python run beside the stages that need none: a linker uses one core, and so does much of cargo's tests.
     mkdir -p target
-    (
-        loom
-        further 3.12 3.14t
-    ) >target/beside.log 2>&1 &
-    beside=$!
-    trap 'kill "$beside" 2>/dev/null || true' EXIT
-    python "$PYTHON" .venv
-    fuzz
-    notebook
-    further 3.13
-    real
-    wait "$beside" || { cat target/beside.log; exit 1; }
-    cat target/beside.log
+    stage builds ready "$others" >target/ready.log 2>&1 &
+    builds=$!
+    trap 'kill "$builds" 2>/dev/null || true' EXIT
+    stage rust rust
+    stage loom loom
+    wait "$builds" || { cat target/ready.log; exit 1; }
+    trap - EXIT
+    cat target/ready.log
+    stage "$PYTHON" tests .venv
+    while read -r version _ <&3; do
+        [ -z "$version" ] || INVISO_STRESS_SECONDS=10 stage "python$version" tests ".venv-$version" --further
+    done 3<<<"$others"
+    stage 'real programs' real
+    stage fuzz fuzz
+    stage notebooks notebook
     echo "== all passed"
     ;;
 *)

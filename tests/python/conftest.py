@@ -28,8 +28,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def make() -> Iterator[Callable[..., trace.Session]]:
-    """Makes sessions and ends them after the test; afterwards the caller's mailbox is empty."""
+    """Makes sessions and ends them after the test; before and afterwards the caller's mailbox is empty."""
     made: list[trace.Session] = []
+    while inviso.peek():  # an answer of `delivered` that an earlier test did not take
+        inviso.receive(timeout=0)
 
     def create(name: str = "test", tracer: Any = None, **opts: Any) -> trace.Session:
         made.append(trace.session_create(name, tracer, opts))

@@ -1,0 +1,92 @@
+"""Runs each file of tests in a pytest of its own, several at a time, and closes with the sum of their counts.
+
+    python scripts/pytests.py [--further] [argument of pytest...]
+
+--further: the interpreter is not the first of a run, so the files of ONCE are left out.
+
+A file has its own process for two reasons. What a test leaves behind can't reach another file. And a session looks for
+its functions among all objects of the process: four to ten times as many where one process holds every file of tests.
+INVISO_TEST_JOBS is how many files run at a time: one more than there are cores, because some tests wait.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# They begin first: the run should not end with one of them alone.
+LONG = ["test_stress.py", "test_host_fork.py", "test_comings_and_goings.py", "test_properties.py"]
+# Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter says all.
+ONCE = {
+    "test_bad_arguments.py": "arguments are checked before anything is traced",
+    "test_benches.py": "the benchmark's runner and its tables",
+    "test_conformance_runner.py": "the runner of recorded cases; the cases themselves run under each interpreter",
+    "test_differential.py": "match specifications outside calls, compared with Erlang's answers",
+    "test_etf.py": "terms and bytes",
+    "test_export.py": "logs in, files of other tools out",
+    "test_export_tables.py": "logs in, tables out",
+    "test_layout.py": "types, imports and files of the sources",
+    "test_log.py": "logs of files",
+    "test_log_cli.py": "texts of `inviso log`",
+    "test_otp_reads.py": "bytes that Erlang reads",
+    "test_otp_terms.py": "terms and bytes",
+    "test_otp_writes.py": "bytes that Erlang writes",
+    "test_pytests.py": "this file",
+    "test_seq_chart.py": "printouts and drawings",
+    "test_seq_merge.py": "logs in, one sequence out",
+}
+NO_TESTS = 5  # pytest's status where all tests of a file were deselected
+
+
+def run(path: pathlib.Path, arguments: list[str]) -> tuple[pathlib.Path, int, str, float]:
+    begun = time.monotonic()
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(path.relative_to(ROOT)), *arguments]
+    done = subprocess.run(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return path, done.returncode, done.stdout.decode(errors="replace"), time.monotonic() - begun
+
+
+def counts(output: str) -> dict[str, int]:
+    """What pytest's last line says: ``3 passed, 1 skipped in 0.12s``."""
+    lines = [line for line in output.splitlines() if re.search(r"\d+ [a-z]+ in [\d.]+s\b", line)]
+    found = re.findall(r"(\d+) ([a-z]+)", lines[-1].split(" in ")[0]) if lines else []
+    return {{"errors": "error", "warning": "warnings"}.get(word, word): int(number) for number, word in found}
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    files = sorted((ROOT / "tests" / "python").glob("test_*.py"), key=lambda path: path.name)
+    if gone := {*LONG, *ONCE} - {path.name for path in files}:
+        sys.exit(f"scripts/pytests.py names files that are not there: {', '.join(sorted(gone))}")
+    if "--further" in arguments:
+        arguments.remove("--further")
+        print("left out, because one interpreter says all:", ", ".join(ONCE))
+        files = [path for path in files if path.name not in ONCE]
+    jobs = int(os.environ.get("INVISO_TEST_JOBS") or (os.cpu_count() or 1) + 1)
+    begun, total, failed = time.monotonic(), collections.Counter[str](), []
+    files.sort(key=lambda path: LONG.index(path.name) if path.name in LONG else len(LONG))
+    with ThreadPoolExecutor(jobs) as pool:
+        for running in as_completed([pool.submit(run, path, arguments) for path in files]):
+            path, status, output, seconds = running.result()
+            print(f"{seconds:7.1f} s  {path.name}", flush=True)
+            counted = counts(output)
+            total.update(counted)
+            if status not in (0, NO_TESTS) or (status == 0 and not counted):
+                failed.append(f"{path.name} (status {status})")
+                total["error"] += not counted  # pytest came to no end of its own
+                print(output, flush=True)
+    words = ["failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "error"]
+    if failed:
+        print("failed:", ", ".join(sorted(failed)))
+    print(", ".join(f"{total[word]} {word}" for word in words if total[word]), f"in {time.monotonic() - begun:.2f}s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
