@@ -31,7 +31,8 @@ def seen(s):
 def tags(s): return " ".join(f"{{what}}:{{function}}" for what, function, _ in seen(s))
 """
 
-# A collection ends greenlets in cycles wherever it begins: between a call and the program's word about it, or in another thread.
+# A collection ends greenlets in cycles wherever it begins: between a call and the program's word about it, or in
+# another thread.
 WORLDS = """
 import gc, greenlet_world
 gc.disable()
@@ -61,8 +62,8 @@ print(greenlet.gettrace())
 
 @pytest.mark.parametrize("collects", [False, True])
 def test_random_programs_in_several_threads(collects: bool) -> None:
-    """Where garbage is collected, the order of what is said may differ; and finalisers that run while an exception leaves calls are events
-    of the thread, at which 3.11 says where it goes on.
+    """Where garbage is collected, the order of what is said may differ. Finalisers may run while an exception leaves calls:
+    that are events of the thread, at which 3.11 says where it goes on.
     """
     text = """
 collects = sys.argv[1] == "True"
@@ -445,7 +446,7 @@ def turns(): gevent.joinall([gevent.spawn(f) for f in (b1, b2, b3)])
 p = tprof.profile(turns, type="call_time", pattern="__main__")
 for name in ("b1", "b2", "b3", "turns"):
     is_, own = p[f"__main__:{name}/0"].measurement / 1e6, spent[name] * 1000
-    print(abs(is_ - own) < 8 + own * 0.1 or (name, is_, own))
+    print(abs(is_ - own) < 20 + own * 0.1 or (name, is_, own))
 """
     assert good(START + text) == "True\n" * 4
 

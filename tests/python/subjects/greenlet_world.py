@@ -1,4 +1,4 @@
-"""Random programs of greenlets that say themselves which of their calls begin and end; nothing here knows the tracer."""
+"""Random programs of greenlets, which say themselves which of their calls begin and end; none knows the tracer."""
 
 from __future__ import annotations
 
