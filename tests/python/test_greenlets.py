@@ -62,8 +62,9 @@ print(greenlet.gettrace())
 
 @pytest.mark.parametrize("collects", [False, True])
 def test_random_programs_in_several_threads(collects: bool) -> None:
-    """Where garbage is collected, the order of what is said may differ. Finalisers may run while an exception leaves calls:
-    that are events of the thread, at which 3.11 says where it goes on.
+    """Where garbage is collected, the order of what is said may differ.
+
+    Finalisers may run while an exception leaves calls: these are events of the thread, at which 3.11 emits ``return_to``.
     """
     text = """
 collects = sys.argv[1] == "True"
