@@ -421,6 +421,13 @@ impl Session {
             host.release(py, targets.iter().map(|t| t.key));
             return Err(error);
         }
+        if matches!(op, Op::On | Op::Match(_)) && (kinds & kinds::ENDS != 0 || matches!(op, Op::Match(_))) {
+            // before the first call whose end is awaited
+            if let Err(error) = host.adjust(py, Wants { ends: true, ..Wants::default() }) {
+                host.release(py, targets.iter().map(|t| t.key));
+                return Err(error);
+            }
+        }
         let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
         host.release(py, targets.iter().map(|t| t.key));
         host.after_change(py)?;
@@ -836,7 +843,6 @@ impl Host {
             inviso_core::control::Arm::arm(&Armer, &[], all);
         }
         self.adjust(py, Wants::default())?;
-        host::greenlets::look(py);
         if crate::ffi::alloc::is_installed(py) {
             let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
                 || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));
