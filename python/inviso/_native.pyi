@@ -26,8 +26,10 @@ __all__ = [
     "announce_thread",
     "become",
     "binary_to_term",
+    "call_at_bottom",
     "call_soon",
     "control_word",
+    "cover",
     "demonitor",
     "descriptor_file",
     "descriptor_write",
@@ -191,6 +193,8 @@ def unlink(who: Pid | Port) -> None: ...
 def unregister(name: str) -> bool: ...
 def whereis(name: str) -> Pid | Port | None: ...
 
+def cover(name: str, module: Any) -> None: ...
+def call_at_bottom(what: Callable[..., Any] | CodeType, arguments: tuple[Any, ...]) -> Any: ...
 def take_builtin(
     function: Callable[..., Any],
     before: Callable[[tuple[Any, ...], dict[str, Any] | None], tuple[Any, ...] | None] | None,
@@ -376,6 +380,7 @@ def session_create(
     module: tuple[Any, Any, list[Any]] | None = None,
     port: LogPort | None = None,
     dumps: tuple[MatchProgram | list[type[BaseException]] | None, float | None] | None = None,
+    step: int | None = None,
 ) -> Session: ...
 
 @final

@@ -97,6 +97,7 @@ _OPTIONS: dict[str, Any] = {
     "capture": None,
     "repr": False,
     "clock": "fast",
+    "share": 1,
     "dump_to": None,
     "dump_signal": None,
     "dump_on": None,
@@ -334,6 +335,10 @@ def session_create(
             ``clock``
                 where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
                 clocks), or ``"system"`` (those clocks themselves, asked at each event).
+            ``share``
+                how much of the interpreter's time a callable tracer may take, from above 0 to 1 (all, unless given). Its thread
+                rests when it has had that; what comes meanwhile waits in the rings, and what they have no room for is
+                dropped and counted at its place.
             ``dump_to``
                 makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
                 otherwise, and what the rings hold is written to a new file of this name, ``{n}`` in it being the dump's
@@ -399,12 +404,14 @@ def session_create(
         why = f"{shown(tracer)} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
         raise BadArg(where, "tracer", why)
     called = _native.TracerFunction(tracer) if callable(tracer) and not module else None
-    worker = _Worker(name, called.weak()) if called else None
+    _check_share(where, options, called is not None)
+    worker = _Worker(name, called.weak(), options["share"]) if called else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
     try:
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
             options["ended_processes"], *_taking(options), options["clock"], module, port, recorded,
+            _STEP if options["share"] < 1 else None,
         )  # fmt: skip
     except BaseException as error:
         if worker:
@@ -1101,7 +1108,10 @@ class _Worker:
     may start one at any time; who takes ``_held`` is the process. So nothing is locked here while Python code can run.
     """
 
-    def __init__(self, name: str, function: _native.TracerFunction) -> None:
+    def __init__(self, name: str, function: _native.TracerFunction, share: float = 1) -> None:
+        self._share = share
+        self._hurry = Flag()
+        """Set at the end: what is there is handled without a rest."""
         self._function = function
         """Its session's."""
         self._last: Callable[[Any], object] | None = None
@@ -1145,6 +1155,7 @@ class _Worker:
         """Has everything that has arrived handled, by ``last`` if nobody else has the function any more, and ends the process."""
         if is_ending():  # its thread has been stopped, and modules may be empty
             return
+        self._hurry.set()
         if not self._over.is_set():
             self._last = last
         if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
@@ -1197,7 +1208,10 @@ class _Worker:
 
     def _handle(self) -> bool:
         """Whether it is over, not just that a fork is under way."""
+        budget = _Budget(self._share) if self._share < 1 else None
         while True:
+            if budget is not None and (rest := budget.rest()):
+                self._rest(rest)
             message = _native.mailbox_receive(None, None)[0]
             if message is _STOP:
                 return True
@@ -1210,6 +1224,12 @@ class _Worker:
                 self._call(message)
             message = None  # it may have objects of the program's
 
+    def _rest(self, seconds: float) -> None:
+        """Lets the program have the interpreter for so long. Neither a fork nor the end waits for that."""
+        end = time.monotonic() + seconds
+        while not self._hurry.is_set() and not _fork.is_under_way() and (left := end - time.monotonic()) > 0:
+            self._hurry.wait(min(left, _LONGEST_REST))
+
     def _call(self, message: Any) -> None:
         function = self._function.get() if self._last is None else self._last
         try:
@@ -1220,6 +1240,39 @@ class _Worker:
             if self._raised == 1:
                 print(f"inviso: the tracer of session {self._name!r} raised (reported once):", file=sys.stderr)
                 traceback.print_exc()
+
+
+class _Budget:
+    """The interpreter's time that the calling thread may still take: a share of the time that passes."""
+
+    __slots__ = ("_last", "_left", "_messages", "_share", "_used")
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._left = 0.0
+        self._messages = 0
+        self._last, self._used = time.monotonic_ns(), time.thread_time_ns()
+
+    def rest(self) -> float:
+        """For how many seconds it has taken its share already; the clocks are looked at every few messages."""
+        self._messages += 1
+        if self._messages % _LOOK_EVERY:
+            return 0.0
+        now, used = time.monotonic_ns(), time.thread_time_ns()
+        earned = self._share * (now - self._last)
+        self._left = min(self._left + earned, self._share * _SAVED) - (used - self._used)
+        self._last, self._used = now, used
+        return max(0.0, -self._left / self._share / 1e9)
+
+
+_LOOK_EVERY = 16
+"""Messages between two looks at the clocks."""
+_SAVED = 50_000_000
+"""Nanoseconds whose share may be saved up for a burst."""
+_LONGEST_REST = 0.01
+"""Seconds until it is looked whether a fork waits."""
+_STEP = 256
+"""Records that are made messages at a time for a tracer that has a share."""
 
 
 class _Job:
@@ -1395,6 +1448,16 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             why = f"capture, {key}: {shown(value)} is out of range; pass an int from {least} to {most}"
             raise BadArg(where, "opts", why)
+
+
+def _check_share(where: str, options: dict[str, Any], is_called: bool) -> None:
+    share = options["share"]
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise BadArg(where, "opts", f"share {shown(share)} is no share; pass a number above 0 up to 1, such as 0.1")
+    if share < 1 and not is_called:
+        raise BadArg(where, "opts", "share is of a callable tracer's time; pass a callable as the tracer, or drop the option")
+    if share < 1 and options["overflow"] == "block":
+        raise BadArg(where, "opts", "overflow 'block' waits for a tracer that share lets rest; drop one of them")
 
 
 def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:

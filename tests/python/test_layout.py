@@ -64,7 +64,7 @@ BELOW = {
     "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
     "_log_cli": {"_log_read", "_log_stats", "_log_text", "_native", "_options", "_stream", "errors"},
     "_progress": {"_beside"},
-    "_run": set(),
+    "_run": {"_native"},
     "_report": {"_children", "_command", "_descriptor", "_pattern", "_progress", "errors", "tprof"},
     "cli": {"_command", "_log_cli", "_options", "_pattern", "_report", "_run", "_trace_cli", "tprof"},
     "__main__": {"cli"},

@@ -73,14 +73,14 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
-/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module.
+/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. `step` records are made messages at a time.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None))]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None, step=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
     ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
-    port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>,
+    port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>, step: Option<usize>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     if calling::is_ending(py) {
@@ -122,7 +122,7 @@ pub fn session_create(
         },
         None => Arc::default(),
     };
-    let outlet = host.outlets.open(core.clone(), mailbox);
+    let outlet = host.outlets.open(core.clone(), mailbox, step);
     Ok(Session { core, outlet, strong: true })
 }
 
@@ -420,6 +420,13 @@ impl Session {
         if let Err(error) = self.expect_actions(py, host, &op) {
             host.release(py, targets.iter().map(|t| t.key));
             return Err(error);
+        }
+        if matches!(op, Op::On | Op::Match(_)) && (kinds & kinds::ENDS != 0 || matches!(op, Op::Match(_))) {
+            // before the first call whose end is awaited
+            if let Err(error) = host.adjust(py, Wants { ends: true, ..Wants::default() }) {
+                host.release(py, targets.iter().map(|t| t.key));
+                return Err(error);
+            }
         }
         let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
         host.release(py, targets.iter().map(|t| t.key));
@@ -836,7 +843,6 @@ impl Host {
             inviso_core::control::Arm::arm(&Armer, &[], all);
         }
         self.adjust(py, Wants::default())?;
-        host::greenlets::look(py);
         if crate::ffi::alloc::is_installed(py) {
             let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
                 || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));
