@@ -97,7 +97,9 @@ def test_silent_of_a_meta_pattern_silences_a_process_with_flags(session: trace.S
 
 
 @pytest.mark.parametrize("action", [("enable_trace", "call"), ("trace", [], ["call"])])
-def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(session: trace.Session, action: tuple[Any, ...]) -> None:
+def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(
+    session: trace.Session, action: tuple[Any, ...]
+) -> None:
     meta(session, *action)
     assert flags(session, inviso.self()) == {"call"}
 
