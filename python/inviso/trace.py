@@ -590,8 +590,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     if isinstance(what, Port):
         if not what.is_local():
             raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
-        flags = [(s, s._native.flags_of(what)) for s in every]
-        return None if flags and flags[0][1] is None else [s for s, bits in flags if bits]
+        return [s for s in every if s._native.flags_of(what)] if _native.port_exists(what) else None
     if isinstance(what, str):
         if what == "all":
             return every
@@ -633,7 +632,7 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
             message. Name the flags, or switch it off afterwards: ``process(session, procs, False, ["silent"])``.
 
     Returns:
-        How many processes matched; 0 for ``"new"``, and for a group without any flag.
+        How many processes matched; 0 for ``"new"``, and for a group if no flag is one of processes: that changes nothing.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -665,7 +664,7 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
             to come keep none of them but silent.
 
     Returns:
-        How many ports matched; 0 for ``"new"``.
+        How many ports matched; 0 for ``"new"``, and for a group if no flag is one of ports: that changes nothing.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -694,12 +693,12 @@ def _switch(
     native = _session(where, session) if is_bool or why is None else None
     if native is None or not is_bool:
         raise BadArg(where, "how", f"{shown(how)} is not a bool; pass True for on or False for off")
-    bits, cpu = 0, False
+    bits = 0
     for flag in _list(where, "flags", flags):
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{shown(flag)} is an option of the old interface; the session has the tracer")
-        cpu = cpu or isinstance(flag, str) and flag == "cpu_timestamp"
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
+    cpu = bits & _FLAGS["cpu_timestamp"]
     if cpu and not (isinstance(who, str) and who == "all"):
         raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
     if cpu and not _native.has_cpu_clock():
@@ -707,8 +706,7 @@ def _switch(
     ports = argument == "ports"
     try:
         group = _GROUPS[argument][who] if isinstance(who, str) else who
-        matched = native.process(group, how, bits, ports)
-        return 0 if isinstance(who, str) and not bits else matched
+        return native.process(group, how, bits, ports)
     except _native.ProcessDead:
         what = "is closed; pass an open port" if ports else "has ended; pass a living process"
         raise BadArg(where, argument, f"{shown(who)} {what}") from None
@@ -1462,7 +1460,8 @@ def _setting(session: Session, mfa: Any, item: str, kinds: int) -> Any:
     if item == "meta":
         if not kinds & _META:
             return False
-        return [] if mfa is not None and session._native.has_lost_meta(mfa) else _tracer(session)
+        gone = False if mfa is None else []
+        return gone if session._native.has_lost_meta(mfa) else _tracer(session)
     return session._native.spec_of(mfa, True) or [] if kinds & _META else False
 
 
