@@ -165,7 +165,7 @@ impl<A> Point<'_, '_, A> {
     fn change(&self, process: Option<&Term>, off: Flags, on: Flags) -> Result<bool, Refused> {
         let other = process.map(|process| self.process(process)).transpose()?;
         let tracee = other.as_deref().unwrap_or(self.current);
-        if tracee.pid == self.session.tracer.load(crate::sync::Ordering::Relaxed) || !self.session.has_tracer() {
+        if !self.session.has_tracer() {
             return Ok(false);
         }
         let before = tracee.flags(self.session.index);
