@@ -1,0 +1,164 @@
+"""The folder of sockets: one for each prepared process of a user, named by its process id.
+
+``INVISO_DIR``, else ``$XDG_RUNTIME_DIR/inviso``, else ``/tmp/inviso-UID``. Only its owner may enter it. It is opened once,
+without following a symbolic link, and everything below it is reached by the descriptor: who replaces the folder later
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+__all__ = ["CONTROL", "SUFFIX", "Folder", "place"]
+
+SUFFIX = ".sock"
+CONTROL = "control"
+"""The folder below it in which control components listen."""
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def place() -> str:
+    """Where the folder is, by the environment.
+
+    >>> import os
+    >>> os.environ["INVISO_DIR"] = "/run/mine"
+    >>> place()
+    '/run/mine'
+    >>> del os.environ["INVISO_DIR"]
+    """
+    if named := os.environ.get("INVISO_DIR"):
+        return named
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return os.path.join(runtime, "inviso")
+    return f"/tmp/inviso-{os.getuid()}"
+
+
+class Folder:
+    """The folder, open."""
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+
+    @classmethod
+    def open(cls, path: str | None = None, *, make: bool = True) -> Folder:
+        """Opens it, made anew if it is not there and ``make`` says so.
+
+        Raises:
+            OSError: it is not there or can't be made; PermissionError if it belongs to another user, or others may
+                enter it.
+        """
+        path = place() if path is None else path
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise PermissionError(errno.EPERM, "it is no folder; remove it, or set INVISO_DIR", path) from None
+            raise
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            os.close(descriptor)
+            why = "others may enter it, or it is another user's; chmod 700 it, or set INVISO_DIR"
+            raise PermissionError(errno.EPERM, why, path)
+        return cls(path, descriptor)
+
+    def close(self) -> None:
+        """Gives the descriptor back."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def below(self, name: str) -> Folder:
+        """A folder in it, made if it is not there."""
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=self.descriptor)
+        return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor))
+
+    def pids(self) -> list[int]:
+        """The processes that have a socket here, whether or not they live."""
+        names = [name.removesuffix(SUFFIX) for name in os.listdir(self.descriptor) if name.endswith(SUFFIX)]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+    def listen(self, pid: int) -> socket.socket:
+        """A socket of this process's, which others of the user reach as ``pid``. OSError if that can't be."""
+        with self._lock():
+            name = f"{pid}{SUFFIX}"
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self.descriptor)  # of an earlier process of this number
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                made.bind(self._by_descriptor(name))
+                os.chmod(name, 0o600, dir_fd=self.descriptor)
+                made.listen(64)
+            except BaseException:
+                made.close()
+                raise
+            return made
+
+    def connect(self, pid: int, timeout: float) -> socket.socket:
+        """A connection to a process's socket.
+
+        A socket that nobody listens at any more is removed.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ConnectionRefusedError: its process has ended.
+            OSError: anything else, such as TimeoutError.
+        """
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.settimeout(timeout)
+            made.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
+        except ConnectionRefusedError:
+            made.close()
+            self.remove(pid)
+            raise
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def remove(self, pid: int) -> None:
+        """Takes away the socket of a process that has ended; one that has a new process meanwhile stays."""
+        with self._lock():
+            probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                probe.setblocking(False)
+                probe.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
+            except ConnectionRefusedError:
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{pid}{SUFFIX}", dir_fd=self.descriptor)
+            except OSError:
+                pass  # it is gone, or its process is busy
+            finally:
+                probe.close()
+
+    def _by_descriptor(self, name: str) -> str:
+        """A path that is short enough for a socket's address and leads into the open folder."""
+        return f"/proc/self/fd/{self.descriptor}/{name}"
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Held while the sockets of the folder change."""
+        lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self.descriptor)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)

@@ -1,0 +1,89 @@
+"""Preparing a process to be traced from outside: a listener, and the runtime component that a control adds.
+
+>>> from inviso import runtime
+>>> runtime.listen("docs").node.partition("@")[0]
+'docs'
+>>> runtime.listening() is not None
+True
+>>> runtime.stop_listening()
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+
+from inviso._link._folder import Folder
+from inviso.errors import BadArg, shown
+
+from ._listener import Listener
+
+__all__ = ["listen", "listening", "node_name", "stop_listening"]
+
+_listener: Listener | None = None
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tuple[str, ...] = ()) -> Listener:
+    """Let control components of this user's processes trace this process. At rest that costs nothing.
+
+    Args:
+        node: the process's name, with or without ``@host``; ``{pid}`` and ``{program}`` stand for these. Default:
+            ``INVISO_NODE``, else ``{program}-{pid}``. If a living process has that name, ``-PID`` is appended.
+        log_dir: logs that a control names are made below this folder only.
+        allow: modules whose functions a control may name as handlers; a package admits what is below it.
+
+    Returns:
+        The listener. A second call returns the first one's.
+
+    Raises:
+        BadArg: no name of a node.
+        OSError: there is no folder for the socket, or it isn't this user's.
+
+    >>> listen("docs") is listen()
+    True
+    >>> stop_listening()
+    """
+    global _listener
+    if _listener is not None and _listener.is_open:
+        return _listener
+    name = node_name(node)
+    folder = Folder.open()
+    try:
+        _listener = Listener(name, folder, log_dir, tuple(allow))
+    except BaseException:
+        folder.close()
+        raise
+    return _listener
+
+
+def listening() -> Listener | None:
+    """This process's listener; None if there is none."""
+    return _listener if _listener is not None and _listener.is_open else None
+
+
+def stop_listening() -> None:
+    """Ends the listener and the runtime component; nothing is left of them."""
+    global _listener
+    listener, _listener = _listener, None
+    if listener is not None:
+        listener.close()
+
+
+def node_name(given: str | None = None) -> str:
+    """The full name of this process as a node; ``BadArg`` if it is none.
+
+    >>> node_name("shop-1").startswith("shop-1@")
+    True
+    """
+    text = given if given is not None else os.environ.get("INVISO_NODE") or "{program}-{pid}"
+    words = sys.orig_argv[1:]
+    program = next((word for word in words if not word.startswith("-")), "python")
+    base = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(program).removesuffix(".py"))[:48] or "python"
+    name, _, host = text.replace("{pid}", str(os.getpid())).replace("{program}", base).partition("@")
+    if not _NAME.fullmatch(name):
+        why = f"{shown(text)} is no name; pass up to 64 letters, digits, '_', '.' and '-', such as shop-{{pid}}"
+        raise BadArg("runtime.listen", "node", why)
+    return f"{name}@{host or socket.gethostname()}"

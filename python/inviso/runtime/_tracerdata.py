@@ -1,0 +1,115 @@
+"""Tracer data: where trace messages go, as ``init_tracing`` is given it.
+
+====================================  ====================================================================
+``("file", name)``                    a log; ``(name, "wrap", suffix, size, count)`` in place of the name: a wrap set
+``("ip", port)``, ``("ip", (port,     a socket on the loopback interface, from which one client reads
+queue))``
+``"collector"``                       printed on the standard output of the traced process
+``(handler, data)``                   ``handler(message, data) -> data``: a function, or ``("module", "function")``
+``[("trace", one of these)]``         the same
+====================================  ====================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from inviso.errors import BadArg
+from inviso.terms import Atom
+from inviso.trace_ports import PortGenerator, trace_port
+
+__all__ = ["Refused", "TracerData", "parse"]
+
+QUEUE = 50
+"""Messages that wait for the client of a socket, as in Inviso."""
+
+Place: TypeAlias = Callable[[str], str]
+"""Gives the path of a log by its name; ``Refused`` if the name leads elsewhere."""
+
+
+class Refused(Exception):
+    """A request can't be carried out; ``answer`` is the caller's error term."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(repr(answer))
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True)
+class TracerData:
+    """Tracer data that was understood."""
+
+    port: PortGenerator | None
+    """Opens the log, or the socket."""
+    handler: tuple[Any, Any] | None
+    """The handler and its data."""
+    is_printed: bool
+    folder: str
+    """Where the files are, as it was given."""
+    files: tuple[str, str] | None
+    """Before and behind the number in the names of a wrap set's files, or a name and ""; full paths."""
+    is_wrapped: bool
+
+
+def parse(given: Any, place: Place) -> TracerData:
+    """Tracer data, checked; ``Refused`` says what is wrong with it, as Inviso does."""
+    if isinstance(given, (list, dict)):
+        parts = dict(given.items() if isinstance(given, dict) else [each for each in given if _is_pair(each)])
+        unknown = set(parts) - {"trace", "ti"}
+        if unknown or not parts:
+            raise Refused((Atom("bad_tracerdata"), given))
+        if "ti" in parts:
+            raise Refused((Atom("not_supported"), Atom("ti")))
+        return _log(parts["trace"], place)
+    return _log(given, place)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str)
+
+
+def _log(given: Any, place: Place) -> TracerData:
+    match given:
+        case "collector":
+            return TracerData(None, None, True, ".", None, False)
+        case ("file", str(name)):
+            return _file(name, name, ("", ""), place, None)
+        case ("file", (str(name), "wrap", str(suffix), *rest)) if len(rest) <= 2:
+            return _file(given, name, (suffix, ""), place, rest)
+        case ("ip", int(number)):
+            return _opens(given, "ip", (number, QUEUE))
+        case ("ip", (int(), int())):
+            return _opens(given, "ip", given[1])
+        case ((str(), str()) as named, data):
+            return TracerData(None, (named, data), False, ".", None, False)
+        case (function, data) if callable(function):
+            return TracerData(None, (function, data), False, ".", None, False)
+    raise Refused((Atom("bad_log_td"), given))
+
+
+def _file(given: Any, name: str, _: Any, place: Place, wrap: list[Any] | None) -> TracerData:
+    path = place(name)
+    folder = os.path.dirname(name) or "."
+    if wrap is None:
+        return _opens(given, "file", path, folder, (path, ""))
+    suffix = given[1][2]
+    return _opens(given, "file", (path, "wrap", suffix, *wrap), folder, (path, suffix), is_wrapped=True)
+
+
+def _opens(
+    given: Any,
+    kind: str,
+    parameters: Any,
+    folder: str = ".",
+    files: tuple[str, str] | None = None,
+    *,
+    is_wrapped: bool = False,
+) -> TracerData:
+    try:
+        port = trace_port(kind, parameters)
+    except BadArg as error:
+        raise Refused((Atom("bad_log_td"), (given, error.why))) from None
+    return TracerData(port, None, False, folder, files, is_wrapped)
