@@ -337,9 +337,9 @@ def session_create(
                 where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
                 clocks), or ``"system"`` (those clocks themselves, asked at each event).
             ``share``
-                how much of the interpreter's time a callable tracer may take, from above 0 to 1 (all, unless given). Its thread
-                rests when it has had that; what comes meanwhile waits in the rings, and what they have no room for is
-                dropped and counted at its place.
+                the part of the interpreter's time that a callable tracer may take, above 0 and up to 1 (default 1: all). Its
+                thread rests when it has used that. Records that come meanwhile wait in the rings; full rings drop records
+                and count them at their place.
             ``dump_to``
                 makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
                 otherwise, and what the rings hold is written to a new file of this name, ``{n}`` in it being the dump's
