@@ -251,8 +251,7 @@ mod tests {
         Plan::of(slot as u32, 0, false, vec![entry]).map(Arc::new)
     }
 
-    /// Keys as addresses are; of 100,000 of them some hundred stand at the end of their chunk, so that the next one's place is its
-    /// beginning.
+    /// Keys are like addresses. Some of the 20,000 stand at the end of their chunk, so the search for the next one goes on at its beginning.
     #[test]
     fn every_function_is_found_wherever_its_place_is_and_no_other() {
         let session = Arc::new(Session::new(1, 0, "", 0, Options::default()));
