@@ -1460,7 +1460,7 @@ def _setting(session: Session, mfa: Any, item: str, kinds: int) -> Any:
     if item == "meta":
         if not kinds & _META:
             return False
-        gone = False if mfa is None else []
+        gone: Any = False if mfa is None else []
         return gone if session._native.has_lost_meta(mfa) else _tracer(session)
     return session._native.spec_of(mfa, True) or [] if kinds & _META else False
 
