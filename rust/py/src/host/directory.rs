@@ -84,6 +84,10 @@ pub struct Process {
 }
 
 impl Process {
+    fn of(pid: u64) -> Process {
+        Process { mailbox: Arc::new(Mailbox::of(pid)), ..Process::default() }
+    }
+
     /// Whether it has told of its end, or is about to.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
@@ -99,7 +103,7 @@ pub fn go(host: &Host, tracee: &Tracee) -> bool {
 
 /// What this package keeps with `tracee`; made at first use.
 pub fn process(tracee: &Tracee) -> &Process {
-    let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::default()));
+    let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::of(tracee.pid)));
     debug_assert!(kept.is::<Process>());
     // SAFETY: only this line fills it. To ask for its type takes a call, at each message.
     unsafe { &*std::ptr::from_ref(kept).cast() }
