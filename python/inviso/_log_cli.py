@@ -145,8 +145,8 @@ def main(words: list[str]) -> int:
         return refuse(f" log {command}", str(wrong))
     except BadArg as wrong:
         return refuse(f" log {command}", wrong.why)
-    except ModuleNotFoundError as missing:  # what only some forms need
-        print(f"inviso log {command}: {missing}", file=sys.stderr)
+    except ImportError as missing:  # what only some forms need: it is not there, or can't be loaded
+        print(f"inviso log {command}: {(str(missing).splitlines() or ['a package can not be imported'])[0]}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # nobody reads any more; nor must the interpreter find out when it ends

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
@@ -56,12 +58,17 @@ class Measurement:
         self._progress: Progress | None = None
         self._begun = False
         self._children: Leader | None = None
+        self._dumps: Callable[..., str] = repr
 
     def prepare(self) -> None:
         """Everything that is not to be found out after a long run; ``CannotBegin`` says what."""
         for path in (self._request.output, self._request.json):
             if path is not None and path != "-":
                 _check_writable(path)
+        if self._request.json is not None:
+            import json  # at the end it may be the program's
+
+            self._dumps = json.dumps
         try:
             self._profiler = Profiler(type=self._request.type)
         except RuntimeError as error:
@@ -131,7 +138,7 @@ class Measurement:
         path = self._request.json
         if path is None:
             return
-        text = profile.to_json(indent=2) + "\n"
+        text = self._dumps(profile.to_dict(), indent=2) + "\n"
         try:
             if path == "-":
                 _write_fd(1, text)
@@ -219,8 +226,6 @@ def _write_file(path: str, text: str) -> None:
 
 def _write_fd(descriptor: int, text: str) -> None:
     """The whole text, also where the program made the descriptor non-blocking."""
-    import select
-
     left = memoryview(text.encode("utf-8", "backslashreplace"))
     while left:
         try:

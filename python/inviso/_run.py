@@ -5,21 +5,25 @@ itself uses: what it raises goes on through the caller, so that ``SystemExit`` g
 ends by the signal, threads are waited for and ``atexit`` functions run as ever. Only the traceback is cut, so that it
 begins with the program's first frame, by an excepthook that calls the program's own.
 
-What stays visible to the program: the frames below its first one (``sys._getframe().f_back`` is not None there), and
-``sys.orig_argv``.
+It runs at the bottom of the stack: no frame of this package is below its first one (on a free-threaded build they
+are seen). What stays visible to the program is ``sys.orig_argv``.
 """
 
 from __future__ import annotations
 
 import io
+import marshal
 import os
 import sys
+import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.machinery import PathFinder, SourceFileLoader, SourcelessFileLoader
 from importlib.util import MAGIC_NUMBER
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
+
+from . import _native
 
 __all__ = ["Program", "run"]
 
@@ -108,7 +112,7 @@ def _run_file(
         if compiled or (isinstance(error, SyntaxError) and error.lineno and _is_text(content)):
             return _fail(error)
         return _ask_interpreter(path)
-    return _leave_by_the_same_door(lambda: exec(code, main.__dict__))
+    return _leave_by_the_same_door(code, main.__dict__)
 
 
 def _run_found(
@@ -123,9 +127,7 @@ def _run_found(
     begin()
     run_as_main: Callable[..., Any] = runpy._run_module_as_main  # type: ignore[attr-defined]
     try:
-        return _leave_by_the_same_door(
-            lambda: run_as_main("__main__" if module is None else module, module is not None)
-        )
+        return _leave_by_the_same_door(run_as_main, "__main__" if module is None else module, module is not None)
     except (SystemExit, SyntaxError) as error:
         told = isinstance(error, SyntaxError) or str(error.code).startswith(f"{sys.executable}: ")
         if told and main.__dict__.get("__spec__") is None:
@@ -133,9 +135,9 @@ def _run_found(
         raise
 
 
-def _leave_by_the_same_door(call: Callable[[], object]) -> int:
+def _leave_by_the_same_door(call: Callable[..., object] | CodeType, *arguments: object) -> int:
     try:
-        call()
+        _native.call_at_bottom(call, arguments)
     except SystemExit:
         raise
     except BaseException as error:
@@ -202,6 +204,32 @@ def _first_on_path(folder: str, *, always: bool = False) -> None:
         sys.path[0] = folder
     elif always or not sys.flags.safe_path:
         sys.path.insert(0, folder)
+    else:
+        return
+    _give_way(folder)
+
+
+def _give_way(folder: str) -> None:
+    """Have the program find its own modules where this package has imported others of their names.
+
+    What is imported from here on may be the program's. So what runs beside or after the program imports nothing, and native
+    code asks ``_native`` for modules of the library by name.
+    """
+    ours = [name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names - _OF_INTERPRETER]
+    theirs = set()
+    for top in {name.partition(".")[0] for name in ours}:
+        is_file = getattr(getattr(sys.modules.get(top), "__spec__", None), "has_location", False)
+        if is_file:  # no file comes before what is built in or frozen
+            found = PathFinder.find_spec(top, [folder])
+            if found is not None and found.loader is not None:
+                theirs.add(top)
+    for name in ours:
+        if name.partition(".")[0] in theirs:
+            _native.cover(name, sys.modules.pop(name))
+
+
+_OF_INTERPRETER = frozenset({"encodings"})
+"""Read from files before any program begins."""
 
 
 def _working_directory() -> str:
@@ -223,8 +251,6 @@ def _is_container(path: str) -> bool:
 
 
 def _load_compiled(content: bytes, path: str) -> CodeType:
-    import marshal
-
     if content[:4] != MAGIC_NUMBER:
         raise ValueError(f"Bad magic number in .pyc file: {path}")
     code = marshal.loads(content[PYC_HEADER:])
@@ -237,10 +263,8 @@ def _is_text(content: bytes) -> bool:
     """Whether the source can be decoded; why it can't, the interpreter words better where it reads the file itself."""
     if b"\0" in content:
         return False
-    from importlib.util import decode_source
-
     try:
-        decode_source(content)
+        content.decode(tokenize.detect_encoding(io.BytesIO(content).readline)[0])
     except (SyntaxError, UnicodeError, LookupError):
         return False
     return True
@@ -248,9 +272,7 @@ def _is_text(content: bytes) -> bool:
 
 def _ask_interpreter(path: str) -> int:
     """What can't be decoded can't be run: the interpreter itself says why."""
-    import subprocess
-
-    return subprocess.call([sys.executable, path])
+    return os.spawnv(os.P_WAIT, sys.executable, [sys.executable, path])
 
 
 def _fail(error: BaseException) -> int:

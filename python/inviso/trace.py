@@ -80,6 +80,7 @@ _KINDS = {
     "call_latency": _LATENCY,
 }
 _COUNTERS = _COUNT | _TIME | _MEMORY | _LATENCY
+_MESSAGES = _LOCAL | _GLOBAL | _META
 
 _FLAGS = {name: 1 << bit for bit, name in enumerate((
     "call", "return_to", "arity", "silent", "procs", "send", "receive", "running", "running_procs", "running_ports",
@@ -97,6 +98,7 @@ _OPTIONS: dict[str, Any] = {
     "capture": None,
     "repr": False,
     "clock": "fast",
+    "share": 1,
     "dump_to": None,
     "dump_signal": None,
     "dump_on": None,
@@ -334,6 +336,10 @@ def session_create(
             ``clock``
                 where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
                 clocks), or ``"system"`` (those clocks themselves, asked at each event).
+            ``share``
+                how much of the interpreter's time a callable tracer may take, from above 0 to 1 (all, unless given). Its thread
+                rests when it has had that; what comes meanwhile waits in the rings, and what they have no room for is
+                dropped and counted at its place.
             ``dump_to``
                 makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
                 otherwise, and what the rings hold is written to a new file of this name, ``{n}`` in it being the dump's
@@ -399,12 +405,14 @@ def session_create(
         why = f"{shown(tracer)} is not a tracer; pass a Pid, a callable, (module, state), or None for the session itself"
         raise BadArg(where, "tracer", why)
     called = _native.TracerFunction(tracer) if callable(tracer) and not module else None
-    worker = _Worker(name, called.weak()) if called else None
+    _check_share(where, options, called is not None)
+    worker = _Worker(name, called.weak(), options["share"]) if called else None
     pid = tracer if isinstance(tracer, Pid) else worker.pid if worker else None
     try:
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
             options["ended_processes"], *_taking(options), options["clock"], module, port, recorded,
+            _STEP if options["share"] < 1 else None,
         )  # fmt: skip
     except BaseException as error:
         if worker:
@@ -589,8 +597,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     if isinstance(what, Port):
         if not what.is_local():
             raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
-        flags = [(s, s._native.flags_of(what)) for s in every]
-        return None if flags and flags[0][1] is None else [s for s, bits in flags if bits]
+        return [s for s in every if s._native.flags_of(what)] if _native.port_exists(what) else None
     if isinstance(what, str):
         if what == "all":
             return every
@@ -632,7 +639,7 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
             message. Name the flags, or switch it off afterwards: ``process(session, procs, False, ["silent"])``.
 
     Returns:
-        How many processes matched; 0 for ``"new"``, and for a group without any flag.
+        How many processes matched; 0 for ``"new"``, and for a group if no flag is one of processes: that changes nothing.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -643,15 +650,12 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     1
     ('flags', ['call', 'timestamp'])
     """
-    where = "process/4"
-    native = _session(where, session)
-    procs = _tracee(procs)
+    procs, why = _tracee(procs), None
     if isinstance(procs, Pid):
-        _process(where, "procs", procs)
+        why = _why_not_here(procs)
     elif not (isinstance(procs, str) and procs in _GROUPS["procs"]):
         why = f"{shown(procs)} {_why_no_process(procs)}; pass a living process, 'all', 'existing' or 'new'"
-        raise BadArg(where, "procs", why)
-    return _switch(where, native, "procs", procs, how, flags)
+    return _switch("process/4", session, "procs", procs, why, how, flags)
 
 
 def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -> int:
@@ -667,7 +671,7 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
             to come keep none of them but silent.
 
     Returns:
-        How many ports matched; 0 for ``"new"``.
+        How many ports matched; 0 for ``"new"``, and for a group if no flag is one of ports: that changes nothing.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -678,34 +682,38 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     0
     ('flags', ['send', 'ports'])
     """
-    where = "port/4"
-    native = _session(where, session)
-    ports = _tracee(ports)
-    if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in _GROUPS["ports"]):
-        raise BadArg(where, "ports", f"{shown(ports)} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'")
-    if isinstance(ports, Port) and not ports.is_local():
-        raise BadArg(where, "ports", f"{shown(ports)} is a port of another node; pass one of this node")
-    return _switch(where, native, "ports", ports, how, flags)
+    ports, why = _tracee(ports), None
+    if isinstance(ports, Port):
+        why = None if ports.is_local() else f"{shown(ports)} is a port of another node; pass one of this node"
+    elif not (isinstance(ports, str) and ports in _GROUPS["ports"]):
+        why = f"{shown(ports)} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'"
+    return _switch("port/4", session, "ports", ports, why, how, flags)
 
 
-def _switch(where: str, native: _native.Session, argument: str, who: Any, how: bool, flags: Iterable[str]) -> int:
-    if not isinstance(how, bool):
+def _switch(
+    where: str, session: Session, argument: str, who: Any, why: str | None, how: bool, flags: Iterable[str]
+) -> int:
+    """``why`` is what is wrong with ``who``. Of several wrong arguments the one that OTP names is blamed."""
+    is_bool = isinstance(how, bool)
+    if why is not None and is_bool:
+        raise BadArg(where, argument, why)
+    native = _session(where, session) if is_bool or why is None else None
+    if native is None or not is_bool:
         raise BadArg(where, "how", f"{shown(how)} is not a bool; pass True for on or False for off")
     bits = 0
     for flag in _list(where, "flags", flags):
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{shown(flag)} is an option of the old interface; the session has the tracer")
-        if isinstance(flag, str) and flag == "cpu_timestamp":
-            if not (isinstance(who, str) and who == "all"):
-                raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
-            if not _native.has_cpu_clock():
-                raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
+    cpu = bits & _FLAGS["cpu_timestamp"]
+    if cpu and not (isinstance(who, str) and who == "all"):
+        raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
+    if cpu and not _native.has_cpu_clock():
+        raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
     ports = argument == "ports"
     try:
         group = _GROUPS[argument][who] if isinstance(who, str) else who
-        matched = native.process(group, how, bits, ports)
-        return 0 if isinstance(who, str) and not bits else matched
+        return native.process(group, how, bits, ports)
     except _native.ProcessDead:
         what = "is closed; pass an open port" if ports else "has ended; pass a living process"
         raise BadArg(where, argument, f"{shown(who)} {what}") from None
@@ -766,16 +774,21 @@ def recv(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = 
     return _messages("recv/3", "receive", session, match_spec, flags)
 
 
-def _messages(where: str, context: str, session: Session, spec: Any, flags: Any) -> int:
+def _messages(where: str, context: str, session: Session, spec: Any, flags: Any, argument: str = "flags") -> int:
+    """``argument`` is blamed for flags that only functions have."""
     native = _session(where, session)
-    if _list(where, "flags", flags):
-        raise BadArg(where, "flags", f"{shown(flags)} is not empty; messages have no flags: pass []")
+    given = _list(where, "flags", flags)
+    why = f"{shown(flags)} is not empty; messages have no flags: pass []"
+    if not all(isinstance(flag, str) and flag in _KINDS for flag in given):
+        raise BadArg(where, "flags", why)
     program = None
     if derives(spec, list):
         program = compiled(where, spec, context) if list.__len__(spec) else None
     elif spec is not True and spec is not False:
-        why = f"{shown(spec)} is no match specification; pass True, False or a list of clauses"
-        raise BadArg(where, "match_spec", why)
+        reason = f"{shown(spec)} is no match specification; pass True, False or a list of clauses"
+        raise BadArg(where, "match_spec", reason)
+    if given:
+        raise BadArg(where, argument, why)
     try:
         native.messages(context == "receive", spec is not False, program)
     except _native.SessionDead:
@@ -873,10 +886,6 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     where = "function/4"
     native = _session(where, session)
     on_load = isinstance(mfa, str) and mfa == "on_load"
-    if isinstance(mfa, str) and mfa in ("send", "receive"):
-        return _messages(where, str(mfa), session, match_spec, flags)
-    target = None if on_load else _mfa(where, "mfa", mfa, wildcards=True)
-    how, program = _how(where, match_spec)
     names = _list(where, "flags", flags)
     kinds = 0
     for name in names:
@@ -884,12 +893,20 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
             raise BadArg(where, "flags", f"{shown(name)} is an option of the old interface; the session has the tracer")
         kinds |= _one_of(where, "flags", "flag", name, _KINDS)
     kinds = kinds or _GLOBAL
+    # in OTP's order, which decides what is blamed
     if kinds & _GLOBAL and kinds != _GLOBAL:
         other = next(name for name in names if name != "global")
         raise BadArg(where, "flags", f"'global' can't be combined with {shown(other)}; drop one of them")
-    if program is not None and not kinds & (_GLOBAL | _LOCAL | _META):
-        why = "counters count every call, whatever it looks like; pass True, or 'local' or 'meta' among the flags"
-        raise BadArg(where, "match_spec", why)
+    if isinstance(mfa, str) and mfa in ("send", "receive"):
+        if word(match_spec) in ("pause", "restart"):
+            raise BadArg(where, "mfa", f"{shown(mfa)} has no counters; pass True, False or a list of clauses for it")
+        counted = names and not kinds & _MESSAGES and derives(match_spec, list) and list.__len__(match_spec)  # type: ignore[arg-type]
+        return _messages(where, str(mfa), session, match_spec, names, "flags" if counted else "mfa")
+    how, program = _how(where, match_spec)
+    if program is not None and not kinds & _MESSAGES:
+        why = "counters count every call; pass True as match_spec, or 'local' or 'meta' among the flags"
+        raise BadArg(where, "flags", why)
+    target = None if on_load else _mfa(where, "mfa", mfa, wildcards=True)
     try:
         if target is None:
             native.on_load(kinds, how, None, program)
@@ -960,9 +977,11 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
     if isinstance(what, Port):
         if not what.is_local():
             raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
-        _one_of(where, "item", "item of a port", item, ("flags", "tracer"))
         bits = native.flags_of(what)
-        return None if bits is None else _flags_info(session, item, bits)
+        if bits is None:
+            return None  # whatever the item, as in OTP
+        _one_of(where, "item", "item of a port", item, ("flags", "tracer"))
+        return _flags_info(session, item, bits)
     if isinstance(what, str):
         if what in ("new", "new_processes", "new_ports"):
             kind = "ports" if what == "new_ports" else "processes"
@@ -972,7 +991,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             _one_of(where, "item", "item of a message", item, ("match_spec",))
             return (Atom(item), native.messages_of(what == "receive"))
         if what == "system":
-            _one_of(where, "item", "item of the system", item, ("all",))
+            _one_of(where, "what", "item of the system", item, ("all",))  # OTP blames the thing
             return (Atom("system"), [_monitored(*limit) for limit in native.monitored()])
         if what == "session":
             _one_of(where, "item", "item of a session", item, ("dropped", "dumps", "tracer_errors"))
@@ -1031,12 +1050,12 @@ def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivere
     ('trace_delivered', 'all')
     """
     where = "delivered/2"
-    native = _session(where, session)
     tracee = _tracee(tracee)
     if isinstance(tracee, Pid):
         _process(where, "tracee", tracee)
     elif not (isinstance(tracee, str) and tracee == "all"):
         raise BadArg(where, "tracee", f"{shown(tracee)} is not a process; pass a Pid or 'all'")
+    native = _session(where, session)
     caller = _native.self_pid()
     reference = Delivered()
     native.pump()
@@ -1101,7 +1120,10 @@ class _Worker:
     may start one at any time; who takes ``_held`` is the process. So nothing is locked here while Python code can run.
     """
 
-    def __init__(self, name: str, function: _native.TracerFunction) -> None:
+    def __init__(self, name: str, function: _native.TracerFunction, share: float = 1) -> None:
+        self._share = share
+        self._hurry = Flag()
+        """Set at the end: what is there is handled without a rest."""
         self._function = function
         """Its session's."""
         self._last: Callable[[Any], object] | None = None
@@ -1145,6 +1167,7 @@ class _Worker:
         """Has everything that has arrived handled, by ``last`` if nobody else has the function any more, and ends the process."""
         if is_ending():  # its thread has been stopped, and modules may be empty
             return
+        self._hurry.set()
         if not self._over.is_set():
             self._last = last
         if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
@@ -1197,7 +1220,10 @@ class _Worker:
 
     def _handle(self) -> bool:
         """Whether it is over, not just that a fork is under way."""
+        budget = _Budget(self._share) if self._share < 1 else None
         while True:
+            if budget is not None and (rest := budget.rest()):
+                self._rest(rest)
             message = _native.mailbox_receive(None, None)[0]
             if message is _STOP:
                 return True
@@ -1210,6 +1236,12 @@ class _Worker:
                 self._call(message)
             message = None  # it may have objects of the program's
 
+    def _rest(self, seconds: float) -> None:
+        """Lets the program have the interpreter for so long. Neither a fork nor the end waits for that."""
+        end = time.monotonic() + seconds
+        while not self._hurry.is_set() and not _fork.is_under_way() and (left := end - time.monotonic()) > 0:
+            self._hurry.wait(min(left, _LONGEST_REST))
+
     def _call(self, message: Any) -> None:
         function = self._function.get() if self._last is None else self._last
         try:
@@ -1220,6 +1252,39 @@ class _Worker:
             if self._raised == 1:
                 print(f"inviso: the tracer of session {self._name!r} raised (reported once):", file=sys.stderr)
                 traceback.print_exc()
+
+
+class _Budget:
+    """The interpreter's time that the calling thread may still take: a share of the time that passes."""
+
+    __slots__ = ("_last", "_left", "_messages", "_share", "_used")
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._left = 0.0
+        self._messages = 0
+        self._last, self._used = time.monotonic_ns(), time.thread_time_ns()
+
+    def rest(self) -> float:
+        """For how many seconds it has taken its share already; the clocks are looked at every few messages."""
+        self._messages += 1
+        if self._messages % _LOOK_EVERY:
+            return 0.0
+        now, used = time.monotonic_ns(), time.thread_time_ns()
+        earned = self._share * (now - self._last)
+        self._left = min(self._left + earned, self._share * _SAVED) - (used - self._used)
+        self._last, self._used = now, used
+        return max(0.0, -self._left / self._share / 1e9)
+
+
+_LOOK_EVERY = 16
+"""Messages between two looks at the clocks."""
+_SAVED = 50_000_000
+"""Nanoseconds whose share may be saved up for a burst."""
+_LONGEST_REST = 0.01
+"""Seconds until it is looked whether a fork waits."""
+_STEP = 256
+"""Records that are made messages at a time for a tracer that has a share."""
 
 
 class _Job:
@@ -1269,10 +1334,17 @@ def _session(where: str, session: Any) -> _native.Session:
 
 
 def _process(where: str, argument: str, pid: Pid) -> None:
+    why = _why_not_here(pid)
+    if why is not None:
+        raise BadArg(where, argument, why)
+
+
+def _why_not_here(pid: Pid) -> str | None:
     if not pid.is_local():
-        raise BadArg(where, argument, f"{shown(pid)} is a process of another node; pass one of this node")
+        return f"{shown(pid)} is a process of another node; pass one of this node"
     if pid.kind == "queue":
-        raise BadArg(where, argument, f"{shown(pid)} is a queue, which doesn't run; pass a thread or task that uses it")
+        return f"{shown(pid)} is a queue, which doesn't run; pass a thread or task that uses it"
+    return None
 
 
 def _dead(where: str) -> BadArg:
@@ -1397,6 +1469,16 @@ def _check_capture(where: str, capture: Any, texts: bool) -> None:
             raise BadArg(where, "opts", why)
 
 
+def _check_share(where: str, options: dict[str, Any], is_called: bool) -> None:
+    share = options["share"]
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        raise BadArg(where, "opts", f"share {shown(share)} is no share; pass a number above 0 up to 1, such as 0.1")
+    if share < 1 and not is_called:
+        raise BadArg(where, "opts", "share is of a callable tracer's time; pass a callable as the tracer, or drop the option")
+    if share < 1 and options["overflow"] == "block":
+        raise BadArg(where, "opts", "overflow 'block' waits for a tracer that share lets rest; drop one of them")
+
+
 def _taking(options: dict[str, Any]) -> tuple[tuple[int, int, int, int], str]:
     """The limits of what is taken of arguments, and what that is."""
     capture = options["capture"]
@@ -1441,7 +1523,8 @@ def _setting(session: Session, mfa: Any, item: str, kinds: int) -> Any:
     if item == "meta":
         if not kinds & _META:
             return False
-        return [] if mfa is not None and session._native.has_lost_meta(mfa) else _tracer(session)
+        gone: Any = False if mfa is None else []
+        return gone if session._native.has_lost_meta(mfa) else _tracer(session)
     return session._native.spec_of(mfa, True) or [] if kinds & _META else False
 
 

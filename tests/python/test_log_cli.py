@@ -245,3 +245,12 @@ def test_a_form_that_needs_another_package_says_so_in_one_line(path: Path, tmp_p
     done = execute(words)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"inviso log convert: \S+ needs pyarrow or polars; pip install pyarrow\n", done.stderr)
+
+
+def test_a_package_that_can_not_be_loaded_is_told_in_one_line(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "pyarrow").mkdir()
+    (tmp_path / "pyarrow" / "__init__.py").write_text("raise ImportError('its library is broken\\nin many\\nlines')")
+    text = "import sys; sys.path.insert(0, sys.argv.pop(1)); from inviso.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", text, str(tmp_path), "log", "convert", str(path), "--to", "parquet", "-o", str(tmp_path / "out")]
+    done = execute(words)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "inviso log convert: its library is broken\n")

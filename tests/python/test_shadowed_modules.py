@@ -24,6 +24,9 @@ COMMANDS = {
     "no children": ["tprof", "--no-children"],
 }
 SHADOW = "print('the file of the program was run:', __name__)\n"
+COMMAND = ["../bin/inviso"]
+SCRIPT = "import sys\nfrom inviso.cli import main\nsys.exit(main())\n"
+"""As the installed ``inviso``, whose own folder is first on the path."""
 PROGRAM = """
 import sys
 def f(n): return n if n < 2 else f(n - 1) + f(n - 2)
@@ -43,6 +46,8 @@ def shadows(tmp_path: pathlib.Path) -> pathlib.Path:
     """A program among files for every standard module that is no part of the interpreter itself."""
     folder = tmp_path / "shadows"
     folder.mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "inviso").write_text(SCRIPT)
     for name in sys.stdlib_module_names - {*sys.builtin_module_names, "__main__"}:
         (folder / f"{name}.py").write_text(SHADOW)
     (folder / "program.py").write_text(PROGRAM)
@@ -54,9 +59,58 @@ def test_no_file_of_the_program_is_taken_for_a_standard_module(shadows: pathlib.
     plain = run(shadows, "program.py")
     assert plain[:2] == (0, "55 ['__main__']\n")
     words = COMMANDS[command]
-    status, out, err = run(shadows, "-P", "-m", "inviso", *words, "program.py")
+    for program in (["program.py"], ["-m", "program"]):
+        status, out, err = run(shadows, *COMMAND, *words, *program)
+        assert (status, out) == plain[:2], err
+        assert "the file of the program was run" not in err and "Traceback" not in err
+
+
+IMPORTS = """
+import sys
+sys.stdout.write(sys.path[0][-7:] + chr(10))
+for name in NAMES:
+    module = __import__(name)
+    print(name, module.__file__[-len(name) - 11:], __name__)
+def f(): pass
+f()
+"""
+OFTEN = ["copy", "typing", "dataclasses", "enum", "json", "queue", "opcode", "inspect", "select", "types", "functools", "signal"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_program_finds_its_own_modules(shadows: pathlib.Path, command: str) -> None:
+    """Also where this package has imported the standard ones of these names."""
+    (shadows / "imports.py").write_text(IMPORTS.replace("NAMES", repr([*OFTEN, "threading"])))
+    for name in [*OFTEN, "threading"]:
+        (shadows / f"{name}.py").write_text("def _shutdown(): pass\n")
+    plain = run(shadows, "imports.py")
+    assert plain[0] == 0, plain
+    status, out, err = run(shadows, *COMMAND, *COMMANDS[command], "imports.py")
     assert (status, out) == plain[:2], err
-    assert "the file of the program was run" not in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_started_as_a_module(tmp_path: pathlib.Path, command: str) -> None:
+    """``python -m`` looks in the working directory first, so what the package's own ``__init__`` imports can't be had then."""
+    text = "import inviso, runpy, sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = run(tmp_path, "-c", text)[1].split()
+    for name in sys.stdlib_module_names - {*sys.builtin_module_names, "__main__", *loaded}:
+        (tmp_path / f"{name}.py").write_text(SHADOW)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    plain = run(tmp_path, "program.py")
+    for program in (["program.py"], ["-m", "program"]):
+        status, out, err = run(tmp_path, "-m", "inviso", *COMMANDS[command], *program)
+        assert (status, out) == plain[:2], err
+        assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", ["count", "trace"])
+def test_a_program_that_can_not_be_read(shadows: pathlib.Path, command: str) -> None:
+    (shadows / "unreadable.py").write_bytes(b"print('\xff')\n")
+    plain = run(shadows, "unreadable.py")
+    assert plain[0] == 1
+    assert run(shadows, *COMMAND, *COMMANDS[command], "unreadable.py") == plain
 
 
 SESSION = """

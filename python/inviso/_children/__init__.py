@@ -300,9 +300,6 @@ def start(known: set[str]) -> None:
 _places: list[str] = []
 """Where the leader's program is, which a child that ``multiprocessing`` spawns imports from."""
 
-_covered: list[Any] = []
-"""Modules that this package goes on using."""
-
 
 def _uncover(known: set[str], places: list[str | None]) -> None:
     """Forget modules that this package imported where a program has others of their names, which it would not find."""
@@ -315,7 +312,7 @@ def _uncover(known: set[str], places: list[str | None]) -> None:
     for name in list(sys.modules):
         top = name.partition(".")[0]
         if top in theirs and name not in known and top != "inviso":
-            _covered.append(sys.modules.pop(name))
+            _native.cover(name, sys.modules.pop(name))
 
 
 def _place_of_program(words: list[str]) -> str | None:

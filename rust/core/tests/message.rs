@@ -2,12 +2,16 @@
 
 use inviso_core::{
     clock::Clock,
-    drain::Event,
+    control::Op,
+    drain::{drain, Event, What},
     emit::stamp,
+    flags::Flags,
     message::{Messages, NoMessage},
-    node::Node,
-    plan::Mfa,
-    tracee,
+    node::{Node, Who},
+    plan::{kinds, Mfa},
+    point::Program,
+    session::{Options, Stamps},
+    tracee::{self, Class},
 };
 use inviso_term::{
     etf,
@@ -133,4 +137,35 @@ fn names_are_cut_and_the_node_may_be_renamed() {
     let there = Term::Pid(Identifier::new(PID, "c@d", 1));
     let link = Term::atom("link");
     assert_eq!(etf::decode(&out).unwrap(), Term::Tuple(vec![Term::atom("trace"), there.clone(), link, there]));
+}
+
+/// Each stamp, with the scheduler's number and without, made of ticks or asked of the system.
+#[test]
+fn a_scheduler_stands_beside_each_stamp() {
+    let stamps = [
+        (Flags::NONE, stamp::NONE),
+        (Flags::TIMESTAMP, stamp::TIMESTAMP),
+        (Flags::MONOTONIC_TIMESTAMP, stamp::MONOTONIC),
+        (Flags::STRICT_MONOTONIC_TIMESTAMP, stamp::STRICT),
+    ];
+    for clock in [Stamps::Ticks, Stamps::System] {
+        for (flag, expected) in stamps {
+            for (scheduler, mark) in [(Flags::NONE, 0), (Flags::SCHEDULER_ID, stamp::SCHEDULER)] {
+                let program = Program::new();
+                let point = program.point("m", "f", 0);
+                let session = program.session("", Options { clock, ..Options::default() }).unwrap();
+                program.function(&session, &[&point], kinds::LOCAL, Op::On).unwrap();
+                let flags = Flags::CALL | flag | scheduler;
+                program.node().flags(&session, Who::All(Class::Process), true, flags).unwrap();
+                drop(point.enter(|_| Ok(())));
+                let mut seen = vec![];
+                drain(&session, 9, |record| match record.what {
+                    What::Event(event) => seen.push((event.stamps & (stamp::MASK | stamp::SCHEDULER), event.scheduler)),
+                    What::Lost(count) => panic!("{count} lost"),
+                })
+                .unwrap();
+                assert_eq!(seen, [(expected | mark, 1)]);
+            }
+        }
+    }
 }

@@ -15,7 +15,7 @@ use std::{
 /// Records that wait, and the file that they go to.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    file: Own,
+    file: Own<File>,
     waiting: Vec<u8>,
     /// Terms in `waiting`, and what its drop records count.
     messages: u64,

@@ -10,6 +10,7 @@
 //! sender try the socket, for [`PATIENCE`] in all until the queue is empty again, before it drops.
 
 use crate::{
+    own::Own,
     queue::{Batch, Queue},
     reader::Reader,
     sink::{closed, Sink},
@@ -120,7 +121,7 @@ impl IpPort {
     /// # Errors
     /// What the system says.
     pub fn listen(address: SocketAddr, queue: usize) -> io::Result<IpPort> {
-        let listener = TcpListener::bind(address)?;
+        let listener = Own::new(TcpListener::bind(address)?)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let queue = Queue::new(queue);
@@ -295,8 +296,8 @@ impl Shared {
 #[derive(Debug)]
 struct Sender {
     shared: Arc<Shared>,
-    listener: TcpListener,
-    client: Option<TcpStream>,
+    listener: Own<TcpListener>,
+    client: Option<Own<TcpStream>>,
     batch: Batch,
     /// Bytes of the batch that were sent.
     sent: usize,
@@ -332,11 +333,9 @@ impl Sender {
             }
             // also while it closes: who connected before that gets what there is
             let mut state = self.shared.lock();
-            if let Ok((client, _)) = self.listener.accept() {
+            if let Ok((client, _)) = self.listener.check().and_then(|()| self.listener.accept()) {
                 drop(state);
-                if prepare(&client).is_ok() {
-                    self.client = Some(client);
-                }
+                self.client = prepare(client).ok();
                 continue;
             }
             // under the lock: what is added from here on wakes it
@@ -352,7 +351,7 @@ impl Sender {
         }
     }
 
-    fn serve(&mut self, client: &TcpStream) -> io::Result<Served> {
+    fn serve(&mut self, client: &Own<TcpStream>) -> io::Result<Served> {
         let shared = Arc::clone(&self.shared);
         loop {
             if self.sent == self.batch.bytes.len() {
@@ -396,9 +395,9 @@ impl Sender {
     }
 
     /// Sends the rest of the batch; whether the client is gone, `None` if the sender is asked to rest before.
-    fn send(&mut self, mut client: &TcpStream) -> Option<bool> {
+    fn send(&mut self, client: &Own<TcpStream>) -> Option<bool> {
         while let Some(rest @ [_, ..]) = self.batch.bytes.get(self.sent..) {
-            match client.write(rest) {
+            match client.check().and_then(|()| (&**client).write(rest)) {
                 Ok(0) => return Some(true),
                 Ok(n) => self.sent += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -425,10 +424,11 @@ impl State {
     }
 }
 
-fn prepare(client: &TcpStream) -> io::Result<()> {
+fn prepare(client: TcpStream) -> io::Result<Own<TcpStream>> {
     client.set_nonblocking(false)?;
     client.set_nodelay(true)?;
-    client.set_write_timeout(Some(LOOK))
+    client.set_write_timeout(Some(LOOK))?;
+    Own::new(client)
 }
 
 #[cold]
@@ -437,7 +437,8 @@ fn panicked() -> io::Error {
 }
 
 /// Whether a client has closed its end. What it says is not for us.
-fn is_gone(client: &TcpStream) -> io::Result<bool> {
+fn is_gone(client: &Own<TcpStream>) -> io::Result<bool> {
+    client.check()?;
     client.set_nonblocking(true)?;
     let peeked = client.peek(&mut [0]);
     client.set_nonblocking(false)?;

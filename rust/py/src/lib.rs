@@ -47,6 +47,8 @@ mod _native {
     #[pymodule_export]
     use super::export::{ArrowRows, Exporter};
     #[pymodule_export]
+    use super::ffi::bottom::call_at_bottom;
+    #[pymodule_export]
     use super::ffi::builtin::take_builtin;
     #[pymodule_export]
     use super::host::collector::set_max_heap_size;
@@ -61,6 +63,8 @@ mod _native {
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, put_in, register, registered,
         send, send_by_clock, trap_exit, unlink, unregister, whereis,
     };
+    #[pymodule_export]
+    use super::host::standard::cover;
     #[pymodule_export]
     use super::library::Library;
     #[pymodule_export]
@@ -84,7 +88,7 @@ mod _native {
         seq_set_serial, seq_set_tracer, seq_token, seq_tracer,
     };
     #[pymodule_export]
-    use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    use super::session::{function_exists, has_cpu_clock, port_exists, session_create, sessions, Session};
     #[pymodule_export]
     use super::trace_port::{
         port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, LogPort,

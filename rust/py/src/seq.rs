@@ -243,7 +243,7 @@ pub fn seq_set_tracer(
         let tracee = pid.tracee(py).ok_or_else(|| errors::raise(Error::ProcessDead))?;
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };
         let session = py.detach(|| host.node.session_create("seq_trace", pid.id, options)).map_err(errors::raise)?;
-        outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone()));
+        outlet = Some(host.outlets.open(session, directory::process(&tracee).mailbox.clone(), None));
     }
     if let Some(port) = port {
         let options = Options { is_inner: true, ring_bytes: RING, ..Options::default() };

@@ -118,6 +118,15 @@ impl Frame {
         unsafe { Frame::from_ptr(read(self.0.as_ptr(), at::PREVIOUS)).and_then(|frame| frame.skip_shims()) }
     }
 
+    /// The next outer frame, shims included; `None` at the end of the stack.
+    ///
+    /// # Safety
+    /// As [`Frame::caller`].
+    pub unsafe fn below(self) -> Option<Frame> {
+        // SAFETY: as in `caller`.
+        unsafe { Frame::from_ptr(read(self.0.as_ptr(), at::PREVIOUS)) }
+    }
+
     /// Whether the frame lies inside a generator, coroutine or asynchronous generator.
     ///
     /// # Safety

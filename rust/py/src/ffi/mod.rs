@@ -23,6 +23,7 @@
 //! | `eval` | a frame evaluation function (3.11) |
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
+//! | `bottom` | calls below which no frame is seen |
 //! | `stack` | how much C stack is left, and more of it (3.11) |
 //! | `tracer_abi` | the tables of `inviso_tracer.h`: tracer modules in C |
 //! | `alloc` | a count of bytes asked of Python's allocators |
@@ -39,6 +40,7 @@ pub mod again;
 pub mod alloc;
 pub mod attribute;
 pub mod awaited;
+pub mod bottom;
 pub mod builtin;
 mod calibrate;
 pub mod calling;

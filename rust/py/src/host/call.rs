@@ -102,14 +102,13 @@ impl<'a> PyCall<'a> {
     /// The frame that called this one.
     pub fn caller_frame(&self) -> Option<Frame> {
         #[cfg(not(Py_3_12))]
-        // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller. At the
-        // call's end it is again.
-        return unsafe { Frame::current(crate::ffi::tstate()) }
-            .filter(|f| f.address() != self.frame.address())
-            .or_else(|| {
-                // SAFETY: the frame is still linked while it is the thread's current one.
-                unsafe { self.frame.caller() }
-            });
+        // SAFETY: the hook runs attached; before the call goes on, the thread's current frame is its caller, and none if C code
+        // has called: the frame's own link is not set then. At the call's end it is so again.
+        return match unsafe { Frame::current(crate::ffi::tstate()) } {
+            // SAFETY: the frame is linked while it is the thread's current one.
+            Some(current) if current.address() == self.frame.address() => unsafe { self.frame.caller() },
+            current => current,
+        };
         #[cfg(Py_3_12)]
         // SAFETY: the event's frame is running, so its `previous` is valid.
         unsafe {

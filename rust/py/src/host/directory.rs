@@ -456,8 +456,8 @@ impl Directory {
 
     /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
     pub fn of_ident(&self, py: Python<'_>, host: &Host, ident: &Bound<'_, PyAny>) -> Option<Arc<Tracee>> {
-        let modules = py.import("sys").ok()?.getattr("modules").ok()?;
-        let active = modules.get_item("threading").ok()?.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
+        let threading = super::standard::present(py, "threading")?;
+        let active = threading.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
         let thread = active.get_item(ident).ok()??;
         // SAFETY: held; attached, with nothing set. The attribute is a plain one of the class's own.
         let id = unsafe { super::spawning::attribute(py, thread.as_ptr(), "_native_id") }?.extract().ok()?;
@@ -480,7 +480,7 @@ impl Directory {
                 });
             }
         }
-        let thread = py.import("threading")?.getattr("Thread")?;
+        let thread = super::standard::module(py, "threading")?.getattr("Thread")?;
         if !object.is_instance(&thread)? {
             let queue =
                 is_queue(object).then(|| self.object_process(host, Kind::Queue, object.as_ptr() as usize, None));
@@ -654,8 +654,7 @@ pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
 
 /// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.
 fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
-    let modules = py.import("sys")?.getattr("modules")?;
-    let Ok(threading) = modules.get_item("threading") else { return Ok(Vec::new()) };
+    let Some(threading) = super::standard::present(py, "threading") else { return Ok(Vec::new()) };
     let active = threading.getattr("_active")?.cast_into::<PyDict>()?.copy()?;
     let mut all = Vec::new();
     for thread in active.values() {

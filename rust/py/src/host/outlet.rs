@@ -33,6 +33,8 @@ pub struct Outlet {
     pub tracer: Option<Arc<Installed>>,
     /// The trace port that gets them instead.
     pub port: Option<Arc<LogPort>>,
+    /// Records that one step takes out of the rings at most.
+    pub step: usize,
 }
 
 /// All outlets by session.
@@ -40,9 +42,10 @@ pub struct Outlet {
 pub struct Outlets(Mutex<FxHashMap<u64, Arc<Outlet>>>);
 
 impl Outlets {
-    /// Opens a session's outlet into `mailbox`.
-    pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>) -> Arc<Outlet> {
-        let outlet = self.keep(Outlet { session, mailbox, objects: Objects::default(), tracer: None, port: None });
+    /// Opens a session's outlet into `mailbox`, which takes so many records at a time.
+    pub fn open(&self, session: Arc<Session>, mailbox: Arc<Mailbox>, step: Option<usize>) -> Arc<Outlet> {
+        let (objects, step) = (Objects::default(), step.unwrap_or(BATCH));
+        let outlet = self.keep(Outlet { session, mailbox, objects, tracer: None, port: None, step });
         outlet.mailbox.feed(Arc::downgrade(&outlet));
         outlet
     }
@@ -50,7 +53,14 @@ impl Outlets {
     /// Opens the outlet of a session with a tracer module.
     pub fn open_to(&self, session: Arc<Session>, made: Made) -> Arc<Outlet> {
         let tracer = Some(made.installed(&session));
-        self.keep(Outlet { session, mailbox: Arc::default(), objects: Objects::default(), tracer, port: None })
+        self.keep(Outlet {
+            session,
+            mailbox: Arc::default(),
+            objects: Objects::default(),
+            tracer,
+            port: None,
+            step: BATCH,
+        })
     }
 
     /// Opens a session's outlet into a trace port, which may be closed.
@@ -59,7 +69,7 @@ impl Outlets {
             node.lose_tracer(&session);
         }
         let (mailbox, objects) = Default::default();
-        self.keep(Outlet { session, mailbox, objects, tracer: None, port: Some(port.clone()) })
+        self.keep(Outlet { session, mailbox, objects, tracer: None, port: Some(port.clone()), step: BATCH })
     }
 
     fn keep(&self, outlet: Outlet) -> Arc<Outlet> {
@@ -80,7 +90,7 @@ impl Outlets {
     }
 }
 
-/// Records that one step takes at most.
+/// Records that one step takes at most, unless a session asks for fewer.
 const BATCH: usize = 1 << 16;
 
 /// What comes into a mailbox.
@@ -119,10 +129,11 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
 fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>) -> PyResult<()> {
     let posted = mailbox.take_posted(); // first: what was written before is found in the rings
     let sessions: Vec<_> = outlets.iter().map(|outlet| &*outlet.session).collect();
+    let step = outlets.iter().map(|outlet| outlet.step).min().unwrap_or(BATCH);
     let mut all: Vec<(u64, Came)> = Vec::new();
     py.detach(|| {
         // nobody else brings these to the mailbox: all of them feed it, and we hold its lock
-        let drained = drain::drain_all(&sessions, BATCH, Losses::Between, |at, record| {
+        let drained = drain::drain_all(&sessions, step, Losses::Between, |at, record| {
             all.push((record.ticks, Came::Record(at, record.to_owned())));
         });
         let (now, later): (Vec<_>, Vec<_>) =
