@@ -140,7 +140,7 @@ all)
     while read -r version _ <&3; do
         [ -z "$version" ] || INVISO_STRESS_SECONDS=10 stage "python$version" tests ".venv-$version" --further
     done 3<<<"$others"
-    stage 'real programs' real
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_FOLDER=further stage 'real programs' real
     stage fuzz fuzz
     stage notebooks notebook
     echo "== all passed"

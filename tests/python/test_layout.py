@@ -76,7 +76,7 @@ CRATES = {
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
     "export": {"inviso-log", "inviso-term"},
-    "port": {"inviso-core", "inviso-log", "inviso-term"},
+    "port": {"inviso-core", "inviso-log"},
     "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
 }
 
@@ -137,9 +137,9 @@ def _path() -> dict[str, str]:
 
 def test_crates_depend_downwards_only() -> None:
     for crate, below in CRATES.items():
-        manifest = (ROOT / "rust" / crate / "Cargo.toml").read_text()
-        # a crate that names itself wants its own features in its tests
-        assert set(re.findall(r"^(inviso-\w+)\b", manifest, re.MULTILINE)) - {f"inviso-{crate}"} == below
+        # what a crate's tests need is not what it stands on
+        manifest = (ROOT / "rust" / crate / "Cargo.toml").read_text().partition("[dev-dependencies]")[0]
+        assert set(re.findall(r"^(inviso-\w+)\b", manifest, re.MULTILINE)) == below
 
 
 def test_only_the_host_knows_python() -> None:

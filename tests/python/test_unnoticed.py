@@ -7,8 +7,6 @@ import pathlib
 import socket
 import subprocess
 import sys
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -112,16 +110,17 @@ def _peer(number: int) -> Any:
             return None
 
 
-def test_a_scheduler_beside_a_strict_time_stamp() -> None:
-    stamps = ["scheduler_id", "strict_monotonic_timestamp"]
+@pytest.mark.parametrize("stamp", ["timestamp", "monotonic_timestamp", "strict_monotonic_timestamp"])
+def test_a_scheduler_stands_beside_a_stamp(stamp: str) -> None:
     with trace.session_create("unnoticed") as session:
-        session.process(inviso.self(), True, ["call", "arity", *stamps])
         session.function((__name__, "one", 1), True, ["local"])
+        session.process(inviso.self(), True, ["call", "arity", "scheduler_id"])
         one(1)
-        message = session.drain()[0]
-    assert message[:4] == ("trace_ts", inviso.self(), "call", (__name__, "one", 1))
-    scheduler, (stamp, number) = message[4:]
-    assert (scheduler, type(stamp), type(number)) == (threading.get_native_id(), int, int) or scheduler >= 1
+        session.process(inviso.self(), True, [stamp])
+        one(1)
+        alone, beside = session.drain()
+    assert alone[:-1] == ("trace", inviso.self(), "call", (__name__, "one", 1))
+    assert beside[:-1] == ("trace_ts", *alone[1:])
 
 
 def test_each_of_many_functions_is_found_wherever_its_place_is() -> None:
@@ -194,45 +193,3 @@ def test_forks_while_a_client_stalls_in_the_midst_of_a_batch() -> None:
     words = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", STALL]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "all\n"), done.stderr
-
-
-def spin(seconds: float) -> None:
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
-
-
-def inner() -> None:
-    spin(0.02)
-
-
-def late() -> None:
-    pass
-
-
-def test_call_time_of_a_session_in_anothers_place() -> None:
-    """The first session ends while a call is charged for it; the second begins with no time at all."""
-    made: list[trace.Session] = []
-
-    def timed(name: str, *functions: str) -> trace.Session:
-        session = trace.session_create(name)
-        session.process(inviso.self(), True, ["call"])
-        for function in functions:
-            assert session.function((__name__, function, 0), True, ["call_time"]) == 1
-        return session
-
-    def outer() -> None:
-        first.destroy()
-        made.append(timed("second", "inner", "late"))
-        spin(0.05)
-        late()
-        inner()
-
-    first = trace.session_create("first")
-    first.process(inviso.self(), True, ["call"])
-    first.function((__name__, f"{outer.__qualname__}", 0), True, ["call_time"])
-    outer()
-    with made[0] as second:
-        rows = {name: second.info((__name__, name, 0), "call_time")[1] for name in ("inner", "late")}
-    time_of = {name: sum(row[2] * 1_000_000 + row[3] for row in value) for name, value in rows.items()}
-    assert time_of["late"] < 5_000 < 15_000 < time_of["inner"], time_of

@@ -73,3 +73,43 @@ pub fn heavy() {
         panic!("membarrier is no longer to be had");
     }
 }
+
+#[cfg(all(test, not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tests {
+    use super::*;
+    use std::panic::catch_unwind;
+
+    /// Makes `membarrier` fail in the calling thread.
+    fn refuse_membarrier() {
+        let number = if cfg!(target_arch = "x86_64") { 324 } else { 283 };
+        let statement = |code: u32, k, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut filter = [
+            // the call's number is the first word of what the filter looks at
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number, 0, 1),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: numbers, and a filter that stands during the call, which copies it; it is this thread's only.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        };
+        assert!(done, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Without it no thread could be waited for: a thread in which the system refuses it must notice.
+    #[test]
+    fn the_heavy_side_asks_the_system_each_time() {
+        prepare();
+        heavy();
+        let had = STATE.load(Relaxed) == HAD;
+        let refused = std::thread::spawn(|| {
+            refuse_membarrier();
+            [(), ()].map(|()| catch_unwind(heavy).is_err())
+        });
+        assert_eq!(refused.join().unwrap(), [had; 2]);
+        heavy();
+    }
+}

@@ -595,3 +595,36 @@ impl Mark {
 pub fn lost(session: &Session) -> u64 {
     session.lost()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{
+        ring::{Overflow, Pushed},
+        session::Options,
+    };
+
+    #[test]
+    fn no_more_is_spilled_than_is_allowed() {
+        let session = Session::new(1, 0, "", 0, Options::default());
+        let (mut producer, ring) = Ring::split(1 << 16, Overflow::Drop);
+        assert!(session.add_ring(ring.clone()));
+        let bytes = |session: &Session| session.draining.lock().unwrap().bytes;
+        let mut push = |ticks| assert_eq!(producer.push([0, ticks, 0, 0], &[0; 8]), Pushed::Stored);
+        push(1);
+        spill(&session);
+        let one = bytes(&session);
+        assert!(one >= 8 && ring.tail() == 1);
+        for (before, after, tail) in [(MOST - 1, MOST - 1 + one, 2), (MOST, MOST, 2), (MOST + 1, MOST + 1, 2)] {
+            session.draining.lock().unwrap().bytes = before;
+            push(2);
+            spill(&session);
+            assert_eq!((bytes(&session), ring.tail()), (after, tail));
+        }
+        // what is drained makes room
+        session.draining.lock().unwrap().bytes = 2 * one;
+        let mut taken = vec![];
+        assert_eq!(drain(&session, 9, |record| taken.push(record.ticks)), Ok(4));
+        assert_eq!((taken, bytes(&session)), (vec![1, 2, 2, 2], 0));
+    }
+}

@@ -239,3 +239,33 @@ fn chunk(plans: &[(usize, Arc<Plan>)]) -> Arc<[Bucket]> {
     }
     buckets.into()
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{plan::Entry, session::Options};
+
+    /// A plan with this slot.
+    fn plan(slot: usize, session: &Arc<Session>) -> Option<Arc<Plan>> {
+        let entry = Entry { has: crate::plan::kinds::COUNT, ..Entry::new(session) };
+        Plan::of(slot as u32, 0, false, vec![entry]).map(Arc::new)
+    }
+
+    /// Keys are like addresses. Some of the 20,000 stand at the end of their chunk, so the search for the next one goes on at its beginning.
+    #[test]
+    fn every_function_is_found_wherever_its_place_is_and_no_other() {
+        let session = Arc::new(Session::new(1, 0, "", 0, Options::default()));
+        let keys = || (1..=20_000usize).map(|n| n * 64);
+        let mut snapshot = Snapshot::empty();
+        for part in keys().collect::<Vec<_>>().chunks(997) {
+            snapshot = snapshot.with(part.iter().map(|key| (*key, plan(*key, &session))).collect());
+        }
+        assert_eq!(snapshot.len(), 20_000);
+        for key in keys() {
+            assert_eq!(snapshot.find(key).map(|plan| plan.slot), Some(key as u32));
+            for other in [key + 8, key + 16, key + 32, key << 20] {
+                assert!(other % 64 == 0 && other <= 20_000 * 64 || snapshot.bucket(other).is_none());
+            }
+        }
+    }
+}

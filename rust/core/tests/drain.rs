@@ -1,7 +1,7 @@
 //! What drains hand over, against a sorted list: every record once, and in the order of time however much each one takes.
 
 use inviso_core::{
-    drain::{drain, drain_all, spill, Losses, Mark, What},
+    drain::{drain, drain_all, drain_borrowed, spill, Losses, Mark, What},
     ring::{Overflow, Producer, Pushed, Ring},
     session::{Options, Session},
 };
@@ -216,4 +216,29 @@ fn a_loss_stands_where_it_happened() {
     assert_eq!(take(9), 1);
     assert_eq!(taken[0], (9, 0));
     assert_eq!(taken[stored as usize..], [(9 + stored, 0), (0, 1), (11 + stored, 0), (20 + stored, 0)]);
+}
+
+/// What is too long for a page is lost in its place, whatever there is room for.
+#[test]
+fn losses_stand_at_their_places_among_several_rings() {
+    let events_and_losses = |losses| {
+        let (session, mut producers) = session(1, 3);
+        let longest = vec![0; 1 << 20];
+        let mut put = |ring: usize, ticks, lost| {
+            let expected = if lost { Pushed::Lost } else { Pushed::Stored };
+            assert_eq!(producers[ring].push([0, ticks, 0, 0], if lost { &longest } else { &[] }), expected);
+        };
+        [(10, false), (0, true), (0, true), (30, false)].into_iter().for_each(|(ticks, lost)| put(0, ticks, lost));
+        [(0, true), (0, true), (0, true), (40, false)].into_iter().for_each(|(ticks, lost)| put(1, ticks, lost));
+        [(5, false), (20, false), (0, true)].into_iter().for_each(|(ticks, lost)| put(2, ticks, lost));
+        let mut taken = vec![];
+        drain_borrowed(&session, 99, losses, |record| {
+            taken.push((record.ticks, if let What::Lost(count) = record.what { count } else { 0 }));
+        })
+        .unwrap();
+        taken
+    };
+    let timed = [(5, 0), (10, 0), (10, 2), (20, 0), (20, 1), (30, 0)];
+    assert_eq!(events_and_losses(Losses::Between), [&timed[..], &[(40, 3), (40, 0)]].concat());
+    assert_eq!(events_and_losses(Losses::First), [&[(0, 3)], &timed[..], &[(40, 0)]].concat());
 }

@@ -2,12 +2,16 @@
 
 use inviso_core::{
     clock::Clock,
-    drain::Event,
+    control::Op,
+    drain::{drain, Event, What},
     emit::stamp,
-    message::{tag, Messages, NoMessage},
-    node::Node,
-    plan::Mfa,
-    tracee,
+    flags::Flags,
+    message::{Messages, NoMessage},
+    node::{Node, Who},
+    plan::{kinds, Mfa},
+    point::Program,
+    session::{Options, Stamps},
+    tracee::{self, Class},
 };
 use inviso_term::{
     etf,
@@ -79,13 +83,10 @@ fn every_kind_has_its_shape() {
         (Kind::GcMinorStart, 0, &list, format!("{{trace,{p},gc_minor_start,[1]}}")),
         (Kind::Monitor, 0, &pair, format!("{{monitor,{p},long_gc,2}}")),
         (Kind::Seq, 0, &pair, "{seq_trace,long_gc,2}".into()),
+        (Kind::Drop, 5, &vec![], "{drop,5}".into()),
     ] {
         let said = message(&node, &event(kind, what, payload)).unwrap();
         assert_eq!(said.replace('\'', ""), shape.replace('\'', ""), "{kind:?}");
-    }
-    for kind in Kind::ALL.into_iter().filter(|kind| !tag(*kind).is_empty()) {
-        let what = if matches!(kind, Kind::Send | Kind::SendToNonExisting) { PID } else { 0 };
-        assert!(message(&node, &event(kind, what, &value)).unwrap().contains(tag(kind)));
     }
 }
 
@@ -111,13 +112,7 @@ fn what_is_no_message_adds_nothing() {
     let node = node();
     let unknown = Event { kind: 200, ..event(Kind::Call, 0, &[]) };
     let broken = etf::encode(&Term::from(1));
-    for event in [
-        unknown,
-        event(Kind::Call, 77, &[]),
-        event(Kind::Drop, 0, &[]),
-        event(Kind::Delivered, 0, &[]),
-        event(Kind::Seq, 0, &broken),
-    ] {
+    for event in [unknown, event(Kind::Call, 77, &[]), event(Kind::Delivered, 0, &[]), event(Kind::Seq, 0, &broken)] {
         let mut out = vec![9];
         assert_eq!(Messages::new("a@b", 7).put(&node, 0, &event, &mut out), Err(NoMessage));
         assert_eq!(out, [9]);
@@ -142,4 +137,35 @@ fn names_are_cut_and_the_node_may_be_renamed() {
     let there = Term::Pid(Identifier::new(PID, "c@d", 1));
     let link = Term::atom("link");
     assert_eq!(etf::decode(&out).unwrap(), Term::Tuple(vec![Term::atom("trace"), there.clone(), link, there]));
+}
+
+/// Each stamp, with the scheduler's number and without, made of ticks or asked of the system.
+#[test]
+fn a_scheduler_stands_beside_each_stamp() {
+    let stamps = [
+        (Flags::NONE, stamp::NONE),
+        (Flags::TIMESTAMP, stamp::TIMESTAMP),
+        (Flags::MONOTONIC_TIMESTAMP, stamp::MONOTONIC),
+        (Flags::STRICT_MONOTONIC_TIMESTAMP, stamp::STRICT),
+    ];
+    for clock in [Stamps::Ticks, Stamps::System] {
+        for (flag, expected) in stamps {
+            for (scheduler, mark) in [(Flags::NONE, 0), (Flags::SCHEDULER_ID, stamp::SCHEDULER)] {
+                let program = Program::new();
+                let point = program.point("m", "f", 0);
+                let session = program.session("", Options { clock, ..Options::default() }).unwrap();
+                program.function(&session, &[&point], kinds::LOCAL, Op::On).unwrap();
+                let flags = Flags::CALL | flag | scheduler;
+                program.node().flags(&session, Who::All(Class::Process), true, flags).unwrap();
+                drop(point.enter(|_| Ok(())));
+                let mut seen = vec![];
+                drain(&session, 9, |record| match record.what {
+                    What::Event(event) => seen.push((event.stamps & (stamp::MASK | stamp::SCHEDULER), event.scheduler)),
+                    What::Lost(count) => panic!("{count} lost"),
+                })
+                .unwrap();
+                assert_eq!(seen, [(expected | mark, 1)]);
+            }
+        }
+    }
 }

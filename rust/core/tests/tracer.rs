@@ -200,10 +200,43 @@ fn a_panic_is_counted_and_the_program_goes_on() {
             panic!("of the tracer");
         }
     }
-    let (_program, order, session) = program_with(with(Arc::new(Panics)), kinds::LOCAL, Op::On);
+    let (program, order, session) = program_with(with(Arc::new(Panics)), kinds::LOCAL, Op::On);
     drop(order.enter(|out| out.int(1)));
     drop(order.enter(|out| out.int(1)));
     assert_eq!(session.tracer_errors(), 2);
+    assert!(!inviso_core::tracer::is_calling());
+    // another session's tracer is told as ever, and the end of this one waits for nobody
+    let (heard, options) = Scribe::answering(|_| Answer::Trace);
+    let other = program.session("other", options).unwrap();
+    program.function(&other, &[&order], kinds::LOCAL, Op::On).unwrap();
+    program.node().flags(&other, Who::All(Class::Process), true, Flags::CALL).unwrap();
+    taken(&heard);
+    drop(order.enter(|out| out.int(1)));
+    assert_eq!(session.tracer_errors(), 3);
+    assert_eq!(taken(&heard), ["call?", "call {shop,order,[1]}"]);
+    assert!(program.destroy(&session));
+}
+
+/// Whoever panics when it is asked is not told, and keeps its flags.
+#[test]
+fn a_panic_is_no_answer() {
+    let (heard, options) = Scribe::answering(|tag| if tag == "call" { panic!("of the tracer") } else { Answer::Trace });
+    let (program, order, session) = program_with(options, kinds::LOCAL, Op::On);
+    taken(&heard);
+    for errors in 1..3 {
+        drop(order.enter(|out| out.int(1)));
+        assert_eq!((session.tracer_errors(), taken(&heard)), (errors, vec!["call?".to_owned()]));
+    }
+    assert!(program.current().unwrap().flags(session.index).has(Flags::CALL));
+    assert!(program.destroy(&session));
+    // nor when it is asked whether it still is one
+    let (_heard, options) = Scribe::answering(|_| panic!("of the tracer"));
+    let (program, _order, session) = program_with(options, kinds::LOCAL, Op::On);
+    let before = session.tracer_errors();
+    assert_eq!(session.tracer_status(None), None);
+    assert!(program.node().trace_status(&session, None));
+    assert_eq!(session.tracer_errors(), before + 2);
+    assert!(!inviso_core::tracer::is_calling());
 }
 
 #[test]
@@ -411,7 +444,7 @@ fn each_tag_goes_to_its_own_pair() {
         for kind in kinds {
             let about = if port { About::Other(&all[2]) } else { About::Current };
             tell(&node, &mut thread, about, *kind);
-            let tag = inviso_core::message::tag(*kind);
+            let tag = kind.tag();
             assert_eq!(taken(&heard), [format!("enabled_{group} {tag}"), format!("trace_{group} {tag}")]);
         }
     }

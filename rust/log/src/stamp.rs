@@ -1,6 +1,11 @@
 //! The time stamp of a message: the last element of a `trace_ts` tuple, and of a `seq_trace` tuple that has four.
 
-use inviso_term::etf::{DecodeError, Decoder, Limits, Visit};
+use inviso_term::{
+    etf::{DecodeError, Decoder, Limits, Visit},
+    record::{Kind, TRACE_TS},
+};
+
+const SEQ_TRACE: &str = Kind::Seq.tag();
 
 /// When a message was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,8 +82,8 @@ impl Visit for Look {
 
     fn atom(&mut self, name: &str) -> Made {
         Ok(match name {
-            "trace_ts" => Seen::TraceTs,
-            "seq_trace" => Seen::SeqTrace,
+            TRACE_TS => Seen::TraceTs,
+            SEQ_TRACE => Seen::SeqTrace,
             _ => Seen::Other,
         })
     }

@@ -1,11 +1,14 @@
 //! An IP port under clients that are slow, late, gone, or many.
 
+mod numbered;
+
 use inviso_log::{
     frame::Record,
     ip::{self, IpPort},
     reader::{Event, Reader},
     sink::Sink,
 };
+use numbered::message;
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
@@ -14,14 +17,6 @@ use std::{
 };
 
 const LONG: Duration = Duration::from_secs(60);
-
-fn message(n: u32, bytes: usize) -> Vec<u8> {
-    let mut term = vec![131, 109];
-    term.extend((bytes as u32).to_be_bytes());
-    term.extend(n.to_be_bytes());
-    term.resize(6 + bytes.max(4), 7);
-    term
-}
 
 /// Reads all; how many messages came and how many are said to be lost. Those that come are in order.
 fn count(mut client: Reader<impl Read>) -> (u64, u64) {
@@ -216,4 +211,25 @@ fn a_port_that_is_abandoned_while_it_rests_is_closed_at_once() {
     let _ = client.read_to_end(&mut rest);
     assert!(rest.is_empty());
     assert!(port.term(&[131, 97, 9]).is_err());
+}
+
+/// As when a program forks while its client stalls.
+#[test]
+fn a_port_that_rests_in_the_midst_of_a_batch_goes_on_there() {
+    let mut port = IpPort::local(0, 10).unwrap();
+    let client = TcpStream::connect(port.address()).unwrap();
+    // each is more than the system takes for a client that doesn't read
+    (0..2).for_each(|n| port.term(&message(n, 16 << 20)).unwrap());
+    assert_eq!((&client).read(&mut [0]).unwrap(), 1); // the batch is under way, and can't end
+    for _ in 0..3 {
+        port.pause();
+        assert_eq!((port.waiting(), port.lost(), port.bytes()), (2, 0, 0));
+        port.resume().unwrap();
+    }
+    port.pause();
+    port.term(&message(2, 9)).unwrap();
+    port.resume().unwrap();
+    let reader = thread::spawn(move || count(Reader::new((&[0][..]).chain(client))));
+    assert_eq!(port.close_within(LONG).unwrap(), 0);
+    assert_eq!((reader.join().unwrap(), port.lost()), ((3, 0), 0));
 }

@@ -51,6 +51,8 @@ mod _native {
     #[pymodule_export]
     use super::ffi::builtin::take_builtin;
     #[pymodule_export]
+    use super::ffi::standard::cover;
+    #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]
     use super::host::ending::{ending_follow, ending_give, ending_take, ending_wait, ending_wake};
@@ -63,8 +65,6 @@ mod _native {
         demonitor, exit_signal, leaving, link, linking, links_of, monitor, note_exit, put_in, register, registered,
         send, send_by_clock, trap_exit, unlink, unregister, whereis,
     };
-    #[pymodule_export]
-    use super::host::standard::cover;
     #[pymodule_export]
     use super::library::Library;
     #[pymodule_export]

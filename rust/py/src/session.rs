@@ -73,7 +73,8 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
-/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. `step` records are made messages at a time.
+/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. One step of the tracer takes `step`
+/// records at most.
 #[pyfunction]
 #[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None, step=None))]
 #[allow(clippy::too_many_arguments)]

@@ -403,4 +403,14 @@ mod tests {
         let far = Identifier { rest: 1, ..id(0, "a") };
         ascending(&[T::Ref(id(2, "a")), T::Ref(far), T::Ref(id(1, "b"))], None);
     }
+
+    #[test]
+    fn an_earlier_start_of_a_node_comes_first() {
+        let of = |n, node, creation| Identifier::new(n, node, creation);
+        for of_kind in [T::Ref, T::Port] {
+            ascending(&[of(9, "a", 1), of(1, "a", 2), of(2, "a", 2), of(0, "b", 1)].map(of_kind), None);
+        }
+        // of pids the number counts first
+        ascending(&[of(1, "a", 2), of(1, "b", 1), of(9, "a", 1)].map(T::Pid), None);
+    }
 }

@@ -100,7 +100,7 @@ pub fn method<'py>(
 /// # Errors
 /// What that raises.
 pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    call(&crate::host::standard::module(py, "importlib")?.getattr("import_module")?, (name,))
+    call(&super::standard::module(py, "importlib")?.getattr("import_module")?, (name,))
 }
 
 /// Runs statements.

@@ -24,6 +24,7 @@
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
 //! | `bottom` | calls below which no frame is seen |
+//! | `standard` | modules of the standard library, also where the program has one of the name |
 //! | `stack` | how much C stack is left, and more of it (3.11) |
 //! | `tracer_abi` | the tables of `inviso_tracer.h`: tracer modules in C |
 //! | `alloc` | a count of bytes asked of Python's allocators |
@@ -65,6 +66,7 @@ pub mod opcodes;
 pub mod profile;
 #[cfg(not(Py_3_12))]
 pub mod stack;
+pub mod standard;
 pub mod state;
 pub mod steps;
 pub mod task_name;

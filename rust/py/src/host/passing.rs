@@ -35,6 +35,10 @@ pub enum Sender {
     Unknown,
     /// The clock: a time-out.
     Clock,
+    /// The node itself, which watches for system events.
+    System,
+    /// Nobody, and nowhere.
+    Nobody,
 }
 
 /// A message on its way. Borrowed from whoever passes it on.
@@ -108,6 +112,8 @@ impl<'a> Message<'a> {
             },
             (Way::Out(id), _) => identity(*id),
             (Way::In(Sender::Clock), 0) => atom("clock_service"),
+            (Way::In(Sender::System), 0) => atom("system"),
+            (Way::In(Sender::Nobody), 0) => Ok(py.None()),
             (Way::In(_), 0) => atom(&inviso_port::node::name()),
             (Way::In(Sender::Process(id)), _) => identity(*id),
             (Way::In(_), _) => Ok(py.None()),

@@ -84,7 +84,8 @@ pub struct Here {
 }
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    let bootstrap = originals::codes(super::standard::module(py, "threading")?.as_any(), &["Thread._bootstrap_inner"])?;
+    let bootstrap =
+        originals::codes(crate::ffi::standard::module(py, "threading")?.as_any(), &["Thread._bootstrap_inner"])?;
     watch::add(py, host, &THREAD, &bootstrap)?;
     ON.store(true, Ordering::Release);
     modules::need(py, host, &MODULES)

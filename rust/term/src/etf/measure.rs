@@ -115,3 +115,115 @@ pub(super) fn any(bytes: &[u8], mut is: impl FnMut(&[u8]) -> bool) -> Option<boo
     }
     Some(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{etf, term::Term};
+
+    /// One more level around a term, of each kind that has parts; the inner term stands first, last, or between others.
+    type Level = fn(&[u8]) -> Vec<u8>;
+
+    const LEVELS: [Level; 8] = [
+        |inner| [&[tag::SMALL_TUPLE, 2, tag::NIL][..], inner].concat(),
+        |inner| [&[tag::LARGE_TUPLE, 0, 0, 0, 3, tag::NIL][..], inner, &[tag::SMALL_INTEGER, 7]].concat(),
+        |inner| [&[tag::LIST, 0, 0, 0, 1][..], inner, &[tag::NIL]].concat(),
+        |inner| [&[tag::LIST, 0, 0, 0, 1, tag::NIL][..], inner].concat(),
+        |inner| [&[tag::MAP, 0, 0, 0, 1][..], inner, &[tag::NIL]].concat(),
+        |inner| [&[tag::MAP, 0, 0, 0, 2, tag::NIL, tag::NIL, tag::SMALL_INTEGER, 1][..], inner].concat(),
+        |inner| [&[tag::EXPORT][..], inner, &[tag::NIL, tag::NIL]].concat(),
+        // module, name, one field's name, its value
+        |inner| [&[tag::RECORD, 0, 0, 0, 1, 1, tag::NIL, tag::NIL, tag::NIL][..], inner].concat(),
+    ];
+
+    fn leaves() -> Vec<Vec<u8>> {
+        let atom = [tag::SMALL_ATOM_UTF8, 1, b'a'];
+        let of = |head: &[u8], after: usize| [head, &atom, &vec![9; after]].concat();
+        vec![
+            vec![tag::NIL],
+            vec![tag::SMALL_INTEGER, 1],
+            vec![tag::INTEGER, 1, 2, 3, 4],
+            vec![tag::NEW_FLOAT; 9],
+            vec![tag::FLOAT; 32],
+            atom.to_vec(),
+            vec![tag::SMALL_ATOM, 2, b'a', b'b'],
+            vec![tag::ATOM_UTF8, 0, 2, b'a', b'b'],
+            vec![tag::ATOM, 0, 1, b'a'],
+            vec![tag::STRING, 0, 3, 1, 2, 3],
+            vec![tag::BINARY, 0, 0, 0, 2, 1, 2],
+            vec![tag::BIT_BINARY, 0, 0, 0, 2, 3, 1, 2],
+            vec![tag::SMALL_BIG, 2, 0, 1, 2],
+            vec![tag::LARGE_BIG, 0, 0, 0, 2, 0, 1, 2],
+            of(&[tag::NEW_PID], 12),
+            of(&[tag::V4_PORT], 12),
+            of(&[tag::NEW_PORT], 8),
+            of(&[tag::PID], 9),
+            of(&[tag::PORT], 5),
+            of(&[tag::REFERENCE], 5),
+            of(&[tag::NEW_REFERENCE, 0, 2], 9),
+            of(&[tag::NEWER_REFERENCE, 0, 2], 12),
+            vec![tag::NEW_FUN, 0, 0, 0, 6, 1, 2],
+        ]
+    }
+
+    /// Also far beyond the depth that the decoder goes to.
+    #[test]
+    fn a_deep_term_is_whole_at_its_very_end() {
+        for depth in [0, 1, 2, 300] {
+            for leaf in leaves() {
+                for level in LEVELS {
+                    let mut term = leaf.clone();
+                    (0..depth).for_each(|_| term = level(&term));
+                    let ends = (0..=term.len()).filter(|end| is_whole(&term[..*end])).collect::<Vec<_>>();
+                    assert_eq!(ends, [term.len()], "{leaf:?} {depth} levels deep");
+                    term.push(tag::NIL);
+                    assert!(is_whole(&term), "what stands behind it is nobody's matter");
+                    assert_eq!(any(&term, |part| part == [tag::NIL]), Some(false), "nor is it looked at");
+                }
+                if depth == 300 {
+                    break; // one leaf will do there
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_part_is_looked_at_however_deep() {
+        let needle = etf::encode(&Term::atom("needle"));
+        for level in LEVELS {
+            let mut term = needle.clone();
+            (0..300).for_each(|_| term = level(&term));
+            let mut looked = 0;
+            let found = any(&term, |part| {
+                looked += 1;
+                part.starts_with(&needle)
+            });
+            assert_eq!((found, looked > 300), (Some(true), true));
+            assert_eq!(any(&term, |_| false), Some(false));
+            assert_eq!(any(&term[..term.len() / 2], |_| false), None);
+        }
+    }
+
+    #[test]
+    fn a_deep_message_is_plain_at_its_very_end() {
+        let plain = |leaf: &[u8]| {
+            LEVELS[..6]
+                .iter()
+                .enumerate()
+                .filter(|(n, _)| *n != 1)
+                .map(|(_, level)| {
+                    let mut term = leaf.to_vec();
+                    (0..300).for_each(|_| term = level(&term));
+                    term
+                })
+                .collect::<Vec<_>>()
+        };
+        for term in plain(&etf::encode(&Term::str("end"))) {
+            let ends = (0..=term.len()).filter(|end| is_plain(&term[..*end])).collect::<Vec<_>>();
+            assert_eq!(ends, [term.len()]);
+        }
+        for term in plain(&[tag::SMALL_ATOM, 1, b'a']) {
+            assert!(!is_plain(&term), "a leaf that messages don't have");
+        }
+    }
+}
