@@ -165,7 +165,8 @@ def stop_all() -> Any:
     >>> _ = start(), add_node("mine")
     >>> stop_all()
     """
-    answer = stop_nodes()
+    control = _here("stop_all")
+    answer = _shaped(control, control.remove(None, ends=True))
     stop()
     return answer
 
