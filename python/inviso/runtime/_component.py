@@ -19,6 +19,7 @@ from inviso.terms import Atom
 from inviso.trace_ports import TracePort
 
 from ._machine import PATTERNS, Machine
+from ._meta_calls import MetaCalls
 from ._patterns import GLOBAL, LOCAL, Pattern, Patterns, expand
 from ._tracerdata import Refused, TracerData, parse
 
@@ -37,7 +38,7 @@ PATIENCE = 2.0
 Publish = Callable[[Any], None]
 
 
-class Component:
+class Component(MetaCalls):
     """State, session and options of one runtime component. Its methods are called in one thread.
 
     ``publish`` is called with each event; ``resolve`` gives the path of a log by its name, and the function of
@@ -63,7 +64,7 @@ class Component:
         work = getattr(self, f"do_{name}", None)
         if work is None:
             return ERROR, (Atom("invalid_request"), Atom(name))
-        refused = self.machine.refusal(name)
+        refused = self.machine.refusal(name, has_meta=self.has_meta)
         if refused is not None:
             return refused
         try:
@@ -78,6 +79,7 @@ class Component:
     def do_init_tracing(self, given: Any) -> Any:
         """Open the log and begin: flags are set afterwards."""
         data = parse(given, self._resolve.path)
+        ti_spec = self._ti_spec(data.ti)
         try:
             port = None if data.port is None else data.port()
         except OSError as error:
@@ -96,8 +98,11 @@ class Component:
             raise
         self._leave_session()
         self._session, self._port, self._handler, self._data = session, port, handler, data
+        answer = [(Atom("trace_log"), OK)] if data.has_log else []
+        if data.ti is not None:
+            answer.append((Atom("ti_log"), self._begin_meta(data.ti, ti_spec, session if data.has_log else None)))
         self._tell(self.machine.init_tracing(given))
-        return OK, [(Atom("trace_log"), OK)]
+        return OK, answer
 
     def do_stop_tracing(self) -> Any:
         self._close()
@@ -108,7 +113,7 @@ class Component:
         options = list(options)
         self._close()
         if "keep_log_files" not in options:
-            for path in self._files():
+            for path in self._files() + (self._data.ti_files() if self._data is not None else []):
                 with suppress(OSError):
                     os.unlink(path)
         if "keep_trace_patterns" not in options:
@@ -140,6 +145,8 @@ class Component:
         return OK
 
     def do_tf(self, confs: Any) -> Any:
+        if self._data is None or not self._data.has_log:
+            return ERROR, Atom("no_tracer")
         return OK, [self._flags(who, True, flags) for who, flags in confs]
 
     def do_ctf(self, confs: Any) -> Any:
@@ -152,6 +159,7 @@ class Component:
     def do_suspend(self, reason: Any) -> Any:
         if self.machine.is_running:
             self._clear_flags()
+            self._reset_meta()
         self._tell(self.machine.suspend(reason))
         return OK
 
@@ -170,9 +178,9 @@ class Component:
         """What exists now; the folder as it was given, and the full paths for who fetches on the same host."""
         if self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
-        if self._data is None or self._data.files is None:
-            return OK, Atom("no_log")
-        return OK, [(Atom("trace_log"), self._data.folder, [os.path.basename(path) for path in self._files()])]
+        parts = self._parts()
+        named = [(kind, folder, [os.path.basename(path) for path in paths]) for kind, folder, paths in parts]
+        return OK, named or Atom("no_log")
 
     def do_log_paths(self) -> Any:
         """Full paths of the log's files, oldest last as the folder has them; asked before a fetch."""
@@ -186,16 +194,8 @@ class Component:
     def do_delete_log(self) -> Any:
         if self.machine.tracerdata is None:
             return ERROR, (Atom("badarg"), None)
-        if self._data is None or self._data.files is None:
-            return OK, Atom("no_log")
-        done: list[Any] = []
-        for path in self._files():
-            try:
-                os.unlink(path)
-                done.append((OK, os.path.basename(path)))
-            except OSError as error:
-                done.append((ERROR, (error.strerror, os.path.basename(path))))
-        return OK, [(Atom("trace_log"), done[::-1])]
+        done = [(kind, [_unlinked(path) for path in paths][::-1]) for kind, _, paths in self._parts()]
+        return OK, done or Atom("no_log")
 
     def do_counts(self) -> Any:
         """Messages that were written and that were lost, of the log that is or was open last."""
@@ -219,12 +219,15 @@ class Component:
         """
         if not self.machine.is_tracing:
             return None
+        self._look_at_meta()
         if self._port is not None:
             if not self._port.is_open():
                 why = self._port.ended or self._port.error or "closed"
                 self._close()
                 self._tell(self.machine.port_down(why))
                 return None
+            return LOOK
+        if self._handler is None:
             return LOOK
         self._hand_over()
         return EVERY
@@ -315,6 +318,7 @@ class Component:
 
     def _close(self) -> None:
         """Ends the log; the patterns stay."""
+        self._end_meta()
         session, port = self._session, self._port
         if session is not None and session.is_alive() and self.machine.is_tracing:
             self._clear_flags()
@@ -339,6 +343,14 @@ class Component:
         if session is not None:
             session.destroy()
 
+    def _parts(self) -> list[tuple[Any, str, list[str]]]:
+        """Of what writes files: which log, its folder as it was given, and the full paths of the files that exist."""
+        data = self._data
+        if data is None:
+            return []
+        parts = [] if data.files is None else [(Atom("trace_log"), data.folder, self._files())]
+        return parts if data.ti is None else [*parts, (Atom("ti_log"), data.ti.folder, data.ti_files())]
+
     def _files(self) -> list[str]:
         """Full paths of the files of the log that exist."""
         if self._data is None or self._data.files is None:
@@ -350,6 +362,14 @@ class Component:
         names = os.listdir(folder or ".")
         middle = [(name, name[len(base) : len(name) - len(behind)]) for name in names if name.startswith(base)]
         return [os.path.join(folder, name) for name, number in middle if name.endswith(behind) and number.isdigit()]
+
+
+def _unlinked(path: str) -> Any:
+    try:
+        os.unlink(path)
+    except OSError as error:
+        return ERROR, (error.strerror, os.path.basename(path))
+    return OK, os.path.basename(path)
 
 
 class Resolver:
