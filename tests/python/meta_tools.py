@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from inviso import etf
-from inviso.runtime._component import Component, Resolver
+from inviso.runtime._component import Component
+from inviso.runtime._resolver import Resolver
 
 
 class Runtime:

@@ -13,7 +13,7 @@ import inviso
 import meta_tools
 import pytest
 from inviso import Atom, etf, log, meta
-from inviso.runtime._component import Resolver
+from inviso.runtime._resolver import Resolver
 from inviso.runtime._tracerdata import Refused
 from meta_tools import Runtime, aliases, assoc_id, mfa, off, on, other, record, work
 from trace_tools import LIMIT, good, until
@@ -510,7 +510,7 @@ def test_silence_is_the_regular_traces(runtime: Runtime) -> None:
 def test_the_tracer_is_that_of_the_regular_session_and_no_other(runtime: Runtime) -> None:
     runtime.begin(log=True)
     mine = meta.get_tracer()
-    assert runtime.component._session is not None and mine == runtime.component._session.id
+    assert runtime.component._tracing is not None and mine == runtime.component._tracing.session.id
     spec = [("_", [], [("trace", [], ["call"]), ("trace", [], ["send"])]), ([1], [], [("message", False)])]
     runtime.ask("tpm_tracer", *WORK, spec, nothing)
     assert runtime.patterns(work) == [
@@ -795,7 +795,7 @@ def test_a_ti_part_alone(runtime: Runtime) -> None:
     assert runtime.ask("list_logs") == (OK, [("ti_log", str(runtime.folder), ["t.ti"])])
     assert runtime.ask("flush") == OK
     runtime.ask("stop_tracing")
-    assert runtime.ask("ti_paths") == (OK, [str(runtime.ti)])
+    assert runtime.ask("log_paths") == (OK, [("ti_log", [str(runtime.ti)])])
     assert runtime.ask("delete_log") == (OK, [("ti_log", [(OK, "t.ti")])])
     assert not runtime.ti.exists()
     assert runtime.ask("list_logs") == (OK, [("ti_log", str(runtime.folder), [])])
@@ -977,7 +977,8 @@ FORK = """
 import os, sys, pathlib
 import inviso
 from inviso import meta
-from inviso.runtime._component import Component, Resolver
+from inviso.runtime._component import Component
+from inviso.runtime._resolver import Resolver
 
 def work(n):
     return n

@@ -12,7 +12,6 @@ request                                    arguments
 ``tpm_localnames``, ``ctpm_localnames``    none
 ``tpm_globalnames``, ``ctpm_globalnames``  none: there are no global names
 ``meta_status``                            none: what :func:`inviso.meta.status` answers; None without a meta tracer
-``ti_paths``                               none: full paths of the trace information file that exists
 =========================================  ===========================================================
 
 A call-back is ``(module, function)``, or a function where the asker is in this process; anything else stands for none.
@@ -23,7 +22,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from inviso.terms import Atom
 
@@ -34,6 +33,7 @@ from ._tracerdata import Refused, Ti
 if TYPE_CHECKING:
     from inviso import trace
 
+    from ._resolver import Resolver
     from ._tracerdata import TracerData
 
 __all__ = ["MetaCalls"]
@@ -42,15 +42,10 @@ OK, ERROR = Atom("ok"), Atom("error")
 NO_METATRACER = Atom("no_metatracer")
 
 
-class _Finds(Protocol):
-    def path(self, name: str) -> str: ...
-    def function(self, named: tuple[str, str]) -> Callable[..., Any]: ...
-
-
 class MetaCalls:
     """Mixed into the component: its meta tracer, and the requests."""
 
-    _resolve: _Finds
+    _resolver: Resolver
     _data: TracerData | None
     _meta: Meta | None = None
 
@@ -105,9 +100,6 @@ class MetaCalls:
 
     def do_meta_status(self) -> Any:
         return OK, None if self._meta is None else self._meta.status()
-
-    def do_ti_paths(self) -> Any:
-        return OK, [] if self._data is None else self._data.ti_files()
 
     def _tpm(self, name: str, arguments: tuple[Any, ...], *, switches: bool) -> Any:
         match arguments:
@@ -178,7 +170,7 @@ class MetaCalls:
     def _callback(self, given: Any) -> Callback:
         match given:
             case (str(), str()):
-                return self._resolve.function(given)
+                return self._resolver.function(given)
             case _ if callable(given):
                 return given  # type: ignore[no-any-return]
         return None
@@ -186,7 +178,7 @@ class MetaCalls:
     def _applied(self, given: Any) -> Callable[[], Any] | None:
         match given:
             case (str(module), str(function), list(arguments)):
-                return partial(self._resolve.function((module, function)), *arguments)
+                return partial(self._resolver.function((module, function)), *arguments)
             case (function, list(arguments)) if callable(function):
                 return partial(function, *arguments)
             case _ if callable(given):
