@@ -7,7 +7,7 @@ a thread, a task      there before, begins, is renamed: alias, after an unalias 
 ====================  ===================================================================================================
 
 Registered names are atoms, as in Inviso, and the others text: so ending one does not end another. A name that Python made up
-(``Task-7``, ``Thread-3``) is none.
+(``Task-7``, ``Thread-3``) is none, nor is one of a process of this package's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ RENAMING: tuple[tuple[str, str, Any], ...] = (
 )
 """What gives threads and tasks other names."""
 
-_MADE_UP = re.compile(r"(?:Task|Thread)-\d+")
+_MADE_UP = re.compile(r"(?:Task|Thread)-\d+|inviso .*")
+"""Names that Python, or this package, has given."""
 _WITH_RETURN: list[Any] = [("_", [], [("return_trace",)])]
 
 
@@ -114,8 +115,7 @@ class Names:
                 self._registered[pid] = Atom(name)
                 self._write(meta.alias(pid, Atom(name), at))
         for pid in process.processes():
-            if pid != self._session._native.tracer:
-                self._enter(pid, at)
+            self._enter(pid, at)
 
     def end(self) -> None:
         """Follows them no longer; nothing is written of that."""
