@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from inviso import process
@@ -124,6 +125,8 @@ def start(options: Any = (), *, timeout: float = 5.0) -> tuple[str, Any]:
         made = _control = Control(settings=settings, timeout=float(timeout))
     for subscriber in subscribers:
         made.subscribe(subscriber)
+    with suppress(OSError):  # then none can announce itself
+        made.listen()
     return OK, made.pid
 
 
