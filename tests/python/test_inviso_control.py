@@ -408,3 +408,30 @@ def test_a_node_that_ends_leaves_a_readable_log(added: list[Node]) -> None:
     assert len(list(log.read(one.log_dir / "trace.log"))) == 1
     two.run("work(1)")
     assert of(control.stop_tracing()) == {two.name: ("ok", "idle")}
+
+
+def test_messages_are_relayed_to_another_node(tmp_path: Path) -> None:
+    module = "def handle(message, data):\n    open(data, 'a').write(f'{message[1].node} {message[2]}\\n')\n    return data\n"
+    (tmp_path / "handlers.py").write_text(module)
+    seen = tmp_path / "seen"
+    with started(tmp_path, "one", "two", allow=("handlers",), PYTHONPATH=str(tmp_path)) as (one, two):
+        control.start()
+        control.add_nodes([one.name, two.name], "tag")
+        control.init_tracing([two.name], (("handlers", "handle"), str(seen)))
+        answer = control.init_tracing([(one.name, ("relayer", "three"))])
+        assert of(answer) == {one.name: ("error", ("not_an_added_node", f"three@{HOST}"))}
+        assert of(control.init_tracing([one.name], ("relayer", "two"))) == {one.name: ("ok", [("trace_log", "ok")])}
+        assert of(control.get_tracerdata([one.name])) == {one.name: ("ok", ("relayer", two.name))}
+        control.tpl([one.name], *WORK, True)
+        control.tf([one.name], "all", ["call"])
+        one.run("work(1); work(2)")
+        control.stop_tracing([one.name])
+        control.stop_tracing([two.name])
+        assert seen.read_text() == f"{one.name} call\n" * 2
+        # the relayer goes
+        control.init_tracing([two.name], "collector")
+        control.init_tracing([one.name], ("relayer", "two"))
+        events = Events()
+        two.kill()
+        told = [events.next() for _ in range(3)]
+        assert {event[:2] for event in told} == {("disconnected", two.name), ("port_down", one.name), ("state_change", one.name)}

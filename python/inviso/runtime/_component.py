@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from inviso import seq_trace, tprof, tracing
+from inviso import process, seq_trace, tprof, tracing
 from inviso.dbg._lines import line, plain
 from inviso.errors import BadArg
 from inviso.process import whereis
@@ -24,6 +24,7 @@ from inviso.trace_ports import TracePort
 from ._machine import Machine
 from ._meta_calls import MetaCalls
 from ._overload import Load, Overload
+from ._relay import Relay
 from ._patterns import GLOBAL, LOCAL, Pattern, Patterns, expand
 from ._resolver import Resolver
 from ._settings import Settings, merged
@@ -79,6 +80,7 @@ class Component(MetaCalls):
         self._waiting = 0
         self._counts = 0, 0
         self._ended: str | None = None
+        self._relay: Relay | None = None
         self._has_tokens = False
         self._profiler: tprof.Profiler | None = None
 
@@ -286,6 +288,11 @@ class Component(MetaCalls):
         if self.machine.is_tracing and self.machine.is_running:
             self._judge(self._overload.message(time.monotonic(), message))
 
+    def relayed(self, message: Any) -> None:
+        """A trace message of another process: printed, or handed to the handler, if that is what is done here."""
+        if self._tracing is not None and self.machine.is_tracing and not isinstance(self._tracing.tracer, TracePort):
+            self._handle(message)
+
     def end(self) -> None:
         """The component ends: flags and patterns go, the log is closed."""
         self._close()
@@ -309,6 +316,12 @@ class Component(MetaCalls):
         is_port = isinstance(traced.tracer, TracePort)
         if not is_port:
             self._hand_over()
+        if self._relay is not None:
+            try:
+                self._relay.flush()
+            except OSError:
+                self._has_ended("the relayer has gone")
+                return None
         if traced.ended is not None:
             self._has_ended(traced.ended.text)
             return None
@@ -351,6 +364,7 @@ class Component(MetaCalls):
         except BaseException:
             if isinstance(tracer, TracePort):
                 tracer.close()
+            self._close_relay()
             raise
         try:
             self._patterns.put_all(traced.session)
@@ -363,6 +377,9 @@ class Component(MetaCalls):
     def _handler_of(self, data: TracerData) -> Callable[[Any], None] | None:
         if not data.has_log:
             return None
+        if data.relay_to is not None:
+            self._relay = Relay(data.relay_to, process.node())
+            return self._relay
         if data.handler is None:
             return _print
         function, state = data.handler
@@ -382,10 +399,15 @@ class Component(MetaCalls):
         messages = traced.session.drain()
         self._waiting = len(messages)
         for message in messages:
-            traced.handle(message)
-            written, lost = self._counts
-            is_drop = isinstance(message, tuple) and message[0] == "drop"
-            self._counts = (written, lost + message[1]) if is_drop else (written + 1, lost)
+            self._handle(message)
+
+    def _handle(self, message: Any) -> None:
+        """Counts a message, and calls the handler with it."""
+        assert self._tracing is not None
+        self._tracing.handle(message)
+        written, lost = self._counts
+        is_drop = isinstance(message, tuple) and message[0] == "drop"
+        self._counts = (written, lost + message[1]) if is_drop else (written + 1, lost)
 
     def _count(self) -> None:
         traced = self._tracing
@@ -487,11 +509,17 @@ class Component(MetaCalls):
         if not isinstance(traced.tracer, TracePort):
             self._hand_over()
         traced.end()
+        self._close_relay()
         self._count()
         self._tracing = None
         if self._patterns:
             self._tracing = tracing.begin("inviso")
             self._patterns.put_all(self._tracing.session)
+
+    def _close_relay(self) -> None:
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.close()
 
     def _leave_tokens(self) -> None:
         if self._has_tokens:

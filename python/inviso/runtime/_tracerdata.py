@@ -6,6 +6,7 @@
 queue))``
 ``"collector"``                       printed on the standard output of the traced process
 ``(handler, data)``                   ``handler(message, data) -> data``: a function, or ``("module", "function")``
+``("relayer", node)``                 sent to the runtime component of another node, which prints them or has a handler
 ``("relayer", pid)``                  sent to a process of the same program
 ``[("trace", one of these),           the same, with a meta tracer and its file: ``("file", name)``, or ``("file", name, (init, remove,
 ("ti", …)]``                          clean))``. Either part may be missing
@@ -60,6 +61,9 @@ class TracerData:
     """The meta tracer's part."""
     has_log: bool = True
     """Whether there is a part of the trace messages at all."""
+
+    relay_to: str | None = None
+    """The node whose runtime component gets the messages."""
 
     def ti_files(self) -> list[str]:
         """The full path of the trace information file, if it exists."""
@@ -127,6 +131,8 @@ def _log(given: Any, place: Place) -> TracerData:
             return _opens(given, "ip", given[1])
         case ("relayer", Pid() as pid) if pid.is_local():
             return TracerData(None, None, pid, ".", None, False)
+        case ("relayer", str(node)):
+            return TracerData(None, None, None, ".", None, False, relay_to=node)
         case ((str(), str()) as named, data):
             return TracerData(None, (named, data), None, ".", None, False)
         case (function, data) if callable(function):
