@@ -416,7 +416,8 @@ def _chain() -> str:
 def _runs(module: str, words: list[str] | None = None) -> bool:
     """Whether a process, or this one, is what ``multiprocessing`` starts to run one of its modules."""
     begin = f"from {module} import "
-    return any(word.startswith(begin) for word in (sys.orig_argv if words is None else words))
+    # the newest ones import sys before
+    return any(word.removeprefix("import sys; ").startswith(begin) for word in (sys.orig_argv if words is None else words))
 
 
 def title(config: dict[str, Any]) -> str:
