@@ -31,6 +31,7 @@ commands:
   tprof        run a program and show how often each function was called,
                how much time or memory of its own it took, in which process
   trace        run a program and show the calls of some of its functions
+  run          run a program that can be traced from outside
   log          print, convert, merge and count trace logs
 
 options:
@@ -102,6 +103,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _trace_cli
 
             return _trace_cli.main(rest)
+        case ["run", *rest]:
+            from . import _run_cli
+
+            return _run_cli.main(rest)
         case ["log", *rest]:
             from . import _log_cli
 

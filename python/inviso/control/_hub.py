@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from inviso import _fork
@@ -19,6 +20,8 @@ from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life
 from inviso._system import Flag, allocate_lock
 from inviso.terms import Atom
+
+from ._local import LocalLink
 
 __all__ = ["Hub", "Link"]
 
@@ -63,6 +66,7 @@ class Link:
         self.pending: dict[int, tuple[_Batch, int]] = {}
         self.life = Life(pid)
         self.is_open = True
+        self.is_local = False
         self.on_event: Callable[[Any], None] = lambda event: None
         self.on_end: Callable[[str], None] = lambda why: None
 
@@ -84,6 +88,11 @@ class Hub:
         _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid())
         os.register_at_fork(after_in_child=self._forget)
         self._thread.start(0.0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is this process's, and open."""
+        return self._pid == os.getpid()
 
     def close(self) -> None:
         """Ends all connections and the thread."""
@@ -116,13 +125,15 @@ class Hub:
         self._post(lambda: self._enter(link))
         return link
 
-    def call(self, requests: Iterable[tuple[Link, str, list[Any]]], timeout: float) -> list[Any]:
+    def call(self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float) -> list[Any]:
         """The answers to requests that are made at once, in their order. Who does not answer in time gets ``timeout``."""
         asked = list(requests)
         batch = _Batch(len(asked))
 
         def send() -> None:
             for at, (link, name, arguments) in enumerate(asked):
+                if isinstance(link, LocalLink):
+                    continue
                 if not link.is_open:
                     batch.put(at, GONE)
                     continue
@@ -136,13 +147,19 @@ class Hub:
                 link.out += data
                 self._flush(link)
 
-        self._post(send)
+        for at, (link, name, arguments) in enumerate(asked):
+            if isinstance(link, LocalLink):
+                link.ask(name, arguments, partial(batch.put, at))
+        if not all(isinstance(link, LocalLink) for link, _, _ in asked):
+            self._post(send)
         batch.done.wait(timeout)
         with batch.lock:
             return list(batch.answers)
 
-    def leave(self, link: Link) -> None:
+    def leave(self, link: Link | LocalLink) -> None:
         """Ends one connection."""
+        if isinstance(link, LocalLink):
+            return link.end()
         done = Flag()
 
         def end() -> None:

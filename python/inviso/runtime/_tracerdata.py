@@ -6,6 +6,7 @@
 queue))``
 ``"collector"``                       printed on the standard output of the traced process
 ``(handler, data)``                   ``handler(message, data) -> data``: a function, or ``("module", "function")``
+``("relayer", pid)``                  sent to a process of the same program
 ``[("trace", one of these)]``         the same
 ====================================  ====================================================================
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from inviso._native import Pid
 from inviso.errors import BadArg
 from inviso.terms import Atom
 from inviso.trace_ports import PortGenerator, trace_port
@@ -46,7 +48,8 @@ class TracerData:
     """Opens the log, or the socket."""
     handler: tuple[Any, Any] | None
     """The handler and its data."""
-    is_printed: bool
+    pid: Any
+    """The process that the messages are sent to."""
     folder: str
     """Where the files are, as it was given."""
     files: tuple[str, str] | None
@@ -74,29 +77,30 @@ def _is_pair(value: Any) -> bool:
 def _log(given: Any, place: Place) -> TracerData:
     match given:
         case "collector":
-            return TracerData(None, None, True, ".", None, False)
+            return TracerData(None, None, None, ".", None, False)
         case ("file", str(name)):
-            return _file(name, name, ("", ""), place, None)
+            return _file(name, name, place, None)
         case ("file", (str(name), "wrap", str(suffix), *rest)) if len(rest) <= 2:
-            return _file(given, name, (suffix, ""), place, rest)
+            return _file(given, name, place, [suffix, *rest])
         case ("ip", int(number)):
             return _opens(given, "ip", (number, QUEUE))
         case ("ip", (int(), int())):
             return _opens(given, "ip", given[1])
+        case ("relayer", Pid() as pid) if pid.is_local():
+            return TracerData(None, None, pid, ".", None, False)
         case ((str(), str()) as named, data):
-            return TracerData(None, (named, data), False, ".", None, False)
+            return TracerData(None, (named, data), None, ".", None, False)
         case (function, data) if callable(function):
-            return TracerData(None, (function, data), False, ".", None, False)
+            return TracerData(None, (function, data), None, ".", None, False)
     raise Refused((Atom("bad_log_td"), given))
 
 
-def _file(given: Any, name: str, _: Any, place: Place, wrap: list[Any] | None) -> TracerData:
+def _file(given: Any, name: str, place: Place, wrap: list[Any] | None) -> TracerData:
     path = place(name)
     folder = os.path.dirname(name) or "."
     if wrap is None:
         return _opens(given, "file", path, folder, (path, ""))
-    suffix = given[1][2]
-    return _opens(given, "file", (path, "wrap", suffix, *wrap), folder, (path, suffix), is_wrapped=True)
+    return _opens(given, "file", (path, "wrap", *wrap), folder, (path, wrap[0]), is_wrapped=True)
 
 
 def _opens(
@@ -112,4 +116,4 @@ def _opens(
         port = trace_port(kind, parameters)
     except BadArg as error:
         raise Refused((Atom("bad_log_td"), (given, error.why))) from None
-    return TracerData(port, None, False, folder, files, is_wrapped)
+    return TracerData(port, None, None, folder, files, is_wrapped)
