@@ -33,6 +33,7 @@ commands:
   trace        run a program and show the calls of some of its functions
   run          run a program that can be traced from outside
   log          print, convert, merge and count trace logs
+  attach       have a running process traced from outside
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own
@@ -107,6 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _run_cli
 
             return _run_cli.main(rest)
+        case ["attach", *rest]:
+            from . import _attach_cli
+
+            return _attach_cli.main(rest)
         case ["log", *rest]:
             from . import _log_cli
 
