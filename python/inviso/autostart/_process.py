@@ -15,7 +15,7 @@ from inviso.runtime._settings import Unknown, dependency_node, merged, read
 
 from ._announce import announce, find
 from ._file import Plan, Wrong
-from ._names import base_of, node_template
+from ._names import Names
 from ._settings import effective
 from ._start import ARGUMENT, STARTED, VARIABLE
 
@@ -27,8 +27,7 @@ class Process:
 
     def __init__(self, plan: Plan, value: str, base: str, *, is_child: bool) -> None:
         self.plan = plan
-        self.base = base
-        self.is_child = is_child
+        self.names = Names(_program(base), is_child)
         self.node = ""
         self._value = value
 
@@ -44,7 +43,7 @@ class Process:
             Wrong: there can be no listener, or the options are none.
         """
         plan = self.plan
-        template = node_template(plan.node, self.base or "{program}", is_child=self.is_child)
+        template = self.names.node_template(plan.node)
         try:
             listener = runtime.listen(template, log_dir=plan.log_dir or "inviso-logs", allow=plan.allow)
         except (OSError, ValueError) as error:
@@ -52,8 +51,7 @@ class Process:
         if self.node and process.node() == self.node:  # forked: pids are of this process from here on
             process.set_node(listener.node)
         self.node = listener.node
-        self.base = self.base or base_of(listener.node)
-        os.environ[STARTED] = f"{self.base} {self._value}"
+        os.environ[STARTED] = f"{self.names.program} {self._value}"
         try:
             settings = merged(read(plan.options))
         except Unknown as wrong:
@@ -93,7 +91,7 @@ class Process:
     def _forked(self) -> None:
         if is_between() or not self.plan.follow:
             return
-        self.is_child = True
+        self.names = Names(self.names.program, True)
         try:
             self.begin()
         except Wrong as why:
@@ -102,7 +100,7 @@ class Process:
     def variables(self) -> list[tuple[bytes, bytes]]:
         if not self.plan.follow or VARIABLE not in os.environ:
             return []
-        ours = [(VARIABLE, self._value), (STARTED, f"{self.base} {self._value}")]
+        ours = [(VARIABLE, self._value), (STARTED, f"{self.names.program} {self._value}")]
         if ARGUMENT in os.environ:
             ours.append((ARGUMENT, os.environ[ARGUMENT]))
         found = [(name.encode(), os.fsencode(value)) for name, value in ours]
@@ -132,6 +130,12 @@ class Process:
         listener = runtime.listening()
         if listener is not None and not listener.is_here():
             runtime.stop_listening()
+
+
+def _program(base: str) -> str:
+    """What this process's program is called; ``base`` is what its parent's is, if that was started by itself."""
+    is_worker = runs("multiprocessing.spawn") or runs("multiprocessing.forkserver")
+    return base if base and is_worker else runtime.node_name("{program}").partition("@")[0]
 
 
 _this: Process | None = None

@@ -13,7 +13,6 @@ from inviso import case, runtime
 from inviso.errors import BadArg, shown
 from inviso.runtime._initiator import current, leave_if_stopped
 
-from ._names import own_logs
 from ._process import this
 from ._trust import opened
 
@@ -90,7 +89,7 @@ def _tracerdata(given: Any) -> Any:
         return given
     if process.plan.log_dir is not None:
         os.makedirs(process.plan.log_dir, mode=0o700, exist_ok=True)
-    return own_logs(given, process.node, process.plan.log_dir, is_child=process.is_child)
+    return process.names.tracerdata(given, process.node, process.plan.log_dir)
 
 
 def _lists(given: Any) -> list[list[Any]]:

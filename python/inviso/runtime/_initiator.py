@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from inviso import _native
 from inviso._system import Flag, get_ident, start_new_thread

@@ -27,7 +27,11 @@ __all__ = [
 
 NOT_STARTED = (Atom("error"), Atom("not_started"))
 
-_find: Callable[[], Listener | None] = lambda: None
+def _nobody() -> Listener | None:
+    return None
+
+
+_find: Callable[[], Listener | None] = _nobody
 """Gives this process's listener; set by the package."""
 
 
