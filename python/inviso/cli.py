@@ -32,6 +32,10 @@ commands:
                how much time or memory of its own it took, in which process
   trace        run a program and show the calls of some of its functions
   run          run a program that can be traced from outside
+  nodes        list the processes that can be traced from outside
+  status       show their state, and what they have traced
+  start, stop  trace them together; fetch copies their logs;
+               tp and tf change what is traced meanwhile
   log          print, convert, merge and count trace logs
   attach       have a running process traced from outside
 
@@ -104,6 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _trace_cli
 
             return _trace_cli.main(rest)
+        case ["nodes" | "status" | "start" | "stop" | "fetch" | "tp" | "tf", *_]:
+            from . import _cluster_cli
+
+            return _cluster_cli.main(words)
         case ["run", *rest]:
             from . import _run_cli
 

@@ -73,6 +73,13 @@ class Answers(Mapping[str, Any]):
             raise self.errors[node]
         return self._results[node]
 
+    def __contains__(self, node: object) -> bool:
+        return node in self._results
+
+    def get(self, node: str, default: Any = None) -> Any:
+        """A node's result, or ``default``, also if it failed."""
+        return self._results.get(node, default)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._results)
 
@@ -98,8 +105,8 @@ class Answers(Mapping[str, Any]):
         found = [{"node": node, **(each if isinstance(each, dict) else {"result": each})} for node, each in self._results.items()]
         return found + [{"node": node, "error": _short(error)} for node, error in self.errors.items()]
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Headings and cells. An error stands in place of the results."""
+    def table(self, *, plain: bool = False) -> tuple[list[str], list[list[str]]]:
+        """Headings and cells, with ``plain`` for another program to read. An error stands in place of the results."""
         names: list[str] = []
         for row in self.rows():
             names += [name for name in row if name not in (*names, "error")]
@@ -109,7 +116,7 @@ class Answers(Mapping[str, Any]):
             if "error" in row:
                 cells.append([row["node"], row["error"], *[""] * (len(names) - 2)])
             else:
-                cells.append([_cell(row.get(name)) for name in names])
+                cells.append([_cell(row.get(name), plain) for name in names])
         return names, cells
 
     def __str__(self) -> str:
@@ -134,13 +141,13 @@ def _short(error: NodeError) -> str:
     return str(error).removeprefix(f"{error.node}: ")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, plain: bool) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}"
+        return str(value) if plain else f"{value:,}"
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, (list, tuple)) and all(isinstance(each, (str, int)) for each in value):
@@ -211,26 +218,23 @@ class Cluster:
         return self._control.find(self._patterns)
 
     def status(self) -> Answers:
-        """What is known of each node: its process, program, state, status, and what it has traced.
+        """What is known of each process that matches, added or not: its number, state, status, control, what it has traced.
 
         >>> with Cluster("no-such-node") as cluster:
         ...     len(cluster.status())
         0
         """
-        about = {each.node: each.about for each in self.found()}
-        info = dict(self._control.call(None, "info"))
         rows = {}
-        for node, each in about.items():
-            state, status = each["state"] or ("not added", "")
-            control = each["control"]
-            row = {"pid": str(each["pid"]), "python": each["python"], "state": state}
+        for each in self.found():
+            about = each.about
+            state, status = about["state"] or ("-", "-")
+            row = {"pid": str(each.pid), "python": about["python"], "state": state}
             row["status"] = status if isinstance(status, str) else f"suspended: {status[1]}"
-            row["control"] = None if control is None else f"{control[0]} ({control[1]})"
-            if node in info and info[node][0] == OK:
-                counts = info[node][1]
-                row |= {"records": counts["written"], "lost": counts["lost"], "ended": counts["ended"]}
-            row["program"] = each["program"]
-            rows[node] = row
+            row["control"] = "-" if about["control"] is None else f"{about['control'][0]} ({about['control'][1]})"
+            counts = about["info"] or {}
+            row |= {"records": counts.get("written"), "lost": counts.get("lost"), "ended": counts.get("ended")}
+            row["program"] = about["program"]
+            rows[each.node] = row
         return Answers(rows)
 
     # tracing
@@ -287,12 +291,20 @@ class Cluster:
         set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]))
         told = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
         if folder is not None:
-            self._logs |= {node: os.fspath(folder) for node in told}
-        results = {node: sum(each for each in found[node] if isinstance(each, int)) for node in told}
-        bad = {node: [each for each in (*found[node], *set_[node]) if not isinstance(each, int)] for node in told}
-        errors = {**answers.errors, **found.errors, **set_.errors, **told.errors}
-        errors |= {node: NodeError(node, each[0][1]) for node, each in bad.items() if each}
-        return Answers({node: each for node, each in results.items() if node not in errors}, errors)
+            self._logs |= {node: os.fspath(folder) for node in answers}
+        numbers, flagged = _numbers(found), _numbers(set_)
+        errors = {**answers.errors, **numbers.errors, **flagged.errors, **told.errors}
+        return Answers({node: each for node, each in numbers.items() if node not in errors}, errors)
+
+    def patterns(self, *patterns: str, clear: bool = False) -> Answers:
+        """Traces calls of more functions, or of these no longer. For each node how many match."""
+        mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.patterns, patterns")]
+        answers = self._answers(self._control.call(None, "ctpl" if clear else "tpl", [(*mfa, True) for mfa in mfas]))
+        return _numbers(answers)
+
+    def flags(self, *flags: str, processes: str = "all", clear: bool = False) -> Answers:
+        """Sets or clears trace flags of processes. For each node how many processes were meant."""
+        return _numbers(self._answers(self._control.call(None, "ctf" if clear else "tf", [(processes, list(flags))])))
 
     def messages(self, **options: Any) -> Answers:
         """As :meth:`trace` of no function, with all messages."""
@@ -332,14 +344,14 @@ class Cluster:
         """Stops tracing in every node, and copies the logs if :meth:`trace` was given a folder.
 
         Returns:
-            For each node a dict: ``records``, ``lost``, ``ended`` (why it ended by itself, or None), ``log`` (the copy).
+            For each node a dict: ``records``, ``lost``, ``ended`` (why it ended by itself or was suspended, or None), ``log`` (the copy).
         """
         stopped = self._answers(self._control.call(None, "stop_tracing"))
         info = self._answers(self._control.call(stopped, "info"))
         results: dict[str, Any] = {}
         errors = {**stopped.errors, **info.errors}
         for node, each in info.items():
-            results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"]}
+            results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"] or each["suspended"]}
             folder = self._logs.pop(node, None)
             if folder is not None:
                 self._fetch(node, folder, results, errors)
@@ -411,6 +423,18 @@ class Cluster:
             else:
                 results[node] = None if answer == OK else answer[1]
         return Answers(results, errors)
+
+
+def _numbers(answers: Answers) -> Answers:
+    """The sum of a node's numbers; what is none in its place is the node's error."""
+    errors, results = dict(answers.errors), {}
+    for node, each in answers.items():
+        wrong = [one for one in each if not isinstance(one, int)]
+        if wrong:
+            errors[node] = NodeError(node, wrong[0][1])
+        else:
+            results[node] = sum(each)
+    return Answers(results, errors)
 
 
 def _log(node: str) -> Any:

@@ -183,7 +183,7 @@ class Control:
         links = {name: self._nodes[name] for name in wanted if name in self._nodes}
         for link in links.values():
             link.on_end = lambda why: None
-        asked = [(link, "stop_node" if ends else "let_go", []) for link in links.values()]
+        asked: list[Any] = [(link, "stop_node" if ends else "let_go", []) for link in links.values()]
         answers = dict(zip(links, self._hub.call(asked, self.timeout), strict=True))
         for name, link in links.items():
             with self._lock:

@@ -118,4 +118,5 @@ def posix(error: OSError) -> Atom:
     >>> posix(FileNotFoundError(2, "no such file"))
     'enoent'
     """
-    return Atom(errno.errorcode.get(error.errno or 0, "unknown").lower())
+    name: Atom = Atom(errno.errorcode.get(error.errno or 0, "unknown").lower())
+    return name

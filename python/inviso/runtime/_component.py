@@ -116,8 +116,9 @@ class Component:
         data = parse(given, self._resolver.path)
         self._begin(given, data)
         self._data, self._ended, self._counts = data, None, (0, 0)
-        self._overload.began()
-        self._overload.at_once(time.monotonic())
+        now = time.monotonic()
+        self._overload.began(now)
+        self._overload.at_once(now)
         limit_ms = self._limits.get("ms")
         self._stop_at = None if limit_ms is None else time.monotonic() + limit_ms / 1000
         self._tell(self.machine.init_tracing(given))
@@ -271,12 +272,16 @@ class Component:
         return OK, [(*one.mfa, one.calls, one.measurement) for one in found[:MOST]]
 
     def do_info(self) -> Any:
+        return OK, self.info()
+
+    def info(self) -> dict[str, Any]:
         """Counts and failures, beside the status: what a person asks for."""
         self._count()
-        return OK, {
+        return {
             "written": self._counts[0],
             "lost": self._counts[1],
             "ended": self._ended,
+            "suspended": None if self.machine.is_running else f"suspended: {_words(self.machine.status[1])}",
             "overload_check_failed": self._overload.failed,
             "files": [] if self._data is None else self._files(),
         }
@@ -535,6 +540,10 @@ class Component:
                 case _:
                     raise Refused((Atom("badarg"), item))
         return OK, done[::-1] if isinstance(spec[0], str) else done
+
+
+def _words(reason: Any) -> str:
+    return " ".join(map(str, reason)) if isinstance(reason, tuple) else str(reason)
 
 
 def _delete(path: str) -> Any:

@@ -194,11 +194,12 @@ class Listener:
         return {
             "node": self.node,
             "pid": os.getpid(),
-            "program": " ".join(sys.orig_argv[:8])[:200],
+            "program": " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:8]])[:200],
             "python": sys.version.split()[0],
             "log_dir": os.path.abspath(self.log_dir),
             "state": None if component is None else component.machine.both(),
             "tag": None if component is None else component.tag,
+            "info": None if component is None else component.info(),
             "control": None if owner is None else (owner.node, owner.pid),
         }
 

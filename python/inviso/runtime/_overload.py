@@ -27,6 +27,9 @@ from ._settings import Settings
 
 __all__ = ["Load", "Overload"]
 
+SHORTEST = 0.5
+"""Seconds over which processor time is measured, at least."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -57,6 +60,7 @@ class Overload:
         self._lost = 0
         self._cpu = _own_seconds()
         self._looked = now
+        self._was_busy = False
         given = settings["overload"]
         self._is_own = isinstance(given, tuple)
         self._remove: Any = None
@@ -81,9 +85,10 @@ class Overload:
         """The next check is due now."""
         self._due = now
 
-    def began(self) -> None:
-        """Tracing began: losses count from zero."""
+    def began(self, now: float) -> None:
+        """Tracing began: losses and processor time count from here."""
         self._lost = 0
+        self._cpu, self._looked, self._was_busy = _own_seconds(), now, False
 
     def timed(self, now: float, load: Load) -> Any:
         """The check that is due: why to suspend, or None."""
@@ -135,20 +140,30 @@ class Overload:
     def _built_in(self, now: float, load: Load) -> Any:
         allowed = self._settings["protect"]
         lost, self._lost = load.lost - self._lost, load.lost
-        cpu = _own_seconds()
-        percent = int(100 * (cpu - self._cpu) / max(now - self._looked, 0.001))
-        self._cpu, self._looked = cpu, now
         if _is_above(load.queue, allowed["queue"]):
             return (Atom("rt_max_queue_len"),)
         if _is_above(lost, allowed["lost"]):
             return ((Atom("lost"), lost),)
-        if _is_above(percent, allowed["cpu"]):
+        percent = self._percent(now)
+        is_busy = percent is not None and _is_above(percent, allowed["cpu"])
+        was_busy, self._was_busy = self._was_busy, is_busy or (percent is None and self._was_busy)
+        if is_busy and was_busy:  # twice in a row: what is done once, such as finding functions, is none
             return ((Atom("cpu"), percent),)
         if load.folder is not None and allowed["disk"] is not None:
             free = _free_mib(load.folder)
             if free is not None and free < allowed["disk"]:
                 return ((Atom("disk"), free),)
         return None
+
+    def _percent(self, now: float) -> int | None:
+        """How much of a processor was taken since the last time; None if that is too short ago."""
+        took = now - self._looked
+        if took < SHORTEST:
+            return None
+        cpu = _own_seconds()
+        percent = int(100 * (cpu - self._cpu) / took)
+        self._cpu, self._looked = cpu, now
+        return percent
 
 
 def _is_above(value: int, limit: int | None) -> bool:

@@ -17,7 +17,7 @@ A list of these, or a dict of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from inviso.terms import Atom
@@ -26,7 +26,7 @@ __all__ = ["BUILT_IN", "PROTECT", "Settings", "Unknown", "dependency_ms", "depen
 
 Settings: TypeAlias = dict[str, Any]
 
-PROTECT: dict[str, int | None] = {"queue": 1000, "lost": 10_000, "cpu": 50, "disk": 64}
+PROTECT: dict[str, int | None] = {"queue": 1000, "lost": 10_000, "cpu": 80, "disk": 64}
 """What the built-in checks allow: messages that wait for the runtime component, records lost since the last check, percent
 of one processor that the threads of this package take, and MiB that stay free where the log is. None: not checked.
 """
@@ -149,7 +149,7 @@ def _is_limits(value: Any) -> bool:
     return all(map(_is_ms, numbers)) and (rate is None or _is_ms(rate) or (isinstance(rate, tuple) and all(map(_is_ms, rate))))
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[[Any], bool]] = {
     "limits": _is_limits,
     "dependency": _is_dependency,
     "overload": _is_overload,
