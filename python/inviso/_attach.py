@@ -13,6 +13,7 @@ import os
 import re
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -170,6 +171,7 @@ def detach(pid: int, *, timeout: float = 5.0) -> str:
                         continue
                     match term:
                         case ("answer", 1, "ok"):
+                            _wait_for_end(made, until)
                             return node
                         case ("answer", 1, ("error", ("refused", control, number))):
                             raise CannotAttach(f"{node} belongs to the control {control} (process {number}); stop that first")
@@ -179,6 +181,14 @@ def detach(pid: int, *, timeout: float = 5.0) -> str:
         raise NoProcess(f"nobody can be detached from process {pid}: it has no listener") from None
     except (OSError, BadFrame) as error:
         raise CannotAttach(f"process {pid} does not answer: {error}") from None
+
+
+def _wait_for_end(made: socket.socket, until: float) -> None:
+    """The other side closes the connection when nothing is left there."""
+    while True:
+        made.settimeout(max(0.001, until - time.monotonic()))
+        if not made.recv(1 << 16):
+            return
 
 
 def _check_number(function: str, pid: Any, timeout: Any) -> None:

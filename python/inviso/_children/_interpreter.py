@@ -75,4 +75,5 @@ def place_of_program(words: list[str]) -> str | None:
 def runs(module: str, words: list[str] | None = None) -> bool:
     """Whether a process, or this one, is what ``multiprocessing`` starts to run one of its modules."""
     begin = f"from {module} import "
-    return any(word.startswith(begin) for word in (sys.orig_argv if words is None else words))
+    # 3.14.8 imports sys before
+    return any(word.removeprefix("import sys; ").startswith(begin) for word in (sys.orig_argv if words is None else words))

@@ -124,9 +124,6 @@ class Listener:
         while self._posted:
             self._posted.popleft()()
         self.host.end()
-        for connection in list(self._connections.values()):
-            self._flush(connection)
-            self._leave(connection)
         self._pid = 0
         if self._socket is not None and self._folder is not None:
             self._socket.close()
@@ -134,6 +131,9 @@ class Listener:
                 os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=self._folder.descriptor)
                 self._folder.disclaim(os.getpid())
             self._folder.close()
+        for connection in list(self._connections.values()):
+            self._flush(connection)
+            self._leave(connection)
         self._epoll.close()
         os.close(self._bell)
 
