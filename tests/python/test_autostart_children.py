@@ -21,7 +21,7 @@ def child(n):
     work(n)
     from inviso import runtime
     found = runtime.listening()
-    print(os.getpid(), found.node.partition("@")[0] if found else None, flush=True)
+    os.write(1, (f"{os.getpid()} {found.node.partition('@')[0] if found else None}" + chr(10)).encode())
 """
 FORK = """
 pid = os.fork()
@@ -154,6 +154,35 @@ if __name__ == "__main__":
     assert (done.stdout, done.stderr) == ("190\n", "")
     found = [call for each in (tmp_path / "logs").glob("t-*.log") for call in calls(each)]
     assert sorted(arguments[0] for _, _, arguments in found) == list(range(20))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_that_are_told_to_end(python: Path, tmp_path: Path, method: str) -> None:
+    """The pool sends them SIGTERM as soon as it has its answers."""
+    text = f"""
+if __name__ == "__main__":
+    with multiprocessing.get_context({method!r}).Pool(2) as pool:
+        print(sum(pool.map(work, range(20))))
+"""
+    path = prepared(tmp_path, text, ("follow", True))
+    done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
+    assert (done.stdout, done.stderr) == ("190\n", "")
+    found = [call for each in (tmp_path / "logs").glob("t-*.log") for call in calls(each)]
+    assert sorted(arguments[0] for _, _, arguments in found) == list(range(20))
+
+
+def test_a_program_that_is_told_to_end(python: Path, tmp_path: Path) -> None:
+    """Its action follows; where the program handles the signal that is all there is."""
+    text = "import signal\nwork(1)\nassert signal.getsignal(15) is signal.SIG_DFL\nos.kill(os.getpid(), 15)\nsignal.pause()\n"
+    path = prepared(tmp_path, text)
+    done = run(python, "prog.py", cwd=tmp_path, check=False, INVISO_AUTOSTART=str(path))
+    assert (done.returncode, done.stderr) == (-15, "")
+    assert calls(tmp_path / "logs" / "t.log") == [("__main__", "work", [1])]
+    handled = "import signal\nsignal.signal(15, lambda *_: print('handled'))\nos.kill(os.getpid(), 15)\nwork(2)\n"
+    write(tmp_path, "prog.py", PROGRAM + handled)
+    done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
+    assert (done.stdout, done.stderr) == ("handled\n", "")
+    assert calls(tmp_path / "logs" / "t.log") == [("__main__", "work", [2])]
 
 
 def test_only_the_path_has_the_package(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from autostart_tools import LIMIT, PLAIN, config, make_interpreter, run, standard, write
-
 from inviso._link._folder import CONTROL, Folder
 from inviso._link._frame import Frames, greeting, pack, peer_of
 

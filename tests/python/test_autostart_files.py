@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from autostart_tools import calls, make_interpreter, run, write
-
 from inviso import BadArg, autostart
 from inviso.autostart import _file
 from inviso.autostart._file import Plan, Wrong, load, lock

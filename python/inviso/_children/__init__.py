@@ -24,7 +24,7 @@ import os
 import posix
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from inviso import _fork, _native
@@ -32,7 +32,7 @@ from inviso._beside import Beside
 from inviso._pattern import Pattern
 
 from ._account import Outcome, of_folder
-from ._doors import is_between, open_doors, with_theirs
+from ._doors import is_between, open_doors, tell_end, with_theirs
 from ._folder import Folder, parent, started
 from ._interpreter import SITE, has_hook, place_of_program, runs, take_back_path, uncover
 
@@ -136,6 +136,8 @@ class _Member:
     def begin(self) -> None:
         """Measure in this process from here on."""
         own = self.process, started(self.process), _chain()
+        for give_way in before_taking:
+            give_way()
         _native.ending_take(SIGTERM)  # which waits until there is something to write
         work = _work(self.config)
         try:
@@ -181,6 +183,7 @@ class _Member:
         number = _native.ending_wait(EVERY)
         if number:
             self._write(last=True)
+            tell_end(self)
             _native.ending_follow(number)
             return None
         if time.monotonic() >= self._next:
@@ -281,6 +284,15 @@ def lead(config: dict[str, Any]) -> Leader:
     if any(member.config for member in _members):
         raise RuntimeError("children of this process are measured already")
     return Leader(config)
+
+
+before_taking: list[Callable[[], object]] = []
+"""Called before a member waits for SIGTERM, for which one thread of a process can wait."""
+
+
+def is_measured() -> bool:
+    """Whether a member measures this process, and so waits for SIGTERM."""
+    return any(member._work is not None for member in _members)
 
 
 _members: list[_Member] = []

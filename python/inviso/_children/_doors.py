@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from inviso import _native
 
-__all__ = ["Visitor", "is_between", "open_doors", "with_theirs"]
+__all__ = ["Visitor", "is_between", "open_doors", "tell_end", "with_theirs"]
 
 
 class Visitor(Protocol):
@@ -70,6 +70,13 @@ def open_doors(visitor: Visitor) -> None:
     _visitors[type(visitor)] = visitor
     if is_first:
         _open(_All())
+
+
+def tell_end(besides: Visitor) -> None:
+    """Tells all other visitors that the process is about to end."""
+    for visitor in list(_visitors.values()):
+        if visitor is not besides:
+            visitor.exits()
 
 
 class _All:

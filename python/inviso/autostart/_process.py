@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import posix
 import sys
@@ -10,16 +11,21 @@ from typing import Any
 from inviso import process, runtime
 from inviso._children._doors import is_between, open_doors
 from inviso._children._interpreter import SITE, has_hook, runs
+from inviso._system import allocate_lock
 from inviso.runtime._initiator import Initiator
 from inviso.runtime._settings import Unknown, dependency_node, merged, read
 
 from ._announce import announce, find
+from ._ending import Guard
 from ._file import Plan, Wrong
 from ._names import Names
 from ._settings import effective
 from ._start import ARGUMENT, STARTED, VARIABLE
 
 __all__ = ["Process", "begin", "this"]
+
+PATIENCE = 5.0
+"""Seconds that the end of the process waits for the log, if another thread writes it already."""
 
 
 class Process:
@@ -30,6 +36,8 @@ class Process:
         self.names = Names(_program(base), is_child)
         self.node = ""
         self._value = value
+        self._guard = Guard(self.exits)
+        self._ending = allocate_lock()
 
     @property
     def folder(self) -> str | None:
@@ -86,16 +94,24 @@ class Process:
     def follow(self) -> None:
         """Has children begin by themselves, if the plan says so, and the log whole however this process ends by itself."""
         open_doors(self)
+        atexit.register(self.exits)  # before the listener's own end, so that a signal waits for it
+        self._guard_log()
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         if is_between() or not self.plan.follow:
             return
         self.names = Names(self.names.program, True)
+        self._ending = allocate_lock()
         try:
             self.begin()
         except Wrong as why:
             print(f"inviso: autostart: {why}; process {os.getpid()} is not traced", file=sys.stderr)
+        self._guard_log()
+
+    def _guard_log(self) -> None:
+        if runtime.listening() is not None:
+            self._guard.start()
 
     def variables(self) -> list[tuple[bytes, bytes]]:
         if not self.plan.follow or VARIABLE not in os.environ:
@@ -127,9 +143,15 @@ class Process:
         pass
 
     def exits(self) -> None:
+        """The log is written; who comes second, of the program and a signal, waits for the first."""
         listener = runtime.listening()
-        if listener is not None and not listener.is_here():
-            runtime.stop_listening()
+        if listener is not None and listener.is_here():
+            return
+        if self._ending.acquire(timeout=PATIENCE):
+            try:
+                runtime.stop_listening()
+            finally:
+                self._ending.release()
 
 
 def _program(base: str) -> str:
