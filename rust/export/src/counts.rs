@@ -258,7 +258,7 @@ impl Counts {
     #[must_use]
     pub fn functions(&self) -> Vec<((String, String, u32), u64)> {
         let named = |(key, count): &(Box<[u8]>, u64)| {
-            let (arity, names) = key.split_last_chunk()?;
+            let (names, arity) = key.split_last_chunk()?;
             let (length, names) = names.split_first_chunk()?;
             let (module, function) = names.split_at_checked(u32::from_le_bytes(*length) as usize)?;
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,6 +1,7 @@
 //! Terms as Erlang's `~w` prints them, straight from their bytes: binaries and strings as numbers, atoms quoted where they have to be.
 
 use crate::{
+    export::with_plain,
     scan::{Bytes, Identity, Scan, DEPTH},
     text::name,
 };
@@ -29,6 +30,11 @@ pub fn write(term: Bytes<'_>, place: &mut dyn FnMut(&Identity<'_>) -> u64, out: 
             Err(_) => out.push_str("..."),
         }
     }
+}
+
+/// The same of a term that may begin with a version byte, and be compressed.
+pub fn message(payload: Bytes<'_>, place: &mut dyn FnMut(&Identity<'_>) -> u64, out: &mut String) {
+    with_plain(payload, |term| write(term.strip_prefix(&[etf::VERSION]).unwrap_or(term), place, out));
 }
 
 struct Writer<'o, 'p> {
@@ -343,7 +349,12 @@ mod tests {
             (12345.0, "12345.0"),
             (0.1, "0.1"),
             (0.001, "0.001"),
-            (0.0001, "1.0e-4"),
+            (0.0001, "0.0001"),
+            (0.00001, "1.0e-5"),
+            (12000.0, "1.2e4"),
+            (9_007_199_254_740_991.0, "9007199254740991.0"),
+            (9_007_199_254_740_992.0, "9.007199254740992e15"),
+            (4_503_599_627_370_496.0, "4503599627370496.0"),
             (0.00012, "1.2e-4"),
             (1.0e22, "1.0e22"),
             (1.234_567_890_123_456_8e16, "1.2345678901234568e16"),

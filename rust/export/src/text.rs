@@ -53,7 +53,7 @@ fn escapes(c: char) -> bool {
 }
 
 /// Adds a name as it is, or as Python shows it where it could do something to a terminal.
-pub(crate) fn bare(text: &str, out: &mut String) {
+pub fn bare(text: &str, out: &mut String) {
     let is_plain = |byte: &u8| (b' '..0x7f).contains(byte);
     if text.as_bytes().iter().all(is_plain) || text.chars().all(is_printable) {
         return out.push_str(text);

@@ -101,7 +101,16 @@ impl Merge {
     ///
     /// # Errors
     /// What reading a log says. It can be tried again.
+    #[inline]
     pub fn read(&mut self) -> io::Result<Option<(usize, Event<'_>)>> {
+        Ok(self.read_stamped()?.map(|(log, event, _)| (log, event)))
+    }
+
+    /// The same with the record's time stamp, if it has one of the merge's clock.
+    ///
+    /// # Errors
+    /// As [`Merge::read`].
+    pub fn read_stamped(&mut self) -> io::Result<Option<(usize, Event<'_>, Option<Stamp>)>> {
         while let Some(at) = self.fresh.last().copied() {
             if let Some(time) = self.advance(at)? {
                 self.queue.push(Reverse((time, at)));
@@ -121,19 +130,13 @@ impl Merge {
         let Some(Reverse((_, at))) = self.queue.peek() else { return Ok(None) };
         self.given = true;
         let head = self.heads.get(*at);
-        Ok(head.and_then(|head| Some((*at, head.source.event(head.found?)))))
+        Ok(head.and_then(|head| Some((*at, head.source.event(head.found?), head.stamp))))
     }
 
     /// The number of the log that gave the last record.
     #[must_use]
     pub fn last(&self) -> Option<usize> {
         self.queue.peek().filter(|_| self.given).map(|Reverse((_, at))| *at)
-    }
-
-    /// The time stamp of the last record, if it has one of the merge's clock.
-    #[must_use]
-    pub fn stamp(&self) -> Option<Stamp> {
-        self.heads.get(self.last()?)?.stamp
     }
 
     /// The file of the log of this number that the last record was in.

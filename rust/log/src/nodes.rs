@@ -98,6 +98,21 @@ impl Nodes {
         log.own = Some(own);
     }
 
+    /// The log whose tracees are of this node, by the name in the log or by what they are called in what was merged; and where they
+    /// are in the log itself.
+    #[must_use]
+    pub fn of(&self, node: &str, creation: u32) -> Option<(usize, &Origin)> {
+        let own = |at: usize| {
+            let log = self.logs.get(at)?;
+            let own = log.own.as_ref().filter(|own| own.creation == creation)?;
+            (*own.node == *node || (own.is_nameless() && *log.name == *node)).then_some((at, own))
+        };
+        match self.by_creation.get(&creation).and_then(|at| own(*at)) {
+            Some(found) => Some(found),
+            None => (0..self.logs.len()).find_map(own),
+        }
+    }
+
     /// What a pid of a log is called in what was merged.
     #[must_use]
     pub fn named(&self, log: usize, of: &Origin) -> Origin {
@@ -125,12 +140,12 @@ impl Nodes {
     pub fn put(&self, log: usize, payload: &[u8], out: &mut Vec<u8>) {
         let Some(own) = self.logs.get(log) else { return out.extend_from_slice(payload) };
         let creation = own.own.as_ref().filter(|own| own.is_nameless()).map(|own| own.creation);
-        let inflated;
+        let written;
         let mut term = payload;
-        if let [etf::VERSION, COMPRESSED, ..] = payload {
+        if !is_of_today(payload) {
             if let Ok(message) = etf::decode(payload) {
-                inflated = etf::encode_versioned(&message);
-                term = &inflated;
+                written = etf::encode_versioned(&message);
+                term = &written;
             }
         }
         let Some(term) = term.strip_prefix(&[etf::VERSION]) else { return out.extend_from_slice(payload) };
@@ -144,19 +159,45 @@ impl Nodes {
     }
 }
 
-/// The tag of a compressed term.
-const COMPRESSED: u8 = 80;
+/// Tags of the external term format.
+mod tag {
+    pub const COMPRESSED: u8 = 80;
+    pub const NEW_PID: u8 = 88;
+    pub const NEW_PORT: u8 = 89;
+    pub const ATOM: u8 = 100;
+    pub const PORT: u8 = 102;
+    pub const PID: u8 = 103;
+    pub const SMALL_TUPLE: u8 = 104;
+    pub const SMALL_ATOM: u8 = 115;
+    pub const ATOM_UTF8: u8 = 118;
+    pub const SMALL_ATOM_UTF8: u8 = 119;
+    pub const V4_PORT: u8 = 120;
+}
+
+/// Whether nodes stand in it in the form that is written today: a node writes all of them in one.
+fn is_of_today(payload: &[u8]) -> bool {
+    match (payload, tracee(payload)) {
+        ([etf::VERSION, tag::COMPRESSED, ..], _) => false,
+        (_, Some([tag::PID | tag::PORT, ..] | [_, tag::ATOM | tag::SMALL_ATOM | tag::ATOM_UTF8, ..])) => false,
+        _ => true,
+    }
+}
 
 /// The bytes from the tracee of a message on.
+#[inline]
 #[must_use]
 pub fn tracee(payload: &[u8]) -> Option<&[u8]> {
-    const SMALL_TUPLE: u8 = 104;
-    const SMALL_ATOM_UTF8: u8 = 119;
-    match payload {
-        [etf::VERSION, SMALL_TUPLE, n, SMALL_ATOM_UTF8, length, rest @ ..] => {
-            let (name, rest) = rest.split_at_checked((*length).into())?;
-            (*n > 2 && matches!(name, b"trace" | b"trace_ts")).then_some(rest)
-        }
+    let [etf::VERSION, tag::SMALL_TUPLE, n, rest @ ..] = payload else { return None };
+    let (name, rest) = atom(rest)?;
+    (*n > 2 && matches!(name, b"trace" | b"trace_ts")).then_some(rest)
+}
+
+/// The name of the atom that bytes begin with, and what follows it.
+#[inline]
+fn atom(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    match *bytes {
+        [tag::SMALL_ATOM_UTF8 | tag::SMALL_ATOM, length, ref rest @ ..] => rest.split_at_checked(length.into()),
+        [tag::ATOM | tag::ATOM_UTF8, a, b, ref rest @ ..] => rest.split_at_checked(u16::from_be_bytes([a, b]).into()),
         _ => None,
     }
 }
@@ -167,19 +208,21 @@ pub fn origin(bytes: &[u8]) -> Option<Origin> {
     pid(bytes).map(|(node, creation, _)| Origin { node: node.into(), creation })
 }
 
-/// The node, creation and number of the pid or port that bytes begin with, in the form that is written today.
+/// The node, creation and number of the pid or port that bytes begin with.
 #[inline]
 #[must_use]
 pub fn pid(bytes: &[u8]) -> Option<(&str, u32, u64)> {
-    const NEW_PID: u8 = 88;
-    const V4_PORT: u8 = 120;
-    const SMALL_ATOM_UTF8: u8 = 119;
-    let &[tag @ (NEW_PID | V4_PORT), SMALL_ATOM_UTF8, length, ref rest @ ..] = bytes else { return None };
-    let (name, rest) = rest.split_at_checked(length.into())?;
-    let (&[a, b, c, d, e, f, g, h], rest) = rest.split_first_chunk()?;
-    let (first, second) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
-    let (low, high) = if tag == NEW_PID { (first, second) } else { (second, first) };
-    let creation = u32::from_be_bytes(*rest.first_chunk()?);
+    let (tag, rest) = bytes.split_first()?;
+    let (name, rest) = atom(rest)?;
+    let word = |at: usize| Some(u32::from_be_bytes(*rest.get(at..)?.first_chunk()?));
+    let (low, high, creation) = match *tag {
+        tag::NEW_PID => (word(0)?, word(4)?, word(8)?),
+        tag::PID => (word(0)?, word(4)?, u32::from(*rest.get(8)?)),
+        tag::V4_PORT => (word(4)?, word(0)?, word(8)?),
+        tag::NEW_PORT => (word(0)?, 0, word(4)?),
+        tag::PORT => (word(0)?, 0, u32::from(*rest.get(4)?)),
+        _ => return None,
+    };
     Some((std::str::from_utf8(name).ok()?, creation, u64::from(low) | u64::from(high) << 32))
 }
 
@@ -225,6 +268,21 @@ mod tests {
             let named = nodes.named(0, &Origin { node: of.node.as_ref().into(), creation: of.creation });
             assert_eq!(&*named.node, name);
         }
+    }
+
+    #[test]
+    fn forms_of_old_nodes_are_known() {
+        let name = [&[100, 0, 13][..], b"nonode@nohost"].concat();
+        let old = [&[103][..], &name, &[0, 0, 0, 5, 0, 0, 0, 0, 0]].concat();
+        let payload = [&[131, 104, 3, 100, 0, 5][..], b"trace", &old, &[100, 0, 1, b'x']].concat();
+        let mut nodes = Nodes::new(["a@h"]);
+        nodes.learn(0, &payload);
+        assert_eq!(nodes.own(0), Some(&Origin { node: "nonode@nohost".into(), creation: 0 }));
+        let named = Term::Pid(Identifier::new(5, "a@h", 0));
+        assert_eq!(
+            etf::decode(&put(&nodes, 0, &payload)),
+            Ok(Term::Tuple(vec![Term::atom("trace"), named, Term::atom("x")]))
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ struct Entry {
 /// };
 /// let mut aliases = Aliases::default();
 /// aliases.read(&[entry("alias", 1), entry("unalias", 5)].concat());
-/// let at = |second| Stamp { clock: Clock::Wall, ns: second * 1_000_000_000, unique: 0 };
+/// let at = |second: i128| Stamp { clock: Clock::Wall, ns: second * 1_000_000_000, unique: 0 };
 /// let own = Origin { node: "nonode@nohost".into(), creation: 0 };
 /// let mut has = |second| aliases.of(&own, 4, at(second)).len();
 /// assert_eq!([1, 2, 5, 6].map(|second| has(second)), [0, 1, 1, 0]);

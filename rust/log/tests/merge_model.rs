@@ -185,9 +185,10 @@ proptest! {
                 Kind::Files if half => written[log][entries.len() / 2..].concat(),
                 _ => written[log].concat(),
             };
-            let found = merge.read().unwrap().map(|(log, event)| (log, number(event, &bytes)));
-            prop_assert_eq!(found, Some((log, at as u32)));
-            prop_assert_eq!(merge.stamp().map(|stamp| stamp.ns), entries[at].time(order).map(|s| i128::from(s) * 1_000_000_000));
+            let found = merge.read_stamped().unwrap();
+            let found = found.map(|(log, event, stamp)| (log, number(event, &bytes), stamp.map(|stamp| stamp.ns)));
+            let time = entries[at].time(order).map(|s| i128::from(s) * 1_000_000_000);
+            prop_assert_eq!(found, Some((log, at as u32, time)));
         }
         prop_assert!(merge.read().unwrap().is_none());
         let others = logs.iter().flat_map(|(entries, _)| entries).filter(|entry| matches!(entry, Entry::Monotonic(_))).count();
