@@ -32,6 +32,7 @@ commands:
                how much time or memory of its own it took, in which process
   trace        run a program and show the calls of some of its functions
   log          print, convert, merge and count trace logs
+  merge        put the logs of several nodes together
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own
@@ -106,6 +107,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _log_cli
 
             return _log_cli.main(rest)
+        case ["merge", *rest]:
+            from . import _merge_cli
+
+            return _merge_cli.main(rest)
         case []:
             return refuse("", "no command was given")
         case [word, *_]:

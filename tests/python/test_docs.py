@@ -43,7 +43,8 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 MODULES = [
     *("errors", "terms", "match_spec", "process", "trace", "tracer", "tracing", "trace_ports"),
     *("tprof", "cli", "etf", "export", "log"),
-    *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
+    *("_log_read", "_log_client", "_log_files", "_log_stats", "_log_text", "_log_cli"),
+    *("merge", "merge._files", "merge._text", "_merge_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
 ]
@@ -64,7 +65,7 @@ def test_docstrings(name: str) -> None:
 
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
-    *("etf", "log", "dbg"),
+    *("etf", "log", "merge", "dbg"),
 ]
 BARE = {
     *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),

@@ -240,19 +240,25 @@ def read(
     return entries()
 
 
-def merge(files: Any, *arguments: Any, form: Literal["inviso", "text"] = "inviso", clock: str = "wall", order: Order = "follow") -> Any:
-    """Merges logs as Inviso does: ``merge(files, out)``, ``merge(files, work, data)`` or ``merge(files, begin, work, end,
-    data)``; one more argument is taken for ``Dbg`` and does nothing.
+def merge(
+    files: Any,
+    *arguments: Any,
+    form: Literal["inviso", "text"] = "inviso",
+    clock: str = "wall",
+    order: Order = "follow",
+) -> Any:
+    """Merges logs as Inviso does: ``merge(files, out)``, ``merge(files, work, data)`` or ``merge(files, begin, work,
+    end, data)``. One more argument, Inviso's ``Dbg``, does nothing.
 
     Args:
         files: a list of ``(node, logfiles)``, or ``("reader", reader, that)``. Log files are ``[("trace_log", [name]),
-            ("ti_log", [name])]``, where several names are a wrap set in any order, or a list of these, the oldest first.
-            A reader is an iterable of ``(names, time stamp or None, term)``; a function of the log files that gives one;
-            or module and function in its place.
+            ("ti_log", [name])]``, where several names are a wrap set in any order, or a list of these, the oldest
+            first. A reader is an iterable of ``(names, time stamp or None, term)``; a function of the log files that
+            gives one; or module and function in its place.
         out: a file, of a line for each entry.
-        begin, work, end: ``begin(data)`` answers ``("ok", data)``; ``work(node, term, names, data)`` is called with each
-            entry and answers ``("ok", data)``; both may answer ``("error", reason)``. ``end(data)`` is called at last.
-            ``begin`` and ``end`` that can't be called are not.
+        begin, work, end: ``begin(data)`` answers ``("ok", data)``; ``work(node, term, names, data)`` is called with
+            each entry and answers ``("ok", data)``; both may answer ``("error", reason)``. ``end(data)`` is called at
+            last. ``begin`` and ``end`` that can't be called are not.
         form: of the lines: ``"inviso"``, or ``"text"`` for the readable ones.
         clock, order: as for :func:`logs`.
 
@@ -267,8 +273,8 @@ def merge(files: Any, *arguments: Any, form: Literal["inviso", "text"] = "inviso
     >>> merge([("shop@h", [("trace_log", [path])])], path + ".txt")
     ('ok', 2)
     >>> print(open(path + ".txt").read(), end="")
-    'shop@h' [] {drop,3}
-    'shop@h' [] {drop,3}
+    shop@h [] {drop,3}
+    shop@h [] {drop,3}
     >>> merge([("shop@h", [("trace_log", [path])])], lambda node, term, names, data: ("ok", data + [term]), [])
     ('ok', 2)
     """
@@ -438,7 +444,9 @@ def _opened(
     return _order.opened(there, files, order, is_named), there
 
 
-def _told(native: LogMerge, there: list[FileSet], sets: list[FileSet] | None = None, into: Merged | None = None) -> Merged:
+def _told(
+    native: LogMerge, there: list[FileSet], sets: list[FileSet] | None = None, into: Merged | None = None
+) -> Merged:
     counts, damage, other_clock, ti = native.told()
     merged = Merged() if into is None else into
     for each, (records, lost, damaged) in zip(there, counts, strict=True):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inviso._log_files import beside
 from inviso._log_read import Named, named
 from inviso.errors import BadArg, is_text, shown
 
@@ -137,15 +139,23 @@ def handle_logfile_sort_wrapset(names: Iterable[str]) -> list[str]:
     if len(names) < 2:
         return names
     # digits at the ends of what the names have in common are part of the number
-    before = len(os.path.commonprefix(names).rstrip("0123456789"))
-    after = len(os.path.commonprefix([name[before:][::-1] for name in names]).rstrip("0123456789"))
+    before = _common(names)
+    after = _common([name[before:][::-1] for name in names])
     numbers = {name: name[before : len(name) - after] for name in names}
     if not all(number.isascii() and number.isdigit() for number in numbers.values()):
         return names
     names.sort(key=lambda name: int(numbers[name]))
-    pairs = zip(names, names[1:], strict=False)
+    pairs = itertools.pairwise(names)
     holes = [at for at, (a, b) in enumerate(pairs, 1) if int(numbers[b]) > int(numbers[a]) + 1]
     return names[holes[0] :] + names[: holes[0]] if holes else names
+
+
+def _common(texts: list[str]) -> int:
+    """How many characters all begin with, without digits at the end of them."""
+    least, most = min(texts), max(texts)
+    pairs = enumerate(zip(least, most, strict=False))
+    length = next((at for at, (a, b) in pairs if a != b), min(len(least), len(most)))
+    return len(least[:length].rstrip("0123456789"))
 
 
 def given(where: str, sources: Any, ti: Mapping[str, Any] | None) -> list[FileSet]:
@@ -156,7 +166,8 @@ def given(where: str, sources: Any, ti: Mapping[str, Any] | None) -> list[FileSe
             raise BadArg(where, "sources", f"{shown(path)} is no folder; pass one, or a mapping of nodes to logs")
         sets = folder(path)
         if not sets:
-            raise BadArg(where, "sources", f"no NODE.log is in {shown(path)}; pass the folder that logs were fetched to")
+            mend = "pass the folder that logs were fetched to"
+            raise BadArg(where, "sources", f"no NODE.log is in {shown(path)}; {mend}")
     elif isinstance(sources, Mapping):
         sets = [_of_mapping(where, node, source) for node, source in sources.items()]
         if not sets:
@@ -167,7 +178,8 @@ def given(where: str, sources: Any, ti: Mapping[str, Any] | None) -> list[FileSe
     for node, path in (ti or {}).items():
         found = [each for each in sets if each.node == node]
         if not found:
-            raise BadArg(where, "ti", f"{shown(node)} is none of the nodes; the nodes are {[each.node for each in sets]}")
+            nodes = ", ".join(each.node for each in sets)
+            raise BadArg(where, "ti", f"{shown(node)} is none of the nodes; they are {nodes}")
         found[0].ti = [os.fsdecode(path)]
     return sets
 
@@ -179,16 +191,6 @@ def _of_mapping(where: str, node: Any, source: Any) -> FileSet:
     if len(files) > 1 and any(suffix is not None for _, suffix in files):
         raise BadArg(where, "sources", f"{node}: a wrap set among other logs; pass it alone, or the paths of its files")
     return FileSet(node, files, beside(files))
-
-
-def beside(files: list[Named]) -> list[str]:
-    """The trace information file beside a log: ``shop.ti`` of ``shop.log``, and of a wrap set of that name."""
-    if len(files) != 1:
-        return []
-    path, suffix = files[0]
-    base = path.rstrip(".") if suffix is not None else os.path.splitext(path)[0]
-    name = f"{base}.ti"
-    return [name] if name != path and os.path.isfile(name) else []
 
 
 def folder(path: str) -> list[FileSet]:

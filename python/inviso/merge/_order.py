@@ -1,4 +1,4 @@
-"""Entries of several readers as one, in the order of their time stamps: the rules of the native merge, for readers in Python."""
+"""Entries of several readers as one, in the order of their time stamps, by the rules of the native merge."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
-from inviso._log_read import BATCH, Damage, Reader
+from inviso._log_read import BATCH, Named, Reader
 from inviso._log_stats import time_of
 from inviso._native import LogMerge
 from inviso.errors import BadArg, shown
 
 from ._files import FileSet
 
-__all__ = ["Entry", "Failed", "entries", "ordered", "standard"]
+__all__ = ["Entry", "Failed", "entries", "opened", "ordered", "standard"]
 
 Stamp: TypeAlias = tuple[str, int, int]
 """The clock, nanoseconds, and what tells stamps of one moment apart."""
@@ -32,9 +32,9 @@ def standard(native: LogMerge) -> Iterator[Entry]:
         yield from batch
 
 
-def opened(sets: list[FileSet], files: list[list[Any]], order: str, named: bool) -> LogMerge:
+def opened(sets: list[FileSet], files: list[list[Named]], order: str, named: bool) -> LogMerge:
     """A native merge of file sets."""
-    logs = [(each.node, there, each.ti) for each, there in zip(sets, files, strict=True)]
+    logs: list[tuple[str | None, list[Named], list[str]]] = [(each.node, there, each.ti) for each, there in zip(sets, files, strict=True)]
     return LogMerge(logs, True, False, order, named, *Reader._made)
 
 
@@ -68,8 +68,8 @@ def entries(at: int, reader: Any, spec: Any, failed: Failed) -> Iterator[Entry]:
 def ordered(readers: list[Iterator[Entry]], order: str) -> Iterator[Entry]:
     """The entries in order: of the readers' next ones the least, of equal ones the first reader's.
 
-    What has no time stamp, or one of another clock than the first one that is seen, counts as its reader's latest time; in
-    Inviso's order it is less than all others.
+    What has no time stamp, or one of another clock than the first one that is seen, counts as its reader's latest
+    time; in Inviso's order it is less than all others.
     """
     if len(readers) == 1:
         yield from readers[0]
@@ -98,8 +98,3 @@ def ordered(readers: list[Iterator[Entry]], order: str) -> Iterator[Entry]:
         _, number, entry, reader = heapq.heappop(heap)
         yield entry
         push(number, reader)
-
-
-def is_damage(entry: Entry) -> bool:
-    """Whether it stands for what could not be read."""
-    return type(entry[3]) is Damage

@@ -85,14 +85,15 @@ def format_arguments(arguments: Any, options: Any, translators: Iterable[Transla
     Args:
         arguments: a list of arguments.
         options: handed to the translators.
-        translators: each ``translator(term, options)`` answers ``("ok", text)`` or False; or ``("module", "function")``.
-            The first that knows a term is taken; one that raises knows nothing.
+        translators: each ``translator(term, options)`` answers ``("ok", text)`` or False; or
+            ``("module", "function")``. The first that knows a term is taken; one that raises knows nothing.
 
     >>> format_arguments([b"ab", (1, [104, 105])], [], [format_argument_string])
     ['"ab"', (1, '"hi"')]
     """
     if not isinstance(arguments, list):
-        raise BadArg("format_arguments/3", "arguments", f"{shown(arguments)} is no list; pass the list of a call's arguments")
+        mend = "pass the list of a call's arguments"
+        raise BadArg("format_arguments/3", "arguments", f"{shown(arguments)} is no list; {mend}")
     functions = [_function(each) for each in translators]
     return [_translated(argument, options, functions) for argument in arguments]
 
@@ -102,8 +103,9 @@ def _function(translator: Any) -> Callable[[Any, Any], Any]:
         case (str(module), str(name)):
             found: Callable[[Any, Any], Any] = getattr(importlib.import_module(module), name)
             return found
-        case function if callable(function):
-            return function
+        case _ if callable(translator):
+            known: Callable[[Any, Any], Any] = translator
+            return known
     mend = "pass a function of a term and the options, or ('module', 'function')"
     raise BadArg("format_arguments/3", "translators", f"{shown(translator)} is no translator; {mend}")
 

@@ -19,7 +19,7 @@ use std::{borrow::Cow, fmt::Write};
 /// ```
 pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
     let process: Process<'_> = &mut |of, out| out.push_str(&of.text());
-    let mut shown = Show { begin: out.len(), most, process, out };
+    let mut shown = Show { begin: out.len(), most, is_repr: false, process, out };
     let mut scan = Scan(term);
     if shown.term(&mut scan, DEPTH).is_none() && !shown.is_full() {
         // a form that is not written any more
@@ -37,7 +37,7 @@ pub(crate) type Process<'p> = &'p mut dyn FnMut(&Identity<'_>, &mut String);
 
 /// Adds all of a term as Python shows it. None if it is cut off, too deep, or of a form that is not written any more.
 pub(crate) fn show_with(term: Bytes<'_>, process: Process<'_>, out: &mut String) -> Option<()> {
-    Show { begin: out.len(), most: usize::MAX, process, out }.term(&mut Scan(term), DEPTH)
+    Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.term(&mut Scan(term), DEPTH)
 }
 
 /// Whether a terminal shows it and does nothing else: what Python calls printable.
@@ -59,7 +59,7 @@ pub fn bare(text: &str, out: &mut String) {
         return out.push_str(text);
     }
     let process: Process<'_> = &mut |_, _| {};
-    Show { begin: out.len(), most: usize::MAX, process, out }.text(text);
+    Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.text(text);
 }
 
 /// The text of a name's bytes, of whatever age.
@@ -99,7 +99,12 @@ struct Show<'o, 'p> {
     process: Process<'p>,
     begin: usize,
     most: usize,
+    /// Whether all is as Python's `repr` has it; else functions, sets and improper lists are shown shorter.
+    is_repr: bool,
 }
+
+/// Digits of an integer that Python shows; longer ones are in hexadecimal.
+const DIGITS: usize = 4300;
 
 impl Show<'_, '_> {
     fn is_full(&self) -> bool {
@@ -197,10 +202,17 @@ impl Show<'_, '_> {
                 }
                 *scan = at;
                 scan.list()?;
+                let begin = self.out.len();
                 self.out.push('[');
                 self.commas(scan, n, depth)?;
                 if scan.tag()? == 106 {
                     scan.term()?;
+                } else if self.is_repr {
+                    self.out.insert_str(begin, "ImproperList(");
+                    self.out.push_str("], ");
+                    self.term(scan, depth)?;
+                    self.out.push(')');
+                    return Some(());
                 } else {
                     self.out.push_str(" | ");
                     self.term(scan, depth)?;
@@ -226,7 +238,7 @@ impl Show<'_, '_> {
             // references and functions
             _ => match etf::decode(scan.term()?) {
                 Ok(Term::Fun(module, function, arity)) => {
-                    let _ = write!(self.out, "{module}:{function}/{arity}");
+                    let _ = write!(self.out, "{}{module}:{function}/{arity}", if self.is_repr { "fun " } else { "" });
                 }
                 Ok(term) => drop(write!(self.out, "{term}")),
                 Err(_) => return None,
@@ -269,12 +281,20 @@ impl Show<'_, '_> {
             (b"$inviso.set", 2) => {
                 let n = scan.list()?;
                 let begin = self.out.len();
-                self.out.push_str(if n == 0 { "frozenset(" } else { "{" });
+                self.out.push_str(match n {
+                    0 => "frozenset(",
+                    _ if self.is_repr => "frozenset({",
+                    _ => "{",
+                });
                 if self.commas(&mut scan, n, depth).is_none() && !self.is_full() {
                     self.out.truncate(begin);
                     return None;
                 }
-                self.out.push_str(if n == 0 { ")" } else { "}" });
+                self.out.push_str(match n {
+                    0 => ")",
+                    _ if self.is_repr => "})",
+                    _ => "}",
+                });
                 if n > 0 {
                     scan.skip()?;
                 }
@@ -309,7 +329,14 @@ impl Show<'_, '_> {
         }
         let digits = term.get(if term.first()? == &110 { 3 } else { 6 }..)?;
         let sign = if *term.get(if term.first()? == &110 { 2 } else { 5 })? == 0 { Sign::Plus } else { Sign::Minus };
-        if digits.len() > 4096 {
+        if self.is_repr {
+            let n = BigInt::from_bytes_le(sign, digits);
+            let text = if digits.len() > DIGITS { String::new() } else { n.to_string() };
+            let _ = match text.len() {
+                1..=DIGITS => write!(self.out, "{text}"),
+                _ => write!(self.out, "{n:#x}"),
+            };
+        } else if digits.len() > 4096 {
             let _ = write!(self.out, "<an int of {} bytes>", digits.len());
         } else {
             let _ = write!(self.out, "{}", BigInt::from_bytes_le(sign, digits));

@@ -51,7 +51,7 @@ pub struct Merge {
     heads: Vec<Head>,
     order: Order,
     /// The logs that have a record, by its time.
-    queue: BinaryHeap<Reverse<(Option<Stamp>, usize)>>,
+    queue: BinaryHeap<Reverse<(Key, usize)>>,
     /// The logs of which nothing was read yet.
     fresh: Vec<usize>,
     /// Whether the first log of the queue gave its record.
@@ -78,7 +78,23 @@ struct Head {
     /// The stamp of the record that was found.
     stamp: Option<Stamp>,
     /// The latest time so far.
-    time: Option<Stamp>,
+    latest: Key,
+}
+
+/// A time stamp of the merge's clock, or none, which is less than all, as one number. What 64 bits can't hold, which is before 1677 or
+/// after 2262, is as far as they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Key(u128);
+
+impl Key {
+    #[inline]
+    fn of(stamp: Option<&Stamp>) -> Key {
+        let ordered = |n: i64| n as u64 ^ 1 << 63;
+        stamp.map_or(Key(0), |stamp| {
+            let ns = i64::try_from(stamp.ns).unwrap_or(if stamp.ns < 0 { i64::MIN } else { i64::MAX });
+            Key(u128::from(ordered(ns).max(1)) << 64 | u128::from(ordered(stamp.unique)))
+        })
+    }
 }
 
 impl Merge {
@@ -92,7 +108,7 @@ impl Merge {
     #[must_use]
     pub fn ordered(sources: Vec<Source>, order: Order) -> Merge {
         let heads: Vec<_> =
-            sources.into_iter().map(|source| Head { source, found: None, stamp: None, time: None }).collect();
+            sources.into_iter().map(|source| Head { source, found: None, stamp: None, latest: Key(0) }).collect();
         let fresh = (0..heads.len()).rev().collect();
         Merge { heads, order, queue: BinaryHeap::new(), fresh, given: false, clock: None, other_clock: 0 }
     }
@@ -103,17 +119,27 @@ impl Merge {
     /// What reading a log says. It can be tried again.
     #[inline]
     pub fn read(&mut self) -> io::Result<Option<(usize, Event<'_>)>> {
-        Ok(self.read_stamped()?.map(|(log, event, _)| (log, event)))
+        let Some(at) = self.step()? else { return Ok(None) };
+        let head = self.heads.get(at);
+        Ok(head.and_then(|head| Some((at, head.source.event(head.found?)))))
     }
 
     /// The same with the record's time stamp, if it has one of the merge's clock.
     ///
     /// # Errors
     /// As [`Merge::read`].
+    #[inline]
     pub fn read_stamped(&mut self) -> io::Result<Option<(usize, Event<'_>, Option<Stamp>)>> {
+        let Some(at) = self.step()? else { return Ok(None) };
+        let head = self.heads.get(at);
+        Ok(head.and_then(|head| Some((at, head.source.event(head.found?), head.stamp))))
+    }
+
+    /// On to the next record; the number of its log.
+    fn step(&mut self) -> io::Result<Option<usize>> {
         while let Some(at) = self.fresh.last().copied() {
-            if let Some(time) = self.advance(at)? {
-                self.queue.push(Reverse((time, at)));
+            if let Some(key) = self.advance(at)? {
+                self.queue.push(Reverse((key, at)));
             }
             self.fresh.pop();
         }
@@ -122,15 +148,14 @@ impl Merge {
             self.given = false;
             if let Some(mut first) = self.queue.peek_mut() {
                 match next {
-                    Some(time) => *first = Reverse((time, at)),
+                    Some(key) => first.0 .0 = key,
                     None => drop(PeekMut::pop(first)),
                 }
             }
         }
-        let Some(Reverse((_, at))) = self.queue.peek() else { return Ok(None) };
-        self.given = true;
-        let head = self.heads.get(*at);
-        Ok(head.and_then(|head| Some((*at, head.source.event(head.found?), head.stamp))))
+        let first = self.queue.peek().map(|Reverse((_, at))| *at);
+        self.given = first.is_some();
+        Ok(first)
     }
 
     /// The number of the log that gave the last record.
@@ -158,7 +183,8 @@ impl Merge {
     }
 
     /// On to the next record of a log; its place among the others, unless there is none.
-    fn advance(&mut self, at: usize) -> io::Result<Option<Option<Stamp>>> {
+    #[inline]
+    fn advance(&mut self, at: usize) -> io::Result<Option<Key>> {
         let Some(head) = self.heads.get_mut(at) else { return Ok(None) };
         head.stamp = None;
         head.found = head.source.find()?;
@@ -172,7 +198,10 @@ impl Merge {
                 Err(e) => head.found = Some(Found::Damage(Damage { at, what: What::Term(e) })),
             }
         }
-        head.time = head.time.max(head.stamp);
-        Ok(Some(if self.order == Order::Inviso { head.stamp } else { head.time }))
+        let key = Key::of(head.stamp.as_ref());
+        if key > head.latest {
+            head.latest = key;
+        }
+        Ok(Some(if self.order == Order::Inviso { key } else { head.latest }))
     }
 }

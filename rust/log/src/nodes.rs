@@ -176,11 +176,11 @@ mod tag {
 
 /// Whether nodes stand in it in the form that is written today: a node writes all of them in one.
 fn is_of_today(payload: &[u8]) -> bool {
-    match (payload, tracee(payload)) {
-        ([etf::VERSION, tag::COMPRESSED, ..], _) => false,
-        (_, Some([tag::PID | tag::PORT, ..] | [_, tag::ATOM | tag::SMALL_ATOM | tag::ATOM_UTF8, ..])) => false,
-        _ => true,
-    }
+    let is_compressed = matches!(payload, [etf::VERSION, tag::COMPRESSED, ..]);
+    let is_old = |tracee: &[u8]| {
+        matches!(tracee, [tag::PID | tag::PORT, ..] | [_, tag::ATOM | tag::SMALL_ATOM | tag::ATOM_UTF8, ..])
+    };
+    !is_compressed && !tracee(payload).is_some_and(is_old)
 }
 
 /// The bytes from the tracee of a message on.

@@ -133,6 +133,7 @@ impl Source {
         }
     }
 
+    #[inline]
     pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
         match &mut self.0 {
             Kind::File(reader, _) => match reader.find()? {
@@ -145,6 +146,7 @@ impl Source {
         }
     }
 
+    #[inline]
     pub(crate) fn event(&self, found: Found) -> Event<'_> {
         match &self.0 {
             Kind::File(reader, _) => reader.event(found),

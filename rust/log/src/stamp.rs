@@ -113,7 +113,7 @@ pub enum Shapes {
 ///
 /// # Errors
 /// As [`Record::check`].
-#[inline]
+#[inline(always)]
 pub fn checked(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
     match plain(payload, shapes) {
         Some(stamp) => Ok(stamp),
@@ -141,7 +141,7 @@ fn strange(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError>
 }
 
 /// The stamp of a message that is made of what messages are made of; all of it is looked at once.
-#[inline]
+#[inline(always)]
 fn plain(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
     let term = payload.strip_prefix(&[etf::VERSION])?;
     let &[tag::SMALL_TUPLE, n, tag::SMALL_ATOM_UTF8, length, ref rest @ ..] = term else {
@@ -168,7 +168,7 @@ fn plain(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
 }
 
 /// The time stamp that bytes begin with.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn begins(bytes: &[u8]) -> Option<Stamp> {
     if let [tag::SMALL_TUPLE, n @ (2 | 3), rest @ ..] = bytes {
@@ -184,7 +184,7 @@ pub fn begins(bytes: &[u8]) -> Option<Stamp> {
     Some(Stamp { clock: Clock::Monotonic, ns: ns.into(), unique: 0 })
 }
 
-#[inline]
+#[inline(always)]
 fn wall(megas: i64, secs: i64, micros: i64) -> Stamp {
     // what is in the range of today's needs no 128 bits
     let all =
@@ -197,7 +197,7 @@ fn wall(megas: i64, secs: i64, micros: i64) -> Stamp {
 }
 
 /// The integer of 64 bits that bytes begin with, and what follows it.
-#[inline]
+#[inline(always)]
 fn int(bytes: &[u8]) -> Option<(i64, &[u8])> {
     let (tag, rest) = bytes.split_first()?;
     match *tag {

@@ -19,11 +19,14 @@ use inviso_term::{
 };
 use rustc_hash::FxHashMap;
 
+/// A process: where it is, and its number there.
+type Process = (Origin, u64);
+
 /// What one entry says.
 #[derive(Clone, Debug)]
 struct Entry {
     /// None of an `unalias` for any process.
-    pid: Option<(Origin, u64)>,
+    pid: Option<Process>,
     alias: u32,
     is_alias: bool,
     at: Stamp,
@@ -56,7 +59,7 @@ pub struct Aliases {
     /// Where the log's own processes are; their pids may be written without that.
     own: Option<Origin>,
     /// Made when it is asked for.
-    lanes: Option<FxHashMap<(Origin, u64), Lane>>,
+    lanes: Option<FxHashMap<Process, Lane>>,
     /// What could not be read.
     pub damage: Vec<Damage>,
 }
@@ -214,19 +217,19 @@ fn canonical(of: &Origin, own: Option<&Origin>) -> Origin {
 }
 
 /// Each process with all of its aliases.
-fn lanes(entries: &[Entry], own: Option<&Origin>) -> FxHashMap<(Origin, u64), Lane> {
+fn lanes(entries: &[Entry], own: Option<&Origin>) -> FxHashMap<Process, Lane> {
     // where each alias is taken away: for all, and for one process
-    let mut ends: FxHashMap<(u32, Option<(Origin, u64)>), Vec<Stamp>> = FxHashMap::default();
-    let of = |pid: &(Origin, u64)| (canonical(&pid.0, own), pid.1);
+    let mut ends: FxHashMap<(u32, Option<Process>), Vec<Stamp>> = FxHashMap::default();
+    let of = |pid: &Process| (canonical(&pid.0, own), pid.1);
     for entry in entries.iter().filter(|entry| !entry.is_alias) {
         ends.entry((entry.alias, entry.pid.as_ref().map(of))).or_default().push(entry.at);
     }
     ends.values_mut().for_each(|ends| ends.sort_unstable());
-    let first = |key: &(u32, Option<(Origin, u64)>), from: Stamp| {
+    let first = |key: &(u32, Option<Process>), from: Stamp| {
         let ends = ends.get(key)?;
         ends.get(ends.partition_point(|end| *end <= from)).filter(|end| end.clock == from.clock).copied()
     };
-    let mut lanes: FxHashMap<(Origin, u64), Lane> = FxHashMap::default();
+    let mut lanes: FxHashMap<Process, Lane> = FxHashMap::default();
     for entry in entries.iter().filter(|entry| entry.is_alias) {
         let Some(pid) = entry.pid.as_ref().map(of) else { continue };
         let ends = [first(&(entry.alias, None), entry.at), first(&(entry.alias, Some(pid.clone())), entry.at)];
