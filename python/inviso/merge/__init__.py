@@ -355,7 +355,7 @@ def _handled(sets: list[FileSet], handlers: _Handlers, order: str) -> Any:
         for group in groups:
             base = len(nodes)
             if plain or group[0].reader is None:
-                native, there = _opened(group, order, is_named=False, may_lack=True)
+                native, there = _opened(group, order, is_named=False, may_lack=True, merged=plain)
                 natives.append((native, there, group))
                 readers.append(_from(base, _order.standard(native)))
                 nodes += [each.node for each in there]
@@ -429,7 +429,7 @@ def _path(where: str, argument: str, given: Any) -> str:
 
 
 def _opened(
-    sets: list[FileSet], order: str, *, is_named: bool, may_lack: bool = False
+    sets: list[FileSet], order: str, *, is_named: bool, may_lack: bool = False, merged: bool = True
 ) -> tuple[LogMerge, list[FileSet]]:
     """A native merge of those whose files can be opened, and which these are."""
     there, files = [], []
@@ -441,7 +441,7 @@ def _opened(
         elif not may_lack:
             path, why = next(iter(each.absent.items()))
             raise FileNotFoundError(2, why, path)
-    return _order.opened(there, files, order, is_named), there
+    return _order.opened(there, files, order, is_named, merged), there
 
 
 def _told(

@@ -32,10 +32,10 @@ def standard(native: LogMerge) -> Iterator[Entry]:
         yield from batch
 
 
-def opened(sets: list[FileSet], files: list[list[Named]], order: str, named: bool) -> LogMerge:
-    """A native merge of file sets."""
+def opened(sets: list[FileSet], files: list[list[Named]], order: str, named: bool, merged: bool = True) -> LogMerge:
+    """A native merge of file sets; without ``merged`` one after the other, with the time stamps of any clock."""
     logs: list[tuple[str | None, list[Named], list[str]]] = [(each.node, there, each.ti) for each, there in zip(sets, files, strict=True)]
-    return LogMerge(logs, True, False, order, named, *Reader._made)
+    return LogMerge(logs, merged, False, order, named, *Reader._made)
 
 
 def entries(at: int, reader: Any, spec: Any, failed: Failed) -> Iterator[Entry]:
@@ -55,7 +55,7 @@ def entries(at: int, reader: Any, spec: Any, failed: Failed) -> Iterator[Entry]:
             return
         match item:
             case (names, stamp, term):
-                found_time = None if stamp in (None, False) else time_of(stamp)
+                found_time = time_of(stamp)
                 unique = stamp[1] if found_time and isinstance(stamp, tuple) and len(stamp) == 2 else 0
                 yield at, list(names), None if found_time is None else (*found_time, unique), term
             case ("error", reason):

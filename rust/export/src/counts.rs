@@ -370,7 +370,7 @@ mod tests {
                     let begin = vec![Term::atom(head), tracee.clone(), tag];
                     all.push(Term::Tuple(begin.clone()));
                     for mfa in &functions {
-                        all.push(Term::Tuple([&begin[..], &[mfa.clone()]].concat()));
+                        all.push(Term::Tuple([&begin[..], std::slice::from_ref(mfa)].concat()));
                         for stamp in &stamps {
                             all.push(Term::Tuple([&begin[..], &[mfa.clone(), stamp.clone()]].concat()));
                         }

@@ -241,13 +241,11 @@ fn float(x: f64, out: &mut String) {
     // digits before the point
     let (point, n) = (exponent + 1, digits.len() as i32);
     let with_exponent = digits.len() + exponent.to_string().len() + if n == 1 { 3 } else { 2 };
-    let without = if point <= 0 {
-        2 - point + n
-    } else if point >= n {
-        point + 2
-    } else {
-        n + 1
-    } as i32;
+    let without = match point {
+        ..=0 => 2 - point + n,
+        point if point >= n => point + 2,
+        _ => n + 1,
+    };
     let is_large = x.abs() >= 9_007_199_254_740_992.0;
     if is_large || (without as usize > with_exponent && (point < 0 || point > n)) {
         let (first, rest) = digits.split_at(1);

@@ -110,6 +110,7 @@ impl State {
                     let stamp = if is_merged { Ok(stamp) } else { stamp::checked(payload, shapes) };
                     match stamp {
                         Ok(stamp) => {
+                            about.counts[log].records += 1;
                             about.learn(log, payload);
                             done = take(about, log, Item::Term(payload, stamp));
                         }
@@ -147,7 +148,6 @@ impl State {
 impl About {
     #[inline]
     fn learn(&mut self, log: usize, payload: &[u8]) {
-        self.counts[log].records += 1;
         if self.nodes.own(log).is_none() {
             self.nodes.learn(log, payload);
             if let Some(own) = self.nodes.own(log) {
@@ -155,6 +155,29 @@ impl About {
             }
         }
     }
+}
+
+/// Records of a log that are looked at beforehand for its node.
+const LOOKED: usize = 1000;
+
+/// The first message of a log that is about a tracee: whose pids are its own has to be known before any of another log's record is
+/// written. No bytes where there is none, or nothing can be read now.
+fn first_tracee(files: &Vec<Named>) -> Vec<u8> {
+    let Ok(mut from) = Logs::of(vec![files.clone()], false, None) else { return Vec::new() };
+    let mut found = Vec::new();
+    for _ in 0..LOOKED {
+        let read = from.read_stamped(false, |_, event, _| {
+            if let Event::Record { record: Record::Term(payload), .. } = event {
+                if nodes::tracee(payload).is_some_and(|tracee| nodes::pid(tracee).is_some()) {
+                    found = payload.to_vec();
+                }
+            }
+        });
+        if !found.is_empty() || !matches!(read, Ok(Read::Some)) {
+            break;
+        }
+    }
+    found
 }
 
 /// The names of processes of all logs.
@@ -334,11 +357,13 @@ impl LogMerge {
                 }
                 aliases.push(read);
             }
+            let own = if merge { places.iter().map(first_tracee).collect() } else { Vec::new() };
             let from = Logs::of(places, follow, merge.then_some(order))?;
             let has_labels = labels.iter().any(Option::is_some);
             let nodes = Nodes::new(labels.iter().map(|label| label.as_deref().unwrap_or("")));
             let counts = vec![Count::default(); labels.len()];
-            let about = About { nodes, is_named: named, has_labels, aliases, counts, damage: Vec::new() };
+            let mut about = About { nodes, is_named: named, has_labels, aliases, counts, damage: Vec::new() };
+            own.iter().enumerate().for_each(|(log, payload)| about.learn(log, payload));
             let names = labels.iter().map(|_| Vec::new()).collect();
             Ok(State { from, order, follow, about, lines: None, names, cache: Cache::default() })
         })?;
