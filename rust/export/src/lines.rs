@@ -229,6 +229,8 @@ impl Who<'_> {
     /// `<name>`, or `<0.4.0>`; the name alone of a tracee.
     fn show(&mut self, of: &Identity<'_>, is_tracee: bool, out: &mut String) {
         let is_here = self.node == Some(of.node);
+        // also one that has a name is met
+        let nameless = (of.node == NAMELESS).then(|| self.nameless(of.creation));
         let begin = out.len();
         out.push_str(if is_tracee { "" } else { "<" });
         if let Some(true) = self.at.map(|at| self.names.name(of, at, out)) {
@@ -242,8 +244,8 @@ impl Who<'_> {
         out.push_str(if of.is_port { "#Port<" } else { "<" });
         if is_here {
             out.push('0');
-        } else if of.node == NAMELESS {
-            int(self.nameless(of.creation), out);
+        } else if let Some(number) = nameless {
+            int(number, out);
         } else {
             text::bare(&text::name(of.node), out);
         }
