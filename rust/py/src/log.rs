@@ -387,7 +387,7 @@ type Written = (u64, u64, Vec<Told>, u64, u64);
 #[pyfunction]
 pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, blocks: bool) -> PyResult<Written> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
-    let room = Options::default().room.max(if blocks { BATCH } else { 0 });
+    let room = if blocks { BATCH } else { BATCH / 4 };
     let to = |error: io::Error| of_system(&error, Some(&out));
     let (mut from, mut log) = py.detach(|| -> PyResult<(Logs, FileLog)> {
         let from = Logs::open(logs, false, merge)?;
