@@ -102,12 +102,14 @@ def test_log_files_of_a_list_are_read_one_after_the_other(write: Callable[..., s
 
 
 PROGRAM = """\
-import sys
+import inviso, sys
 from inviso import trace, trace_ports
 
 def call(n):
     return n
 
+if len(sys.argv) > 2:
+    inviso.set_node(sys.argv[2])
 session = trace.session_create("s", trace_ports.trace_port("file", sys.argv[1])(), [])
 trace.function(session, ("__main__", "call", 1), True, ["local"])
 trace.process(session, "all", True, ["call", "timestamp"])
@@ -119,12 +121,13 @@ trace.session_destroy(session)
 """
 
 
-def test_six_calls_of_three_nodes_come_in_the_order_of_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_six_calls_of_three_nodes_come_in_the_order_of_time(named: bool, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     nodes = {
         name: subprocess.Popen(
-            [sys.executable, str(program), str(tmp_path / f"{name}.log")],
+            [sys.executable, str(program), str(tmp_path / f"{name}.log"), *([name] if named else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )
         for name in ("one@h", "two@h", "three@h")
