@@ -14,6 +14,7 @@ use inviso_export::{
     erlang,
     lines::{Lines, Names as Naming},
     scan::Identity,
+    text,
 };
 use inviso_log::{
     damage::{Damage, What},
@@ -26,7 +27,7 @@ use inviso_log::{
     stamp::{self, Clock, Shapes, Stamp},
     ti::Aliases,
 };
-use inviso_term::etf as format;
+use inviso_term::{etf as format, term::Term};
 use pyo3::{
     exceptions::PyValueError,
     prelude::*,
@@ -35,7 +36,7 @@ use pyo3::{
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
 };
 
@@ -96,9 +97,9 @@ pub struct LogMerge {
 type Input = (Option<String>, Vec<Named>, Vec<PathBuf>);
 
 impl State {
-    /// Gives up to `n` records to `take` as long as that wants more; whether there may be more.
+    /// Gives up to `n` records to `take`, which writes them `to` a file, as long as that wants more; whether there may be more.
     fn read(
-        &mut self, n: usize, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
+        &mut self, n: usize, to: Option<&Path>, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
     ) -> PyResult<bool> {
         let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
         for _ in 0..n {
@@ -137,7 +138,7 @@ impl State {
             if matches!(read, Read::None) {
                 return Ok(false);
             }
-            if !done.map_err(|error| of_system(&error, None))? {
+            if !done.map_err(|error| of_system(&error, to))? {
                 return Ok(true);
             }
         }
@@ -180,6 +181,9 @@ fn first_tracee(files: &Vec<Named>) -> Vec<u8> {
     found
 }
 
+/// Bytes of a name that is neither an atom nor text.
+const NAME: usize = 200;
+
 /// The names of processes of all logs.
 struct Names<'a> {
     nodes: &'a Nodes,
@@ -193,16 +197,14 @@ impl Naming for Names<'_> {
         if of.is_port {
             return false;
         }
-        let (log, origin) = match self.nodes.of(node, of.creation) {
-            Some((log, own)) => (log, own.clone()),
-            None => (self.log, Origin { node: node.into(), creation: of.creation }),
-        };
-        let Some(aliases) = self.aliases.get_mut(log) else { return false };
+        let (log, own) = self.nodes.of(node, of.creation).map_or((self.log, None), |(log, own)| (log, Some(own)));
+        let Some(aliases) = self.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()) else { return false };
+        let origin = own.cloned().unwrap_or_else(|| Origin { node: node.into(), creation: of.creation });
         let Some(name) = aliases.of(&origin, of.id, at).last().copied() else { return false };
         match aliases.name(name) {
-            Some(inviso_term::term::Term::Atom(name)) => inviso_export::text::bare(name, out),
-            Some(inviso_term::term::Term::Str(name)) => inviso_export::text::bare(name, out),
-            Some(term) => inviso_export::text::show(&format::encode(term), 200, out),
+            Some(Term::Atom(name)) => text::bare(name, out),
+            Some(Term::Str(name)) => text::bare(name, out),
+            Some(term) => text::show(&format::encode(term), NAME, out),
             None => return false,
         }
         true
@@ -245,7 +247,7 @@ impl State {
             _ => (colour, Lines::new(colour, local_time)),
         };
         let (mut left, mut named) = (n, Vec::new());
-        let more = self.read(usize::MAX, |about, log, item| {
+        let more = self.read(usize::MAX, None, |about, log, item| {
             left -= usize::from(style == Style::Lines || !matches!(item, Item::Damage(_)));
             match style {
                 Style::Lines => line(&mut lines, about, log, item, &mut named, out),
@@ -260,23 +262,23 @@ impl State {
 
 /// Adds a line for people.
 fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named: &mut Vec<u8>, out: &mut String) {
-    let label = if about.has_labels { Some(about.nodes.name(log).to_owned()) } else { None };
+    let About { nodes, is_named, has_labels, aliases, .. } = about;
+    let label = has_labels.then(|| nodes.name(log));
     match item {
         Item::Term(payload, _) => {
-            let payload = if about.is_named {
+            let payload = if *is_named {
                 named.clear();
-                about.nodes.put(log, payload, named);
+                nodes.put(log, payload, named);
                 named
             } else {
                 payload
             };
-            let mut names = Names { nodes: &about.nodes, aliases: &mut about.aliases, log };
-            lines.message(payload, label.as_deref(), &mut names, out);
+            lines.message(payload, label, &mut Names { nodes, aliases, log }, out);
         }
-        Item::Dropped(n) => lines.dropped(n.into(), label.as_deref(), out),
+        Item::Dropped(n) => lines.dropped(n.into(), label, out),
         Item::Damage((at, _, what, path)) => {
             let path = path.as_ref().map_or(String::new(), |path| format!("{}, ", path.display()));
-            lines.damage(&format!("{path}at byte {at}: {what}"), label.as_deref(), out);
+            lines.damage(&format!("{path}at byte {at}: {what}"), label, out);
         }
     }
     out.push('\n');
@@ -285,7 +287,7 @@ fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named:
 /// Adds a line as Inviso writes them; nothing for damage.
 fn inviso(about: &mut About, log: usize, item: Item<'_>, out: &mut String) {
     let begin = |about: &About, out: &mut String| {
-        let name = inviso_term::term::Term::atom(about.nodes.name(log));
+        let name = Term::atom(about.nodes.name(log));
         erlang::write(&format::encode(&name), &mut |_| 0, out);
         out.push_str(" [");
     };
@@ -411,7 +413,7 @@ impl LogMerge {
         loop {
             let more = py.detach(|| -> PyResult<bool> {
                 let (mut state, mut named) = (self.lock(), Vec::new());
-                state.read(STEP, |about, at, item| {
+                state.read(STEP, Some(&out), |about, at, item| {
                     match item {
                         Item::Term(payload, _) if about.is_named => {
                             named.clear();
@@ -441,7 +443,7 @@ impl LogMerge {
         }
         let mut items = Vec::new();
         let more = py.detach(|| {
-            self.lock().read(n, |about, log, item| {
+            self.lock().read(n, None, |about, log, item| {
                 let names = match &item {
                     Item::Term(payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
                     _ => Vec::new(),
