@@ -430,6 +430,18 @@ def test_a_node_whose_log_is_absent_costs_the_others_nothing(write: Callable[...
     assert merge.merge([("a@h", [])], kept, []) == ("ok", 0)
 
 
+def test_a_message_that_is_too_deep_for_python_is_damage(write: Callable[..., str], tmp_path: Path) -> None:
+    deep = b"\x83" + b"h\1" * 1000 + b"j"  # a node reads that
+    path = write("a.log", record(called(1, 1)), struct.pack(">BI", 0, len(deep)) + deep, record(called(2, 2)))
+    found: list[Any] = []
+    answer, count = merge.merge([("a@h", trace_log(path))], lambda *given: found.append(given) or ("ok", None), None)
+    assert (answer, count, len(found)) == ("ok", 2, 2)
+    [(node, damage)] = count.merged.damage
+    assert (node, damage.kind, damage.at, count.merged.damaged) == ("a@h", "term", len(record(called(1, 1))), 1)
+    # as it is where no objects are made
+    assert merge.logs({"a@h": path}, tmp_path / "out", "erlang").damaged == 0
+
+
 # logs that name their nodes
 
 

@@ -33,6 +33,7 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyList, PyTuple},
 };
+use rustc_hash::FxHashMap;
 use std::{
     fs,
     io::{self, Write},
@@ -55,9 +56,33 @@ struct Count {
     damaged: u64,
 }
 
+/// What [`LogMerge::taken`] has read.
+struct Batch {
+    /// The number of the log, those of the tracee's names, the time stamp.
+    items: Vec<(usize, Vec<u32>, Option<Stamp>, Made)>,
+    /// Names that have no object yet, by log and number.
+    names: FxHashMap<(usize, u32), Vec<u8>>,
+    more: bool,
+}
+
+/// What an object is to be made of.
+enum Made {
+    Term(u64, Vec<u8>),
+    Dropped(u32),
+    Damage(Told),
+}
+
+/// Objects that were made.
+#[derive(Default)]
+struct Known {
+    names: FxHashMap<(usize, u32), Py<PyAny>>,
+    cache: Cache,
+}
+
 /// A record or damage of a log.
 enum Item<'a> {
-    Term(&'a [u8], Option<Stamp>),
+    /// Where it is, its message, its time stamp.
+    Term(u64, &'a [u8], Option<Stamp>),
     Dropped(u32),
     Damage(&'a Told),
 }
@@ -80,9 +105,7 @@ struct State {
     follow: bool,
     about: About,
     lines: Option<(bool, Lines)>,
-    /// Objects of the aliases of each log.
-    names: Vec<Vec<Option<Py<PyAny>>>>,
-    cache: Cache,
+    known: Known,
 }
 
 /// Logs in one order.
@@ -113,7 +136,7 @@ impl State {
                         Ok(stamp) => {
                             about.counts[log].records += 1;
                             about.learn(log, payload);
-                            done = take(about, log, Item::Term(payload, stamp));
+                            done = take(about, log, Item::Term(at, payload, stamp));
                         }
                         Err(e) => damage = Some((log, Damage { at, what: What::Term(e) })),
                     }
@@ -128,12 +151,8 @@ impl State {
             let read = read.map_err(|error| of_system(&error, self.from.path().as_deref()))?;
             if let Some((log, found)) = damage {
                 let told = (found.at, found.what.name().to_owned(), found.what.to_string(), self.from.path());
-                let about = &mut self.about;
-                about.counts[log].damaged += 1;
-                done = take(about, log, Item::Damage(&told));
-                if about.damage.len() < TOLD {
-                    about.damage.push((log, told));
-                }
+                done = take(&mut self.about, log, Item::Damage(&told));
+                self.about.note(log, told);
             }
             if matches!(read, Read::None) {
                 return Ok(false);
@@ -147,6 +166,14 @@ impl State {
 }
 
 impl About {
+    /// Counts damage.
+    fn note(&mut self, log: usize, told: Told) {
+        self.counts[log].damaged += 1;
+        if self.damage.len() < TOLD {
+            self.damage.push((log, told));
+        }
+    }
+
     #[inline]
     fn learn(&mut self, log: usize, payload: &[u8]) {
         if self.nodes.own(log).is_none() {
@@ -265,7 +292,7 @@ fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named:
     let About { nodes, is_named, has_labels, aliases, .. } = about;
     let label = has_labels.then(|| nodes.name(log));
     match item {
-        Item::Term(payload, _) => {
+        Item::Term(_, payload, _) => {
             let payload = if *is_named {
                 named.clear();
                 nodes.put(log, payload, named);
@@ -297,7 +324,7 @@ fn inviso(about: &mut About, log: usize, item: Item<'_>, out: &mut String) {
             begin(about, out);
             out.push_str(&format!("] {{drop,{n}}}"));
         }
-        Item::Term(payload, stamp) => {
+        Item::Term(_, payload, stamp) => {
             begin(about, out);
             let names = aliases_of(about, log, payload, stamp).to_vec();
             for (n, name) in names.into_iter().enumerate() {
@@ -366,8 +393,7 @@ impl LogMerge {
             let counts = vec![Count::default(); labels.len()];
             let mut about = About { nodes, is_named: named, has_labels, aliases, counts, damage: Vec::new() };
             own.iter().enumerate().for_each(|(log, payload)| about.learn(log, payload));
-            let names = labels.iter().map(|_| Vec::new()).collect();
-            Ok(State { from, order, follow, about, lines: None, names, cache: Cache::default() })
+            Ok(State { from, order, follow, about, lines: None, known: Known::default() })
         })?;
         Ok(LogMerge { state: Mutex::new(state), drop, damage })
     }
@@ -415,12 +441,12 @@ impl LogMerge {
                 let (mut state, mut named) = (self.lock(), Vec::new());
                 state.read(STEP, Some(&out), |about, at, item| {
                     match item {
-                        Item::Term(payload, _) if about.is_named => {
+                        Item::Term(_, payload, _) if about.is_named => {
                             named.clear();
                             about.nodes.put(at, payload, &mut named);
                             log.copy(Record::Term(&named))?;
                         }
-                        Item::Term(payload, _) => log.copy(Record::Term(payload))?,
+                        Item::Term(_, payload, _) => log.copy(Record::Term(payload))?,
                         Item::Dropped(n) => log.copy(Record::Dropped(n))?,
                         Item::Damage(_) => {}
                     }
@@ -436,59 +462,40 @@ impl LogMerge {
 
     /// Up to `n` messages, or what stands for them, each as (number of the log, names of the tracee, time stamp, object).
     fn batch(&self, py: Python<'_>, n: usize) -> PyResult<Option<Py<PyList>>> {
-        enum Made {
-            Term(Vec<u8>),
-            Dropped(u32),
-            Damage(Box<Told>),
-        }
-        let mut items = Vec::new();
-        let more = py.detach(|| {
-            self.lock().read(n, None, |about, log, item| {
-                let names = match &item {
-                    Item::Term(payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
-                    _ => Vec::new(),
-                };
-                items.push(match item {
-                    Item::Term(payload, stamp) => (log, names, stamp, Made::Term(payload.to_vec())),
-                    Item::Dropped(n) => (log, names, None, Made::Dropped(n)),
-                    Item::Damage(told) => (log, names, None, Made::Damage(Box::new(told.clone()))),
-                });
-                Ok(true)
-            })
-        })?;
+        let (batch, mut known) = py.detach(|| self.taken(n))?;
+        let Batch { items, names, more } = batch;
         if items.is_empty() && !more {
             return Ok(None);
         }
-        let mut state = self.lock();
-        let state = &mut *state;
-        let makers = Cached { classes: terms::classes(py)?, cache: &state.cache };
-        let made = PyList::empty(py);
+        // nothing is locked while objects are made: code of the program's may run
+        let makers = Cached { classes: terms::classes(py)?, cache: &known.cache };
+        for (key, term) in names {
+            if let Ok(name) = etf::message(py, &term, &makers)? {
+                known.names.insert(key, name.unbind());
+            }
+        }
+        let (made, mut unread) = (PyList::empty(py), Vec::new());
         for (log, names, stamp, item) in items {
             let object = match item {
                 Made::Dropped(n) => call(self.drop.bind(py), (n,))?,
-                Made::Damage(told) => {
-                    let (at, kind, what, path) = *told;
-                    call(self.damage.bind(py), (at, kind, what, path))?
-                }
-                Made::Term(payload) => match etf::message(py, &payload, &makers)? {
+                Made::Damage((at, kind, what, path)) => call(self.damage.bind(py), (at, kind, what, path))?,
+                Made::Term(at, payload) => match etf::message(py, &payload, &makers)? {
                     Ok(message) => message,
-                    Err(why) => call(self.damage.bind(py), (0, "term", why, py.None()))?,
+                    Err(why) => {
+                        unread.push((log, (at, "term".to_owned(), why.clone(), None)));
+                        call(self.damage.bind(py), (at, "term", why, py.None()))?
+                    }
                 },
             };
-            let aliases = PyList::empty(py);
-            for name in names {
-                let known = &mut state.names[log];
-                if known.len() <= name as usize {
-                    known.resize_with(name as usize + 1, || None);
-                }
-                if known[name as usize].is_none() {
-                    let term = state.about.aliases[log].name(name).map(format::encode).unwrap_or_default();
-                    known[name as usize] = etf::message(py, &term, &makers)?.ok().map(Bound::unbind);
-                }
-                aliases.append(known[name as usize].as_ref())?;
-            }
-            made.append((log, aliases, stamp_object(py, stamp)?, object))?;
+            let names: Vec<_> = names.iter().filter_map(|name| known.names.get(&(log, *name))).collect();
+            made.append((log, PyList::new(py, names)?, stamp_object(py, stamp)?, object))?;
         }
+        let before = {
+            let mut state = self.lock();
+            unread.into_iter().for_each(|(log, told)| state.about.note(log, told));
+            std::mem::replace(&mut state.known, known)
+        };
+        drop(before);
         Ok(Some(made.unbind()))
     }
 
@@ -537,6 +544,33 @@ impl LogMerge {
 }
 
 impl LogMerge {
+    /// Up to `n` items, with the terms of names that have no object yet, and the objects that there are.
+    fn taken(&self, n: usize) -> PyResult<(Batch, Known)> {
+        let (mut state, mut items) = (self.lock(), Vec::new());
+        let more = state.read(n, None, |about, log, item| {
+            let names = match &item {
+                Item::Term(_, payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
+                _ => Vec::new(),
+            };
+            items.push(match item {
+                Item::Term(at, payload, stamp) => (log, names, stamp, Made::Term(at, payload.to_vec())),
+                Item::Dropped(n) => (log, names, None, Made::Dropped(n)),
+                Item::Damage(told) => (log, names, None, Made::Damage(told.clone())),
+            });
+            Ok(true)
+        })?;
+        let mut names = FxHashMap::default();
+        for (log, of, ..) in &items {
+            for name in of {
+                let term = || state.about.aliases.get(*log)?.name(*name).map(format::encode);
+                if !state.known.names.contains_key(&(*log, *name)) {
+                    names.extend(term().map(|term| ((*log, *name), term)));
+                }
+            }
+        }
+        Ok((Batch { items, names, more }, std::mem::take(&mut state.known)))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
