@@ -147,9 +147,7 @@ def _status(done: Merged) -> int:
 
 
 def _as_json(done: Merged, out: str | None) -> dict[str, Any]:
-    nodes = {
-        node: {"records": of.records, "lost": of.lost, "damaged": of.damaged} for node, of in done.nodes.items()
-    }
+    nodes = {node: {"records": of.records, "lost": of.lost, "damaged": of.damaged} for node, of in done.nodes.items()}
     damage = [f"{node}: {damage}" for node, damage in done.damage]
     return {
         "records": done.records, "nodes": nodes, "output": out, "damage": damage, "absent": done.absent,

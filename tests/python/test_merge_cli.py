@@ -21,7 +21,9 @@ def run(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "logs"
     folder.mkdir()
-    (folder / "shop@h.log").write_bytes(raw(2, of_node(4, 11), of_node(4, 22)) + dropped(3) + raw(9, of_node(4, 11), of_node(5, 11)))
+    (folder / "shop@h.log").write_bytes(
+        raw(2, of_node(4, 11), of_node(4, 22)) + dropped(3) + raw(9, of_node(4, 11), of_node(5, 11))
+    )
     (folder / "web@h.0.log").write_bytes(raw(3, of_node(4, 22), of_node(4, 11)))
     (folder / "web@h.1.log").write_bytes(raw(4, of_node(4, 22), of_node(6, 22)))
     ti = entry("none", "db", "unalias", 1)

@@ -190,8 +190,8 @@ const LOOKED: usize = 1000;
 
 /// The first message of a log that is about a tracee: whose pids are its own has to be known before any of another log's record is
 /// written. No bytes where there is none, or nothing can be read now.
-fn first_tracee(files: &Vec<Named>) -> Vec<u8> {
-    let Ok(mut from) = Logs::of(vec![files.clone()], false, None) else { return Vec::new() };
+fn first_tracee(files: &[Named]) -> Vec<u8> {
+    let Ok(mut from) = Logs::of(vec![files.to_vec()], false, None) else { return Vec::new() };
     let mut found = Vec::new();
     for _ in 0..LOOKED {
         let read = from.read_stamped(false, |_, event, _| {
@@ -386,7 +386,7 @@ impl LogMerge {
                 }
                 aliases.push(read);
             }
-            let own = if merge { places.iter().map(first_tracee).collect() } else { Vec::new() };
+            let own = if merge { places.iter().map(|files| first_tracee(files)).collect() } else { Vec::new() };
             let from = Logs::of(places, follow, merge.then_some(order))?;
             let has_labels = labels.iter().any(Option::is_some);
             let nodes = Nodes::new(labels.iter().map(|label| label.as_deref().unwrap_or("")));
