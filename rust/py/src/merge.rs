@@ -5,7 +5,7 @@
 use crate::{
     errors::of_system,
     etf::{self, Cache, Cached},
-    ffi::calling::call,
+    ffi::{calling::call, local_time::local_time},
     log::{Logs, Named, Read, Told, TOLD},
     terms,
 };
@@ -645,18 +645,4 @@ pub fn log_stats<'py>(py: Python<'py>, logs: Vec<Named>) -> PyResult<Bound<'py, 
     };
     let numbers = (counts.messages, counts.other, counts.seq, drops, dropped, damaged, bytes);
     (numbers, counts.tags(), counts.functions(), processes, damage, clock, first, last).into_pyobject(py)
-}
-
-/// The local time of a second.
-fn local_time(second: i64) -> Option<String> {
-    // SAFETY: a struct of numbers and a pointer to text that is not looked at.
-    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both stand during the call.
-    let done = unsafe { libc::localtime_r(&second, &mut parts) };
-    if done.is_null() {
-        return None;
-    }
-    let libc::tm { tm_year, tm_mon, tm_mday, tm_hour, tm_min, tm_sec, .. } = parts;
-    let year = i64::from(tm_year) + 1900;
-    Some(format!("{year}-{:02}-{tm_mday:02} {tm_hour:02}:{tm_min:02}:{tm_sec:02}", tm_mon + 1))
 }
