@@ -6,7 +6,7 @@ use crate::{
     errors::of_system,
     etf::{self, Cache, Cached},
     ffi::{calling::call, local_time::local_time},
-    log::{Logs, Named, Read, Told, TOLD},
+    log::{Logs, Named, Read, Told, BLOCK, TOLD},
     terms,
 };
 use inviso_export::{
@@ -433,7 +433,7 @@ impl LogMerge {
     /// Writes all records to a log in Erlang's form or in blocks.
     fn write(&self, py: Python<'_>, out: PathBuf, blocks: bool) -> PyResult<()> {
         let form = if blocks { Form::Blocks } else { Form::Erlang };
-        let room = if blocks { PART } else { PART / 4 };
+        let room = if blocks { BLOCK } else { PART / 4 };
         let to = |error: io::Error| of_system(&error, Some(&out));
         let mut log = py.detach(|| FileLog::create(&out, Options { form, room, ..Options::default() })).map_err(to)?;
         loop {
