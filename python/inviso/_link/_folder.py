@@ -21,6 +21,9 @@ SUFFIX = ".sock"
 CONTROL = "control"
 """The folder below it in which control components listen."""
 
+NAMES = "names"
+"""The folder below it that has a link for each name of a node to its process's socket."""
+
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -95,6 +98,51 @@ class Folder:
         names = [name.removesuffix(SUFFIX) for name in os.listdir(self.descriptor) if name.endswith(SUFFIX)]
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
+    def claim(self, name: str, pid: int) -> str:
+        """Takes a node's name for a process; ``name-PID`` before the host if a living process has it. The name taken."""
+        with self._lock(), self.below(NAMES) as names:
+            taken = names._links()
+            other = taken.get(name)
+            if other is not None and other != pid and self._answers(other):
+                base, _, host = name.partition("@")
+                name = f"{base}-{pid}@{host}"
+            for known, owner in taken.items():
+                if owner == pid or known == name:
+                    os.unlink(known, dir_fd=names.descriptor)
+            os.symlink(f"{pid}{SUFFIX}", name, dir_fd=names.descriptor)
+        return name
+
+    def disclaim(self, pid: int) -> None:
+        """Gives the name of a process back."""
+        with self._lock(), self.below(NAMES) as names:
+            for known, owner in names._links().items():
+                if owner == pid:
+                    os.unlink(known, dir_fd=names.descriptor)
+
+    def names(self) -> dict[str, int]:
+        """Process ids by the names of nodes, whether or not they live."""
+        with self.below(NAMES) as names:
+            return names._links()
+
+    def _links(self) -> dict[str, int]:
+        found = {}
+        for name in os.listdir(self.descriptor):
+            with suppress(OSError, ValueError):
+                found[name] = int(os.readlink(name, dir_fd=self.descriptor).removesuffix(SUFFIX))
+        return found
+
+    def _answers(self, pid: int) -> bool:
+        """Whether a process listens at its socket."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
+            except BlockingIOError:
+                return True  # its queue of connections is full
+            except OSError:
+                return False
+        return True
+
     def listen(self, pid: int) -> socket.socket:
         """A socket of this process's, which others of the user reach as ``pid``. OSError if that can't be."""
         with self._lock():
@@ -137,17 +185,14 @@ class Folder:
     def remove(self, pid: int) -> None:
         """Takes away the socket of a process that has ended; one that has a new process meanwhile stays."""
         with self._lock():
-            probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                probe.setblocking(False)
-                probe.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
-            except ConnectionRefusedError:
-                with suppress(FileNotFoundError):
-                    os.unlink(f"{pid}{SUFFIX}", dir_fd=self.descriptor)
-            except OSError:
-                pass  # it is gone, or its process is busy
-            finally:
-                probe.close()
+            if self._answers(pid):
+                return
+            with suppress(FileNotFoundError):
+                os.unlink(f"{pid}{SUFFIX}", dir_fd=self.descriptor)
+            with self.below(NAMES) as names:
+                for known, owner in names._links().items():
+                    if owner == pid:
+                        os.unlink(known, dir_fd=names.descriptor)
 
     def _by_descriptor(self, name: str) -> str:
         """A path that is short enough for a socket's address and leads into the open folder."""

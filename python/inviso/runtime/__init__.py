@@ -15,14 +15,85 @@ import re
 import socket
 import sys
 
+from inviso import process
 from inviso._link._folder import Folder
+from inviso._system import RLock
 from inviso.errors import BadArg, shown
 
+from . import _local
 from ._listener import Listener
+from ._local import (
+    cancel_suspension,
+    clear,
+    ctf,
+    ctf_all,
+    ctp,
+    ctp_all,
+    ctpg,
+    ctpl,
+    ctpm,
+    ctpm_ms,
+    flush,
+    get_status,
+    get_tracerdata,
+    global_register,
+    init_tpm,
+    init_tracing,
+    local_register,
+    remove_global_register,
+    remove_local_register,
+    stop_tracing,
+    suspend,
+    tf,
+    tp,
+    tpg,
+    tpl,
+    tpm,
+    tpm_ms,
+    tpm_ms_tracer,
+    tpm_tracer,
+)
 
-__all__ = ["listen", "listening", "node_name", "stop_listening"]
+__all__ = [
+    "cancel_suspension",
+    "clear",
+    "ctf",
+    "ctf_all",
+    "ctp",
+    "ctp_all",
+    "ctpg",
+    "ctpl",
+    "ctpm",
+    "ctpm_ms",
+    "flush",
+    "get_status",
+    "get_tracerdata",
+    "global_register",
+    "init_tpm",
+    "init_tracing",
+    "listen",
+    "listening",
+    "local",
+    "local_register",
+    "node_name",
+    "remove_global_register",
+    "remove_local_register",
+    "stop_listening",
+    "stop_tracing",
+    "suspend",
+    "tf",
+    "tp",
+    "tpg",
+    "tpl",
+    "tpm",
+    "tpm_ms",
+    "tpm_ms_tracer",
+    "tpm_tracer",
+]
 
 _listener: Listener | None = None
+_changing = RLock()
+NO_NODE = "nonode@nohost"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -47,16 +118,43 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
     >>> stop_listening()
     """
     global _listener
-    if _listener is not None and _listener.is_open:
-        return _listener
-    name = node_name(node)
-    folder = Folder.open()
-    try:
-        _listener = Listener(name, folder, log_dir, tuple(allow))
-    except BaseException:
-        folder.close()
-        raise
-    return _listener
+    with _changing:
+        found = listening()
+        if found is not None and found.is_public:
+            return found
+        name = node_name(node)
+        folder = Folder.open()
+        try:
+            taken = folder.claim(name, os.getpid())
+            if taken != name:
+                print(f"inviso: a process has the name {name} already; this one is {taken}", file=sys.stderr)
+            made = Listener(taken, folder, log_dir, tuple(allow))
+        except BaseException:
+            folder.close()
+            raise
+        if found is not None:
+            found.close()
+        _listener = made
+        if process.node() == NO_NODE:
+            process.set_node(taken)
+        return made
+
+
+def local() -> Listener:
+    """The listener, or one for this process alone, which no other process reaches.
+
+    >>> local() is local()
+    True
+    >>> local().is_public
+    False
+    >>> stop_listening()
+    """
+    global _listener
+    with _changing:
+        found = listening()
+        if found is None:
+            found = _listener = Listener(process.node(), None, ".", ())
+        return found
 
 
 def listening() -> Listener | None:
@@ -67,20 +165,26 @@ def listening() -> Listener | None:
 def stop_listening() -> None:
     """Ends the listener and the runtime component; nothing is left of them."""
     global _listener
-    listener, _listener = _listener, None
-    if listener is not None:
-        listener.close()
+    with _changing:
+        listener, _listener = _listener, None
+        if listener is not None:
+            listener.close()
 
 
-def node_name(given: str | None = None) -> str:
-    """The full name of this process as a node; ``BadArg`` if it is none.
+_local._find = listening
+
+
+def node_name(given: str | None = None, program: str | None = None) -> str:
+    """The full name of this process as a node; ``BadArg`` if it is none. ``program``: what ``{program}`` stands for.
 
     >>> node_name("shop-1").startswith("shop-1@")
     True
+    >>> node_name("{program}", "work/job.py").startswith("job@")
+    True
     """
     text = given if given is not None else os.environ.get("INVISO_NODE") or "{program}-{pid}"
-    words = sys.orig_argv[1:]
-    program = next((word for word in words if not word.startswith("-")), "python")
+    if program is None:
+        program = next((word for word in sys.orig_argv[1:] if not word.startswith("-")), "python")
     base = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(program).removesuffix(".py"))[:48] or "python"
     name, _, host = text.replace("{pid}", str(os.getpid())).replace("{program}", base).partition("@")
     if not _NAME.fullmatch(name):

@@ -1,7 +1,8 @@
-"""The listener of a prepared process: one thread, one socket, at most one runtime component.
+"""The listener of a prepared process: one thread, one socket, and the host of a runtime component.
 
 At rest the thread waits in the kernel: it takes no processor time and wakes nobody. A fork stops it and starts it again in
-the parent; the child has neither thread nor socket.
+the parent; the child has neither thread nor socket. Requests of this process itself go through the same thread, so that
+their order is the order of effects.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import select
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -21,10 +23,11 @@ from inviso._beside import Beside
 from inviso._link._folder import SUFFIX, Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life, credentials, may_serve
+from inviso._system import Flag, get_ident
 from inviso.terms import Atom
 
-from ._component import Component, Resolver
-from ._tracerdata import Refused
+from ._host import Host
+from ._resolver import Remote
 
 __all__ = ["Listener"]
 
@@ -42,7 +45,8 @@ GREETING = 10.0
 class _Connection:
     """One control, or somebody who asks."""
 
-    def __init__(self, made: socket.socket, pid: int) -> None:
+    def __init__(self, listener: Listener, made: socket.socket, pid: int) -> None:
+        self._listener = listener
         self.socket = made
         self.pid = pid
         self.life: Life | None = None
@@ -54,61 +58,43 @@ class _Connection:
         self.since = time.monotonic()
 
     @property
-    def name(self) -> str:
+    def node(self) -> str:
         """The control's node."""
         return str((self.about or {}).get("node", f"process {self.pid}"))
 
-
-class _Remote(Resolver):
-    """For requests from other processes: files below one folder, functions of admitted modules."""
-
-    def __init__(self, folder: str, allow: tuple[str, ...]) -> None:
-        self._folder = os.path.abspath(folder)
-        self._allow = allow
-
-    def path(self, name: str) -> str:
-        path = os.path.normpath(os.path.join(self._folder, name))
-        if not path.startswith(self._folder + os.sep):
-            raise Refused((Atom("not_allowed"), name))
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        real = os.path.realpath(os.path.dirname(path))
-        inside = os.path.realpath(self._folder)
-        if real != inside and not real.startswith(inside + os.sep):
-            raise Refused((Atom("not_allowed"), name))
-        return path
-
-    def function(self, named: tuple[str, str]) -> Callable[..., Any]:
-        module, name = named
-        admitted = any(module == one or module.startswith(one + ".") for one in self._allow)
-        if not admitted or not name.isidentifier():
-            raise Refused((Atom("not_allowed"), named))
-        found = super().function(named)
-        if getattr(found, "__module__", None) != module:
-            raise Refused((Atom("not_allowed"), named))
-        return found
+    def publish(self, event: Any) -> None:
+        """Sends an event; what does not fit is counted, and told before the next one that does."""
+        data = pack((Atom("event"), event))
+        if len(self.out) + len(data) > EVENTS:
+            self.lost_events += 1
+            return
+        if self.lost_events:
+            lost, self.lost_events = self.lost_events, 0
+            self._listener.send(self, pack((Atom("event"), (Atom("lost"), lost))))
+        self._listener.send(self, data)
 
 
 class Listener:
-    """Takes requests for this process. Made once, by :func:`inviso.runtime.listen`."""
+    """Takes requests for this process. Made by :func:`inviso.runtime.listen`; without a folder for this process alone."""
 
-    def __init__(self, node: str, folder: Folder, log_dir: str, allow: tuple[str, ...]) -> None:
+    def __init__(self, node: str, folder: Folder | None, log_dir: str, allow: tuple[str, ...]) -> None:
         self.node = node
-        self._folder = folder
-        self._resolver = _Remote(log_dir, allow)
         self.log_dir = log_dir
-        self._component: Component | None = None
-        self._owner: _Connection | None = None
-        self._alone_until: float | None = None
-        """When the component ends because it has no control."""
+        self.host = Host(Remote(log_dir, allow))
+        self._folder = folder
         self._connections: dict[int, _Connection] = {}
         self._lives: dict[int, _Connection] = {}
-        self._socket = folder.listen(os.getpid())
-        self._socket.setblocking(False)
+        self._posted: deque[Callable[[], None]] = deque()
+        self._ident = 0
+        self._is_leaving = False
         self._pid = os.getpid()
+        self._socket = None if folder is None else folder.listen(os.getpid())
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll.register(self._socket.fileno(), select.EPOLLIN)
         self._epoll.register(self._bell, select.EPOLLIN)
+        if self._socket is not None:
+            self._socket.setblocking(False)
+            self._epoll.register(self._socket.fileno(), select.EPOLLIN)
         self._thread = Beside(self._step, self._ring)
         _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid())
         os.register_at_fork(after_in_child=self._forget)
@@ -120,21 +106,102 @@ class Listener:
         """Whether this process has it; a forked child doesn't."""
         return self._pid == os.getpid()
 
+    @property
+    def is_public(self) -> bool:
+        """Whether other processes reach it."""
+        return self._socket is not None
+
     def close(self) -> None:
         """Ends the component and the listener; a control sees the process leave."""
         if self._pid != os.getpid():
             return
         self._thread.end()
-        self._end_component()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Nothing is left of it but its thread, which has ended or is about to."""
+        atexit.unregister(self.close)
+        while self._posted:
+            self._posted.popleft()()
+        self.host.end()
+        self._pid = 0
+        if self._socket is not None and self._folder is not None:
+            self._socket.close()
+            with suppress(OSError):
+                os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=self._folder.descriptor)
+                self._folder.disclaim(os.getpid())
+            self._folder.close()
         for connection in list(self._connections.values()):
             self._flush(connection)
             self._leave(connection)
-        self._pid = 0
-        self._socket.close()
-        with suppress(OSError):
-            os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=self._folder.descriptor)
         self._epoll.close()
         os.close(self._bell)
+
+    def run(self, job: Callable[[], Any], timeout: float | None = None) -> Any:
+        """What a job answers that the listener's thread does in its turn; in that thread itself it is done at once.
+
+        Raises:
+            TimeoutError: it was not done in ``timeout`` seconds.
+        """
+        if get_ident() == self._ident or not self.is_open:
+            return job()
+        done = Flag()
+        answers: list[Any] = []
+
+        def work() -> None:
+            try:
+                answers.append(job())
+            except BaseException as error:
+                answers.append(error)
+            done.set()
+
+        self.post(work)
+        if not done.wait(timeout):
+            raise TimeoutError(f"the runtime component was busy for {timeout} s")
+        if isinstance(answers[0], BaseException):
+            raise answers[0]
+        return answers[0]
+
+    def soon(self, job: Callable[[], None]) -> None:
+        """Has the listener's thread do a job in its turn; in that thread itself it is done at once."""
+        if get_ident() == self._ident or not self.is_open:
+            job()
+        else:
+            self.post(job)
+
+    def is_here(self) -> bool:
+        """Whether the calling thread is the listener's."""
+        return bool(get_ident() == self._ident)
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Has the listener's thread do a job in its turn."""
+        self._posted.append(job)
+        self._ring()
+
+    def join(self, made: socket.socket, pid: int, about: dict[str, Any], frames: Frames, data: bytes) -> None:
+        """Takes a connection that this process made to a control, which gets ``data`` and may confirm that it is its."""
+        connection = _Connection(self, made, pid)
+        connection.about, connection.frames = about, frames
+        made.setblocking(False)
+        self._connections[made.fileno()] = connection
+        self._epoll.register(made.fileno(), select.EPOLLIN)
+        self.host.asks(connection)
+        self.send(connection, data)
+
+    def about(self) -> dict[str, Any]:
+        """What anybody may know of this process who may reach it."""
+        component, owner = self.host.component, self.host.owner
+        return {
+            "node": self.node,
+            "pid": os.getpid(),
+            "program": " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:8]])[:200],
+            "python": sys.version.split()[0],
+            "log_dir": os.path.abspath(self.log_dir),
+            "state": None if component is None else component.machine.both(),
+            "tag": None if component is None else component.tag,
+            "info": None if component is None else component.info(),
+            "control": None if owner is None else (owner.node, owner.pid),
+        }
 
     def _ring(self) -> None:
         with suppress(OSError):
@@ -156,54 +223,57 @@ class Listener:
                 connection.life.close()
         self._connections.clear()
         self._lives.clear()
-        self._socket.close()
+        self._posted.clear()
+        if self._socket is not None:
+            self._socket.close()
+        if self._folder is not None:
+            self._folder.close()
         self._epoll.close()
         with suppress(OSError):
             os.close(self._bell)
-        self._component = self._owner = None
+        self.host = Host(self.host.resolver)
 
     # the thread
 
     def _step(self) -> float | None:
-        wait = self._component.poll() if self._component is not None else None
+        self._ident = get_ident()
+        wait = self.host.poll()
         for descriptor, event in self._epoll.poll(self._timeout(wait)):
             if descriptor == self._bell:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._bell)
-            elif descriptor == self._socket.fileno():
-                self._accept()
+            elif self._socket is not None and descriptor == self._socket.fileno():
+                self._accept(self._socket)
             elif (dead := self._lives.get(descriptor)) is not None:
                 self._leave(dead)
             elif (connection := self._connections.get(descriptor)) is not None:
                 self._serve(connection, event)
-        self._look_at_the_clock()
+        while self._posted:
+            self._posted.popleft()()
+        now = time.monotonic()
+        for each in list(self._connections.values()):
+            if each.about is None and now - each.since > GREETING:
+                self._leave(each)
+        if self._is_leaving:
+            self._finish()
+            return None
         return 0.0
 
     def _timeout(self, wait: float | None) -> float:
         """Seconds that the kernel may wait; -1 for as long as nothing happens."""
         now = time.monotonic()
         times = [] if wait is None else [wait]
-        if self._alone_until is not None:
-            times.append(self._alone_until - now)
         times += [each.since + GREETING - now for each in self._connections.values() if each.about is None]
         return max(0.0, min(times)) if times else -1
 
-    def _look_at_the_clock(self) -> None:
-        now = time.monotonic()
-        if self._alone_until is not None and now >= self._alone_until:
-            self._end_component()
-        for each in list(self._connections.values()):
-            if each.about is None and now - each.since > GREETING:
-                self._leave(each)
-
-    def _accept(self) -> None:
+    def _accept(self, listening: socket.socket) -> None:
         try:
-            made, _ = self._socket.accept()
+            made, _ = listening.accept()
         except OSError:
             return
         made.setblocking(False)
         pid, uid = credentials(made)
-        connection = _Connection(made, pid)
+        connection = _Connection(self, made, pid)
         if not may_serve(uid):
             with suppress(OSError):
                 made.send(pack((Atom("refused"), "this process is another user's")))
@@ -211,7 +281,7 @@ class Listener:
             return
         self._connections[made.fileno()] = connection
         self._epoll.register(made.fileno(), select.EPOLLIN)
-        self._send(connection, greeting(node=self.node, pid=os.getpid(), python=sys.version.split()[0]))
+        self.send(connection, greeting(node=self.node, pid=os.getpid(), python=sys.version.split()[0]))
 
     def _serve(self, connection: _Connection, event: int) -> None:
         if event & select.EPOLLOUT:
@@ -233,6 +303,7 @@ class Listener:
                 else:
                     self._request(connection, term)
         except BadFrame as wrong:
+            print(f"inviso: process {connection.pid} sent what is no request: {wrong}", file=sys.stderr)
             with suppress(OSError):
                 connection.socket.send(pack((Atom("refused"), str(wrong))))
             self._leave(connection)
@@ -240,82 +311,46 @@ class Listener:
     def _request(self, connection: _Connection, term: Any) -> None:
         match term:
             case ("call", int(reference), str(name), list(arguments)):
+                owner = self.host.owner
                 answer = self._answer(connection, name, tuple(arguments))
+                if self.host.owner is connection and owner is not connection:
+                    self._watch(connection)
                 try:
                     data = pack((Atom("answer"), reference, answer))
                 except Exception as error:
                     data = pack((Atom("answer"), reference, (ERROR, (Atom("no_term"), str(error)))))
-                self._send(connection, data)
-                if name == "stop_node" and connection is self._owner:
-                    self._end_component()
+                self.send(connection, data)
+            case ("relay", message):
+                if self.host.component is not None:
+                    self.host.component.relayed(message)
             case _:
                 raise BadFrame("it is no request")
 
     def _answer(self, connection: _Connection, name: str, arguments: tuple[Any, ...]) -> Any:
-        match name, arguments:
-            case "about", ():
-                return self._about()
-            case "add", (tag, dict(options), bool(if_ref)):
-                return self._add(connection, tag, options, if_ref)
-        if self._component is None or connection is not self._owner:
-            return ERROR, Atom("not_an_added_node")
-        if name == "stop_node":
-            return OK
-        if name == "let_go":
-            self._alone()
-            return OK
-        return self._component.call(name, arguments)
+        if name == "detach" and not arguments:
+            return self._detach()
+        if name == "about":
+            return self.about()
+        return self.host.request(connection, name, arguments)
 
-    def _about(self) -> dict[str, Any]:
-        component, owner = self._component, self._owner
-        return {
-            "node": self.node,
-            "pid": os.getpid(),
-            "program": " ".join(sys.orig_argv[:8])[:200],
-            "python": sys.version.split()[0],
-            "log_dir": self.log_dir,
-            "state": None if component is None else component.machine.both(),
-            "tag": None if component is None else component.tag,
-            "control": None if owner is None else (owner.name, owner.pid),
-        }
+    def _detach(self) -> Any:
+        """Who attached to this process leaves it; not while a control has it."""
+        owner = self.host.owner
+        if owner is not None:
+            return ERROR, (Atom("refused"), owner.node, owner.pid)
+        self._is_leaving = True
+        return OK
 
-    def _add(self, connection: _Connection, tag: Any, options: dict[str, Any], if_ref: bool) -> Any:
-        component = self._component
-        if component is None:
-            self._component = Component(tag, options, self._publish, self._resolver)
-            answer: Any = OK, Atom("new")
-        elif self._owner is connection:
-            return OK, Atom("already_added")
-        elif self._owner is not None:
-            return ERROR, (Atom("refused"), self._owner.name, self._owner.pid)
-        elif if_ref and component.tag != tag:
-            return ERROR, (Atom("wrong_reference"), component.tag)
-        else:
-            answer = OK, (Atom("adopted"), *component.machine.both(), component.tag)
-            component.tag = tag
-        self._owner = connection
-        self._alone_until = None
+    def _watch(self, connection: _Connection) -> None:
+        """A control's process is watched for its end, since a child of it may keep the connection open."""
         life = Life(connection.pid)
         if life.descriptor >= 0:
             connection.life = life
             self._lives[life.descriptor] = connection
             self._epoll.register(life.descriptor, select.EPOLLIN)
-        return answer
 
-    def _publish(self, event: Any) -> None:
-        owner = self._owner
-        if owner is None:
-            return
-        data = pack((Atom("event"), event))
-        if len(owner.out) + len(data) > EVENTS:
-            owner.lost_events += 1
-            return
-        if owner.lost_events:
-            lost, owner.lost_events = owner.lost_events, 0
-            self._send(owner, pack((Atom("event"), (Atom("lost"), lost))))
-        self._send(owner, data)
-
-    def _send(self, connection: _Connection, data: bytes) -> None:
+    def send(self, connection: _Connection, data: bytes) -> None:
+        """Sends bytes as far as they go; the rest waits."""
         connection.out += data
         self._flush(connection)
 
@@ -345,25 +380,4 @@ class Listener:
             self._lives.pop(life.descriptor, None)
             self._epoll.unregister(life.descriptor)
             life.close()
-        if connection is self._owner:
-            self._alone()
-
-    def _alone(self) -> None:
-        """The component has no control any more: it acts by its dependency."""
-        owner, self._owner = self._owner, None
-        if owner is not None and owner.life is not None:
-            self._lives.pop(owner.life.descriptor, None)
-            self._epoll.unregister(owner.life.descriptor)
-            owner.life.close()
-            owner.life = None
-        if self._component is None:
-            return
-        after = self._component.options.get("dependency")
-        if isinstance(after, int):
-            self._alone_until = time.monotonic() + after / 1000
-
-    def _end_component(self) -> None:
-        component, self._component = self._component, None
-        self._owner, self._alone_until = None, None
-        if component is not None:
-            component.end()
+        self.host.left(connection)

@@ -57,12 +57,12 @@ class Machine:
     @property
     def is_running(self) -> bool:
         """Whether it is not suspended."""
-        return self.status == RUNNING
+        return bool(self.status == RUNNING)
 
     @property
     def is_tracing(self) -> bool:
         """Whether a log is open; it may be suspended."""
-        return self.state == TRACING
+        return bool(self.state == TRACING)
 
     def both(self) -> tuple[Atom, Status]:
         """The state and the status."""
