@@ -606,6 +606,31 @@ def test_a_call_back_that_does_not_return(runtime: Runtime) -> None:
     assert tracer.status()["functions"] == 1  # what nobody waited for any more was not done
 
 
+def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    from inviso.runtime import _meta
+
+    monkeypatch.setattr(_meta, "PATIENCE", 0.05)
+    go_on = threading.Event()
+    removed: list[Any] = []
+
+    def slow(pid: Any, what: Any, data: Any) -> Any:
+        go_on.wait(0.01)
+        return "ok", data, etf.dumps(what[1][0])
+
+    runtime.begin()
+    runtime.ask("tpm", *WORK, [], None, slow, None, lambda *all: removed.append(all) or ("ok", all[3]))
+    for n in range(5000):
+        work(n)
+    tracer = runtime.component._meta
+    assert tracer is not None
+    assert runtime.ask("stop_tracing") == (OK, "idle")
+    assert removed == [(*WORK, (([], []), []))]  # the end is in order all the same
+    status = tracer.status()
+    assert status["messages"] == status["entries"] < 5000
+    assert status["lost"] == 5000 - status["messages"]
+    assert meta_tools.entries(runtime.ti) == list(range(status["messages"]))
+
+
 def test_suspension_does_not_wait_for_ever(runtime: Runtime) -> None:
     runtime.begin(log=True)
     inside, let_go = threading.Event(), threading.Event()
