@@ -246,7 +246,9 @@ class Meta:
         }
 
     def look(self) -> None:
-        """Has the loop data cleaned, if it is time."""
+        """Has the loop data cleaned, and names looked up, if it is time."""
+        if self._names.is_due(self._clock()):
+            self._worker.when_done(self._names.look)
         if self._clock() - self._cleaned >= CLEAN_EVERY:
             self._cleaned = self._clock()
             self._worker.when_done(self._clean)
@@ -340,8 +342,6 @@ class Meta:
                     self._answered(function.callbacks.back, pid, (Atom(what), value, ts), self._data)
                 else:
                     self._names.returned(pid, ts)
-            case ("trace_ts", pid, what, *rest, ts):
-                self._names.happened(pid, what, rest, ts)
             case ("drop", int(number)):
                 self._lost += number
 
@@ -471,7 +471,7 @@ class _Request:
         self._once.acquire(blocking=False)
 
 
-REGISTER = ("inviso.process", "register", 2)
+REGISTER = ("inviso.process", "_register", 2)
 UNREGISTER = ("inviso.process", "unregister", 1)
 CATCH_ALL: list[Any] = [("_", [], [])]
 WITH_EXCEPTIONS: list[Any] = [("_", [], [("exception_trace",)])]
