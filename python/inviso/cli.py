@@ -37,6 +37,7 @@ commands:
   start, stop  trace them together; fetch copies their logs;
                tp and tf change what is traced meanwhile
   log          print, convert, merge and count trace logs
+  attach       have a running process traced from outside
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own
@@ -115,6 +116,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _run_cli
 
             return _run_cli.main(rest)
+        case ["attach", *rest]:
+            from . import _attach_cli
+
+            return _attach_cli.main(rest)
         case ["log", *rest]:
             from . import _log_cli
 

@@ -20,9 +20,76 @@ from inviso._link._folder import Folder
 from inviso._system import RLock
 from inviso.errors import BadArg, shown
 
+from . import _local
 from ._listener import Listener
+from ._local import (
+    cancel_suspension,
+    clear,
+    ctf,
+    ctf_all,
+    ctp,
+    ctp_all,
+    ctpg,
+    ctpl,
+    ctpm,
+    ctpm_ms,
+    flush,
+    get_status,
+    get_tracerdata,
+    global_register,
+    init_tpm,
+    init_tracing,
+    local_register,
+    remove_global_register,
+    remove_local_register,
+    stop_tracing,
+    suspend,
+    tf,
+    tp,
+    tpg,
+    tpl,
+    tpm,
+    tpm_ms,
+    tpm_ms_tracer,
+    tpm_tracer,
+)
 
-__all__ = ["listen", "listening", "local", "node_name", "stop_listening"]
+__all__ = [
+    "cancel_suspension",
+    "clear",
+    "ctf",
+    "ctf_all",
+    "ctp",
+    "ctp_all",
+    "ctpg",
+    "ctpl",
+    "ctpm",
+    "ctpm_ms",
+    "flush",
+    "get_status",
+    "get_tracerdata",
+    "global_register",
+    "init_tpm",
+    "init_tracing",
+    "listen",
+    "listening",
+    "local",
+    "local_register",
+    "node_name",
+    "remove_global_register",
+    "remove_local_register",
+    "stop_listening",
+    "stop_tracing",
+    "suspend",
+    "tf",
+    "tp",
+    "tpg",
+    "tpl",
+    "tpm",
+    "tpm_ms",
+    "tpm_ms_tracer",
+    "tpm_tracer",
+]
 
 _listener: Listener | None = None
 _changing = RLock()
@@ -102,6 +169,9 @@ def stop_listening() -> None:
         listener, _listener = _listener, None
         if listener is not None:
             listener.close()
+
+
+_local._find = listening
 
 
 def node_name(given: str | None = None, program: str | None = None) -> str:

@@ -86,14 +86,23 @@ class Component(MetaCalls):
 
     # what may be asked
 
-    def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        """The answer to a request by its name. What a request raises that is no refusal is an error term, too."""
+    def use(self, resolver: Resolver) -> None:
+        """Names in requests that come after this one are looked up so."""
+        self._resolver = resolver
+
+    def call(self, name: str, arguments: tuple[Any, ...], resolver: Resolver | None = None) -> Any:
+        """The answer to a request by its name. What a request raises that is no refusal is an error term, too.
+
+        ``resolver`` is for this request alone.
+        """
         work = getattr(self, f"do_{name}", None)
         if work is None:
             return ERROR, (Atom("invalid_request"), Atom(name))
         refused = self.machine.refusal(name, has_meta=self.has_meta)
         if refused is not None:
             return refused
+        usual = self._resolver
+        self._resolver = resolver or usual
         try:
             return work(*arguments)
         except Refused as why:
@@ -102,6 +111,8 @@ class Component(MetaCalls):
             return ERROR, (Atom("badarg"), str(wrong))
         except Exception as error:
             return ERROR, (Atom("crashed"), (Atom(name), f"{type(error).__name__}: {error}"))
+        finally:
+            self._resolver = usual
 
     def do_init_tracing(self, given: Any) -> Any:
         """Open the log and begin: flags are set afterwards."""

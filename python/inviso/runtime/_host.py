@@ -9,12 +9,18 @@ from typing import Any, Protocol
 from inviso.terms import Atom
 
 from ._component import Component
+from ._initiator import Initiator
 from ._resolver import Resolver
 from ._settings import Unknown, dependency_ms, read
 
 __all__ = ["Host", "Peer"]
 
 OK, ERROR = Atom("ok"), Atom("error")
+
+CONFIRMATION = 5.0
+"""Seconds that a control has to confirm that it takes an autostarted component, at least."""
+
+_END_INITIATION = frozenset({"stop_tracing", "clear", "suspend"})
 
 
 class Peer(Protocol):
@@ -42,8 +48,43 @@ class Host:
         self.owner: Peer | None = None
         self._alone_until: float | None = None
         """When the component ends because it has no control."""
+        self._asked: Peer | None = None
+        """A control that has not confirmed yet."""
+        self.initiator: Initiator | None = None
+        """What initiates tracing, where nobody asks for it."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the component has ended."""
+
+    def local(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """The answer to a request of this process itself, which may name any file and any function."""
+        if self.component is None:
+            return ERROR, Atom("not_started")
+        self._before(name)
+        return self.component.call(name, arguments, self.local_resolver)
+
+    def start(self, tag: Any, options: Any) -> Component:
+        """A component that no control asked for, with options that this process itself has; ``Unknown`` names a wrong one."""
+        component = self.begin(tag, read(options), self.local_resolver)
+        component.use(self.resolver)
+        return component
+
+    def asks(self, peer: Peer) -> None:
+        """A control was told of the component, and may confirm that it takes it."""
+        self._asked = peer
+        after = None if self.component is None else dependency_ms(self.component.settings)
+        if after is not None:
+            self._alone_until = time.monotonic() + max(after / 1000, CONFIRMATION)
+
+    def _confirm(self, peer: Peer) -> Any:
+        component, owner = self.component, self.owner
+        if component is None or (owner is not None and owner is not peer):
+            return ERROR, Atom("refused")
+        self.owner, self._asked, self._alone_until = peer, None, None
+        return OK, (*component.machine.both(), component.tag)
+
+    def _before(self, name: str) -> None:
+        if name in _END_INITIATION and self.initiator is not None:
+            self.initiator.stop()
 
     def begin(self, tag: Any, settings: Any, resolver: Resolver) -> Component:
         """A new component, which has no control yet."""
@@ -54,6 +95,8 @@ class Host:
         """The answer to a request of a control's."""
         if name == "add" and len(arguments) == 3:
             return self._add(peer, *arguments, is_local=is_local)
+        if name == "confirm" and peer is self._asked:
+            return self._confirm(peer)
         if self.component is None or peer is not self.owner:
             return ERROR, Atom("not_an_added_node")
         if name == "stop_node":
@@ -67,6 +110,7 @@ class Host:
                 return self.component.do_change_options(read(*arguments))
             except Unknown as wrong:
                 return ERROR, (Atom("unknown_option"), wrong.option)
+        self._before(name)
         return self.component.call(name, arguments)
 
     def _add(self, peer: Peer, tag: Any, options: Any, if_ref: Any, *, is_local: bool) -> Any:
@@ -93,9 +137,12 @@ class Host:
 
     def left(self, peer: Peer) -> None:
         """A control has gone: its component acts by its dependency."""
-        if peer is not self.owner:
+        if peer is not self.owner and peer is not self._asked:
             return
-        self.owner = None
+        if peer is self.owner:
+            self.owner = None
+        if peer is self._asked:
+            self._asked = None
         self.alone()
 
     def alone(self) -> None:
@@ -119,11 +166,14 @@ class Host:
     def end(self) -> None:
         """The component ends, and is forgotten."""
         component, self.component = self.component, None
+        self._before("stop_tracing")
         self.owner = self._alone_until = None
         if component is not None:
             component.end()
             self.on_end()
 
     def _publish(self, event: Any) -> None:
+        if self.component is not None and not self.component.machine.is_running:
+            self._before("suspend")
         if self.owner is not None:
             self.owner.publish(event)

@@ -86,6 +86,7 @@ class Listener:
         self._lives: dict[int, _Connection] = {}
         self._posted: deque[Callable[[], None]] = deque()
         self._ident = 0
+        self._is_leaving = False
         self._pid = os.getpid()
         self._socket = None if folder is None else folder.listen(os.getpid())
         self._epoll = select.epoll()
@@ -115,12 +116,14 @@ class Listener:
         if self._pid != os.getpid():
             return
         self._thread.end()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Nothing is left of it but its thread, which has ended or is about to."""
+        atexit.unregister(self.close)
         while self._posted:
             self._posted.popleft()()
         self.host.end()
-        for connection in list(self._connections.values()):
-            self._flush(connection)
-            self._leave(connection)
         self._pid = 0
         if self._socket is not None and self._folder is not None:
             self._socket.close()
@@ -128,6 +131,9 @@ class Listener:
                 os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=self._folder.descriptor)
                 self._folder.disclaim(os.getpid())
             self._folder.close()
+        for connection in list(self._connections.values()):
+            self._flush(connection)
+            self._leave(connection)
         self._epoll.close()
         os.close(self._bell)
 
@@ -163,10 +169,24 @@ class Listener:
         else:
             self.post(job)
 
+    def is_here(self) -> bool:
+        """Whether the calling thread is the listener's."""
+        return bool(get_ident() == self._ident)
+
     def post(self, job: Callable[[], None]) -> None:
         """Has the listener's thread do a job in its turn."""
         self._posted.append(job)
         self._ring()
+
+    def join(self, made: socket.socket, pid: int, about: dict[str, Any], frames: Frames, data: bytes) -> None:
+        """Takes a connection that this process made to a control, which gets ``data`` and may confirm that it is its."""
+        connection = _Connection(self, made, pid)
+        connection.about, connection.frames = about, frames
+        made.setblocking(False)
+        self._connections[made.fileno()] = connection
+        self._epoll.register(made.fileno(), select.EPOLLIN)
+        self.host.asks(connection)
+        self.send(connection, data)
 
     def about(self) -> dict[str, Any]:
         """What anybody may know of this process who may reach it."""
@@ -234,6 +254,9 @@ class Listener:
         for each in list(self._connections.values()):
             if each.about is None and now - each.since > GREETING:
                 self._leave(each)
+        if self._is_leaving:
+            self._finish()
+            return None
         return 0.0
 
     def _timeout(self, wait: float | None) -> float:
@@ -304,9 +327,19 @@ class Listener:
                 raise BadFrame("it is no request")
 
     def _answer(self, connection: _Connection, name: str, arguments: tuple[Any, ...]) -> Any:
+        if name == "detach" and not arguments:
+            return self._detach()
         if name == "about":
             return self.about()
         return self.host.request(connection, name, arguments)
+
+    def _detach(self) -> Any:
+        """Who attached to this process leaves it; not while a control has it."""
+        owner = self.host.owner
+        if owner is not None:
+            return ERROR, (Atom("refused"), owner.node, owner.pid)
+        self._is_leaving = True
+        return OK
 
     def _watch(self, connection: _Connection) -> None:
         """A control's process is watched for its end, since a child of it may keep the connection open."""
