@@ -1,11 +1,15 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo test rust loom fuzz python real notebook stress bench format help
+.PHONY: demo cluster-demo test rust loom fuzz python real notebook stress bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
 	@scripts/demo.sh
+
+cluster-demo:    ## build, and trace a service of four processes together
+	@scripts/ready.sh $(PYTHON) .venv .
+	@scripts/cluster-demo.sh
 
 test:            ## all tests
 	@PYTHON=$(PYTHON) scripts/test.sh

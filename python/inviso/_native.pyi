@@ -382,6 +382,7 @@ def session_create(
     port: LogPort | None = None,
     dumps: tuple[MatchProgram | list[type[BaseException]] | None, float | None] | None = None,
     step: int | None = None,
+    switched: Session | None = None,
 ) -> Session: ...
 
 @final

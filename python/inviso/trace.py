@@ -378,6 +378,16 @@ def session_create(
     ...     session.receive(5)[3][2][0]
     [1, 2, <cut: items>]
     """
+    return _session_create(name, tracer, opts)
+
+
+def _session_create(
+    name: str | bool | None,
+    tracer: Tracer,
+    opts: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+    switched: Session | None = None,
+) -> Session:
+    """As :func:`session_create`; match specifications of the new session switch the flags of another one, if that is given."""
     where = "session_create/3"
     for atom, constant in (("true", True), ("false", False), ("undefined", None)):
         name = atom if name is constant else name
@@ -412,7 +422,7 @@ def session_create(
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
             options["ended_processes"], *_taking(options), options["clock"], module, port, recorded,
-            _STEP if options["share"] < 1 else None,
+            _STEP if options["share"] < 1 else None, None if switched is None else switched._native,
         )  # fmt: skip
     except BaseException as error:
         if worker:
@@ -1184,6 +1194,12 @@ class _Worker:
         self._left = not self._over.is_set()
         if not self._left and self._thread is not None:
             self._thread.gone.wait(_PATIENCE)
+
+    def leave(self) -> None:
+        """Has it end when its function returns, and nobody wait for that."""
+        self.hurry()
+        self._left = True
+        _native.mailbox_put(self.pid, _STOP)
 
     def hurry(self) -> None:
         """From here on the thread handles what has arrived without a rest: the end has come."""

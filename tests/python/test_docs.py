@@ -42,7 +42,7 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 MODULES = [
     *("errors", "terms", "match_spec", "process", "trace", "tracer", "tracing", "trace_ports"),
-    *("tprof", "cli", "etf", "export", "log"),
+    *("tprof", "cli", "etf", "export", "log", "meta"),
     *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
@@ -64,7 +64,7 @@ def test_docstrings(name: str) -> None:
 
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
-    *("etf", "log", "dbg"),
+    *("etf", "log", "dbg", "meta"),
 ]
 BARE = {
     *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),

@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from inviso import process
@@ -124,6 +125,8 @@ def start(options: Any = (), *, timeout: float = 5.0) -> tuple[str, Any]:
         made = _control = Control(settings=settings, timeout=float(timeout))
     for subscriber in subscribers:
         made.subscribe(subscriber)
+    with suppress(OSError):  # then none can announce itself
+        made.listen()
     return OK, made.pid
 
 
@@ -165,7 +168,8 @@ def stop_all() -> Any:
     >>> _ = start(), add_node("mine")
     >>> stop_all()
     """
-    answer = stop_nodes()
+    control = _here("stop_all")
+    answer = _shaped(control, control.remove(None, ends=True))
     stop()
     return answer
 
@@ -304,7 +308,7 @@ def init_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     Args:
         words: tracer data is where messages go: ``("file", name)``; ``("file", (name, "wrap", suffix, size, count))``;
             ``("ip", port)``; ``"collector"`` (printed in the traced process); ``(handler, data)`` with
-            ``handler(message, data) -> data``, a function or ``("module", "function")``; ``("relayer", pid)``. Or
+            ``handler(message, data) -> data``, a function or ``("module", "function")``; ``("relayer", node)``, whose component prints them or has a handler. Or
             ``[("trace", one of these), ("ti", ("file", name))]``: with a file of aliases, and meta tracing.
 
     Returns:
@@ -321,13 +325,32 @@ def init_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     """
     control = _here("init_tracing")
     pairs = given.pairs_of_nodes("init_tracing", words[0]) if len(words) == 1 else None
-    if pairs and all(data is not None for _, data in pairs):
-        for name, data in pairs:
-            _only_names("init_tracing", "tracer_data", data, control, [name])
-        return _shaped(control, control.call_each([(name, [data]) for name, data in pairs], "init_tracing"))
-    control, chosen, (data,) = _split("init_tracing", words, 1, nodes)
-    _only_names("init_tracing", "tracer_data", data, control, chosen)
-    return _shaped(control, control.call(chosen, "init_tracing", data))
+    if not pairs or any(data is None for _, data in pairs):
+        control, chosen, (data,) = _split("init_tracing", words, 1, nodes)
+        pairs = [(name, data) for name in (control.nodes() if chosen is None else chosen)]
+    answers: dict[str, Any] = {}
+    asked = []
+    for name, data in pairs:
+        _only_names("init_tracing", "tracer_data", data, control, [name])
+        data, missing = _relayed(control, data)
+        if missing is None:
+            asked.append((name, [data]))
+        else:
+            answers[name] = ERROR, (Atom("not_an_added_node"), missing)
+    answers |= dict(control.call_each(asked, "init_tracing"))
+    return _shaped(control, [(name, answers[name]) for name, _ in pairs])
+
+
+def _relayed(control: Control, data: Any) -> tuple[Any, str | None]:
+    """Tracer data with the full name of the node that messages are relayed to, and that name if it was not added."""
+    match data:
+        case ("relayer", str(node)):
+            name = given.node_name("init_tracing", node)
+            return (data[0], name), None if name in control.nodes() else name
+        case [("trace", inner), *rest]:
+            inner, missing = _relayed(control, inner)
+            return [("trace", inner), *rest], missing
+    return data, None
 
 
 def stop_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:

@@ -9,11 +9,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import inviso
 from inviso import _native
-from inviso._link._folder import Folder
+from inviso._link._folder import CONTROL, SUFFIX, Folder
 from inviso._link._frame import BadFrame
 from inviso._native import Pid
 from inviso._system import RLock, start_new_thread
@@ -60,6 +61,17 @@ class Control:
         self._nodes: dict[str, Link | LocalLink] = {}
         """Those that were added, in that order."""
         self._subscribers: list[Pid | Callable[[Any], object]] = []
+        self._listening: Folder | None = None
+
+    def listen(self) -> None:
+        """Lets processes that started by themselves, and depend on this control, announce themselves. OSError if that can't be."""
+        if self._listening is None and self.is_distributed:
+            self._listening = self.folder().below(CONTROL)
+            self._hub.listen(self._listening, self._taken)
+
+    def _taken(self, link: Link, tag: Any, both: Any) -> None:
+        self._attend(link.node, link)
+        self._publish((Atom("connected"), self._called(link.node), (tag, tuple(both))))
 
     @property
     def is_open(self) -> bool:
@@ -75,6 +87,10 @@ class Control:
             if isinstance(link, LocalLink):
                 link.end()
         self._hub.close()
+        if self._listening is not None:
+            with suppress(OSError):
+                os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=self._listening.descriptor)
+            self._listening.close()
         if self._folder is not None:
             self._folder.close()
         start_new_thread(_end_process, (self.pid,))
@@ -168,14 +184,17 @@ class Control:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
 
     def _enter(self, name: str, link: Link | LocalLink, tag: Any, answer: Any) -> None:
-        with self._lock:
-            self._nodes[name] = link
-        link.on_event = lambda event: self._heard(name, event)
-        link.on_end = lambda why: self._ended(name, link, why)
+        self._attend(name, link)
         both = answer[1][1:3] if isinstance(answer[1], tuple) else (Atom("new"), Atom("running"))
         self._publish((Atom("connected"), self._called(name), (tag, tuple(both))))
         if not link.is_open:
             self._ended(name, link, "noconnection")
+
+    def _attend(self, name: str, link: Link | LocalLink) -> None:
+        with self._lock:
+            self._nodes[name] = link
+        link.on_event = lambda event: self._heard(name, event)
+        link.on_end = lambda why: self._ended(name, link, why)
 
     def remove(self, names: Iterable[str] | None, *, ends: bool) -> list[Any]:
         """Lets nodes go; with ``ends`` their runtime components end, too. A pair for each."""

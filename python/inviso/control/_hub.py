@@ -17,7 +17,7 @@ from inviso import _fork
 from inviso._beside import Beside
 from inviso._link._folder import Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
-from inviso._link._peer import Life
+from inviso._link._peer import Life, credentials, may_serve
 from inviso._system import Flag, allocate_lock
 from inviso.terms import Atom
 
@@ -63,12 +63,25 @@ class Link:
         self.node = str(about.get("node", f"process {pid}"))
         self.frames = frames
         self.out = bytearray()
-        self.pending: dict[int, tuple[_Batch, int]] = {}
+        self.pending: dict[int, Callable[[Any], None]] = {}
+        """Who waits for the answers to requests, by their numbers."""
         self.life = Life(pid)
         self.is_open = True
         self.is_local = False
         self.on_event: Callable[[Any], None] = lambda event: None
         self.on_end: Callable[[str], None] = lambda why: None
+
+
+class _Caller:
+    """A process that has connected by itself and has not said yet what it wants."""
+
+    __slots__ = ("about", "frames", "pid", "socket")
+
+    def __init__(self, made: socket.socket, pid: int) -> None:
+        self.socket = made
+        self.pid = pid
+        self.frames = Frames()
+        self.about: dict[str, Any] | None = None
 
 
 class Hub:
@@ -80,6 +93,9 @@ class Hub:
         """By the descriptors of their sockets and processes."""
         self._numbers = itertools.count(1)
         self._posted: deque[Callable[[], None]] = deque()
+        self._listening: socket.socket | None = None
+        self._callers: dict[int, _Caller] = {}
+        self._taken: Callable[[Link, Any, Any], None] = lambda link, tag, both: None
         self._epoll = select.epoll()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._bell, select.EPOLLIN)
@@ -102,8 +118,17 @@ class Hub:
         self._pid = 0
         for link in set(self._links.values()):
             self._end(link, "closed")
+        self._close_callers()
         self._epoll.close()
         os.close(self._bell)
+
+    def _close_callers(self) -> None:
+        for caller in self._callers.values():
+            caller.socket.close()
+        self._callers.clear()
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
 
     def connect(self, folder: Folder, pid: int, deadline: float) -> Link:
         """A link to a process.
@@ -134,18 +159,7 @@ class Hub:
             for at, (link, name, arguments) in enumerate(asked):
                 if isinstance(link, LocalLink):
                     continue
-                if not link.is_open:
-                    batch.put(at, GONE)
-                    continue
-                number = next(self._numbers)
-                try:
-                    data = pack((Atom("call"), number, name, arguments))
-                except Exception as error:
-                    batch.put(at, (ERROR, (Atom("badarg"), str(error))))
-                    continue
-                link.pending[number] = batch, at
-                link.out += data
-                self._flush(link)
+                self._ask(link, name, arguments, partial(batch.put, at))
 
         for at, (link, name, arguments) in enumerate(asked):
             if isinstance(link, LocalLink):
@@ -155,6 +169,32 @@ class Hub:
         batch.done.wait(timeout)
         with batch.lock:
             return list(batch.answers)
+
+    def _ask(self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
+        """In the thread: sends a request; ``put`` is called with the answer."""
+        if not link.is_open:
+            return put(GONE)
+        number = next(self._numbers)
+        try:
+            data = pack((Atom("call"), number, name, arguments))
+        except Exception as error:
+            return put((ERROR, (Atom("badarg"), str(error))))
+        link.pending[number] = put
+        link.out += data
+        self._flush(link)
+
+    def listen(self, folder: Folder, taken: Callable[[Link, Any, Any], None]) -> None:
+        """Lets processes that started by themselves announce themselves; ``taken`` is called with the link of each that belongs to
+        this control from then on, its tag, and its state and status. OSError if there can be no socket.
+        """
+        made = folder.listen(os.getpid())
+        made.setblocking(False)
+
+        def enter() -> None:
+            self._listening, self._taken = made, taken
+            self._epoll.register(made.fileno(), select.EPOLLIN)
+
+        self._post(enter)
 
     def leave(self, link: Link | LocalLink) -> None:
         """Ends one connection."""
@@ -193,6 +233,7 @@ class Hub:
             link.socket.close()
             link.life.close()
         self._links.clear()
+        self._close_callers()
         self._epoll.close()
         with suppress(OSError):
             os.close(self._bell)
@@ -202,6 +243,10 @@ class Hub:
             if descriptor == self._bell:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._bell)
+            elif self._listening is not None and descriptor == self._listening.fileno():
+                self._accept(self._listening)
+            elif (caller := self._callers.get(descriptor)) is not None:
+                self._hear(caller)
             elif (link := self._links.get(descriptor)) is not None:
                 if descriptor == link.life.descriptor:
                     self._read(link)  # what it said last
@@ -214,6 +259,58 @@ class Hub:
         while self._posted:
             self._posted.popleft()()
         return 0.0
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            made, _ = listening.accept()
+        except OSError:
+            return
+        made.setblocking(False)
+        pid, uid = credentials(made)
+        with suppress(OSError):
+            if may_serve(uid):
+                made.send(greeting(node=self.node, pid=os.getpid()))
+                self._callers[made.fileno()] = _Caller(made, pid)
+                self._epoll.register(made.fileno(), select.EPOLLIN)
+                return
+        made.close()
+
+    def _hear(self, caller: _Caller) -> None:
+        """A process that says who it is."""
+        try:
+            data = caller.socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            if not data:
+                raise BadFrame("it has gone")
+            for term in caller.frames.feed(data):
+                match term:
+                    case _ if caller.about is None:
+                        caller.about = peer_of(term)
+                    case ("connect", str(node), int(pid), str(), tag) if pid == caller.pid:
+                        self._forget_caller(caller)
+                        link = Link(caller.socket, pid, {**caller.about, "node": node}, caller.frames)
+                        self._enter(link)
+                        return self._ask(link, "confirm", [], partial(self._confirmed, link, tag))
+                    case _:
+                        raise BadFrame("it announces nothing")
+        except BadFrame:
+            self._forget_caller(caller)
+            caller.socket.close()
+
+    def _forget_caller(self, caller: _Caller) -> None:
+        self._callers.pop(caller.socket.fileno(), None)
+        self._epoll.unregister(caller.socket.fileno())
+
+    def _confirmed(self, link: Link, tag: Any, answer: Any) -> None:
+        match answer:
+            case ("ok", (state, status, _)):
+                self._taken(link, tag, (state, status))
+            case _:
+                self._end(link, "closed")
 
     def _enter(self, link: Link) -> None:
         self._links[link.socket.fileno()] = link
@@ -241,9 +338,9 @@ class Hub:
             for term in link.frames.feed(data):
                 match term:
                     case ("answer", int(number), answer):
-                        batch, at = link.pending.pop(number, (None, 0))
-                        if batch is not None:
-                            batch.put(at, answer)
+                        put = link.pending.pop(number, None)
+                        if put is not None:
+                            put(answer)
                     case ("event", event):
                         link.on_event(event)
                     case ("refused", str(why)):
@@ -272,8 +369,8 @@ class Hub:
         link.socket.close()
         link.life.close()
         pending, link.pending = link.pending, {}
-        for batch, at in pending.values():
-            batch.put(at, GONE)
+        for put in pending.values():
+            put(GONE)
         link.on_end(why)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from inviso import seq_trace, tprof, tracing
+from inviso import process, seq_trace, tprof, tracing
 from inviso.dbg._lines import line, plain
 from inviso.errors import BadArg
 from inviso.process import whereis
@@ -22,7 +22,9 @@ from inviso.terms import Atom
 from inviso.trace_ports import TracePort
 
 from ._machine import Machine
+from ._meta_calls import MetaCalls
 from ._overload import Load, Overload
+from ._relay import Relay
 from ._patterns import GLOBAL, LOCAL, Pattern, Patterns, expand
 from ._resolver import Resolver
 from ._settings import Settings, merged
@@ -53,7 +55,7 @@ PATIENCE = 2.0
 Publish = Callable[[Any], None]
 
 
-class Component:
+class Component(MetaCalls):
     """State, session and settings of one runtime component. Its methods are called in one thread.
 
     ``publish`` is called with each event; ``resolver`` knows what names in requests stand for.
@@ -78,6 +80,7 @@ class Component:
         self._waiting = 0
         self._counts = 0, 0
         self._ended: str | None = None
+        self._relay: Relay | None = None
         self._has_tokens = False
         self._profiler: tprof.Profiler | None = None
 
@@ -95,7 +98,7 @@ class Component:
         work = getattr(self, f"do_{name}", None)
         if work is None:
             return ERROR, (Atom("invalid_request"), Atom(name))
-        refused = self.machine.refusal(name)
+        refused = self.machine.refusal(name, has_meta=self.has_meta)
         if refused is not None:
             return refused
         usual = self._resolver
@@ -114,6 +117,7 @@ class Component:
     def do_init_tracing(self, given: Any) -> Any:
         """Open the log and begin: flags are set afterwards."""
         data = parse(given, self._resolver.path)
+        ti_spec = self._ti_spec(data.ti)
         self._begin(given, data)
         self._data, self._ended, self._counts = data, None, (0, 0)
         now = time.monotonic()
@@ -121,8 +125,12 @@ class Component:
         self._overload.at_once(now)
         limit_ms = self._limits.get("ms")
         self._stop_at = None if limit_ms is None else time.monotonic() + limit_ms / 1000
+        answer = [(Atom("trace_log"), OK)] if data.has_log else []
+        if data.ti is not None:
+            regular = self._tracing.session if self._tracing is not None and data.has_log else None
+            answer.append((Atom("ti_log"), self._begin_meta(data.ti, ti_spec, regular)))
         self._tell(self.machine.init_tracing(given))
-        return OK, [(Atom("trace_log"), OK)]
+        return OK, answer
 
     def do_stop_tracing(self) -> Any:
         self._close()
@@ -133,9 +141,10 @@ class Component:
         options = list(options)
         self._close()
         if "keep_log_files" not in options:
-            for path in self._files():
-                with suppress(OSError):
-                    os.unlink(path)
+            for _, _, paths in self._parts(self._data):
+                for path in paths:
+                    with suppress(OSError):
+                        os.unlink(path)
         if "keep_trace_patterns" not in options:
             self._clear_patterns()
         self._data = None
@@ -166,6 +175,8 @@ class Component:
         return OK
 
     def do_tf(self, confs: Any) -> Any:
+        if self._data is None or not self._data.has_log:
+            return ERROR, Atom("no_tracer")
         answers = [self._set_flags(who, True, flags) for who, flags in confs]
         done = zip(confs, answers, strict=True)
         self._flags += [(who, list(flags)) for (who, flags), answer in done if isinstance(answer, int)]
@@ -216,9 +227,9 @@ class Component:
         """What exists now, and the folder as it was given."""
         if self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
-        if self._data is None or self._data.files is None:
-            return OK, Atom("no_log")
-        return OK, [(Atom("trace_log"), self._data.folder, [os.path.basename(path) for path in self._files()])]
+        parts = self._parts(self._data)
+        named = [(kind, folder, [os.path.basename(path) for path in paths]) for kind, folder, paths in parts]
+        return OK, named or Atom("no_log")
 
     def do_log_paths(self) -> Any:
         """Full paths of the log's files by their kind, for who fetches them on this host."""
@@ -227,9 +238,7 @@ class Component:
             return refused
         if self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
-        if self._data is None or self._data.files is None:
-            return OK, Atom("no_log")
-        return OK, [(Atom("trace_log"), self._files())]
+        return OK, [(kind, paths) for kind, _, paths in self._parts(self._data)] or Atom("no_log")
 
     def do_delete_log(self, spec: Any = None) -> Any:
         """Delete the logs of the tracer data, or those that ``spec`` names: paths, or (kind, folder, names)."""
@@ -237,9 +246,7 @@ class Component:
             return self._delete_named(spec)
         if self.machine.tracerdata is None:
             return ERROR, (Atom("badarg"), None)
-        if self._data is None or self._data.files is None:
-            return OK, Atom("no_log")
-        return OK, [(Atom("trace_log"), [_delete(path) for path in self._files()][::-1])]
+        return OK, self._deleted(self._data) or Atom("no_log")
 
     def do_trace_tokens(self, how: Any) -> Any:
         """Have the log take the events of sequential tracing, if nobody does; with False no longer."""
@@ -283,13 +290,19 @@ class Component:
             "ended": self._ended,
             "suspended": None if self.machine.is_running else f"suspended: {_words(self.machine.status[1])}",
             "overload_check_failed": self._overload.failed,
-            "files": [] if self._data is None else self._files(),
+            "files": _files(self._data),
+            "meta": None if self._meta is None else self._meta.status(),
         }
 
     def message(self, message: Any) -> None:
         """A message for the component that is no request: the check of overload is shown it."""
         if self.machine.is_tracing and self.machine.is_running:
             self._judge(self._overload.message(time.monotonic(), message))
+
+    def relayed(self, message: Any) -> None:
+        """A trace message of another process: printed, or handed to the handler, if that is what is done here."""
+        if self._tracing is not None and self.machine.is_tracing and not isinstance(self._tracing.tracer, TracePort):
+            self._handle(message)
 
     def end(self) -> None:
         """The component ends: flags and patterns go, the log is closed."""
@@ -308,11 +321,18 @@ class Component:
             self._go_on()
         if not self.machine.is_tracing:
             return None
+        self._look_at_meta()
         traced = self._tracing
         assert traced is not None
         is_port = isinstance(traced.tracer, TracePort)
         if not is_port:
             self._hand_over()
+        if self._relay is not None:
+            try:
+                self._relay.flush()
+            except OSError:
+                self._has_ended("the relayer has gone")
+                return None
         if traced.ended is not None:
             self._has_ended(traced.ended.text)
             return None
@@ -327,7 +347,8 @@ class Component:
             due = self._overload.due() if self.machine.is_running else None
         times = [due, self._resume, self._stop_at]
         soonest = min((moment - now for moment in times if moment is not None), default=LOOK)
-        return max(0.0, min(LOOK if is_port else EVERY, soonest))
+        is_handed = not is_port and self._data is not None and self._data.has_log
+        return max(0.0, min(EVERY if is_handed else LOOK, soonest))
 
     # how it is done
 
@@ -354,6 +375,7 @@ class Component:
         except BaseException:
             if isinstance(tracer, TracePort):
                 tracer.close()
+            self._close_relay()
             raise
         try:
             self._patterns.put_all(traced.session)
@@ -364,6 +386,11 @@ class Component:
         self._tracing = traced
 
     def _handler_of(self, data: TracerData) -> Callable[[Any], None] | None:
+        if not data.has_log:
+            return None
+        if data.relay_to is not None:
+            self._relay = Relay(data.relay_to, process.node())
+            return self._relay
         if data.handler is None:
             return _print
         function, state = data.handler
@@ -383,10 +410,15 @@ class Component:
         messages = traced.session.drain()
         self._waiting = len(messages)
         for message in messages:
-            traced.handle(message)
-            written, lost = self._counts
-            is_drop = isinstance(message, tuple) and message[0] == "drop"
-            self._counts = (written, lost + message[1]) if is_drop else (written + 1, lost)
+            self._handle(message)
+
+    def _handle(self, message: Any) -> None:
+        """Counts a message, and calls the handler with it."""
+        assert self._tracing is not None
+        self._tracing.handle(message)
+        written, lost = self._counts
+        is_drop = isinstance(message, tuple) and message[0] == "drop"
+        self._counts = (written, lost + message[1]) if is_drop else (written + 1, lost)
 
     def _count(self) -> None:
         traced = self._tracing
@@ -452,6 +484,7 @@ class Component:
     def _suspend(self, reason: Any) -> None:
         if self.machine.is_running:
             self._clear_flags()
+            self._reset_meta()
         self._tell(self.machine.suspend(reason))
 
     def _judge(self, answer: Any) -> None:
@@ -479,6 +512,7 @@ class Component:
         traced = self._tracing
         self._flags.clear()
         self._stop_at = self._resume = None
+        self._end_meta()
         if traced is None or not self.machine.is_tracing:
             return
         self._clear_flags()
@@ -486,11 +520,17 @@ class Component:
         if not isinstance(traced.tracer, TracePort):
             self._hand_over()
         traced.end()
+        self._close_relay()
         self._count()
         self._tracing = None
         if self._patterns:
             self._tracing = tracing.begin("inviso")
             self._patterns.put_all(self._tracing.session)
+
+    def _close_relay(self) -> None:
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.close()
 
     def _leave_tokens(self) -> None:
         if self._has_tokens:
@@ -503,30 +543,20 @@ class Component:
         if traced is not None:
             traced.end()
 
-    def _files(self) -> list[str]:
-        """Full paths of the files of the log that exist."""
-        if self._data is None or self._data.files is None:
+    def _parts(self, data: TracerData | None) -> list[tuple[Any, str, list[str]]]:
+        """Of what writes files: which log, its folder as it was given, and the full paths of the files that exist."""
+        if data is None:
             return []
-        before, behind = self._data.files
-        if not self._data.is_wrapped:
-            return [before] if os.path.exists(before) else []
-        folder, base = os.path.split(before)
-        with suppress(OSError):
-            names = [name for name in os.listdir(folder or ".") if name.startswith(base) and name.endswith(behind)]
-            numbers = [(name, name[len(base) : len(name) - len(behind)]) for name in names]
-            return sorted(os.path.join(folder, name) for name, number in numbers if number.isdigit())
-        return []
+        parts = [] if data.files is None else [(Atom("trace_log"), data.folder, _files(data))]
+        return parts if data.ti is None else [*parts, (Atom("ti_log"), data.ti.folder, data.ti_files())]
+
+    def _deleted(self, data: TracerData | None) -> list[Any]:
+        return [(kind, [_delete(path) for path in paths][::-1]) for kind, _, paths in self._parts(data)]
 
     def _delete_named(self, spec: Any) -> Any:
         if not isinstance(spec, (list, tuple)):
             data = parse(spec, self._resolver.path)
-            if data.files is None:
-                return OK, Atom("no_log")
-            before, self._data = self._data, data
-            try:
-                return OK, [(Atom("trace_log"), [_delete(path) for path in self._files()][::-1])]
-            finally:
-                self._data = before
+            return OK, self._deleted(data) or Atom("no_log")
         if not spec:
             return OK, Atom("no_log")
         done = []
@@ -540,6 +570,21 @@ class Component:
                 case _:
                     raise Refused((Atom("badarg"), item))
         return OK, done[::-1] if isinstance(spec[0], str) else done
+
+
+def _files(data: TracerData | None) -> list[str]:
+    """Full paths of the files of a log that exist."""
+    if data is None or data.files is None:
+        return []
+    before, behind = data.files
+    if not data.is_wrapped:
+        return [before] if os.path.exists(before) else []
+    folder, base = os.path.split(before)
+    with suppress(OSError):
+        names = [name for name in os.listdir(folder or ".") if name.startswith(base) and name.endswith(behind)]
+        numbers = [(name, name[len(base) : len(name) - len(behind)]) for name in names]
+        return sorted(os.path.join(folder, name) for name, number in numbers if number.isdigit())
+    return []
 
 
 def _words(reason: Any) -> str:

@@ -320,6 +320,9 @@ class Listener:
                 except Exception as error:
                     data = pack((Atom("answer"), reference, (ERROR, (Atom("no_term"), str(error)))))
                 self.send(connection, data)
+            case ("relay", message):
+                if self.host.component is not None:
+                    self.host.component.relayed(message)
             case _:
                 raise BadFrame("it is no request")
 

@@ -6,8 +6,10 @@
 queue))``
 ``"collector"``                       printed on the standard output of the traced process
 ``(handler, data)``                   ``handler(message, data) -> data``: a function, or ``("module", "function")``
+``("relayer", node)``                 sent to the runtime component of another node, which prints them or has a handler
 ``("relayer", pid)``                  sent to a process of the same program
-``[("trace", one of these)]``         the same
+``[("trace", one of these),           the same, with a meta tracer and its file: ``("file", name)``, or ``("file", name, (init, remove,
+("ti", …)]``                          clean))``. Either part may be missing
 ====================================  ====================================================================
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from inviso._native import Pid
@@ -23,7 +25,7 @@ from inviso.errors import BadArg
 from inviso.terms import Atom
 from inviso.trace_ports import PortGenerator, trace_port
 
-__all__ = ["Refused", "TracerData", "parse"]
+__all__ = ["Refused", "Ti", "TracerData", "parse"]
 
 QUEUE = 50
 """Messages that wait for the client of a socket, as in Inviso."""
@@ -55,6 +57,34 @@ class TracerData:
     files: tuple[str, str] | None
     """Before and behind the number in the names of a wrap set's files, or a name and ""; full paths."""
     is_wrapped: bool
+    ti: Ti | None = None
+    """The meta tracer's part."""
+    has_log: bool = True
+    """Whether there is a part of the trace messages at all."""
+
+    relay_to: str | None = None
+    """The node whose runtime component gets the messages."""
+
+    def ti_files(self) -> list[str]:
+        """The full path of the trace information file, if it exists."""
+        return [self.ti.path] if self.ti is not None and os.path.exists(self.ti.path) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Ti:
+    """The part of the meta tracer."""
+
+    path: str
+    """The file; its full path."""
+    name: str
+    """As it was given."""
+    spec: tuple[Any, Any, Any] | None
+    """What makes, removes and cleans the public loop data."""
+
+    @property
+    def folder(self) -> str:
+        """Where it is, as it was given."""
+        return os.path.dirname(self.name) or "."
 
 
 def parse(given: Any, place: Place) -> TracerData:
@@ -64,10 +94,23 @@ def parse(given: Any, place: Place) -> TracerData:
         unknown = set(parts) - {"trace", "ti"}
         if unknown or not parts:
             raise Refused((Atom("bad_tracerdata"), given))
-        if "ti" in parts:
-            raise Refused((Atom("not_supported"), Atom("ti")))
-        return _log(parts["trace"], place)
+        log = _log(parts["trace"], place) if "trace" in parts else NO_LOG
+        if "ti" not in parts:
+            return log
+        ti = _ti(parts["ti"], place)
+        if log.files is not None and not log.is_wrapped and log.files[0] == ti.path:
+            raise Refused((Atom("bad_ti_td"), parts["ti"]))  # one file for both
+        return replace(log, ti=ti)
     return _log(given, place)
+
+
+def _ti(given: Any, place: Place) -> Ti:
+    match given:
+        case ("file", str(name)) if name:
+            return Ti(place(name), name, None)
+        case ("file", str(name), (_, _, _) as spec) if name:
+            return Ti(place(name), name, spec)
+    raise Refused((Atom("bad_ti_td"), given))
 
 
 def _is_pair(value: Any) -> bool:
@@ -88,6 +131,8 @@ def _log(given: Any, place: Place) -> TracerData:
             return _opens(given, "ip", given[1])
         case ("relayer", Pid() as pid) if pid.is_local():
             return TracerData(None, None, pid, ".", None, False)
+        case ("relayer", str(node)):
+            return TracerData(None, None, None, ".", None, False, relay_to=node)
         case ((str(), str()) as named, data):
             return TracerData(None, (named, data), None, ".", None, False)
         case (function, data) if callable(function):
@@ -117,3 +162,7 @@ def _opens(
     except BadArg as error:
         raise Refused((Atom("bad_log_td"), (given, error.why))) from None
     return TracerData(port, None, None, folder, files, is_wrapped)
+
+
+NO_LOG = TracerData(None, None, None, ".", None, False, has_log=False)
+"""Tracer data of the meta tracer alone."""
