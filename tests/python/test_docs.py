@@ -46,6 +46,9 @@ MODULES = [
     *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
+    *("_attach", "_attach_cli", "_config", "autostart", "case", "runtime", "runtime._initiator", "runtime._local"),
+    *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
+    *("case._parse", "case._translate", "_children._interpreter"),
 ]
 
 
@@ -64,7 +67,7 @@ def test_docstrings(name: str) -> None:
 
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
-    *("etf", "log", "dbg", "meta"),
+    *("etf", "log", "dbg", "meta", "autostart", "case", "runtime"),
 ]
 BARE = {
     *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),
