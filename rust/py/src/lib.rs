@@ -13,6 +13,7 @@ mod library;
 mod log;
 mod mailbox;
 mod match_spec;
+mod merge;
 mod messages;
 mod pickles;
 mod pid;
@@ -71,6 +72,8 @@ mod _native {
     use super::log::{log_connect, log_write, LogReader};
     #[pymodule_export]
     use super::match_spec::{match_compile, match_spec_test, MatchProgram};
+    #[pymodule_export]
+    use super::merge::{etf_text, log_stats, LogMerge};
     #[pymodule_export]
     use super::pickles::{seq_arrive, seq_depart, seq_start, seq_started};
     #[pymodule_export]

@@ -1,5 +1,6 @@
 //! Processes for Python: who runs, who exists, mailboxes.
 
+use crate::ffi::calling;
 use crate::{
     errors,
     ffi::{again, calling::call},
@@ -268,7 +269,7 @@ fn queue(function: *mut std::ffi::c_void) -> bool {
 
 extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
     let again = door::guard(|| {
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: the reference that `queue` took over stands until `queue` or `drop` below.
             let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
             called(&function, true)
@@ -281,7 +282,7 @@ extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
         return 0;
     }
     door::guard(|| {
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as above.
             let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
             if again {
