@@ -48,6 +48,9 @@ MODULES = [
     *("runtime", "control", "cluster", "_cluster_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
+    *("_attach", "_attach_cli", "_config", "runtime._initiator", "runtime._local"),
+    *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
+    *("case._parse", "case._translate", "_children._interpreter"),
 ]
 
 
