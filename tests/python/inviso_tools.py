@@ -67,6 +67,17 @@ def step(n):
     return n
 """
 
+SETS = """
+import sys, inviso.runtime
+sys.modules["inviso.runtime._listener"].{name} = {value}
+"""
+
+
+def sets(name: str, value: float) -> str:
+    """Another value for one of the listener's limits, before it begins."""
+    return SETS.format(name=name, value=value)
+
+
 CONTROLS = """
 from inviso.control._control import Control
 control = Control(name={name!r}, timeout={timeout!r})
@@ -82,7 +93,9 @@ class Failed(Exception):
 class Child:
     """A child process that does what it is asked."""
 
-    def __init__(self, body: str, place: Path, *, name: str = "child", python: str = sys.executable, **env: str) -> None:
+    def __init__(
+        self, body: str, place: Path, *, name: str = "child", python: str = sys.executable, **env: str
+    ) -> None:
         self.errors = place / f"{name}-{time.monotonic_ns()}.err"
         text = _CHILD.format(body=body, life=LIFE)
         with self.errors.open("wb") as errors:
