@@ -85,6 +85,10 @@ class Folder:
         if descriptor >= 0:
             os.close(descriptor)
 
+    def is_there(self) -> bool:
+        """Whether it has not been removed."""
+        return os.fstat(self.descriptor).st_nlink > 0
+
     def __enter__(self) -> Folder:
         return self
 

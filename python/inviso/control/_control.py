@@ -90,8 +90,11 @@ class Control:
         return found.node if found is not None else self.node
 
     def folder(self) -> Folder:
-        """The folder of sockets, opened at first use. OSError if there is none."""
+        """The folder of sockets, opened at first use, and again where it was removed. OSError if there is none."""
         with self._lock:
+            if self._folder is not None and not self._folder.is_there():
+                self._folder.close()
+                self._folder = None
             if self._folder is None:
                 self._folder = Folder.open()
             return self._folder
