@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import statistics
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -321,8 +322,8 @@ def test_the_disk_is_full(place: Place, control: Control) -> None:
     node = place.node()
     events = heard(control)
     trace(control, node, overload=None)
-    node.ask("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))")
-    node.tell("[work(100) for _ in range(200)] and None")
+    node.ask("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))")
+    node.tell("while listener.host.component.machine.is_tracing: work(100)")
     until(lambda: ("state_change", node.node, ("idle", "running")) in [event for _, event in events])
     kinds = [event[0] for _, event in events]
     assert kinds.index("port_down") < len(kinds) - 1 and kinds[-1] == "state_change"
@@ -332,3 +333,35 @@ def test_the_disk_is_full(place: Place, control: Control) -> None:
     assert control.call(None, "init_tracing", ("file", "again")) == [(node.node, ("ok", [("trace_log", "ok")]))]
     assert 0 < calls(place.path / "logs" / f"log-{node.node}")
     assert node.stderr() == ""
+
+
+def test_there_is_no_room_on_the_disk(place: Place, control: Control, small_disk: Path) -> None:
+    """ENOSPC, as a file system says it: for a log, and for what is fetched."""
+    node = place.node()
+    events = heard(control)
+    assert control.add([node.node], "mine", {"overload": None})[0][1] == ("ok", "new")
+    (place.path / "logs").symlink_to(small_disk)  # its own folder of logs may be one
+    assert control.call(None, "init_tracing", ("file", "a")) == [(node.node, ("ok", [("trace_log", "ok")]))]
+    control.call(None, "tpl", [WORK])
+    control.call(None, "tf", [("all", FLAGS)])
+    node.tell("while listener.host.component.machine.is_tracing: work(100)")
+    until(lambda: ("state_change", node.node, ("idle", "running")) in [event for _, event in events])
+    assert any(event[0] == "port_down" for _, event in events)
+    assert node.answer() is None
+    full = small_disk / "full"
+    full.mkdir(exist_ok=True)
+    answer = copy(str(small_disk / "a"), str(full), "")
+    assert answer == ("error", ("file_write", ("enospc", "a"))), answer
+    assert os.listdir(full) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "none", str(place)], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"a file system of a test's own can't be had here: {done.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
