@@ -63,7 +63,7 @@ def trace(control: Control, *nodes: Node, name: str = "log", **settings: Any) ->
 
 def calls(path: Path) -> int:
     """How many calls a log has; it is read without damage."""
-    return sum(1 for message in log.read(path) if "call" in message[2])
+    return sum(1 for message in log.read(path) if message[0] == "trace_ts" and message[2] == "call")
 
 
 # processes that are killed
@@ -349,7 +349,10 @@ def test_there_is_no_room_on_the_disk(place: Place, control: Control, small_disk
     assert any(event[0] == "port_down" for _, event in events)
     assert node.answer() is None
     full = small_disk / "full"
-    full.mkdir(exist_ok=True)
+    full.mkdir()
+    with (small_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(bytes(64))
     answer = copy(str(small_disk / "a"), str(full), "")
     assert answer == ("error", ("file_write", ("enospc", "a"))), answer
     assert os.listdir(full) == []
