@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from inviso._descriptor import moved
+
 __all__ = ["CONTROL", "SUFFIX", "Folder", "place"]
 
 SUFFIX = ".sock"
@@ -46,9 +48,11 @@ def place() -> str:
 class Folder:
     """The folder, open."""
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, owner: int) -> None:
         self.path = path
         self.descriptor = descriptor
+        self.owner = owner
+        """The user whose processes listen here."""
 
     @classmethod
     def open(cls, path: str | None = None, *, make: bool = True) -> Folder:
@@ -63,7 +67,7 @@ class Folder:
             with suppress(FileExistsError):
                 os.mkdir(path, 0o700)
         try:
-            descriptor = os.open(path, _FLAGS)
+            descriptor = moved(os.open(path, _FLAGS))
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise PermissionError(errno.EPERM, "it is no folder; remove it, or set INVISO_DIR", path) from None
@@ -73,13 +77,17 @@ class Folder:
             os.close(descriptor)
             why = "others may enter it, or it is another user's; chmod 700 it, or set INVISO_DIR"
             raise PermissionError(errno.EPERM, why, path)
-        return cls(path, descriptor)
+        return cls(path, descriptor, found.st_uid)
 
     def close(self) -> None:
         """Gives the descriptor back."""
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def is_there(self) -> bool:
+        """Whether it has not been removed."""
+        return os.fstat(self.descriptor).st_nlink > 0
 
     def __enter__(self) -> Folder:
         return self
@@ -91,7 +99,7 @@ class Folder:
         """A folder in it, made if it is not there."""
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=self.descriptor)
-        return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor))
+        return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor), self.owner)
 
     def pids(self) -> list[int]:
         """The processes that have a socket here, whether or not they live."""
@@ -149,7 +157,7 @@ class Folder:
             name = f"{pid}{SUFFIX}"
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self.descriptor)  # of an earlier process of this number
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made = socket.socket(fileno=moved(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach()))
             try:
                 made.bind(self._by_descriptor(name))
                 os.chmod(name, 0o600, dir_fd=self.descriptor)
@@ -159,19 +167,18 @@ class Folder:
                 raise
             return made
 
-    def connect(self, pid: int, timeout: float) -> socket.socket:
-        """A connection to a process's socket.
-
-        A socket that nobody listens at any more is removed.
+    def connect(self, pid: int) -> socket.socket:
+        """A connection to a process's socket, which doesn't block. A socket that nobody listens at any more is removed.
 
         Raises:
             FileNotFoundError: there is none.
             ConnectionRefusedError: its process has ended.
-            OSError: anything else, such as TimeoutError.
+            BlockingIOError: too many wait for it already.
+            OSError: anything else.
         """
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.settimeout(timeout)
+            made.setblocking(False)
             made.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
         except ConnectionRefusedError:
             made.close()

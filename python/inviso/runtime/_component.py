@@ -338,6 +338,10 @@ class Component(MetaCalls):
         if traced.ended is not None:
             self._has_ended(traced.ended.text)
             return None
+        error = traced.tracer.error if isinstance(traced.tracer, TracePort) and self._data_files else None
+        if error is not None:  # the log has a hole from here on
+            self._has_ended(f"the log can't be written: {error}")
+            return None
         if self._stop_at is not None and now >= self._stop_at:
             self._has_ended(f"the limit of {self._limits['ms'] / 1000:g} s was reached")
             return None
@@ -358,6 +362,10 @@ class Component(MetaCalls):
     def _limits(self) -> Mapping[str, Any]:
         limits: Mapping[str, Any] = self.settings.get("limits") or {}
         return limits
+
+    @property
+    def _data_files(self) -> tuple[str, str] | None:
+        return None if self._data is None else self._data.files
 
     def _tell(self, events: list[Any]) -> None:
         for event in events:
