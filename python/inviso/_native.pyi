@@ -12,6 +12,7 @@ __all__ = [
     "Exporter",
     "Library",
     "LimitReached",
+    "LogMerge",
     "LogPort",
     "LogReader",
     "MatchProgram",
@@ -41,6 +42,7 @@ __all__ = [
     "enter_process",
     "etf_dumps",
     "etf_loads",
+    "etf_text",
     "fail_at",
     "exit_signal",
     "function_exists",
@@ -53,6 +55,7 @@ __all__ = [
     "linking",
     "links_of",
     "log_connect",
+    "log_stats",
     "log_write",
     "mailbox_leave",
     "mailbox_peek",
@@ -232,6 +235,44 @@ def log_connect(
 def log_write(
     logs: list[tuple[str, str | None]], merge: bool, out: str, blocks: bool
 ) -> tuple[int, int, list[tuple[int, str, str, Any]], int, int]: ...
+
+@final
+class LogMerge:
+    def __new__(
+        cls,
+        logs: list[tuple[str | None, list[tuple[str, str | None]], list[str]]],
+        merge: bool,
+        follow: bool,
+        order: str,
+        named: bool,
+        drop: Callable[[int], object],
+        damage: Callable[[int, str, str, Any], object],
+    ) -> LogMerge: ...
+    def text(self, form: str, colour: bool, n: int) -> bytes | None: ...
+    def write_text(self, out: str, form: str) -> None: ...
+    def write(self, out: str, blocks: bool) -> None: ...
+    def batch(self, n: int) -> list[tuple[int, list[Any], Any, Any]] | None: ...
+    def told(
+        self,
+    ) -> tuple[
+        list[tuple[int, int, int]], list[tuple[int, tuple[int, str, str, Any]]], int, list[tuple[int, int]]
+    ]: ...
+    def write_ti(self, out: str) -> int: ...
+    def close(self) -> None: ...
+
+def etf_text(data: bytes) -> str: ...
+def log_stats(
+    logs: list[tuple[str, str | None]],
+) -> tuple[
+    tuple[int, int, int, int, int, int, int],
+    list[tuple[str, int]],
+    list[tuple[tuple[str, str, int], int]],
+    list[tuple[Any, int]],
+    list[tuple[int, str, str, Any]],
+    str | None,
+    int | None,
+    int | None,
+]: ...
 
 @final
 class Library:
@@ -450,4 +491,5 @@ def set_node_name(name: str) -> None: ...
 def after_fork_in_child() -> None: ...
 def set_max_heap_size(words: int) -> int: ...
 def fail_at(code: CodeType) -> None: ...
+def is_ready() -> bool: ...
 def call_soon(function: Callable[[bool], bool]) -> bool: ...

@@ -37,6 +37,7 @@ commands:
   start, stop  trace them together; fetch copies their logs;
                tp and tf change what is traced meanwhile
   log          print, convert, merge and count trace logs
+  merge        put the logs of several nodes together
   attach       have a running process traced from outside
 
 options:
@@ -124,6 +125,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _log_cli
 
             return _log_cli.main(rest)
+        case ["merge", *rest]:
+            from . import _merge_cli
+
+            return _merge_cli.main(rest)
         case []:
             return refuse("", "no command was given")
         case [word, *_]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -123,7 +124,9 @@ def test_a_busy_program_is_traced_and_left_as_it_was(folder: Path) -> None:
         def requests() -> Iterator[tuple[Any, ...]]:
             yield from [("add", "test", {}, False), ("init_tracing", ("file", "t.log"))]
             yield from [("tpl", [("__main__", "work", 1, [])]), ("tf", [("all", ["call"])])]
+            until = time.monotonic() + LIMIT
             while not log.stat().st_size:
+                assert time.monotonic() < until
                 yield ("flush",)
             yield from [("stop_tracing",), ("stop_node",)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -148,6 +149,7 @@ def test_another_users_file(tmp_path: Path, what: str) -> None:
         os.chown(path, NOBODY - 1, NOBODY)
     text = f"""
 import os
+import re
 from inviso.autostart import _file
 os.chdir({str(tmp_path)!r})
 above = os.open('.', os.O_RDONLY | os.O_DIRECTORY)
@@ -167,6 +169,7 @@ except OSError as error:
 def test_no_autostart_with_more_rights_than_the_caller(tmp_path: Path) -> None:
     text = f"""
 import os
+import re
 from inviso.autostart._trust import environment_counts
 print(environment_counts())
 os.seteuid({NOBODY})
@@ -181,6 +184,7 @@ def test_a_counter_that_cannot_be_written_is_no_autostart(python: Path, tmp_path
     path = prepared(tmp_path, ("repeat", 1))
     text = f"""
 import os
+import re
 os.mkdir(f".auto.config.{{os.getpid()}}")
 os.environ["INVISO_AUTOSTART"] = {str(path)!r}
 os.execv({str(python)!r}, [{str(python)!r}, "prog.py"])
@@ -313,6 +317,7 @@ def test_main_waits_for_the_initiation_but_not_for_ever(python: Path, tmp_path: 
 
 STOPS = """
 import os
+import re
 from inviso import runtime
 from inviso._system import Flag
 print(runtime.stop_tracing())
@@ -322,6 +327,7 @@ print(runtime.get_status(), os.path.exists("after"))
 """
 LATER = """
 import os
+import re
 from inviso import runtime
 def wait():
     while not os.path.exists("go"): os.stat(".")
@@ -353,3 +359,20 @@ def test_start_files_name_one_module() -> None:
     assert (START_FILES / "inviso_start.start").read_text() == "_inviso_start:begin\n"
     line = (START_FILES / "inviso_start.pth").read_text()
     assert line.startswith("import ") and line.count("\n") == 1 and "_inviso_start" in line
+
+
+def test_the_page(python: Path, tmp_path: Path) -> None:
+    """Its three files are run as it says, and what it shows is what comes."""
+    page = (START_FILES.parents[2] / "docs" / "autostart.md").read_text()
+    texts = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    for name, text in zip(("shop.py", "shop.case", "shop.config"), texts, strict=True):
+        write(tmp_path, name, text)
+    (shown,) = re.findall(r"\$ INVISO_AUTOSTART=shop.config python shop.py\n(.*?)\$ inviso log print shop.log\n(.*?)```", page, re.DOTALL)
+    done = run(python, "shop.py", cwd=tmp_path, INVISO_AUTOSTART="shop.config")
+    assert (done.stdout, done.stderr) == (shown[0], "")
+    said = run(python, "-m", "inviso", "log", "print", "shop.log", cwd=tmp_path).stdout
+
+    def settled(text: str) -> str:
+        return re.sub(r"<[\d.]+>|\d{4}-.*", "…", text)
+
+    assert settled(said) == settled(shown[1])

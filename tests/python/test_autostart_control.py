@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import inviso
 import pytest
 from autostart_tools import LIMIT, PLAIN, config, make_interpreter, run, standard, write
 from inviso._link._folder import CONTROL, Folder
@@ -195,3 +197,39 @@ def test_the_node_is_in_use_already(python: Path, tmp_path: Path) -> None:
         done = run(python, "-c", text, cwd=tmp_path, INVISO_AUTOSTART=str(tmp_path / "auto.config"))
         assert done.stdout == "True\n"
         assert "a process has the name shop@here already" in done.stderr
+
+
+CONTROL_PROGRAM = """
+import inviso
+from inviso import control
+inviso.set_node("ctl@here")
+control.start([("subscribe", inviso.self())])
+print("ready", flush=True)
+def event():
+    name, pid, when, message = inviso.receive(timeout=60)
+    return message
+print(event()[:2], flush=True)
+input()
+print(control.get_status(), flush=True)
+print(control.stop_nodes(), flush=True)
+"""
+
+
+def test_the_control_component_takes_it(python: Path, tmp_path: Path) -> None:
+    """Both sides as they are: no add_nodes, and the tag that the config file has."""
+    env = {**PLAIN, "INVISO_DIR": str(tmp_path / "sockets"), "PYTHONPATH": str(Path(inviso.__file__).parents[1])}
+    words = [sys.executable, "-c", CONTROL_PROGRAM]
+    options = ("options", [("dependency", (0, "ctl@here"))])
+    with subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as ctl:
+        assert ctl.stdout is not None and ctl.stdin is not None
+        assert ctl.stdout.readline() == "ready\n"
+        with program(python, tmp_path, options, ("tag", "nightly")) as running:
+            assert line(running) == TRACING
+            assert ctl.stdout.readline() == "('connected', 'shop@here')\n"
+            ctl.stdin.write("\n")
+            ctl.stdin.flush()
+            assert ctl.stdout.readline() == "('ok', [('shop@here', ('ok', ('tracing', 'running')))])\n"
+            assert ctl.stdout.readline() == "('ok', [('shop@here', 'ok')])\n"
+            assert status(running, OVER) == OVER
+        ctl.stdout.read()
+        assert ctl.wait(LIMIT) == 0

@@ -42,10 +42,15 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 MODULES = [
     *("errors", "terms", "match_spec", "process", "trace", "tracer", "tracing", "trace_ports"),
-    *("tprof", "cli", "etf", "export", "log", "meta"),
-    *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
+    *("tprof", "cli", "etf", "export", "log", "meta", "autostart", "case"),
+    *("_log_read", "_log_client", "_log_files", "_log_stats", "_log_text", "_log_cli"),
+    *("merge", "merge._files", "merge._text", "_merge_cli"),
+    *("runtime", "control", "cluster", "_cluster_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
+    *("_attach", "_attach_cli", "_config", "runtime._initiator", "runtime._local"),
+    *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
+    *("case._parse", "case._translate", "_children._interpreter"),
 ]
 
 
@@ -64,7 +69,7 @@ def test_docstrings(name: str) -> None:
 
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
-    *("etf", "log", "dbg", "meta"),
+    *("etf", "log", "merge", "dbg", "meta", "autostart", "case", "runtime", "control", "cluster"),
 ]
 BARE = {
     *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),

@@ -63,11 +63,14 @@ BELOW = {
     "_log_stats": {"_log_read", "_native", "terms"},
     "_log_client": {"_log_read", "_native", "errors", "process", "trace_ports"},
     "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
-    "_log_cli": {"_log_read", "_log_stats", "_log_text", "_native", "_options", "_stream", "errors"},
+    "_log_files": {"_log_read"},
+    "_log_cli": {"_log_files", "_log_read", "_log_stats", "_log_text", "_native", "_options", "_stream", "errors"},
+    "merge": {"_log_files", "_log_read", "_log_stats", "_native", "errors", "etf", "terms"},
+    "_merge_cli": {"_command", "_log_cli", "_options", "merge"},
     "_progress": {"_beside"},
     "_run": {"_native"},
     "_report": {"_children", "_command", "_descriptor", "_pattern", "_progress", "errors", "tprof"},
-    "cli": {"_command", "_log_cli", "_options", "_pattern", "_report", "_run", "_trace_cli", "tprof"},
+    "cli": {"_command", "_log_cli", "_merge_cli", "_options", "_pattern", "_report", "_run", "_trace_cli", "tprof"},
     "__main__": {"cli"},
 }
 CRATES = {

@@ -24,7 +24,11 @@ _WHAT = "write calls of module.function(...), names, literals, operators, compre
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A statement that was skipped: its line, from 1, and why."""
+    """A statement that was skipped: its line, from 1, and why.
+
+    >>> Problem(3, "'x' is not bound").line
+    3
+    """
 
     line: int
     why: str

@@ -158,12 +158,19 @@ def local() -> Listener:
 
 
 def listening() -> Listener | None:
-    """This process's listener; None if there is none."""
+    """This process's listener; None if there is none.
+
+    >>> listening() is None
+    True
+    """
     return _listener if _listener is not None and _listener.is_open else None
 
 
 def stop_listening() -> None:
-    """Ends the listener and the runtime component; nothing is left of them."""
+    """Ends the listener and the runtime component; nothing is left of them.
+
+    >>> stop_listening()
+    """
     global _listener
     with _changing:
         listener, _listener = _listener, None

@@ -13,6 +13,7 @@ mod library;
 mod log;
 mod mailbox;
 mod match_spec;
+mod merge;
 mod messages;
 mod pickles;
 mod pid;
@@ -72,15 +73,17 @@ mod _native {
     #[pymodule_export]
     use super::match_spec::{match_compile, match_spec_test, MatchProgram};
     #[pymodule_export]
+    use super::merge::{etf_text, log_stats, LogMerge};
+    #[pymodule_export]
     use super::pickles::{seq_arrive, seq_depart, seq_start, seq_started};
     #[pymodule_export]
     use super::pid::{origin, origin_is, origin_of, pid_of_node, show_first_as_here, Pid};
     #[pymodule_export]
     use super::processes::{
         after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, hide,
-        hide_thread, mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name,
-        object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid, set_control_word,
-        set_node_name, set_process_name, timed_out,
+        hide_thread, is_ready, mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process,
+        node_name, object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid,
+        set_control_word, set_node_name, set_process_name, timed_out,
     };
     #[pymodule_export]
     use super::seq::{

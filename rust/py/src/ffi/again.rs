@@ -7,6 +7,7 @@
 //! have let go of its arguments. A handler written in C has no frame: `default_int_handler`'s exception looks like one that the
 //! callback has raised.
 
+use crate::ffi::calling;
 use crate::host::door;
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
@@ -92,7 +93,7 @@ fn queue(error: *mut c_void) -> bool {
         if door::is_inside() && queue(error) {
             return 0;
         }
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: the reference that `queue` took over.
             let error = unsafe { Bound::from_owned_ptr(py, error.cast::<PyObject>()) };
             PyErr::from_value(error).restore(py);

@@ -1,6 +1,7 @@
 //! Switching interpreter events on and off, as the core's plans need them.
 
 use super::{host, loading::Changing, watch, Host};
+use crate::ffi::calling;
 use inviso_core::{control::Arm, plan::events};
 use pyo3::{prelude::*, sync::MutexExt};
 use rustc_hash::FxHashMap;
@@ -159,7 +160,7 @@ impl Arm for Armer {
     fn arm(&self, functions: &[(usize, u8)], all: u8) {
         // before anything of Python's may run
         let _changing = Changing::new();
-        Python::attach(|py| {
+        calling::attached(|py| {
             let Ok(host) = host(py) else { return };
             let mut armed = host.lock_arming(py);
             let mut keys = Vec::with_capacity(functions.len());

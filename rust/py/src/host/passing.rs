@@ -174,7 +174,7 @@ impl Parcel for Message<'_> {
     }
 
     fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as above.
             let values = vec![unsafe { late::held(py, self.message) }];
             late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
@@ -270,7 +270,7 @@ pub unsafe fn arrived(host: &Host, thread: &mut Thread, at: &Tracee, sender: Sen
 /// The running process has waited for a message in vain.
 pub fn timed_out(here: &mut Here) {
     let allocated = tls::bytes();
-    Python::attach(|py| {
+    calling::attached(|py| {
         if let Ok(timeout) = terms::atom(py, "timeout") {
             // SAFETY: held; attached.
             unsafe { received(here, Sender::Clock, timeout.as_ptr()) };
