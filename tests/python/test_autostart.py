@@ -373,6 +373,6 @@ def test_the_page(python: Path, tmp_path: Path) -> None:
     said = run(python, "-m", "inviso", "log", "print", "shop.log", cwd=tmp_path).stdout
 
     def settled(text: str) -> str:
-        return re.sub(r"<[\d.]+>|\d{4}-.*", "…", text)
+        return re.sub(r"^\S+@\S+ |<[\d.]+>|\d{4}-\d\d-.*", "…", text, flags=re.MULTILINE)
 
     assert settled(said) == settled(shown[1])
