@@ -2,9 +2,9 @@
 
     python -m benches.python.logs ROUNDS
 
-The log is of call and return messages with time stamps and two arguments; eight of them, whose times interleave, are merged. `copy`
-is the comparison: the same bytes from file to file, with nothing looked at. The last line is JSON: millions of messages a second,
-each the best of the rounds.
+The log is of call and return messages with time stamps and two arguments; eight of them, whose times interleave, are
+merged. `copy` is the comparison: the same bytes from file to file, with nothing looked at. The last line is JSON:
+millions of messages a second, each the best of the rounds.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def main(words: list[str]) -> int:
 
 
 def guarded(command: str, run: Callable[[], int]) -> int:
-    """Runs what a command does; its exit status, whatever it raises. Pids of the first run that is met are shown as its own."""
+    """Runs what a command does; its exit status, whatever it raises. Pids of the first run that is met begin with 0."""
     _native.show_first_as_here(True)
     try:
         return run()
@@ -162,7 +162,8 @@ def guarded(command: str, run: Callable[[], int]) -> int:
     except BadArg as wrong:
         return refuse(f" {command}", wrong.why)
     except ImportError as missing:  # what only some forms need: it is not there, or can't be loaded
-        print(f"inviso {command}: {(str(missing).splitlines() or ['a package can not be imported'])[0]}", file=sys.stderr)
+        why = str(missing).splitlines() or ["a package can not be imported"]
+        print(f"inviso {command}: {why[0]}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # nobody reads any more; nor must the interpreter find out when it ends

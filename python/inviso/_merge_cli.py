@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ._command import wants_color
-from ._log_cli import guarded, lines
+from ._log_cli import guarded, lines, output
 from ._options import Options, Usage, number, refuse, say
 from .merge import FORMS, Merged, _files, _opened, _told, logs
 
@@ -33,7 +33,8 @@ options:
   --clock CLOCK          wall (default): time stamps as they are
   -n, --limit N          at most N lines
   --color WHEN           auto (default), always or never
-  --json                 say what was merged as JSON
+  --json                 say what was merged as JSON: on standard output with
+                         -o, else on standard error
   -h, --help             show this text
 
 The exit status is 0, 1 where something could not be read or written, 2 where
@@ -114,8 +115,8 @@ def _print(sources: Any, clock: str, limit: int | None, options: dict[str, str])
 def _say(done: Merged, out: str | None, as_json: bool) -> int:
     """What was merged: a table on a terminal, plain lines in a pipe."""
     stream = sys.stderr
-    if as_json:
-        print(json.dumps(_as_json(done, out)), file=stream)
+    if as_json:  # beside lines, which are on the standard output
+        print(json.dumps(_as_json(done, out)), file=stream if out is None else output())
         return _status(done)
     width = max([len(node) for node in done.nodes], default=0)
     is_table = stream.isatty()
@@ -135,10 +136,12 @@ def _say(done: Merged, out: str | None, as_json: bool) -> int:
         text = f"{done.other_clock} time stamps of another clock than the first were not compared"
         print(f"inviso merge: {text}", file=stream)
     if done.ti_damaged:
-        print(f"inviso merge: {done.ti_damaged} entries of .ti files could not be read", file=stream)
+        what = "1 entry" if done.ti_damaged == 1 else f"{done.ti_damaged} entries"
+        print(f"inviso merge: {what} of .ti files could not be read", file=stream)
     if out is not None:
-        names = f", {done.ti} entries of names beside" if done.ti else ""
-        print(f"inviso merge: {done.records} records of {len(done.nodes)} nodes to {out}{names}", file=stream)
+        names = f", with names in {os.path.splitext(out)[0]}.ti" if done.ti else ""
+        nodes = "1 node" if len(done.nodes) == 1 else f"{len(done.nodes)} nodes"
+        print(f"inviso merge: {done.records} records of {nodes} to {out}{names}", file=stream)
     return _status(done)
 
 
@@ -147,9 +150,7 @@ def _status(done: Merged) -> int:
 
 
 def _as_json(done: Merged, out: str | None) -> dict[str, Any]:
-    nodes = {
-        node: {"records": of.records, "lost": of.lost, "damaged": of.damaged} for node, of in done.nodes.items()
-    }
+    nodes = {node: {"records": of.records, "lost": of.lost, "damaged": of.damaged} for node, of in done.nodes.items()}
     damage = [f"{node}: {damage}" for node, damage in done.damage]
     return {
         "records": done.records, "nodes": nodes, "output": out, "damage": damage, "absent": done.absent,

@@ -287,6 +287,7 @@ class Cluster:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         self._control.call(None, "change_options", {"limits": limits})
         answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in self.nodes], "init_tracing"))
+        self._control.call(answers, "tpm_localnames")
         found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]))
         set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]))
         told = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
@@ -373,9 +374,13 @@ class Cluster:
             results.pop(node, None)
             return
         found = answers[node]
-        paths = [] if isinstance(found, str) else dict(found)["trace_log"]
+        parts = {} if isinstance(found, str) else dict(found)
+        results[node]["log"] = None
         try:
-            results[node]["log"] = copy_set(paths, os.path.join(folder, f"{node}.log")) if paths else None
+            if names := parts.get("ti_log"):
+                copy_set(names, os.path.join(folder, f"{node}.ti"))
+            if paths := parts.get("trace_log"):
+                results[node]["log"] = copy_set(paths, os.path.join(folder, f"{node}.log"))
         except OSError as error:
             errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
             results.pop(node, None)
@@ -438,4 +443,6 @@ def _numbers(answers: Answers) -> Answers:
 
 
 def _log(node: str) -> Any:
-    return Atom("file"), (f"{node}.", Atom("wrap"), ".log", MEGABYTES << 20, FILES)
+    """Tracer data: a wrap set, and a file with the names of processes."""
+    wrap = f"{node}.", Atom("wrap"), ".log", MEGABYTES << 20, FILES
+    return [(Atom("trace"), (Atom("file"), wrap)), (Atom("ti"), (Atom("file"), f"{node}.ti"))]

@@ -34,10 +34,10 @@ class Runtime:
         return self.ask("init_tracing", [*both, ("ti", part)])
 
     def settle(self) -> dict[str, Any]:
-        """The status, after all calls that were made before."""
+        """The status, after all calls that were made before, and a look at the names."""
         tracer = self.component._meta
         assert tracer is not None
-        tracer._request(lambda: None)
+        tracer._request(tracer._names.look)
         return tracer.status()
 
     @property

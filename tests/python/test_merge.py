@@ -221,7 +221,9 @@ def test_an_end_with_a_pid_is_of_that_process_alone(write: Callable[..., str]) -
 
 
 def test_names_come_in_the_order_of_the_file_and_are_any_terms(write: Callable[..., str]) -> None:
-    there = names_at(write, entry(ME, ("request", 7), "alias", 3), entry(ME, "db", "alias", 1), entry(ME, "x", "unalias", 4))
+    there = names_at(
+        write, entry(ME, ("request", 7), "alias", 3), entry(ME, "db", "alias", 1), entry(ME, "x", "unalias", 4)
+    )
     assert there == [[], [], ["db"], ["db"], *[[("request", 7), "db"]] * 4]
 
 
@@ -267,7 +269,10 @@ def test_the_lines_are_invisos(write: Callable[..., str], tmp_path: Path) -> Non
     # the same by a handler in Python, with Erlang's name of none
     files = [("reader", [([], None, log.Drop(4)), ([Atom("db")], wall(2), called(2, 2))], ("node-1@h", []))]
     assert merge.merge(files, out, "Dbg") == ("ok", 2)
-    assert out.read_text().splitlines() == ["'node-1@h' [] {drop,4}", f"'node-1@h' [db] {{trace_ts,{me},call,{{m,f,[2]}},{{0,2,0}}}}"]
+    assert out.read_text().splitlines() == [
+        "'node-1@h' [] {drop,4}",
+        f"'node-1@h' [db] {{trace_ts,{me},call,{{m,f,[2]}},{{0,2,0}}}}",
+    ]
 
 
 def test_handlers_are_called_with_what_they_answer(write: Callable[..., str]) -> None:
@@ -414,7 +419,12 @@ def test_damage_is_counted_by_node(write: Callable[..., str], tmp_path: Path) ->
         ("a@h", "term", one), ("a@h", "cut", one), ("b@h", "op", two),
     ]  # fmt: skip
     lines = (tmp_path / "out").read_text().splitlines()
-    assert [line.split()[:2] for line in lines] == [["a@h", f"({ME!r})"], *[["a@h", "***"]] * 3, ["b@h", f"({ME!r})"], ["b@h", "***"]]
+    assert [line.split()[:2] for line in lines] == [
+        ["a@h", f"({ME!r})"],
+        *[["a@h", "***"]] * 3,
+        ["b@h", f"({ME!r})"],
+        ["b@h", "***"],
+    ]
     assert "unknown tag 255" in lines[1] and lines[2] == "a@h *** 7 messages were dropped"
     _, count = merge.merge([("a@h", trace_log(one)), ("c@h", trace_log(str(tmp_path / "none")))], kept, [])
     assert (count, count.merged.damaged, list(count.merged.absent)) == (2, 2, [str(tmp_path / "none")])
@@ -425,9 +435,23 @@ def test_a_node_whose_log_is_absent_costs_the_others_nothing(write: Callable[...
     for out in (tmp_path / "out", None):
         files = [("gone@h", trace_log(str(tmp_path / "none"))), ("a@h", trace_log(path))]
         answer, count = merge.merge(files, out) if out else merge.merge(files, kept, [])
-        assert (answer, count) == ("ok", 1) and count.merged.absent == {str(tmp_path / "none"): "No such file or directory"}
+        assert (answer, count) == ("ok", 1) and count.merged.absent == {
+            str(tmp_path / "none"): "No such file or directory"
+        }
     assert merge.merge([], tmp_path / "out") == ("ok", 0) and merge.merge([], kept, []) == ("ok", 0)
     assert merge.merge([("a@h", [])], kept, []) == ("ok", 0)
+
+
+def test_a_message_that_is_too_deep_for_python_is_damage(write: Callable[..., str], tmp_path: Path) -> None:
+    deep = b"\x83" + b"h\1" * 1000 + b"j"  # a node reads that
+    path = write("a.log", record(called(1, 1)), struct.pack(">BI", 0, len(deep)) + deep, record(called(2, 2)))
+    found: list[Any] = []
+    answer, count = merge.merge([("a@h", trace_log(path))], lambda *given: found.append(given) or ("ok", None), None)
+    assert (answer, count, len(found)) == ("ok", 2, 2)
+    [(node, damage)] = count.merged.damage
+    assert (node, damage.kind, damage.at, count.merged.damaged) == ("a@h", "term", len(record(called(1, 1))), 1)
+    # as it is where no objects are made
+    assert merge.logs({"a@h": path}, tmp_path / "out", "erlang").damaged == 0
 
 
 # logs that name their nodes
@@ -441,7 +465,14 @@ def of_node(pid_id: int, creation: int) -> Any:
 
 def raw(second: int, tracee: bytes, other: bytes) -> bytes:
     """``{trace_ts, Tracee, send, hello, Other, Stamp}`` from the bytes of two pids."""
-    parts = [etf.dumps(TRACE_TS), tracee, etf.dumps(Atom("send")), etf.dumps(Atom("hello")), other, etf.dumps(wall(second))]
+    parts = [
+        etf.dumps(TRACE_TS),
+        tracee,
+        etf.dumps(Atom("send")),
+        etf.dumps(Atom("hello")),
+        other,
+        etf.dumps(wall(second)),
+    ]
     data = b"\x83h\6" + b"".join(part[1:] for part in parts)
     return struct.pack(">BI", 0, len(data)) + data
 
@@ -499,13 +530,21 @@ def test_a_log_of_a_real_erlang_node_merges_with_ours(write: Callable[..., str],
     ours = write("ours.log", record(message))
     sources = {"erl@h": DATA / "otp25.log", "py@h": ours}
     found = list(merge.read(sources))
-    assert len(found) == 1 + len(times) and found[1].node == "py@h" and {each.node for each in found} == {"erl@h", "py@h"}
+    assert (
+        len(found) == 1 + len(times) and found[1].node == "py@h" and {each.node for each in found} == {"erl@h", "py@h"}
+    )
     calls = [each.names for each in found if each.node == "erl@h" and each.message[2] == "call"]
     assert calls == [[], ["db"], ["db"], []], "the second and the third call came while it was called db"
     out = tmp_path / "all.log"
     done = merge.logs(sources, out, "erlang")
     assert done.ti == 2 and {message[1].node for message in log.read(out)} == {"erl@h", "py@h"}
-    assert [each.names for each in merge.read({"all": out}) if each.message[2] == "call"] == [[], [], ["db"], ["db"], []]
+    assert [each.names for each in merge.read({"all": out}) if each.message[2] == "call"] == [
+        [],
+        [],
+        ["db"],
+        ["db"],
+        [],
+    ]
     merge.logs(sources, tmp_path / "all.txt")
     text = (tmp_path / "all.txt").read_text()
     assert text.count("erl@h (db) call lists:seq(1, ") == 2 and text.count("erl@h (<0.80.0>) call lists:seq(1, ") == 2
@@ -566,7 +605,14 @@ def test_arguments_are_made_readable() -> None:
 
     arguments = [[104, 105], (7,), [(7,), {"a": 1}, b"\0"], 7, Atom("a"), "it"]
     both = [crashes, of_seven, ("inviso.merge", "format_argument_string")]
-    assert merge.format_arguments(arguments, "o", both) == ['"hi"', "seven o", ["seven o", {"a": 1}, b"\0"], 7, "a", '"it"']
+    assert merge.format_arguments(arguments, "o", both) == [
+        '"hi"',
+        "seven o",
+        ["seven o", {"a": 1}, b"\0"],
+        7,
+        "a",
+        '"it"',
+    ]
     assert merge.format_arguments(arguments, "o", []) == arguments
     with pytest.raises(BadArg, match="is no list"):
         merge.format_arguments("x", "o", [])

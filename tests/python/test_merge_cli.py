@@ -21,7 +21,9 @@ def run(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
 def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "logs"
     folder.mkdir()
-    (folder / "shop@h.log").write_bytes(raw(2, of_node(4, 11), of_node(4, 22)) + dropped(3) + raw(9, of_node(4, 11), of_node(5, 11)))
+    (folder / "shop@h.log").write_bytes(
+        raw(2, of_node(4, 11), of_node(4, 22)) + dropped(3) + raw(9, of_node(4, 11), of_node(5, 11))
+    )
     (folder / "web@h.0.log").write_bytes(raw(3, of_node(4, 22), of_node(4, 11)))
     (folder / "web@h.1.log").write_bytes(raw(4, of_node(4, 22), of_node(6, 22)))
     ti = entry("none", "db", "unalias", 1)
@@ -63,7 +65,7 @@ def test_a_merged_log_is_printed_with_nodes_and_names(folder: Path, tmp_path: Pa
     out = tmp_path / "all.log"
     done = run(folder, "-o", out)
     assert (done.stdout, done.returncode) == ("", 0)
-    assert done.stderr.endswith(f"inviso merge: 5 records of 2 nodes to {out}, 1 entries of names beside\n")
+    assert done.stderr.endswith(f"inviso merge: 5 records of 2 nodes to {out}, with names in {tmp_path / 'all.ti'}\n")
     shown = execute(command("log", "print", out), TZ="UTC")
     # of a drop record nothing in a log tells the node
     assert (shown.stdout, shown.returncode) == (LINES.replace("shop@h ***", "***"), 0)
@@ -98,9 +100,10 @@ def test_what_could_not_be_read_is_said(folder: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "web@h  2 records  1 damaged\n" in done.stderr
     assert "inviso merge: web@h: " in done.stderr and "no record begins with 7" in done.stderr
-    assert "inviso merge: 1 entries of .ti files could not be read\n" in done.stderr
+    assert "inviso merge: 1 entry of .ti files could not be read\n" in done.stderr
     assert run(folder).returncode == 1
-    told = json.loads(run(folder, "--json", "-o", tmp_path / "all.log").stderr)
+    assert json.loads(run(folder, "--json").stderr)["output"] is None
+    told = json.loads(run(folder, "--json", "-o", tmp_path / "all.log").stdout)
     assert told["nodes"]["web@h"] == {"records": 2, "lost": 0, "damaged": 1} and told["records"] == 5
     assert (told["ti"], told["ti_damaged"], told["absent"], told["output"]) == (1, 1, {}, str(tmp_path / "all.log"))
 

@@ -371,10 +371,10 @@ def _handled(sets: list[FileSet], handlers: _Handlers, order: str) -> Any:
                 case ("ok", data):
                     pass
                 case ("error", reason):
-                    failed = reason,
+                    failed = (reason,)
                     break
                 case other:
-                    failed = other,
+                    failed = (other,)
                     break
     finally:
         for native, _, _ in natives:

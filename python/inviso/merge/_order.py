@@ -34,7 +34,9 @@ def standard(native: LogMerge) -> Iterator[Entry]:
 
 def opened(sets: list[FileSet], files: list[list[Named]], order: str, named: bool, merged: bool = True) -> LogMerge:
     """A native merge of file sets; without ``merged`` one after the other, with the time stamps of any clock."""
-    logs: list[tuple[str | None, list[Named], list[str]]] = [(each.node, there, each.ti) for each, there in zip(sets, files, strict=True)]
+    logs: list[tuple[str | None, list[Named], list[str]]] = [
+        (each.node, there, each.ti) for each, there in zip(sets, files, strict=True)
+    ]
     return LogMerge(logs, merged, False, order, named, *Reader._made)
 
 

@@ -261,6 +261,8 @@ class Component(MetaCalls):
             return ERROR, Atom("no_trace_port")
         seq_trace.set_system_tracer(self._tracing.tracer)
         self._has_tokens = True
+        seq_trace.set_token("label", 0)  # a process takes part from its first token on
+        seq_trace.set_token([])
         return OK
 
     def do_count(self, kind: Any, mfas: Any) -> Any:

@@ -3,6 +3,7 @@
 *Order.* All that happens is done in the session's tracer thread, which has one queue: trace messages, requests, the cleaner.
 A request first has what was sent before brought into that queue, so earlier messages are handled before it. Whoever asks
 waits for the answer; a call-back that doesn't return costs the asker :data:`PATIENCE` seconds, and nobody else anything.
+What call-backs are too slow for waits in the session's rings, which drop and count what is too much.
 
 *Fork.* The thread rests meanwhile, as each tracer function's does. The child has no meta tracer and no file.
 """
@@ -32,6 +33,9 @@ NOT_INITIATED = (ERROR, Atom("not_initiated"))
 
 PATIENCE = 2.0
 """Seconds that a request waits for the tracer's thread."""
+
+LAST = 1.0
+"""Seconds after that at an end, while messages are counted as lost and not handled."""
 
 CLEAN_EVERY = 60.0
 """Seconds between two calls of the clean function."""
@@ -85,7 +89,7 @@ class Meta:
         self._cleaned = clock()
         self._functions: dict[Mfa, _Function] = {}
         self._data: Any = None
-        self._is_over = False
+        self._is_over = self._skips = False
         self._messages = self._lost = self._exceptions = self._wrong = 0
         self._error: str | None = None
         try:
@@ -242,7 +246,9 @@ class Meta:
         }
 
     def look(self) -> None:
-        """Has the loop data cleaned, if it is time."""
+        """Has the loop data cleaned, and names looked up, if it is time."""
+        if self._names.is_due(self._clock()):
+            self._worker.when_done(self._names.look)
         if self._clock() - self._cleaned >= CLEAN_EVERY:
             self._cleaned = self._clock()
             self._worker.when_done(self._clean)
@@ -256,18 +262,21 @@ class Meta:
             self._end_all()
             self._begin()
 
-        self._request(work)
+        self._finish(work)
 
-    def stop(self) -> None:
+    def stop(self, *, hangs: bool = False) -> None:
         """Handles what was sent before, removes everything, and closes the file. A call-back that doesn't return is left to
-        itself: nothing that it answers counts.
+        itself: nothing that it answers counts. ``hangs``: it is known that there is one.
         """
         if meta._tracer is self:
             meta._tracer = None
         if not self._is_over:
             try:
-                self._request(self._end_all)
+                if not hangs:
+                    self._finish(self._end_all)
             except Refused:
+                hangs = True
+            if hangs:
                 self._is_over = True
                 self._session._native.destroy()
                 self._worker.leave()
@@ -288,18 +297,36 @@ class Meta:
         """Carries out a piece of work after the messages that were sent before, and answers what it does."""
         if _native.self_pid() == self._worker.pid:  # a call-back asks
             return work()
-        asked = _Request(work)
-        self._session._native.pump()
-        self._worker.when_done(asked.run)
+        asked = self._ask(work)
         if not asked.done.wait(PATIENCE):
             asked.give_up()
             raise Refused(Atom("time_out"))
-        if asked.error is not None:
-            raise asked.error
-        return asked.answer  # type: ignore[no-any-return]
+        return asked.result()  # type: ignore[no-any-return]
+
+    def _finish(self, work: Callable[[], None]) -> None:
+        """The same at an end: no more calls are seen from here on, and what can't be handled in time is counted as lost."""
+        for mfa in list(self._functions):
+            self._set(mfa, False)
+        asked = self._ask(work)
+        try:
+            if not asked.done.wait(PATIENCE):
+                self._skips = True
+                if not asked.done.wait(LAST):
+                    asked.give_up()
+                    raise Refused(Atom("time_out"))
+        finally:
+            self._skips = False
+        asked.result()
+
+    def _ask(self, work: Callable[[], Any]) -> _Request:
+        asked = _Request(work)
+        self._session._native.pump()
+        self._worker.when_done(asked.run)
+        return asked
 
     def _take(self, message: Any) -> None:
-        if self._is_over:
+        if self._is_over or self._skips:
+            self._lost += 1
             return
         self._messages += 1
         match message:
@@ -315,8 +342,6 @@ class Meta:
                     self._answered(function.callbacks.back, pid, (Atom(what), value, ts), self._data)
                 else:
                     self._names.returned(pid, ts)
-            case ("trace_ts", pid, what, *rest, ts):
-                self._names.happened(pid, what, rest, ts)
             case ("drop", int(number)):
                 self._lost += number
 
@@ -435,12 +460,18 @@ class _Request:
         finally:
             self.done.set()
 
+    def result(self) -> Any:
+        """What it answered, or raised."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
     def give_up(self) -> None:
         """Nobody waits any more: if it has not begun it never will."""
         self._once.acquire(blocking=False)
 
 
-REGISTER = ("inviso.process", "register", 2)
+REGISTER = ("inviso.process", "_register", 2)
 UNREGISTER = ("inviso.process", "unregister", 1)
 CATCH_ALL: list[Any] = [("_", [], [])]
 WITH_EXCEPTIONS: list[Any] = [("_", [], [("exception_trace",)])]

@@ -136,7 +136,7 @@ class MetaCalls:
         try:
             tracer.start()
         except Refused as why:
-            tracer.stop()
+            tracer.stop(hangs=True)
             return ERROR, why.answer
         self._meta = tracer
         return OK
@@ -151,12 +151,12 @@ class MetaCalls:
             try:
                 self._meta.reset()
             except Refused:
-                self._end_meta()
+                self._end_meta(hangs=True)
 
-    def _end_meta(self) -> None:
+    def _end_meta(self, *, hangs: bool = False) -> None:
         tracer, self._meta = self._meta, None
         if tracer is not None:
-            tracer.stop()
+            tracer.stop(hangs=hangs)
 
     def _tracer(self) -> Meta:
         if self._meta is None or not self._meta.is_alive:

@@ -1,10 +1,13 @@
 """Names as aliases: entries of the trace information file for registered names, and for the names of threads and tasks.
 
-====================  ===================================================================================================
-a name                registered before: alias, stamped when this began; ``register``: alias, with the time of the call, once
-                      it has succeeded; ``unregister``: unalias without a pid, at the call; the process ends: unalias with its pid
-a thread, a task      there before, begins, is renamed: alias, after an unalias of the old name with its pid
-====================  ===================================================================================================
+*Registered names* come by meta tracing: an alias with the time of the call of ``register``, once it has succeeded; at a call of
+``unregister`` an unalias without a pid. Beyond Inviso: an alias for each name that is there at the beginning, and an
+unalias with the pid when a process that has a name ends.
+
+*Names of threads and tasks* are looked up now and then, so a thread or task that begins costs nothing. One that was not there
+at the last look has begun after it: its alias has the time of that look. A thread's new name comes by meta tracing, with its
+time; a task's counts from the look that finds it. Who has ended meanwhile is known as well, if it was traced: the latest
+4,096 threads and as many tasks.
 
 Registered names are atoms, as in Inviso, and the others text: so ending one does not end another. A name that Python made up
 (``Task-7``, ``Thread-3``) is none, nor is one of a process of this package's.
@@ -13,13 +16,12 @@ Registered names are atoms, as in Inviso, and the others text: so ending one doe
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from inviso import meta, process, trace
-from inviso.errors import BadArg
+from inviso import _native, meta, process, trace
 from inviso.terms import Atom
 
 __all__ = ["Callback", "Callbacks", "Names"]
@@ -27,15 +29,18 @@ __all__ = ["Callback", "Callbacks", "Names"]
 Callback = Callable[..., Any] | None
 
 OK = Atom("ok")
-RENAMING: tuple[tuple[str, str, Any], ...] = (
-    ("threading", "Thread.name", 2),
-    ("_asyncio", "Task.set_name", "_"),
-    ("asyncio.tasks", "Task.set_name", 2),
-)
-"""What gives threads and tasks other names."""
+RENAMING = ("threading", "Thread.name", 2)
+"""What gives threads other names. Of tasks it is a function written in C: to trace that costs the whole program."""
+
+EVERY = 1.0
+"""Seconds between two looks, at least."""
+
+SHARE = 50
+"""A look is followed by so many times its own length, at least."""
 
 _MADE_UP = re.compile(r"(?:Task|Thread)-\d+|inviso .*")
 """Names that Python, or this package, has given."""
+
 _WITH_RETURN: list[Any] = [("_", [], [("return_trace",)])]
 
 
@@ -58,16 +63,13 @@ class Names:
         self._is_on = False
         self._registered: dict[Any, Any] = {}
         """The registered name of each process that has one."""
-        self._shown: dict[Any, str] = {}
-        """The name of each thread and task that has an alias of that kind."""
-        self._registering: dict[Any, Any] = {}
-        """Who has been given a name, by the name, until the call returns."""
-        self._objects: dict[int | None, Any] = {}
-        """Threads and tasks by the ``id`` of their objects."""
-        self._numbers: dict[Any, int] = {}
-        """The reverse."""
+        self._found: dict[Any, str] = {}
+        """The name of each thread and task that the last look has found."""
+        self._looked = meta.now()
+        """When that was."""
+        self._due = 0.0
         self._renaming: dict[Any, tuple[int | None, Any]] = {}
-        """What each process is about to give another name, by its ``id``, and the name if the call shows it."""
+        """Which thread each process is about to give a name, by its ``id``, and the name."""
 
     # registered names, by call-backs
 
@@ -85,10 +87,9 @@ class Names:
         if begun is None:
             return OK, data, None
         data = again(([entry for entry in lists[0] if entry is not begun], *lists[1:]))
-        _, (name, who), ts = begun
-        pid = self._registering.pop(name, None) or _pid_of(who)
-        if pid is None or what[0] == "exception_from":
+        if what[0] == "exception_from":
             return OK, data, None
+        _, (name, pid), ts = begun
         self._registered[pid] = Atom(name)
         return OK, data, meta.alias(pid, Atom(name), ts)
 
@@ -99,85 +100,73 @@ class Names:
                 return OK, data, meta.unalias(None, Atom(name), ts)
         return OK, data, None  # not a name at all
 
-    # threads and tasks, by the events of processes
+    # all names, by looking
 
     def begin(self) -> None:
         """Writes the names that there are, and follows them from here on."""
         self._is_on = True
-        for pattern in RENAMING:
-            with suppress(BadArg):
-                self._session.function(pattern, _WITH_RETURN, ["meta"])
-        self._session.process("all", True, ["procs", "timestamp"])
-        at = meta.now()
+        self._session.function(RENAMING, _WITH_RETURN, ["meta"])
+        self._looked = at = meta.now()
         for name in process.registered():
             pid = process.whereis(name)
             if pid is not None and pid not in self._registered:
                 self._registered[pid] = Atom(name)
                 self._write(meta.alias(pid, Atom(name), at))
-        for pid in process.processes():
-            self._enter(pid, at)
+        self.look()
 
-    def end(self) -> None:
-        """Follows them no longer; nothing is written of that."""
-        if self._is_on and self._session.is_alive():
-            self._session.process("all", False, ["all"])
-            for pattern in RENAMING:
-                with suppress(BadArg):
-                    self._session.function(pattern, False, ["meta"])
-        self._is_on = False
-        for known in (self._registered, self._registering, self._shown, self._objects, self._numbers, self._renaming):
-            known.clear()
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to look, by ``time.monotonic``."""
+        return self._is_on and now >= self._due
 
-    def happened(self, pid: Any, what: str, rest: list[Any], ts: Any) -> None:
-        """A process has begun, was given a name, or has ended."""
+    def look(self) -> None:
+        """Writes the names that are new, and the ends of registered ones."""
         if not self._is_on:
             return
-        if what == "spawned":
-            self._enter(pid, ts)
-        elif what == "register":
-            self._registering[rest[0]] = pid
-        elif what == "exit":
-            self._leave(pid, ts)
+        began, at = time.monotonic(), meta.now()
+        found = dict(_native.process_names())
+        for pid, name in found.items():
+            old = self._found.get(pid)
+            if old is None:
+                self._show(pid, old, name, self._looked)
+            elif name != old and pid.is_alive():
+                self._show(pid, old, name, at)
+        self._found, self._looked = found, at
+        for pid in [pid for pid in self._registered if not pid.is_alive()]:
+            self._write(meta.unalias(pid, self._registered.pop(pid), at))
+        now = time.monotonic()
+        self._due = now + max(EVERY, SHARE * (now - began))
+
+    def end(self) -> None:
+        """Looks once more, and follows them no longer; the end itself is not written."""
+        if self._is_on and self._session.is_alive():
+            self.look()
+            self._session.function(RENAMING, False, ["meta"])
+        self._is_on = False
+        for known in (self._registered, self._found, self._renaming):
+            known.clear()
 
     def called(self, caller: Any, module: str, name: str, arguments: list[Any]) -> None:
-        """One of :data:`RENAMING` was called."""
-        if self._is_on and arguments and any(pattern[:2] == (module, name) for pattern in RENAMING):
-            self._renaming[caller] = getattr(arguments[0], "id", None), arguments[-1]
+        """A thread is given another name."""
+        if self._is_on and (module, name, len(arguments)) == RENAMING:
+            self._renaming[caller] = getattr(arguments[0], "id", None), arguments[1]
 
     def returned(self, caller: Any, ts: Any) -> None:
-        """It has returned."""
+        """It has it."""
         number, name = self._renaming.pop(caller, (None, None))
-        pid = self._objects.get(number)
-        if pid is not None:
-            self._show(pid, name if isinstance(name, str) else pid.name, ts)
+        threads = [pid for pid in process.processes() if pid.kind == "thread"]
+        pid = next((pid for pid in threads if id(process.object_of(pid)) == number), None)
+        if pid is not None and isinstance(name, str):
+            self._show(pid, self._found.get(pid), name, ts)
+            self._found[pid] = name
 
-    def _enter(self, pid: Any, ts: Any) -> None:
-        found = process.object_of(pid)
-        if found is not None:
-            self._objects[id(found)] = pid
-            self._numbers[pid] = id(found)
-        self._show(pid, pid.name, ts)
-
-    def _leave(self, pid: Any, ts: Any) -> None:
-        self._shown.pop(pid, None)
-        self._renaming.pop(pid, None)
-        number = self._numbers.pop(pid, None)
-        if number is not None and self._objects.get(number) == pid:
-            del self._objects[number]
-        name = self._registered.pop(pid, None)
-        if name is not None:
-            self._write(meta.unalias(pid, name, ts))
-
-    def _show(self, pid: Any, name: str, ts: Any) -> None:
-        old = self._shown.get(pid)
-        if name == old:
+    def _show(self, pid: Any, old: str | None, new: str, ts: Any) -> None:
+        """Writes a name in place of another."""
+        if old == new:
             return
-        if old is not None:
-            del self._shown[pid]
+        if old and not _MADE_UP.fullmatch(old):
             self._write(meta.unalias(pid, old, ts))
-        if name and not _MADE_UP.fullmatch(name):
-            self._shown[pid] = name
-            self._write(meta.alias(pid, name, ts))
+        if new and not _MADE_UP.fullmatch(new):
+            self._write(meta.alias(pid, new, ts))
 
 
 def _first_list_empty(module: str, function: str, arity: int, data: Any) -> Any:
@@ -188,15 +177,6 @@ def _first_list_empty(module: str, function: str, arity: int, data: Any) -> Any:
 def _remember(caller: Any, what: Any, data: Any) -> Any:
     """Keeps a call of register until it returns, one for each caller."""
     lists, again = meta.parts(data)
-    _, (name, who), ts = what
+    _, (name, pid), ts = what
     kept = [entry for entry in lists[0] if entry[0] != caller]
-    return OK, again(([*kept, (caller, (name, who), ts)], *lists[1:])), None
-
-
-def _pid_of(who: Any) -> Any:
-    """The process, or port, that a message shows: by itself, or as an object."""
-    if hasattr(who, "is_alive"):
-        return who
-    number = getattr(who, "id", None)
-    pids: list[Any] = [*process.processes(), *process.ports()]
-    return next((pid for pid in pids if id(process.object_of(pid)) == number), None)
+    return OK, again(([*kept, (caller, (name, pid), ts)], *lists[1:])), None

@@ -10,6 +10,10 @@ use num_traits::ToPrimitive;
 
 const SEQ_TRACE: &str = Kind::Seq.tag();
 
+const TRACE_NAME: &[u8] = TRACE.as_bytes();
+const TRACE_TS_NAME: &[u8] = TRACE_TS.as_bytes();
+const SEQ_TRACE_NAME: &[u8] = SEQ_TRACE.as_bytes();
+
 /// Tags of the external term format.
 mod tag {
     pub const SMALL_INTEGER: u8 = 97;
@@ -149,13 +153,12 @@ fn plain(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
     };
     let (name, rest) = rest.split_at_checked(length.into())?;
     let n = usize::from(n).checked_sub(1)?;
-    let name = std::str::from_utf8(name).ok()?;
     let has_stamp = match (name, shapes) {
-        (TRACE, _) => false,
-        (TRACE_TS, Shapes::All) => n > 0,
-        (TRACE_TS, Shapes::Inviso) => matches!(n, 4 | 5),
-        (SEQ_TRACE, Shapes::All) => n == 3,
-        _ => false,
+        (TRACE_TS_NAME, Shapes::All) => n > 0,
+        (TRACE_TS_NAME, Shapes::Inviso) => matches!(n, 4 | 5),
+        (SEQ_TRACE_NAME, Shapes::All) => n == 3,
+        (TRACE_NAME, _) => false,
+        _ => return etf::is_plain(term).then_some(None),
     };
     if !has_stamp {
         return etf::plain(rest, n).map(|_| None);

@@ -81,9 +81,9 @@ mod _native {
     #[pymodule_export]
     use super::processes::{
         after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, hide,
-        hide_thread, mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name,
-        object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid, set_control_word,
-        set_node_name, set_process_name, timed_out,
+        hide_thread, is_ready, mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process,
+        node_name, object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid,
+        set_control_word, set_node_name, set_process_name, timed_out,
     };
     #[pymodule_export]
     use super::seq::{

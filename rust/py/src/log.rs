@@ -36,6 +36,9 @@ use std::{
 /// Bytes of records in a batch, about.
 const BATCH: usize = 1 << 20;
 
+/// Bytes of records in a block that is written: whoever reads it holds as many.
+pub const BLOCK: usize = 1 << 19;
+
 /// How long a stream is waited for at a time.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -387,7 +390,7 @@ type Written = (u64, u64, Vec<Told>, u64, u64);
 #[pyfunction]
 pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, blocks: bool) -> PyResult<Written> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
-    let room = if blocks { BATCH } else { BATCH / 4 };
+    let room = if blocks { BLOCK } else { BATCH / 4 };
     let to = |error: io::Error| of_system(&error, Some(&out));
     let (mut from, mut log) = py.detach(|| -> PyResult<(Logs, FileLog)> {
         let from = Logs::open(logs, false, merge)?;

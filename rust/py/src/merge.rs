@@ -5,8 +5,8 @@
 use crate::{
     errors::of_system,
     etf::{self, Cache, Cached},
-    ffi::calling::call,
-    log::{Logs, Named, Read, Told, TOLD},
+    ffi::{calling::call, local_time::local_time},
+    log::{Logs, Named, Read, Told, BLOCK, TOLD},
     terms,
 };
 use inviso_export::{
@@ -14,6 +14,7 @@ use inviso_export::{
     erlang,
     lines::{Lines, Names as Naming},
     scan::Identity,
+    text,
 };
 use inviso_log::{
     damage::{Damage, What},
@@ -26,16 +27,17 @@ use inviso_log::{
     stamp::{self, Clock, Shapes, Stamp},
     ti::Aliases,
 };
-use inviso_term::etf as format;
+use inviso_term::{etf as format, term::Term};
 use pyo3::{
     exceptions::PyValueError,
     prelude::*,
     types::{PyBytes, PyList, PyTuple},
 };
+use rustc_hash::FxHashMap;
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, MutexGuard},
 };
 
@@ -54,9 +56,33 @@ struct Count {
     damaged: u64,
 }
 
+/// What [`LogMerge::taken`] has read.
+struct Batch {
+    /// The number of the log, those of the tracee's names, the time stamp.
+    items: Vec<(usize, Vec<u32>, Option<Stamp>, Made)>,
+    /// Names that have no object yet, by log and number.
+    names: FxHashMap<(usize, u32), Vec<u8>>,
+    more: bool,
+}
+
+/// What an object is to be made of.
+enum Made {
+    Term(u64, Vec<u8>),
+    Dropped(u32),
+    Damage(Told),
+}
+
+/// Objects that were made.
+#[derive(Default)]
+struct Known {
+    names: FxHashMap<(usize, u32), Py<PyAny>>,
+    cache: Cache,
+}
+
 /// A record or damage of a log.
 enum Item<'a> {
-    Term(&'a [u8], Option<Stamp>),
+    /// Where it is, its message, its time stamp.
+    Term(u64, &'a [u8], Option<Stamp>),
     Dropped(u32),
     Damage(&'a Told),
 }
@@ -79,9 +105,7 @@ struct State {
     follow: bool,
     about: About,
     lines: Option<(bool, Lines)>,
-    /// Objects of the aliases of each log.
-    names: Vec<Vec<Option<Py<PyAny>>>>,
-    cache: Cache,
+    known: Known,
 }
 
 /// Logs in one order.
@@ -96,9 +120,9 @@ pub struct LogMerge {
 type Input = (Option<String>, Vec<Named>, Vec<PathBuf>);
 
 impl State {
-    /// Gives up to `n` records to `take` as long as that wants more; whether there may be more.
+    /// Gives up to `n` records to `take`, which writes them `to` a file, as long as that wants more; whether there may be more.
     fn read(
-        &mut self, n: usize, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
+        &mut self, n: usize, to: Option<&Path>, mut take: impl FnMut(&mut About, usize, Item<'_>) -> io::Result<bool>,
     ) -> PyResult<bool> {
         let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
         for _ in 0..n {
@@ -112,7 +136,7 @@ impl State {
                         Ok(stamp) => {
                             about.counts[log].records += 1;
                             about.learn(log, payload);
-                            done = take(about, log, Item::Term(payload, stamp));
+                            done = take(about, log, Item::Term(at, payload, stamp));
                         }
                         Err(e) => damage = Some((log, Damage { at, what: What::Term(e) })),
                     }
@@ -127,17 +151,13 @@ impl State {
             let read = read.map_err(|error| of_system(&error, self.from.path().as_deref()))?;
             if let Some((log, found)) = damage {
                 let told = (found.at, found.what.name().to_owned(), found.what.to_string(), self.from.path());
-                let about = &mut self.about;
-                about.counts[log].damaged += 1;
-                done = take(about, log, Item::Damage(&told));
-                if about.damage.len() < TOLD {
-                    about.damage.push((log, told));
-                }
+                done = take(&mut self.about, log, Item::Damage(&told));
+                self.about.note(log, told);
             }
             if matches!(read, Read::None) {
                 return Ok(false);
             }
-            if !done.map_err(|error| of_system(&error, None))? {
+            if !done.map_err(|error| of_system(&error, to))? {
                 return Ok(true);
             }
         }
@@ -146,6 +166,14 @@ impl State {
 }
 
 impl About {
+    /// Counts damage.
+    fn note(&mut self, log: usize, told: Told) {
+        self.counts[log].damaged += 1;
+        if self.damage.len() < TOLD {
+            self.damage.push((log, told));
+        }
+    }
+
     #[inline]
     fn learn(&mut self, log: usize, payload: &[u8]) {
         if self.nodes.own(log).is_none() {
@@ -162,8 +190,8 @@ const LOOKED: usize = 1000;
 
 /// The first message of a log that is about a tracee: whose pids are its own has to be known before any of another log's record is
 /// written. No bytes where there is none, or nothing can be read now.
-fn first_tracee(files: &Vec<Named>) -> Vec<u8> {
-    let Ok(mut from) = Logs::of(vec![files.clone()], false, None) else { return Vec::new() };
+fn first_tracee(files: &[Named]) -> Vec<u8> {
+    let Ok(mut from) = Logs::of(vec![files.to_vec()], false, None) else { return Vec::new() };
     let mut found = Vec::new();
     for _ in 0..LOOKED {
         let read = from.read_stamped(false, |_, event, _| {
@@ -180,6 +208,9 @@ fn first_tracee(files: &Vec<Named>) -> Vec<u8> {
     found
 }
 
+/// Bytes of a name that is neither an atom nor text.
+const NAME: usize = 200;
+
 /// The names of processes of all logs.
 struct Names<'a> {
     nodes: &'a Nodes,
@@ -193,16 +224,14 @@ impl Naming for Names<'_> {
         if of.is_port {
             return false;
         }
-        let (log, origin) = match self.nodes.of(node, of.creation) {
-            Some((log, own)) => (log, own.clone()),
-            None => (self.log, Origin { node: node.into(), creation: of.creation }),
-        };
-        let Some(aliases) = self.aliases.get_mut(log) else { return false };
+        let (log, own) = self.nodes.of(node, of.creation).map_or((self.log, None), |(log, own)| (log, Some(own)));
+        let Some(aliases) = self.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()) else { return false };
+        let origin = own.cloned().unwrap_or_else(|| Origin { node: node.into(), creation: of.creation });
         let Some(name) = aliases.of(&origin, of.id, at).last().copied() else { return false };
         match aliases.name(name) {
-            Some(inviso_term::term::Term::Atom(name)) => inviso_export::text::bare(name, out),
-            Some(inviso_term::term::Term::Str(name)) => inviso_export::text::bare(name, out),
-            Some(term) => inviso_export::text::show(&format::encode(term), 200, out),
+            Some(Term::Atom(name)) => text::bare(name, out),
+            Some(Term::Str(name)) => text::bare(name, out),
+            Some(term) => text::show(&format::encode(term), NAME, out),
             None => return false,
         }
         true
@@ -245,7 +274,7 @@ impl State {
             _ => (colour, Lines::new(colour, local_time)),
         };
         let (mut left, mut named) = (n, Vec::new());
-        let more = self.read(usize::MAX, |about, log, item| {
+        let more = self.read(usize::MAX, None, |about, log, item| {
             left -= usize::from(style == Style::Lines || !matches!(item, Item::Damage(_)));
             match style {
                 Style::Lines => line(&mut lines, about, log, item, &mut named, out),
@@ -260,23 +289,23 @@ impl State {
 
 /// Adds a line for people.
 fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named: &mut Vec<u8>, out: &mut String) {
-    let label = if about.has_labels { Some(about.nodes.name(log).to_owned()) } else { None };
+    let About { nodes, is_named, has_labels, aliases, .. } = about;
+    let label = has_labels.then(|| nodes.name(log));
     match item {
-        Item::Term(payload, _) => {
-            let payload = if about.is_named {
+        Item::Term(_, payload, _) => {
+            let payload = if *is_named {
                 named.clear();
-                about.nodes.put(log, payload, named);
+                nodes.put(log, payload, named);
                 named
             } else {
                 payload
             };
-            let mut names = Names { nodes: &about.nodes, aliases: &mut about.aliases, log };
-            lines.message(payload, label.as_deref(), &mut names, out);
+            lines.message(payload, label, &mut Names { nodes, aliases, log }, out);
         }
-        Item::Dropped(n) => lines.dropped(n.into(), label.as_deref(), out),
+        Item::Dropped(n) => lines.dropped(n.into(), label, out),
         Item::Damage((at, _, what, path)) => {
             let path = path.as_ref().map_or(String::new(), |path| format!("{}, ", path.display()));
-            lines.damage(&format!("{path}at byte {at}: {what}"), label.as_deref(), out);
+            lines.damage(&format!("{path}at byte {at}: {what}"), label, out);
         }
     }
     out.push('\n');
@@ -285,7 +314,7 @@ fn line(lines: &mut Lines, about: &mut About, log: usize, item: Item<'_>, named:
 /// Adds a line as Inviso writes them; nothing for damage.
 fn inviso(about: &mut About, log: usize, item: Item<'_>, out: &mut String) {
     let begin = |about: &About, out: &mut String| {
-        let name = inviso_term::term::Term::atom(about.nodes.name(log));
+        let name = Term::atom(about.nodes.name(log));
         erlang::write(&format::encode(&name), &mut |_| 0, out);
         out.push_str(" [");
     };
@@ -295,7 +324,7 @@ fn inviso(about: &mut About, log: usize, item: Item<'_>, out: &mut String) {
             begin(about, out);
             out.push_str(&format!("] {{drop,{n}}}"));
         }
-        Item::Term(payload, stamp) => {
+        Item::Term(_, payload, stamp) => {
             begin(about, out);
             let names = aliases_of(about, log, payload, stamp).to_vec();
             for (n, name) in names.into_iter().enumerate() {
@@ -357,15 +386,14 @@ impl LogMerge {
                 }
                 aliases.push(read);
             }
-            let own = if merge { places.iter().map(first_tracee).collect() } else { Vec::new() };
+            let own = if merge { places.iter().map(|files| first_tracee(files)).collect() } else { Vec::new() };
             let from = Logs::of(places, follow, merge.then_some(order))?;
             let has_labels = labels.iter().any(Option::is_some);
             let nodes = Nodes::new(labels.iter().map(|label| label.as_deref().unwrap_or("")));
             let counts = vec![Count::default(); labels.len()];
             let mut about = About { nodes, is_named: named, has_labels, aliases, counts, damage: Vec::new() };
             own.iter().enumerate().for_each(|(log, payload)| about.learn(log, payload));
-            let names = labels.iter().map(|_| Vec::new()).collect();
-            Ok(State { from, order, follow, about, lines: None, names, cache: Cache::default() })
+            Ok(State { from, order, follow, about, lines: None, known: Known::default() })
         })?;
         Ok(LogMerge { state: Mutex::new(state), drop, damage })
     }
@@ -405,20 +433,20 @@ impl LogMerge {
     /// Writes all records to a log in Erlang's form or in blocks.
     fn write(&self, py: Python<'_>, out: PathBuf, blocks: bool) -> PyResult<()> {
         let form = if blocks { Form::Blocks } else { Form::Erlang };
-        let room = if blocks { PART } else { PART / 4 };
+        let room = if blocks { BLOCK } else { PART / 4 };
         let to = |error: io::Error| of_system(&error, Some(&out));
         let mut log = py.detach(|| FileLog::create(&out, Options { form, room, ..Options::default() })).map_err(to)?;
         loop {
             let more = py.detach(|| -> PyResult<bool> {
                 let (mut state, mut named) = (self.lock(), Vec::new());
-                state.read(STEP, |about, at, item| {
+                state.read(STEP, Some(&out), |about, at, item| {
                     match item {
-                        Item::Term(payload, _) if about.is_named => {
+                        Item::Term(_, payload, _) if about.is_named => {
                             named.clear();
                             about.nodes.put(at, payload, &mut named);
                             log.copy(Record::Term(&named))?;
                         }
-                        Item::Term(payload, _) => log.copy(Record::Term(payload))?,
+                        Item::Term(_, payload, _) => log.copy(Record::Term(payload))?,
                         Item::Dropped(n) => log.copy(Record::Dropped(n))?,
                         Item::Damage(_) => {}
                     }
@@ -434,59 +462,40 @@ impl LogMerge {
 
     /// Up to `n` messages, or what stands for them, each as (number of the log, names of the tracee, time stamp, object).
     fn batch(&self, py: Python<'_>, n: usize) -> PyResult<Option<Py<PyList>>> {
-        enum Made {
-            Term(Vec<u8>),
-            Dropped(u32),
-            Damage(Box<Told>),
-        }
-        let mut items = Vec::new();
-        let more = py.detach(|| {
-            self.lock().read(n, |about, log, item| {
-                let names = match &item {
-                    Item::Term(payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
-                    _ => Vec::new(),
-                };
-                items.push(match item {
-                    Item::Term(payload, stamp) => (log, names, stamp, Made::Term(payload.to_vec())),
-                    Item::Dropped(n) => (log, names, None, Made::Dropped(n)),
-                    Item::Damage(told) => (log, names, None, Made::Damage(Box::new(told.clone()))),
-                });
-                Ok(true)
-            })
-        })?;
+        let (batch, mut known) = py.detach(|| self.taken(n))?;
+        let Batch { items, names, more } = batch;
         if items.is_empty() && !more {
             return Ok(None);
         }
-        let mut state = self.lock();
-        let state = &mut *state;
-        let makers = Cached { classes: terms::classes(py)?, cache: &state.cache };
-        let made = PyList::empty(py);
+        // nothing is locked while objects are made: code of the program's may run
+        let makers = Cached { classes: terms::classes(py)?, cache: &known.cache };
+        for (key, term) in names {
+            if let Ok(name) = etf::message(py, &term, &makers)? {
+                known.names.insert(key, name.unbind());
+            }
+        }
+        let (made, mut unread) = (PyList::empty(py), Vec::new());
         for (log, names, stamp, item) in items {
             let object = match item {
                 Made::Dropped(n) => call(self.drop.bind(py), (n,))?,
-                Made::Damage(told) => {
-                    let (at, kind, what, path) = *told;
-                    call(self.damage.bind(py), (at, kind, what, path))?
-                }
-                Made::Term(payload) => match etf::message(py, &payload, &makers)? {
+                Made::Damage((at, kind, what, path)) => call(self.damage.bind(py), (at, kind, what, path))?,
+                Made::Term(at, payload) => match etf::message(py, &payload, &makers)? {
                     Ok(message) => message,
-                    Err(why) => call(self.damage.bind(py), (0, "term", why, py.None()))?,
+                    Err(why) => {
+                        unread.push((log, (at, "term".to_owned(), why.clone(), None)));
+                        call(self.damage.bind(py), (at, "term", why, py.None()))?
+                    }
                 },
             };
-            let aliases = PyList::empty(py);
-            for name in names {
-                let known = &mut state.names[log];
-                if known.len() <= name as usize {
-                    known.resize_with(name as usize + 1, || None);
-                }
-                if known[name as usize].is_none() {
-                    let term = state.about.aliases[log].name(name).map(format::encode).unwrap_or_default();
-                    known[name as usize] = etf::message(py, &term, &makers)?.ok().map(Bound::unbind);
-                }
-                aliases.append(known[name as usize].as_ref())?;
-            }
-            made.append((log, aliases, stamp_object(py, stamp)?, object))?;
+            let names: Vec<_> = names.iter().filter_map(|name| known.names.get(&(log, *name))).collect();
+            made.append((log, PyList::new(py, names)?, stamp_object(py, stamp)?, object))?;
         }
+        let before = {
+            let mut state = self.lock();
+            unread.into_iter().for_each(|(log, told)| state.about.note(log, told));
+            std::mem::replace(&mut state.known, known)
+        };
+        drop(before);
         Ok(Some(made.unbind()))
     }
 
@@ -535,6 +544,33 @@ impl LogMerge {
 }
 
 impl LogMerge {
+    /// Up to `n` items, with the terms of names that have no object yet, and the objects that there are.
+    fn taken(&self, n: usize) -> PyResult<(Batch, Known)> {
+        let (mut state, mut items) = (self.lock(), Vec::new());
+        let more = state.read(n, None, |about, log, item| {
+            let names = match &item {
+                Item::Term(_, payload, stamp) => aliases_of(about, log, payload, *stamp).to_vec(),
+                _ => Vec::new(),
+            };
+            items.push(match item {
+                Item::Term(at, payload, stamp) => (log, names, stamp, Made::Term(at, payload.to_vec())),
+                Item::Dropped(n) => (log, names, None, Made::Dropped(n)),
+                Item::Damage(told) => (log, names, None, Made::Damage(told.clone())),
+            });
+            Ok(true)
+        })?;
+        let mut names = FxHashMap::default();
+        for (log, of, ..) in &items {
+            for name in of {
+                let term = || state.about.aliases.get(*log)?.name(*name).map(format::encode);
+                if !state.known.names.contains_key(&(*log, *name)) {
+                    names.extend(term().map(|term| ((*log, *name), term)));
+                }
+            }
+        }
+        Ok((Batch { items, names, more }, std::mem::take(&mut state.known)))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -609,18 +645,4 @@ pub fn log_stats<'py>(py: Python<'py>, logs: Vec<Named>) -> PyResult<Bound<'py, 
     };
     let numbers = (counts.messages, counts.other, counts.seq, drops, dropped, damaged, bytes);
     (numbers, counts.tags(), counts.functions(), processes, damage, clock, first, last).into_pyobject(py)
-}
-
-/// The local time of a second.
-fn local_time(second: i64) -> Option<String> {
-    // SAFETY: a struct of numbers and a pointer to text that is not looked at.
-    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both stand during the call.
-    let done = unsafe { libc::localtime_r(&second, &mut parts) };
-    if done.is_null() {
-        return None;
-    }
-    let libc::tm { tm_year, tm_mon, tm_mday, tm_hour, tm_min, tm_sec, .. } = parts;
-    let year = i64::from(tm_year) + 1900;
-    Some(format!("{year}-{:02}-{tm_mday:02} {tm_hour:02}:{tm_min:02}:{tm_sec:02}", tm_mon + 1))
 }

@@ -261,6 +261,13 @@ pub fn call_soon(function: Py<PyAny>) -> bool {
     queued
 }
 
+/// Whether the interpreter is there in full: 3.15 runs `site` before.
+#[pyfunction]
+pub fn is_ready() -> bool {
+    // SAFETY: a plain question
+    unsafe { pyo3::ffi::Py_IsInitialized() != 0 }
+}
+
 /// Takes the reference over if it returns true.
 fn queue(function: *mut std::ffi::c_void) -> bool {
     // SAFETY: may be called from any thread; `run_queued` takes the reference over.

@@ -3,6 +3,7 @@
 //! | file | gives |
 //! | --- | --- |
 //! | `layout` | byte offsets by version |
+//! | `local_time` | the local time of a second |
 //! | `calibrate` | that check |
 //! | `calling` | calls of what may be written in Python |
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
@@ -56,6 +57,7 @@ pub mod handlers;
 pub mod held;
 pub mod interned;
 pub mod layout;
+pub mod local_time;
 pub mod method;
 #[cfg(Py_3_12)]
 pub mod monitoring;
