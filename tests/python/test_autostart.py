@@ -373,6 +373,16 @@ def test_the_page(python: Path, tmp_path: Path) -> None:
     said = run(python, "-m", "inviso", "log", "print", "shop.log", cwd=tmp_path).stdout
 
     def settled(text: str) -> str:
-        return re.sub(r"<[\d.]+>|\d{4}-.*|shop-\d+@\S+", "…", text)
+        return re.sub(r"^\S+@\S+ |<[\d.]+>|\d{4}-\d\d-.*", "…", text, flags=re.MULTILINE)
 
     assert settled(said) == settled(shown[1])
+
+
+def test_commands_of_ours_are_not_traced(python: Path, tmp_path: Path) -> None:
+    """They spend nothing of the counter; one that runs a program is that program."""
+    path = prepared(tmp_path, ("repeat", 1))
+    assert "inviso" in run(python, "-m", "inviso", "--version", cwd=tmp_path, INVISO_AUTOSTART=str(path)).stdout
+    assert path.read_text().startswith("('repeat', 1)") and not (tmp_path / "t.log").exists()
+    run(python, "-m", "inviso", "tprof", "-p", "__main__", "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
+    assert path.read_text().startswith("('repeat', 0)")
+    assert ("__main__", "leaf", [41]) in calls(tmp_path / "t.log")
