@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from inviso._descriptor import moved
+from inviso._descriptor import Own, moved
 
 __all__ = ["CONTROL", "SUFFIX", "Folder", "place"]
 
@@ -51,6 +51,7 @@ class Folder:
     def __init__(self, path: str, descriptor: int, owner: int) -> None:
         self.path = path
         self.descriptor = descriptor
+        self._own = Own(descriptor)
         self.owner = owner
         """The user whose processes listen here."""
 
@@ -80,14 +81,13 @@ class Folder:
         return cls(path, descriptor, found.st_uid)
 
     def close(self) -> None:
-        """Gives the descriptor back."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        """Gives the descriptor back, if the program hasn't closed it."""
+        self.descriptor = -1
+        self._own.close()
 
     def is_there(self) -> bool:
         """Whether it has not been removed."""
-        return os.fstat(self.descriptor).st_nlink > 0
+        return self._own.is_there() and os.fstat(self.descriptor).st_nlink > 0
 
     def __enter__(self) -> Folder:
         return self

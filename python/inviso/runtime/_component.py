@@ -282,6 +282,7 @@ class Component:
 
     def end(self) -> None:
         """The component ends: flags and patterns go, the log is closed."""
+        self._patterns.clear()  # no session has to keep them
         self._close()
         self._leave()
         if self._profiler is not None:
