@@ -171,7 +171,9 @@ def test_a_program_that_ends_while_it_is_traced(place: Place, control: Control, 
     assert os.listdir(place.sockets / "names") == []
 
 
-@pytest.mark.parametrize("way", ["os._exit(3)", "os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(3)'])"])
+@pytest.mark.parametrize(
+    "way", ["os._exit(3)", "os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(3)'])"]
+)
 def test_a_program_that_ends_at_once(place: Place, control: Control, way: str) -> None:
     """Nothing hangs; what was written can be read; the control sees that it has gone."""
     node = place.node(body="import sys\n")
@@ -212,9 +214,7 @@ def test_a_program_that_closes_all_descriptors(place: Place, control: Control) -
     node.ask("if not (pid := os.fork()): os._exit(0)")
     node.ask("os.waitpid(pid, 0)")
     assert node.ask("[os.fstat(one).st_size for one in files if os.fstat(one).st_size]") == []
-    assert node.stderr().splitlines() == [
-        "inviso: the runtime component ends: the program has closed its descriptors"
-    ]
+    assert node.stderr().splitlines() == ["inviso: the runtime component ends: the program has closed its descriptors"]
     # it can be prepared again
     assert node.ask("runtime.listen('n').node") == f"n@{HOST}"
     assert [each.pid for each in control.find()] == [node.pid]

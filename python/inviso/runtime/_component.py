@@ -105,6 +105,8 @@ class Component:
         data = parse(given, self._resolver.path)
         self._begin(given, data)
         self._data, self._ended, self._counts = data, None, (0, 0)
+        if data.files is not None:
+            self._resolver.wrote(data.files)
         now = time.monotonic()
         self._overload.began(now)
         self._overload.at_once(now)
@@ -515,14 +517,20 @@ class Component:
             return sorted(os.path.join(folder, name) for name, number in numbers if number.isdigit())
         return []
 
+    def _delete(self, path: str) -> Any:
+        if not self._resolver.may_delete(path):
+            return ERROR, (Atom("not_allowed"), os.path.basename(path))
+        return _delete(path)
+
     def _delete_named(self, spec: Any) -> Any:
-        if not isinstance(spec, (list, tuple)):
+        is_data = isinstance(spec, list) and any(isinstance(one, tuple) and one[:1] in (("trace",), ("ti",)) for one in spec)
+        if not isinstance(spec, list) or is_data:
             data = parse(spec, self._resolver.path)
             if data.files is None:
                 return OK, Atom("no_log")
             before, self._data = self._data, data
             try:
-                return OK, [(Atom("trace_log"), [_delete(path) for path in self._files()][::-1])]
+                return OK, [(Atom("trace_log"), [self._delete(path) for path in self._files()][::-1])]
             finally:
                 self._data = before
         if not spec:
@@ -531,10 +539,10 @@ class Component:
         for item in spec:
             match item:
                 case str():
-                    done.append(_delete(self._resolver.path(item)))
+                    done.append(self._delete(self._resolver.path(item)))
                 case (str(kind), str(folder), list(names)) if kind in ("trace_log", "ti_log"):
                     paths = [self._resolver.path(os.path.join(folder, str(name))) for name in names]
-                    done.append((Atom(kind), [_delete(path) for path in paths][::-1]))
+                    done.append((Atom(kind), [self._delete(path) for path in paths][::-1]))
                 case _:
                     raise Refused((Atom("badarg"), item))
         return OK, done[::-1] if isinstance(spec[0], str) else done
