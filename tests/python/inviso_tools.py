@@ -140,6 +140,11 @@ class Child:
         except (SyntaxError, ValueError):
             return value
 
+    def has_answer(self) -> bool:
+        """Whether :meth:`answer` would not wait long."""
+        assert self.process.stdout is not None
+        return b"\n" in self._data or bool(select.select([self.process.stdout], [], [], 0.05)[0])
+
     def stderr(self) -> str:
         """What it has written on its standard error."""
         return self.errors.read_text(errors="replace")

@@ -17,7 +17,7 @@ import pytest
 from inviso import log
 from inviso.control._control import Control
 from inviso.control._logs import copy
-from inviso_tools import HOST, Child, Failed, Node, Place, descriptors, until
+from inviso_tools import HOST, Node, Place, descriptors, until
 
 WORK = ("__main__", "step", "_", True)
 FLAGS = ["call", "timestamp"]
@@ -54,7 +54,9 @@ def trace(control: Control, *nodes: Node, name: str = "log", **settings: Any) ->
     names = [node.node for node in nodes]
     assert control.add(names, "mine", settings) == [(name, ("ok", "new")) for name in names]
     for each in names:
-        assert control.call([each], "init_tracing", ("file", f"{name}-{each}")) == [(each, ("ok", [("trace_log", "ok")]))]
+        assert control.call([each], "init_tracing", ("file", f"{name}-{each}")) == [
+            (each, ("ok", [("trace_log", "ok")]))
+        ]
     for each, answer in control.call(names, "tpl", [WORK]):
         assert answer == ("ok", [1]), each
     for each, answer in control.call(names, "tf", [("all", FLAGS)]):

@@ -193,7 +193,10 @@ LISTENERS = {
     "greets and ends": (f"{GREETS} made.close()", ("error", ("no_response", "disconnected"))),
     "greets and says nothing": (GREETS, ("error", "timeout")),
     "greets and sends bytes": (f"{GREETS} made.sendall(bytes(999))", ("error", ("refused", "a frame of 0 bytes"))),
-    "answers nonsense": (f'{GREETS} read(made, b"add"); made.sendall(frame(("answer", 1, 7)))', ("error", ("bad_answer", 7))),
+    "answers nonsense": (
+        f'{GREETS} read(made, b"add"); made.sendall(frame(("answer", 1, 7)))',
+        ("error", ("bad_answer", 7)),
+    ),
     "refuses": ('made.sendall(frame(("refused", "no")))', ("error", ("refused", "no"))),
 }
 
@@ -229,7 +232,10 @@ def test_random_frames_change_nothing(place: Place, request: pytest.FixtureReque
     chance = random.Random(25)
     sent, sizes, opened = 0, [], descriptors(node.pid)
     while sent < count:
-        with Peer(place.sockets, node.pid, greets=chance.random() < 0.5) as peer, suppress(BrokenPipeError, ConnectionResetError):
+        with (
+            Peer(place.sockets, node.pid, greets=chance.random() < 0.5) as peer,
+            suppress(BrokenPipeError, ConnectionResetError),
+        ):
             batch = [random_frame(chance) for _ in range(5)]
             sent += len(batch)
             peer.raw(b"".join(batch))
@@ -249,7 +255,11 @@ def random_frame(chance: random.Random) -> bytes:
         return chance.randbytes(chance.randrange(1, 60))
     if kind == 1:
         return frame(b"\x83" + chance.randbytes(chance.randrange(1, 60)))
-    data = bytearray(etf.dumps((Atom("call"), chance.randrange(9), chance.choice(["about", "get_status", "x"]), [chance.randrange(9)])))
+    data = bytearray(
+        etf.dumps(
+            (Atom("call"), chance.randrange(9), chance.choice(["about", "get_status", "x"]), [chance.randrange(9)])
+        )
+    )
     for _ in range(chance.randrange(1, 4) if kind == 2 else 0):
         data[chance.randrange(len(data))] = chance.randrange(256)
     return frame(bytes(data))
@@ -259,7 +269,9 @@ def random_frame(chance: random.Random) -> bytes:
 def test_frames_come_the_same_in_pieces(seed: int) -> None:
     """Frames are a function of the bytes, not of the pieces; and bytes that are none end the connection, whatever they are."""
     chance = random.Random(seed)
-    data = b"".join(pack([chance.randrange(1 << 40), "x" * chance.randrange(99)]) for _ in range(20)) + random_frame(chance)
+    data = b"".join(pack([chance.randrange(1 << 40), "x" * chance.randrange(99)]) for _ in range(20)) + random_frame(
+        chance
+    )
 
     def read(size: int) -> tuple[list[Any], bool]:
         frames, found = Frames(), []

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from inviso._descriptor import moved
+from inviso._descriptor import Own, moved
 
 __all__ = ["CONTROL", "SUFFIX", "Folder", "place"]
 
@@ -51,12 +51,13 @@ class Folder:
     def __init__(self, path: str, descriptor: int, owner: int) -> None:
         self.path = path
         self.descriptor = descriptor
+        self._own = Own(descriptor)
         self.owner = owner
         """The user whose processes listen here."""
 
     @classmethod
-    def open(cls, path: str | None = None, *, make: bool = True) -> Folder:
-        """Opens it, made anew if it is not there and ``make`` says so.
+    def open(cls, path: str | None = None, *, make: bool = True, is_control: bool = False) -> Folder:
+        """Opens it, made anew if it is not there and ``make`` says so. ``is_control``: root may open another user's.
 
         Raises:
             OSError: it is not there or can't be made; PermissionError if it belongs to another user, or others may
@@ -73,21 +74,21 @@ class Folder:
                 raise PermissionError(errno.EPERM, "it is no folder; remove it, or set INVISO_DIR", path) from None
             raise
         found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        is_ours = found.st_uid == os.geteuid() or (is_control and os.geteuid() == 0)
+        if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
             os.close(descriptor)
             why = "others may enter it, or it is another user's; chmod 700 it, or set INVISO_DIR"
             raise PermissionError(errno.EPERM, why, path)
         return cls(path, descriptor, found.st_uid)
 
     def close(self) -> None:
-        """Gives the descriptor back."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        """Gives the descriptor back, if the program hasn't closed it."""
+        self.descriptor = -1
+        self._own.close()
 
     def is_there(self) -> bool:
         """Whether it has not been removed."""
-        return os.fstat(self.descriptor).st_nlink > 0
+        return self._own.is_there() and os.fstat(self.descriptor).st_nlink > 0
 
     def __enter__(self) -> Folder:
         return self
@@ -99,6 +100,7 @@ class Folder:
         """A folder in it, made if it is not there."""
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=self.descriptor)
+            self._give(name)
         return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor), self.owner)
 
     def pids(self) -> list[int]:
@@ -201,6 +203,11 @@ class Folder:
                     if owner == pid:
                         os.unlink(known, dir_fd=names.descriptor)
 
+    def _give(self, name: str) -> None:
+        """What root has made in another user's folder is that user's."""
+        if self.owner != os.geteuid():
+            os.chown(name, self.owner, -1, dir_fd=self.descriptor, follow_symlinks=False)
+
     def _by_descriptor(self, name: str) -> str:
         """A path that is short enough for a socket's address and leads into the open folder."""
         return f"/proc/self/fd/{self.descriptor}/{name}"
@@ -210,6 +217,8 @@ class Folder:
         """Held while the sockets of the folder change."""
         lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self.descriptor)
         try:
+            if os.fstat(lock).st_uid != self.owner:
+                self._give("lock")
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:

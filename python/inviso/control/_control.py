@@ -112,7 +112,7 @@ class Control:
                 self._folder.close()
                 self._folder = None
             if self._folder is None:
-                self._folder = Folder.open()
+                self._folder = Folder.open(is_control=True)
             return self._folder
 
     def find(self, patterns: Iterable[str] = ("*",)) -> list[Found]:
