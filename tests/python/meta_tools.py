@@ -15,10 +15,10 @@ from inviso.runtime._resolver import Resolver
 class Runtime:
     """A runtime component without a listener: its requests, and its events."""
 
-    def __init__(self, folder: Path, resolver: Resolver | None = None) -> None:
+    def __init__(self, folder: Path, resolver: Resolver | None = None, **settings: Any) -> None:
         self.folder = folder
         self.events: list[Any] = []
-        self.component = Component("tag", {}, self.events.append, resolver or Resolver())
+        self.component = Component("tag", settings, self.events.append, resolver or Resolver())
 
     @property
     def ti(self) -> Path:

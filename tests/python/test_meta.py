@@ -631,6 +631,74 @@ def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, monkeypatch: pyt
     assert meta_tools.entries(runtime.ti) == list(range(status["messages"]))
 
 
+def test_after_a_suspension_that_could_not_wait_calls_are_handled(traced: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    from inviso.runtime import _meta
+
+    monkeypatch.setattr(_meta, "PATIENCE", 0.05)
+    go_on = threading.Event()
+    traced.ask("tpm", *WORK, [], lambda pid, what, data: go_on.wait(0.01) or ("ok", data, None))
+    for n in range(1000):
+        work(n)
+    assert traced.ask("suspend", "enough") == OK
+    monkeypatch.undo()
+    traced.ask("cancel_suspension")
+    before = traced.settle()
+    assert 0 < before["lost"] == 1000 - before["messages"]
+    assert traced.ask("tpm", *WORK, [], nothing) == (OK, 1)
+    work(1)
+    assert traced.settle()["messages"] == before["messages"] + 1
+
+
+def test_patterns_go_before_what_waits_is_handled(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    from inviso.runtime import _meta
+
+    monkeypatch.setattr(_meta, "PATIENCE", LIMIT)
+    inside, let_go = threading.Event(), threading.Event()
+    seen: list[Any] = []
+
+    def call(pid: Any, what: Any, data: Any) -> Any:
+        seen.append(what[1][0])
+        inside.set()
+        let_go.wait(LIMIT)
+        return "ok", data, None
+
+    runtime.begin()
+    runtime.ask("tpm", *WORK, [], call)
+    tracer = runtime.component._meta
+    assert tracer is not None
+    work(1), work(2)
+    assert inside.wait(LIMIT)
+    stopping = threading.Thread(target=runtime.ask, args=("stop_tracing",))
+    stopping.start()
+    try:
+        until(lambda: tracer._session.info(WORK, "meta")[1] is False)
+        work(3)
+    finally:
+        let_go.set()
+        stopping.join(LIMIT)
+    assert seen == [1, 2]
+
+
+def test_the_end_of_the_log_ends_it(tmp_path: Path) -> None:
+    runtime = Runtime(tmp_path, limits={"limit": 3})
+    runtime.begin(log=True)
+    removed: list[Any] = []
+    runtime.ask("tpm", *WORK, [], None, None, None, lambda *all: removed.append(all))
+    runtime.ask("tpl", [(*OTHER, [])])
+    runtime.ask("tf", [("all", ["call"])])
+    for _ in range(10):
+        other()
+
+    def has_ended() -> bool:
+        runtime.component.poll()
+        return bool(removed)
+
+    until(has_ended)
+    assert runtime.ask("get_status") == (OK, ("idle", "running"))
+    assert runtime.ask("tpm", *WORK, [], nothing) == (ERROR, "no_metatracer")
+    runtime.component.end()
+
+
 def test_suspension_does_not_wait_for_ever(runtime: Runtime) -> None:
     runtime.begin(log=True)
     inside, let_go = threading.Event(), threading.Event()
@@ -935,6 +1003,26 @@ def test_what_cannot_be_written_is_counted(runtime: Runtime) -> None:
     status = runtime.settle()
     assert (status["entries"], status["unwritten"]) == (0, 2)
     assert status["error"] == "/dev/full: No space left on device"
+
+
+LARGE = """
+import resource, signal, sys
+from inviso.runtime._ti_file import TiFile
+
+file = TiFile(sys.argv[1])
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+for size in (60, 70, 20, 30):
+    file.write(b"x" * size)
+print(file.entries, file.lost, file.error)
+file.close()
+"""
+
+
+def test_an_entry_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "t.ti"
+    assert good(LARGE, str(path)) == "2 2 File too large\n"
+    assert path.read_bytes() == b"".join(b"\0" + size.to_bytes(4) + b"x" * size for size in (60, 20))
 
 
 def test_a_program_that_closes_all_descriptors(runtime: Runtime) -> None:
