@@ -386,3 +386,17 @@ def test_commands_of_ours_are_not_traced(python: Path, tmp_path: Path) -> None:
     run(python, "-m", "inviso", "tprof", "-p", "__main__", "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
     assert path.read_text().startswith("('repeat', 0)")
     assert ("__main__", "leaf", [41]) in calls(tmp_path / "t.log")
+
+
+def test_the_programs_own_modules_are_found(python: Path, tmp_path: Path) -> None:
+    """Also those that are named as modules of the library which this package has imported."""
+    names = ("struct", "socket", "fcntl", "datetime", "tempfile", "ast", "json", "dataclasses")
+    prepared(tmp_path)
+    for name in names:
+        write(tmp_path, f"{name}.py", "mine = True\n")
+    text = "".join(f"import {name}; print({name}.__name__, getattr({name}, 'mine', False))\n" for name in names)
+    write(tmp_path, "prog.py", "def leaf(n): return n\nleaf(41)\n" + text)
+    done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(tmp_path / "auto.config"))
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [f"{name} True" for name in names]
+    assert ("__main__", "leaf", [41]) in calls(tmp_path / "t.log")
