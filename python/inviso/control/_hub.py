@@ -61,7 +61,7 @@ class _Batch:
 class Link:
     """A connection to one process."""
 
-    def __init__(self, made: socket.socket, pid: int) -> None:
+    def __init__(self, made: socket.socket, pid: int, process: int) -> None:
         self.socket = made
         self.pid = pid
         self.about: dict[str, Any] | None = None
@@ -69,7 +69,7 @@ class Link:
         self.frames = Frames()
         self.out = bytearray()
         self.pending: dict[int, tuple[_Batch, int]] = {}
-        self.life = Life(pid)
+        self.life = Life(process)
         self.is_open = True
         self.ended: Any = None
         """What was wrong with it, as the answer to requests; None: it has gone."""
@@ -130,11 +130,12 @@ class Hub:
         """
         made = folder.connect(pid)
         try:
-            if credentials(made)[1] != folder.owner:
+            process, user = credentials(made)
+            if user != folder.owner:
                 raise PermissionError(errno.EPERM, "the process that listens there is another user's", folder.path)
             with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it left is read
                 made.send(greeting(node=self.node, pid=os.getpid()))
-            link = Link(made, pid)
+            link = Link(made, pid, process)
         except BaseException:
             made.close()
             raise
