@@ -133,6 +133,14 @@ class Runtime(RuleBasedStateMachine):
             self.model = None
         peer.events.clear()
 
+    @precondition(lambda self: self.owner is not None)
+    @rule(tag=st.sampled_from("abc"))
+    def pass_on(self, tag: str) -> None:
+        """The other control takes it over, if it goes on."""
+        other = 1 - (self.owner or 0)
+        self.leave(True)
+        self.add(other, tag, "infinity", False)
+
     @precondition(lambda self: self.owner is not None and self.turn % 4 == 0)
     @rule()
     def stop_node(self) -> None:
