@@ -875,7 +875,7 @@ def subscribe(who: Any = None) -> Any:
 
     >>> import inviso
     >>> _ = start(), subscribe(), add_node("mine")
-    >>> inviso.receive()[3]
+    >>> inviso.receive(("inviso_event", "_", "_", "_"))[3]
     ('connected', 'local_runtime', ('mine', ('new', 'running')))
     >>> _ = unsubscribe(), stop_all()
     """
