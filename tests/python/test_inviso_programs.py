@@ -36,7 +36,7 @@ def calls(path: Path) -> int:
 
 def stop(control: Control, node: Node) -> int:
     assert control.call(None, "stop_tracing") == [(node.node, ("ok", "idle"))]
-    return calls(Path(node.ask("listener.host.component._files()")[0]))
+    return calls(Path(node.ask("listener.host.component.info()['files']")[0]))
 
 
 # forks

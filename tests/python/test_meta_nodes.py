@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 from trace_tools import SUBJECTS, good
@@ -37,6 +39,9 @@ def bare(answer):
     return [result for _, result in answer[1]]
 """
 
+NODES = [f"shop-{n}@{socket.gethostname()}" for n in (1, 2)]
+KINDS = [("trace", "log"), ("ti", "ti")]
+
 TWO = """
 nodes = Node("shop-1", "meta_node"), Node("shop-2", "meta_node")
 control.start()
@@ -59,7 +64,7 @@ for node in nodes:
     print([entry[1:3] for entry in entries if entry[1] != "MainThread"], len({entry[0] for entry in entries}))
 print(bare(control.list_logs()))
 os.mkdir(os.path.join(folder, "here"))
-print(bare(control.fetch_log(os.path.join(folder, "here"), f"{1}-"))[0])
+print(bare(control.fetch_log(os.path.join(folder, "here"), "1-")))
 control.stop_all()
 for node in nodes:
     node.end()
@@ -82,8 +87,9 @@ def test_two_nodes(tmp_path: Path) -> None:
         f"{names[0]} 2",
         f"{names[1]} 2",
         str([logs, logs]),
-        str(("complete", [("trace_log", [("ok", "1-t.log")]), ("ti_log", [("ok", "1-t.ti")])])),
+        str([("complete", [(f"{kind}_log", [("ok", f"1-{node}-t.{end}")]) for kind, end in KINDS]) for node in NODES]),
     ]
+    assert sorted(os.listdir(tmp_path / "here")) == sorted(f"1-{node}-t.{end}" for node in NODES for _, end in KINDS)
 
 
 REFUSED = """

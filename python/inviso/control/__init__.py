@@ -36,7 +36,7 @@ from inviso.terms import Atom
 
 from . import _arguments as given
 from ._control import NOT_ADDED, OK, Control
-from ._logs import fetched
+from ._logs import fetched, shared_names
 
 __all__ = [
     "NotStarted", "add_node", "add_node_if_ref", "add_nodes", "add_nodes_if_ref", "cancel_suspension", "change_options",
@@ -754,6 +754,7 @@ def list_logs(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 def fetch_log(*words: Any) -> Any:
     """Copy logs into a folder: ``(folder, prefix)``, ``(specs, folder, prefix)``, ``(to_node, folder, prefix)``,
     ``(to_node, specs, folder, prefix)``. The files get the prefix before their names, and replace files of these names.
+    Where files of two nodes would have one name, they get the node's name as well, ``PREFIXNODE-NAME``.
 
     Args:
         words: specs are nodes, ``(node, tracer_data)``, or ``(node, [("trace_log", folder, names)])``. ``to_node`` is this
@@ -764,6 +765,11 @@ def fetch_log(*words: Any) -> Any:
         ``("complete", "no_log")``; ``("error", "tracing")``, ``("error", "no_tracerdata")``. A result is ``("ok", name)`` or
         ``("error", …)``; after the first error no more is tried. ``("error", "not_distributed")`` for a control without a
         name.
+
+    >>> _ = start()
+    >>> fetch_log(".", "copy_of_")
+    ('error', 'not_distributed')
+    >>> _ = stop()
     """
     control = _here("fetch_log")
     if not control.is_distributed:
@@ -787,7 +793,9 @@ def fetch_log(*words: Any) -> Any:
         raise BadArg("control.fetch_log", "prefix", f"{shown(prefix)} has a {os.sep!r}; pass the beginning of a name")
     asked = [(name, [] if spec is None else [spec]) for name, spec in specs]
     answers = control.call_each(asked, "log_paths")
-    return OK, _in_parallel([(name, _copied(answer, folder, prefix)) for name, answer in answers])
+    shared = shared_names(answers)
+    prefixes = {name: f"{prefix}{name}-" if name in shared else prefix for name, _ in answers}
+    return OK, _in_parallel([(name, _copied(answer, folder, prefixes[name])) for name, answer in answers])
 
 
 def _copied(answer: Any, folder: str, prefix: str) -> Callable[[], Any]:

@@ -61,7 +61,7 @@ class _Batch:
 class Link:
     """A connection to one process."""
 
-    def __init__(self, made: socket.socket, pid: int) -> None:
+    def __init__(self, made: socket.socket, pid: int, process: int) -> None:
         self.socket = made
         self.pid = pid
         self.about: dict[str, Any] | None = None
@@ -72,7 +72,7 @@ class Link:
         """Who waits for the answers to requests, by their numbers."""
         self.is_caller = False
         """Whether the process has connected by itself."""
-        self.life = Life(pid)
+        self.life = Life(process)
         self.is_open = True
         self.ended: Any = None
         """What was wrong with it, as the answer to requests; None: it has gone."""
@@ -141,11 +141,12 @@ class Hub:
         """
         made = folder.connect(pid)
         try:
-            if credentials(made)[1] != folder.owner:
+            process, user = credentials(made)
+            if user != folder.owner:
                 raise PermissionError(errno.EPERM, "the process that listens there is another user's", folder.path)
             with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it left is read
                 made.send(greeting(node=self.node, pid=os.getpid()))
-            link = Link(made, pid)
+            link = Link(made, pid, process)
         except BaseException:
             made.close()
             raise
@@ -306,7 +307,7 @@ class Hub:
         with suppress(OSError):
             if may_serve(uid):
                 made.send(greeting(node=self.node, pid=os.getpid()))
-                link = Link(made, pid)
+                link = Link(made, pid, pid)
                 link.is_caller = True
                 return self._enter(link)
         made.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from inviso.terms import Atom
 
-__all__ = ["copy", "copy_set", "fetched", "posix"]
+__all__ = ["copy", "copy_set", "fetched", "posix", "shared_names"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 CHUNK = 4 << 20
@@ -28,6 +28,21 @@ def fetched(found: list[Any], folder: str, prefix: str) -> Any:
                 is_complete = result[0] == OK
     parts = [(Atom(kind), results[kind]) for kind in ("trace_log", "ti_log")]
     return Atom("complete" if is_complete else "incomplete"), parts
+
+
+def shared_names(answers: list[Any]) -> set[str]:
+    """The nodes one of whose logs has the base name of another node's. ``answers`` are theirs to ``log_paths``.
+
+    >>> found = [(node, ("ok", [("trace_log", [f"/{node}/a.log"])])) for node in ("a@h", "b@h")]
+    >>> sorted(shared_names([*found, ("c@h", ("ok", "no_log"))]))
+    ['a@h', 'b@h']
+    """
+    named: dict[str, set[str]] = {}
+    for node, answer in answers:
+        for _, paths in answer[1] if answer[0] == OK and isinstance(answer[1], list) else []:
+            for path in paths:
+                named.setdefault(os.path.basename(path), set()).add(node)
+    return {node for nodes in named.values() if len(nodes) > 1 for node in nodes}
 
 
 def copy(path: str, folder: str, prefix: str) -> Any:
@@ -52,13 +67,13 @@ def copy(path: str, folder: str, prefix: str) -> Any:
             return ERROR, (Atom("file_open"), (posix(error), name))
         try:
             _pump(source, part)
+            os.replace(target + ".part", target)
         except OSError as error:
             with suppress(OSError):
                 os.unlink(target + ".part")
             return ERROR, (Atom("file_write"), (posix(error), name))
         finally:
             os.close(part)
-        os.replace(target + ".part", target)
     finally:
         os.close(source)
     return OK, name

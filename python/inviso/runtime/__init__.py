@@ -93,6 +93,9 @@ __all__ = [
 ]
 
 _listener: Listener | None = None
+_named: str | None = None
+"""The name that the process has as a node because it listens."""
+
 _changing = RLock()
 NO_NODE = "nonode@nohost"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -119,7 +122,7 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
     True
     >>> stop_listening()
     """
-    global _listener
+    global _listener, _named
     with _changing:
         found = listening()
         if found is not None and found.is_public:
@@ -146,6 +149,7 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
         _listener = made
         if process.node() == NO_NODE:
             process.set_node(taken)
+            _named = taken
         return made
 
 
@@ -180,11 +184,14 @@ def stop_listening() -> None:
 
     >>> stop_listening()
     """
-    global _listener
+    global _listener, _named
     with _changing:
         listener, _listener = _listener, None
         if listener is not None:
             listener.close()
+        if _named is not None and process.node() == _named:
+            process.set_node(NO_NODE)
+        _named = None
 
 
 _local._find = listening

@@ -11,6 +11,7 @@ request                                    arguments
 ``ctpm``                                   module, function, arity
 ``tpm_localnames``, ``ctpm_localnames``    none
 ``tpm_globalnames``, ``ctpm_globalnames``  none: there are no global names
+``write_ti``                               entry: bytes, which are written as they are
 ``meta_status``                            none: what :func:`inviso.meta.status` answers; None without a meta tracer
 =========================================  ===========================================================
 
@@ -97,6 +98,12 @@ class MetaCalls:
 
     def do_ctpm_globalnames(self) -> Any:
         return OK, OK
+
+    def do_write_ti(self, entry: Any) -> Any:
+        if not isinstance(entry, bytes):
+            return _bad("write_ti", (entry,))
+        self._tracer().write_ti(entry)
+        return OK
 
     def do_meta_status(self) -> Any:
         return OK, None if self._meta is None else self._meta.status()
