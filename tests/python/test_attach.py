@@ -102,7 +102,8 @@ def ask(pid: int, folder: Path, requests: Iterable[tuple[Any, ...]]) -> list[Any
     from inviso._link._frame import Frames, greeting, pack
 
     answers: list[Any] = []
-    with Folder.open(str(folder / "sockets")) as place, place.connect(pid, LIMIT) as made:
+    with Folder.open(str(folder / "sockets")) as place, place.connect(pid) as made:
+        made.settimeout(LIMIT)
         made.sendall(greeting(node="ctl@here", pid=os.getpid()))
         frames = Frames()
         for number, (name, *arguments) in enumerate(requests):
