@@ -564,11 +564,7 @@ mod tests {
                 Some("x@h"),
                 "x@h (<0.4.0>) <db> ! 'hi' at second 1.000005",
             ),
-            (
-                send(of(9, "nonode@nohost"), Term::Pid(Identifier::own(5))),
-                None,
-                "(db) <0.5.0> ! 'hi' at second 1.000005",
-            ),
+            (send(of(9, "nonode@nohost"), of(5, "nonode@nohost")), None, "(db) <0.5.0> ! 'hi' at second 1.000005"),
         ] {
             assert_eq!(line(&term, node), text);
         }
