@@ -45,4 +45,4 @@ format:          ## the crates' form
 	cargo fmt --all
 
 help:
-	@sed -n 's/^\([a-z]*\):  *## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):  *## /\1\t/p' Makefile

@@ -157,7 +157,8 @@ def detach(pid: int, *, timeout: float = 5.0) -> str:
     _check_number("detach", pid, timeout)
     until = time.monotonic() + timeout
     try:
-        with Folder.open(make=False) as folder, folder.connect(pid, timeout) as made:
+        with Folder.open(make=False) as folder, folder.connect(pid) as made:
+            made.settimeout(max(0.001, until - time.monotonic()))
             made.sendall(greeting(node=f"detach-{os.getpid()}", pid=os.getpid()) + pack((Atom("call"), 1, Atom("detach"), [])))
             frames, node = Frames(), None
             while True:
@@ -202,7 +203,8 @@ def _node_of(pid: int, timeout: float) -> str | None:
     """What a process with a listener is called; None if it has none."""
     until = time.monotonic() + timeout
     try:
-        with Folder.open(make=False) as folder, folder.connect(pid, timeout) as made:
+        with Folder.open(make=False) as folder, folder.connect(pid) as made:
+            made.settimeout(max(0.001, until - time.monotonic()))
             made.sendall(greeting(node=f"attach-{os.getpid()}", pid=os.getpid()))
             frames = Frames()
             while True:

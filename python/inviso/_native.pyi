@@ -8,6 +8,7 @@ from typing import Any, final
 from .terms import Port, Ref
 
 __all__ = [
+    "is_ready",
     "ArrowRows",
     "Exporter",
     "Library",

@@ -102,7 +102,8 @@ def ask(pid: int, folder: Path, requests: Iterable[tuple[Any, ...]]) -> list[Any
     from inviso._link._frame import Frames, greeting, pack
 
     answers: list[Any] = []
-    with Folder.open(str(folder / "sockets")) as place, place.connect(pid, LIMIT) as made:
+    with Folder.open(str(folder / "sockets")) as place, place.connect(pid) as made:
+        made.settimeout(LIMIT)
         made.sendall(greeting(node="ctl@here", pid=os.getpid()))
         frames = Frames()
         for number, (name, *arguments) in enumerate(requests):
@@ -275,7 +276,8 @@ def test_a_listener_that_is_there_is_enough(folder: Path) -> None:
         from inviso._link._folder import Folder
         from inviso._link._frame import greeting, pack
 
-        with Folder.open(str(folder / "sockets")) as place, place.connect(running.pid, LIMIT) as made:
+        with Folder.open(str(folder / "sockets")) as place, place.connect(running.pid) as made:
+            made.settimeout(LIMIT)
             made.sendall(greeting(node="ctl@here", pid=os.getpid()) + pack(("call", 1, "add", ["t", {}, False])))
             while not made.recv(1 << 16).endswith(b"new"):
                 pass

@@ -373,6 +373,31 @@ def test_the_page(python: Path, tmp_path: Path) -> None:
     said = run(python, "-m", "inviso", "log", "print", "shop.log", cwd=tmp_path).stdout
 
     def settled(text: str) -> str:
-        return re.sub(r"<[\d.]+>|\d{4}-.*", "…", text)
+        return re.sub(r"^\S+@\S+ |<[\d.]+>|\d{4}-\d\d-.*", "…", text, flags=re.MULTILINE)
 
     assert settled(said) == settled(shown[1])
+
+
+def test_commands_of_ours_are_not_traced(python: Path, tmp_path: Path) -> None:
+    """They spend nothing of the counter; one that runs a program is that program."""
+    path = prepared(tmp_path, ("repeat", 1))
+    assert "inviso" in run(python, "-m", "inviso", "--version", cwd=tmp_path, INVISO_AUTOSTART=str(path)).stdout
+    assert path.read_text().startswith("('repeat', 1)") and not (tmp_path / "t.log").exists()
+    run(python, "-m", "inviso", "tprof", "-p", "__main__", "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(path))
+    assert path.read_text().startswith("('repeat', 0)")
+    assert ("__main__", "leaf", [41]) in calls(tmp_path / "t.log")
+
+
+def test_the_programs_own_modules_are_found(python: Path, tmp_path: Path) -> None:
+    """Also those that are named as modules of the library which this package has imported."""
+    names = ("struct", "socket", "fcntl", "datetime", "tempfile", "ast", "json", "dataclasses")
+    prepared(tmp_path)
+    for name in names:
+        write(tmp_path, f"{name}.py", "mine = True\n")
+    text = "".join(f"import {name}; print({name}.__name__, getattr({name}, 'mine', False))\n" for name in names)
+    write(tmp_path, "prog.py", "def leaf(n): return n\nleaf(41)\n" + text)
+    done = run(python, "prog.py", cwd=tmp_path, INVISO_AUTOSTART=str(tmp_path / "auto.config"))
+    assert done.stderr == ""
+    plain = run(python, "prog.py", cwd=tmp_path).stdout  # what is built in comes first there, too
+    assert done.stdout == plain and plain.count("True") >= len(names) - 1
+    assert ("__main__", "leaf", [41]) in calls(tmp_path / "t.log")

@@ -166,7 +166,7 @@ def test_a_control_adopts_it_later(python: Path, tmp_path: Path) -> None:
     with program(python, tmp_path, ("tag", "nightly")) as running:
         assert line(running) == TRACING
         with Folder.open(str(tmp_path / "sockets")) as folder:
-            connection = Connection(folder.connect(running.pid, LIMIT))
+            connection = Connection(folder.connect(running.pid))
         connection.send(greeting(node="ctl@here", pid=os.getpid()))
         assert peer_of(connection.term())["node"] == "shop@here"
         assert connection.ask("add", "new", {}, False) == ("ok", ("adopted", "tracing", "running", "nightly"))
@@ -179,7 +179,7 @@ def test_what_a_control_names_is_below_the_log_folder(python: Path, tmp_path: Pa
     with program(python, tmp_path) as running:
         assert line(running) == TRACING
         with Folder.open(str(tmp_path / "sockets")) as folder:
-            connection = Connection(folder.connect(running.pid, LIMIT))
+            connection = Connection(folder.connect(running.pid))
         connection.send(greeting(node="ctl@here", pid=os.getpid()))
         connection.term()
         connection.ask("add", "new", {}, False)

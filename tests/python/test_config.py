@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,14 @@ def test_each_setting_has_a_variable() -> None:
     values = {"follow": "yes", "wait": "1", "timeout": "1"}
     environ = {f"INVISO_{name.upper()}": values.get(name, "x") for name in NAMES}
     assert set(from_environment(environ)) == set(NAMES)
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """Its example sets each setting but one, which has no place in a project's file."""
+    page = (Path(__file__).parents[2] / "docs" / "autostart.md").read_text()
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "pyproject.toml").write_text(text)
+    found = effective(environ={}, folder=str(tmp_path))
+    assert [name for name, each in found.items() if each.source == "default"] == ["dir"]
+    for name in NAMES:
+        assert name == "dir" or f"INVISO_{name.upper()}" in text

@@ -140,7 +140,7 @@ def test_pages_name_only_what_exists() -> None:
         text = page.read_text()
         for path in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (page.parent / path).exists(), f"{page.name}: {path}"
-        for target in re.findall(r"^\$ make ([a-z]+)|`make ([a-z]+)", text, re.MULTILINE):
+        for target in re.findall(r"^\$ make ([a-z-]+)|`make ([a-z-]+)", text, re.MULTILINE):
             assert re.search(rf"^{''.join(target)}:", targets, re.MULTILINE), f"{page.name}: {target}"
 
 

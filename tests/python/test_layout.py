@@ -70,7 +70,34 @@ BELOW = {
     "_progress": {"_beside"},
     "_run": {"_native"},
     "_report": {"_children", "_command", "_descriptor", "_pattern", "_progress", "errors", "tprof"},
-    "cli": {"_command", "_log_cli", "_merge_cli", "_options", "_pattern", "_report", "_run", "_trace_cli", "tprof"},
+    "_link": {"_descriptor", "_native", "errors", "etf"},
+    "meta": {"errors", "etf", "process", "terms"},
+    "runtime": {
+        *("_beside", "_descriptor", "_fork", "_link", "_native", "_pattern", "_system", "dbg", "errors", "meta", "process"),
+        *("seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
+    },
+    "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
+    "cluster": {"_pattern", "control", "errors", "runtime", "terms", "tprof"},
+    "case": {"errors", "match_spec", "process", "terms"},
+    "_config": {"errors"},
+    "autostart": {
+        *("__version__", "_beside", "_children", "_config", "_fork", "_link", "_literal", "_native", "_system", "case"),
+        *("errors", "process", "runtime", "terms"),
+    },
+    "ttb": {
+        *("_beside", "_descriptor", "_literal", "_system", "control", "dbg", "errors", "etf", "log", "match_spec", "merge"),
+        *("process", "runtime", "terms"),
+    },
+    "_begin": {"_children", "_native", "autostart"},
+    "_attach": {"_link", "errors", "terms"},
+    "_attached": {"runtime"},
+    "_attach_cli": {"_attach", "_config", "_options", "errors"},
+    "_run_cli": {"_command", "_options", "_run", "runtime"},
+    "_cluster_cli": {"_command", "cluster", "errors", "runtime"},
+    "cli": {
+        *("_attach_cli", "_cluster_cli", "_command", "_log_cli", "_merge_cli", "_options", "_pattern", "_report", "_run"),
+        *("_run_cli", "_trace_cli", "tprof"),
+    },
     "__main__": {"cli"},
 }
 CRATES = {

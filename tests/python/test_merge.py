@@ -629,3 +629,8 @@ def test_the_standard_handlers(tmp_path: Path) -> None:
     assert out.read_text() == "a@h ['Db',<<120>>] #{<<107>> => [1,2]}\n"
     shutil.copy(out, tmp_path / "copy")
     assert merge.outfile_closer(open("/dev/null")) is None  # noqa: SIM115
+
+
+def test_nodes_without_a_creation_are_told_apart_by_their_names() -> None:
+    one, two = (inviso._native.pid_of_node(name, 0, 5) for name in ("one@h", "two@h"))
+    assert one != two and (one.node, two.node) == ("one@h", "two@h")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 from cli_tools import Terminal, command, execute
-from inviso import log
+from inviso import Atom, etf, log
 from test_log import dropped, record
 from test_merge import called, entry, of_node, raw
 
@@ -31,12 +32,16 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_registered_name_is_shown_before_that_of_a_thread(tmp_path: Path) -> None:
+    (tmp_path / "a@h.log").write_bytes(raw(5, of_node(4, 11), of_node(5, 11)))
+    pid = of_node(4, 11)
+    names = [entry_of(pid, name, 1) for name in ("old", Atom("db"), Atom("db2"), "worker")]
+    (tmp_path / "a@h.ti").write_bytes(b"".join(names) + entry_of(of_node(5, 11), "one", 1) + entry_of(of_node(5, 11), "two", 1))
+    assert run(tmp_path).stdout == "a@h (db2) <two> ! 'hello' at 1970-01-01 00:00:05.000000\n"
+
+
 def entry_of(pid: bytes, alias: str, second: int) -> bytes:
     """An entry with the bytes of a pid, where `entry` has one of this process."""
-    import struct
-
-    from inviso import Atom, etf
-
     parts = [pid, etf.dumps(alias), etf.dumps(Atom("alias")), etf.dumps((0, second, 0))]
     data = b"\x83h\4" + b"".join(part[1:] for part in parts)
     return bytes(1) + struct.pack(">I", len(data)) + data

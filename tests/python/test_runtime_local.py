@@ -190,3 +190,31 @@ def test_several_things_at_once() -> None:
     assert initiator.done.wait(LIMIT)
     assert sorted(seen) == [0, 2] and told == ["LookupError: one"]
     leave_if_stopped()  # this thread is no initiator's
+
+
+def test_meta_tracing(component: None, tmp_path: Path) -> None:
+    """Each of its requests reaches the meta tracer; functions of this process are taken as call-backs."""
+    seen = threading.Event()
+
+    def called(pid: Any, message: Any, data: Any) -> Any:
+        seen.set()
+        return "ok", data, None
+
+    here = (__name__, "traced", 1)
+    assert runtime.tpm(*here, [], called) == ("error", "no_metatracer")
+    tracerdata = [("trace", ("file", str(tmp_path / "a.log"))), ("ti", ("file", str(tmp_path / "a.ti")))]
+    assert runtime.init_tracing(tracerdata) == ("ok", [("trace_log", "ok"), ("ti_log", "ok")])
+    assert runtime.init_tpm(*here, called) == "ok"
+    assert runtime.init_tpm(*here, None, called, None, None) == ("error", "already_initiated")
+    assert runtime.tpm_ms(*here, "first", []) == ("ok", 1)
+    assert runtime.tpm_ms_tracer(*here, "second", [("_", [], [("trace", [], ["call"])])]) == ("ok", 1)
+    traced(1)
+    assert seen.wait(LIMIT)
+    assert runtime.ctpm_ms(*here, "first") == "ok"
+    assert runtime.ctpm(*here) == "ok"
+    assert runtime.tpm(*here, [], called) == ("ok", 1)
+    assert runtime.tpm_tracer(*here, []) == ("ok", 1)
+    assert runtime.local_register() == (("ok", 1), ("ok", 1))
+    assert runtime.remove_local_register() == ("ok", "ok")
+    assert runtime.global_register() == (("ok", 0), ("ok", 0))
+    assert runtime.remove_global_register() == ("ok", "ok")

@@ -15,6 +15,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from inviso._descriptor import Own, moved
+
 __all__ = ["CONTROL", "SUFFIX", "Folder", "place"]
 
 SUFFIX = ".sock"
@@ -46,13 +48,16 @@ def place() -> str:
 class Folder:
     """The folder, open."""
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, owner: int) -> None:
         self.path = path
         self.descriptor = descriptor
+        self._own = Own(descriptor)
+        self.owner = owner
+        """The user whose processes listen here."""
 
     @classmethod
-    def open(cls, path: str | None = None, *, make: bool = True) -> Folder:
-        """Opens it, made anew if it is not there and ``make`` says so.
+    def open(cls, path: str | None = None, *, make: bool = True, is_control: bool = False) -> Folder:
+        """Opens it, made anew if it is not there and ``make`` says so. ``is_control``: root may open another user's.
 
         Raises:
             OSError: it is not there or can't be made; PermissionError if it belongs to another user, or others may
@@ -63,23 +68,27 @@ class Folder:
             with suppress(FileExistsError):
                 os.mkdir(path, 0o700)
         try:
-            descriptor = os.open(path, _FLAGS)
+            descriptor = moved(os.open(path, _FLAGS))
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise PermissionError(errno.EPERM, "it is no folder; remove it, or set INVISO_DIR", path) from None
             raise
         found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        is_ours = found.st_uid == os.geteuid() or (is_control and os.geteuid() == 0)
+        if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
             os.close(descriptor)
             why = "others may enter it, or it is another user's; chmod 700 it, or set INVISO_DIR"
             raise PermissionError(errno.EPERM, why, path)
-        return cls(path, descriptor)
+        return cls(path, descriptor, found.st_uid)
 
     def close(self) -> None:
-        """Gives the descriptor back."""
-        descriptor, self.descriptor = self.descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        """Gives the descriptor back, if the program hasn't closed it."""
+        self.descriptor = -1
+        self._own.close()
+
+    def is_there(self) -> bool:
+        """Whether it has not been removed."""
+        return self._own.is_there() and os.fstat(self.descriptor).st_nlink > 0
 
     def __enter__(self) -> Folder:
         return self
@@ -91,7 +100,8 @@ class Folder:
         """A folder in it, made if it is not there."""
         with suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=self.descriptor)
-        return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor))
+            self._give(name)
+        return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor), self.owner)
 
     def pids(self) -> list[int]:
         """The processes that have a socket here, whether or not they live."""
@@ -149,7 +159,7 @@ class Folder:
             name = f"{pid}{SUFFIX}"
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self.descriptor)  # of an earlier process of this number
-            made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            made = socket.socket(fileno=moved(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach()))
             try:
                 made.bind(self._by_descriptor(name))
                 os.chmod(name, 0o600, dir_fd=self.descriptor)
@@ -159,19 +169,18 @@ class Folder:
                 raise
             return made
 
-    def connect(self, pid: int, timeout: float) -> socket.socket:
-        """A connection to a process's socket.
-
-        A socket that nobody listens at any more is removed.
+    def connect(self, pid: int) -> socket.socket:
+        """A connection to a process's socket, which doesn't block. A socket that nobody listens at any more is removed.
 
         Raises:
             FileNotFoundError: there is none.
             ConnectionRefusedError: its process has ended.
-            OSError: anything else, such as TimeoutError.
+            BlockingIOError: too many wait for it already.
+            OSError: anything else.
         """
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.settimeout(timeout)
+            made.setblocking(False)
             made.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
         except ConnectionRefusedError:
             made.close()
@@ -194,6 +203,11 @@ class Folder:
                     if owner == pid:
                         os.unlink(known, dir_fd=names.descriptor)
 
+    def _give(self, name: str) -> None:
+        """What root has made in another user's folder is that user's."""
+        if self.owner != os.geteuid():
+            os.chown(name, self.owner, -1, dir_fd=self.descriptor, follow_symlinks=False)
+
     def _by_descriptor(self, name: str) -> str:
         """A path that is short enough for a socket's address and leads into the open folder."""
         return f"/proc/self/fd/{self.descriptor}/{name}"
@@ -203,6 +217,8 @@ class Folder:
         """Held while the sockets of the folder change."""
         lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self.descriptor)
         try:
+            if os.fstat(lock).st_uid != self.owner:
+                self._give("lock")
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:

@@ -98,10 +98,13 @@ def peer_of(term: Any) -> dict[str, Any]:
     """
     match term:
         case ("inviso", (int(major), int()), dict(about)) if major == VERSION[0]:
+            if not isinstance(about.get("node", ""), str):
+                raise BadFrame("its node has no name")
             return about
         case ("inviso", (int(major), int()), dict()):
+            other = f"version {major}" if 0 <= major < 10_000 else "another version"
             raise BadFrame(
-                f"it speaks version {major} of the protocol, and this is version {VERSION[0]}; "
+                f"it speaks {other} of the protocol, and this is version {VERSION[0]}; "
                 "install the same inviso on both sides"
             )
     raise BadFrame("it does not speak this protocol")

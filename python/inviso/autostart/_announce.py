@@ -62,12 +62,13 @@ def find(control: str, own: str) -> Found | None:
 
 def _ask(folder: Folder, pid: int, own: str, until: float) -> Found | None:
     try:
-        made = folder.connect(pid, max(0.001, until - time.monotonic()))
+        made = folder.connect(pid)
     except OSError:
         return None
     try:
         if not may_serve(credentials(made)[1]):
             raise BadFrame("it is another user's")
+        made.settimeout(max(0.001, until - time.monotonic()))
         made.sendall(greeting(node=own, pid=os.getpid()))
         frames = Frames()
         while True:

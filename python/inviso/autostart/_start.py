@@ -22,6 +22,7 @@ ARGUMENT = "INVISO_AUTOSTART_ARG"
 STARTED = "INVISO_AUTOSTARTED"
 """Set in a process that was started: the name of its program, and the value of the variable. Its children find it."""
 
+_WITH_A_PROGRAM = ("run", "trace", "tprof")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
@@ -47,6 +48,8 @@ def _start() -> None:
     value = os.environ[VARIABLE]
     if value in ("", "no") or runs("multiprocessing.resource_tracker") or not environment_counts():
         return
+    if _is_own_command(sys.orig_argv):
+        return
     if is_file(value):
         value = os.environ[VARIABLE] = os.path.abspath(value)
     base, _, earlier = os.environ.get(STARTED, "").partition(" ")
@@ -57,6 +60,27 @@ def _start() -> None:
     from ._process import begin
 
     begin(plan, value, base, is_child=is_child)
+
+
+def _is_own_command(words: list[str]) -> bool:
+    """Whether a command line is one of this package's that run no program: such a process is not what is to be traced.
+
+    >>> _is_own_command(["python", "-X", "dev", "/bin/inviso", "log"]), _is_own_command(["python", "-m", "inviso", "run", "a.py"])
+    (True, False)
+    >>> _is_own_command(["python", "inviso.py"])
+    False
+    """
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-X", "-W"):
+            next(rest, None)
+        elif word == "-m":
+            return next(rest, None) == "inviso" and next(rest, None) not in _WITH_A_PROGRAM
+        elif not word.startswith("-"):
+            return os.path.basename(word) == "inviso" and next(rest, None) not in _WITH_A_PROGRAM
+        elif word.startswith("-c"):
+            return False
+    return False
 
 
 def is_file(value: str) -> bool:

@@ -765,6 +765,11 @@ def fetch_log(*words: Any) -> Any:
         ``("complete", "no_log")``; ``("error", "tracing")``, ``("error", "no_tracerdata")``. A result is ``("ok", name)`` or
         ``("error", …)``; after the first error no more is tried. ``("error", "not_distributed")`` for a control without a
         name.
+
+    >>> _ = start()
+    >>> fetch_log(".", "copy_of_")
+    ('error', 'not_distributed')
+    >>> _ = stop()
     """
     control = _here("fetch_log")
     if not control.is_distributed:
@@ -870,7 +875,7 @@ def subscribe(who: Any = None) -> Any:
 
     >>> import inviso
     >>> _ = start(), subscribe(), add_node("mine")
-    >>> inviso.receive()[3]
+    >>> inviso.receive(("inviso_event", "_", "_", "_"))[3]
     ('connected', 'local_runtime', ('mine', ('new', 'running')))
     >>> _ = unsubscribe(), stop_all()
     """

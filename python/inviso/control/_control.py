@@ -7,7 +7,6 @@ import fnmatch
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import inviso
 from inviso import _native
 from inviso._link._folder import CONTROL, SUFFIX, Folder
-from inviso._link._frame import BadFrame
 from inviso._native import Pid
 from inviso._system import RLock, start_new_thread
 from inviso.runtime import NO_NODE, listening, local
@@ -69,9 +67,9 @@ class Control:
             self._listening = self.folder().below(CONTROL)
             self._hub.listen(self._listening, self._taken)
 
-    def _taken(self, link: Link, tag: Any, both: Any) -> None:
-        self._attend(link.node, link)
-        self._publish((Atom("connected"), self._called(link.node), (tag, tuple(both))))
+    def _taken(self, link: Link, node: str, tag: Any, both: Any) -> None:
+        self._attend(node, link)
+        self._publish((Atom("connected"), self._called(node), (tag, tuple(both))))
 
     @property
     def is_open(self) -> bool:
@@ -108,46 +106,48 @@ class Control:
         return found.node if found is not None else self.node
 
     def folder(self) -> Folder:
-        """The folder of sockets, opened at first use. OSError if there is none."""
+        """The folder of sockets, opened at first use, and again where it was removed. OSError if there is none."""
         with self._lock:
+            if self._folder is not None and not self._folder.is_there():
+                self._folder.close()
+                self._folder = None
             if self._folder is None:
-                self._folder = Folder.open()
+                self._folder = Folder.open(is_control=True)
             return self._folder
 
     def find(self, patterns: Iterable[str] = ("*",)) -> list[Found]:
         """The prepared processes of this host whose names match a pattern: a name, or one with ``*`` and ``?``."""
         wanted = list(patterns)
-        folder, deadline = self.folder(), time.monotonic() + self.timeout
+        folder = self.folder()
         named = {name: pid for name, pid in folder.names().items() if any(is_meant(name, each) for each in wanted)}
         known = {link.pid: link for link in self._nodes.values()}
         links: list[Link | LocalLink] = []
         for pid in named.values():
-            found = known.get(pid) or self._connect(pid, deadline)
+            found = known.get(pid) or self._connect(pid)
             if found is not None:
                 links.append(found)
         answers = self._hub.call([(link, "about", []) for link in links], self.timeout)
         for link in links:
             if link.pid not in known:
                 self._hub.leave(link)
-        return sorted((Found(answer) for answer in answers if isinstance(answer, dict)), key=lambda one: (one.node, one.pid))
+        return sorted((Found(answer) for answer in answers if is_about(answer)), key=lambda one: (one.node, one.pid))
 
-    def _connect(self, pid: int, deadline: float) -> Link | None:
+    def _connect(self, pid: int) -> Link | None:
         try:
-            return self._hub.connect(self.folder(), pid, deadline)
-        except (OSError, BadFrame):
+            return self._hub.connect(self.folder(), pid)
+        except OSError:
             return None
 
     def add(self, names: Iterable[str], tag: Any, settings: Settings, *, if_ref: bool = False) -> list[Any]:
         """Adds nodes by their full names; a pair of name and answer for each."""
         wanted = list(dict.fromkeys(names))
-        deadline = time.monotonic() + self.timeout
         made: dict[str, Link | LocalLink] = {}
         answers: dict[str, Any] = {}
         for name in wanted:
             if name in self._nodes:
                 answers[name] = OK, Atom("already_added")
             else:
-                found = self._reach(name, deadline)
+                found = self._reach(name)
                 if isinstance(found, tuple):
                     answers[name] = found
                 else:
@@ -162,7 +162,7 @@ class Control:
                 self._hub.leave(link)
         return [(name, answers[name]) for name in wanted]
 
-    def _reach(self, name: str, deadline: float) -> Link | LocalLink | tuple[Any, Any]:
+    def _reach(self, name: str) -> Link | LocalLink | tuple[Any, Any]:
         """A new link to a node, or the error."""
         if name == self.own:
             return LocalLink(local(), name)
@@ -173,13 +173,11 @@ class Control:
             pid = folder.names().get(name)
             if pid is None:
                 return ERROR, Atom("nodedown")
-            return self._hub.connect(folder, pid, deadline)
+            return self._hub.connect(folder, pid)
         except (FileNotFoundError, ConnectionRefusedError):
             return ERROR, Atom("nodedown")
-        except TimeoutError:
-            return ERROR, Atom("timeout")
-        except BadFrame as why:
-            return ERROR, (Atom("refused"), str(why))
+        except BlockingIOError:  # as many wait for it as may
+            return ERROR, Atom("busy")
         except OSError as error:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
 
@@ -246,8 +244,8 @@ class Control:
         return name if self.is_distributed else LOCAL
 
     def _heard(self, name: str, event: Any) -> None:
-        if isinstance(event, tuple) and len(event) == 2:
-            self._publish((Atom(str(event[0])), self._called(name), event[1]))
+        if isinstance(event, tuple) and len(event) == 2 and isinstance(event[0], str):
+            self._publish((Atom(event[0]), self._called(name), event[1]))
 
     def _ended(self, name: str, link: Link | LocalLink, why: str) -> None:
         with self._lock:
@@ -279,6 +277,11 @@ def now() -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """The local time as events have it."""
     moment = datetime.datetime.now()
     return (moment.year, moment.month, moment.day), (moment.hour, moment.minute, moment.second)
+
+
+def is_about(answer: Any) -> bool:
+    """Whether it is what a prepared process says of itself."""
+    return isinstance(answer, dict) and isinstance(answer.get("node"), str) and isinstance(answer.get("pid"), int)
 
 
 def is_meant(node: str, pattern: str) -> bool:

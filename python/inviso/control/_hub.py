@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import select
 import socket
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -15,19 +15,24 @@ from typing import Any
 
 from inviso import _fork
 from inviso._beside import Beside
+from inviso._link._bell import Bell, say
 from inviso._link._folder import Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life, credentials, may_serve
-from inviso._system import Flag, allocate_lock
+from inviso._system import Flag, allocate_lock, get_ident
 from inviso.terms import Atom
 
 from ._local import LocalLink
 
 __all__ = ["Hub", "Link"]
 
-ERROR = Atom("error")
+OK, ERROR = Atom("ok"), Atom("error")
 TIMEOUT = (ERROR, Atom("timeout"))
 GONE = (ERROR, (Atom("no_response"), Atom("disconnected")))
+BUSY = (ERROR, Atom("busy"))
+
+WAITING = 64 << 20
+"""Bytes of requests that wait for one process at most; it takes none at that time."""
 
 
 class _Batch:
@@ -56,32 +61,30 @@ class _Batch:
 class Link:
     """A connection to one process."""
 
-    def __init__(self, made: socket.socket, pid: int, about: dict[str, Any], frames: Frames) -> None:
+    def __init__(self, made: socket.socket, pid: int, process: int) -> None:
         self.socket = made
         self.pid = pid
-        self.about = about
-        self.node = str(about.get("node", f"process {pid}"))
-        self.frames = frames
+        self.about: dict[str, Any] | None = None
+        """What its first frame said."""
+        self.frames = Frames()
         self.out = bytearray()
         self.pending: dict[int, Callable[[Any], None]] = {}
         """Who waits for the answers to requests, by their numbers."""
-        self.life = Life(pid)
+        self.is_caller = False
+        """Whether the process has connected by itself."""
+        self.life = Life(process)
         self.is_open = True
+        self.ended: Any = None
+        """What was wrong with it, as the answer to requests; None: it has gone."""
         self.is_local = False
         self.on_event: Callable[[Any], None] = lambda event: None
         self.on_end: Callable[[str], None] = lambda why: None
 
-
-class _Caller:
-    """A process that has connected by itself and has not said yet what it wants."""
-
-    __slots__ = ("about", "frames", "pid", "socket")
-
-    def __init__(self, made: socket.socket, pid: int) -> None:
-        self.socket = made
-        self.pid = pid
-        self.frames = Frames()
-        self.about: dict[str, Any] | None = None
+    def forget(self, answer: Any) -> None:
+        """All that waits for it gets this answer."""
+        pending, self.pending = self.pending, {}
+        for put in pending.values():
+            put(answer)
 
 
 class Hub:
@@ -94,14 +97,14 @@ class Hub:
         self._numbers = itertools.count(1)
         self._posted: deque[Callable[[], None]] = deque()
         self._listening: socket.socket | None = None
-        self._callers: dict[int, _Caller] = {}
-        self._taken: Callable[[Link, Any, Any], None] = lambda link, tag, both: None
+        self._taken: Callable[[Link, str, Any, Any], None] = lambda link, node, tag, both: None
         self._epoll = select.epoll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll.register(self._bell, select.EPOLLIN)
+        self._bell = Bell()
+        self._epoll.register(self._bell.descriptor, select.EPOLLIN)
         self._pid = os.getpid()
-        self._thread = Beside(self._step, self._ring)
-        _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid())
+        self._ident = 0
+        self._thread = Beside(self._step, self._bell.ring)
+        _fork.rest(self._rest, self._go_on, lambda: self._pid == os.getpid())
         os.register_at_fork(after_in_child=self._forget)
         self._thread.start(0.0)
 
@@ -114,78 +117,87 @@ class Hub:
         """Ends all connections and the thread."""
         if self._pid != os.getpid():
             return
+        if not self._bell.is_there():
+            return self._give_up()
         self._thread.end()
         self._pid = 0
+        self._work()
         for link in set(self._links.values()):
             self._end(link, "closed")
-        self._close_callers()
+        self._close_listening()
         self._epoll.close()
-        os.close(self._bell)
+        self._bell.close()
 
-    def _close_callers(self) -> None:
-        for caller in self._callers.values():
-            caller.socket.close()
-        self._callers.clear()
-        if self._listening is not None:
-            self._listening.close()
-            self._listening = None
+    def _close_listening(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.close()
 
-    def connect(self, folder: Folder, pid: int, deadline: float) -> Link:
-        """A link to a process.
+    def connect(self, folder: Folder, pid: int) -> Link:
+        """A link to a process. It waits for nothing: what the other side says of itself comes with the first answer.
 
         Raises:
-            OSError: there is no such process, or it doesn't answer in time.
-            BadFrame: what answers is not this protocol, or refuses; the text says why.
+            OSError: there is no such process, or it is another user's, or too many wait for it.
         """
-        made = folder.connect(pid, max(0.001, deadline - time.monotonic()))
+        made = folder.connect(pid)
         try:
-            made.sendall(greeting(node=self.node, pid=os.getpid()))
-            frames = Frames()
-            about = _first(made, frames, deadline)
-            made.setblocking(False)
+            process, user = credentials(made)
+            if user != folder.owner:
+                raise PermissionError(errno.EPERM, "the process that listens there is another user's", folder.path)
+            with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it left is read
+                made.send(greeting(node=self.node, pid=os.getpid()))
+            link = Link(made, pid, process)
         except BaseException:
             made.close()
             raise
-        link = Link(made, pid, about, frames)
         self._post(lambda: self._enter(link))
         return link
 
     def call(self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float) -> list[Any]:
         """The answers to requests that are made at once, in their order. Who does not answer in time gets ``timeout``."""
+        if get_ident() == self._ident:
+            raise RuntimeError("a function that gets events can't wait for nodes; do it in another thread")
         asked = list(requests)
         batch = _Batch(len(asked))
+        sent: list[tuple[Link, int]] = []
 
         def send() -> None:
             for at, (link, name, arguments) in enumerate(asked):
                 if isinstance(link, LocalLink):
                     continue
-                self._ask(link, name, arguments, partial(batch.put, at))
+                number = self._ask(link, name, arguments, partial(batch.put, at))
+                if number is not None:
+                    sent.append((link, number))
 
         for at, (link, name, arguments) in enumerate(asked):
             if isinstance(link, LocalLink):
                 link.ask(name, arguments, partial(batch.put, at))
         if not all(isinstance(link, LocalLink) for link, _, _ in asked):
             self._post(send)
-        batch.done.wait(timeout)
+        if not self.is_open or not batch.done.wait(timeout):
+            self._post(lambda: forget(sent))
         with batch.lock:
             return list(batch.answers)
 
-    def _ask(self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
-        """In the thread: sends a request; ``put`` is called with the answer."""
-        if not link.is_open:
-            return put(GONE)
+    def _ask(self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None]) -> int | None:
+        """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no request."""
+        if not link.is_open or len(link.out) > WAITING:
+            put(BUSY if link.is_open else link.ended or GONE)
+            return None
         number = next(self._numbers)
         try:
             data = pack((Atom("call"), number, name, arguments))
         except Exception as error:
-            return put((ERROR, (Atom("badarg"), str(error))))
+            put((ERROR, (Atom("badarg"), str(error))))
+            return None
         link.pending[number] = put
         link.out += data
         self._flush(link)
+        return number
 
-    def listen(self, folder: Folder, taken: Callable[[Link, Any, Any], None]) -> None:
+    def listen(self, folder: Folder, taken: Callable[[Link, str, Any, Any], None]) -> None:
         """Lets processes that started by themselves announce themselves; ``taken`` is called with the link of each that belongs to
-        this control from then on, its tag, and its state and status. OSError if there can be no socket.
+        this control from then on, its node, its tag, and its state and status. OSError if there can be no socket.
         """
         made = folder.listen(os.getpid())
         made.setblocking(False)
@@ -200,6 +212,8 @@ class Hub:
         """Ends one connection."""
         if isinstance(link, LocalLink):
             return link.end()
+        if get_ident() == self._ident:
+            return self._end(link, "closed")
         done = Flag()
 
         def end() -> None:
@@ -213,11 +227,29 @@ class Hub:
 
     def _post(self, job: Callable[[], None]) -> None:
         self._posted.append(job)
-        self._ring()
+        self._bell.ring()
 
-    def _ring(self) -> None:
-        with suppress(OSError):
-            os.eventfd_write(self._bell, 1)
+    def _rest(self) -> None:
+        if self._bell.is_there():
+            self._thread.stop()
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """The program has closed our descriptors: their numbers may be other files', which are left alone, and the thread waits
+        for what never comes.
+        """
+        self._pid = 0
+        self._thread.cancel()
+        for link in set(self._links.values()):
+            link.is_open = False
+            link.socket.detach()
+            link.life.descriptor = -1
+            link.forget(GONE)
+        self._links.clear()
+        if self._listening is not None:
+            self._listening.detach()
+        _left.append(self._epoll)
 
     def _go_on(self) -> None:
         if self._pid == os.getpid():
@@ -233,34 +265,39 @@ class Hub:
             link.socket.close()
             link.life.close()
         self._links.clear()
-        self._close_callers()
+        self._close_listening()
         self._epoll.close()
-        with suppress(OSError):
-            os.close(self._bell)
+        self._bell.close()
 
     def _step(self) -> float | None:
+        self._ident = get_ident()
         for descriptor, event in self._epoll.poll(-1):
-            if descriptor == self._bell:
-                with suppress(BlockingIOError):
-                    os.eventfd_read(self._bell)
+            if descriptor == self._bell.descriptor:
+                self._bell.answer()
             elif self._listening is not None and descriptor == self._listening.fileno():
                 self._accept(self._listening)
-            elif (caller := self._callers.get(descriptor)) is not None:
-                self._hear(caller)
             elif (link := self._links.get(descriptor)) is not None:
                 if descriptor == link.life.descriptor:
-                    self._read(link)  # what it said last
+                    while link.is_open and self._read(link):
+                        pass  # what it said last
                     self._end(link, "killed" if link.is_open else "closed")
                 else:
                     if event & select.EPOLLOUT:
                         self._flush(link)
                     if event & ~select.EPOLLOUT:
                         self._read(link)
-        while self._posted:
-            self._posted.popleft()()
+        self._work()
         return 0.0
 
+    def _work(self) -> None:
+        while self._posted:
+            try:
+                self._posted.popleft()()
+            except Exception as error:  # nobody else's requests wait for that
+                say(f"the control component: {type(error).__name__}: {error}")
+
     def _accept(self, listening: socket.socket) -> None:
+        """A process that started by itself."""
         try:
             made, _ = listening.accept()
         except OSError:
@@ -270,45 +307,15 @@ class Hub:
         with suppress(OSError):
             if may_serve(uid):
                 made.send(greeting(node=self.node, pid=os.getpid()))
-                self._callers[made.fileno()] = _Caller(made, pid)
-                self._epoll.register(made.fileno(), select.EPOLLIN)
-                return
+                link = Link(made, pid, pid)
+                link.is_caller = True
+                return self._enter(link)
         made.close()
 
-    def _hear(self, caller: _Caller) -> None:
-        """A process that says who it is."""
-        try:
-            data = caller.socket.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        try:
-            if not data:
-                raise BadFrame("it has gone")
-            for term in caller.frames.feed(data):
-                match term:
-                    case _ if caller.about is None:
-                        caller.about = peer_of(term)
-                    case ("connect", str(node), int(pid), str(), tag) if pid == caller.pid:
-                        self._forget_caller(caller)
-                        link = Link(caller.socket, pid, {**caller.about, "node": node}, caller.frames)
-                        self._enter(link)
-                        return self._ask(link, "confirm", [], partial(self._confirmed, link, tag))
-                    case _:
-                        raise BadFrame("it announces nothing")
-        except BadFrame:
-            self._forget_caller(caller)
-            caller.socket.close()
-
-    def _forget_caller(self, caller: _Caller) -> None:
-        self._callers.pop(caller.socket.fileno(), None)
-        self._epoll.unregister(caller.socket.fileno())
-
-    def _confirmed(self, link: Link, tag: Any, answer: Any) -> None:
+    def _confirmed(self, link: Link, node: str, tag: Any, answer: Any) -> None:
         match answer:
             case ("ok", (state, status, _)):
-                self._taken(link, tag, (state, status))
+                self._taken(link, node, tag, (state, status))
             case _:
                 self._end(link, "closed")
 
@@ -318,35 +325,53 @@ class Hub:
         if link.life.descriptor >= 0:
             self._links[link.life.descriptor] = link
             self._epoll.register(link.life.descriptor, select.EPOLLIN)
-        self._take(link, b"")
+        elif link.life.has_ended():
+            self._end(link, "killed")
 
-    def _read(self, link: Link) -> None:
+    def _read(self, link: Link) -> bool:
+        """Takes what has come; whether there may be more."""
         if not link.is_open:
-            return
+            return False
         try:
             data = link.socket.recv(1 << 18)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:
-            return self._end(link, "noconnection")
+            self._end(link, "noconnection")
+            return False
         self._take(link, data)
+        return True
 
     def _take(self, link: Link, data: bytes) -> None:
         try:
             for term in link.frames.feed(data):
+                if link.about is None and not _is_refusal(term):
+                    link.about = peer_of(term)
+                    continue
                 match term:
                     case ("answer", int(number), answer):
                         put = link.pending.pop(number, None)
                         if put is not None:
-                            put(answer)
+                            put(answer if _is_answer(answer) else (ERROR, (Atom("bad_answer"), answer)))
+                    case ("connect", str(node), int(pid), str(), tag) if link.is_caller and pid == link.pid:
+                        self._ask(link, "confirm", [], partial(self._confirmed, link, node, tag))
                     case ("event", event):
                         link.on_event(event)
                     case ("refused", str(why)):
-                        return self._end(link, why)
+                        return self._refused(link, why)
+                if not link.is_open:
+                    return
         except BadFrame as wrong:
-            self._end(link, str(wrong))
+            self._refused(link, str(wrong))
+        except Exception as error:
+            self._refused(link, f"{type(error).__name__}: {error}")
+
+    def _refused(self, link: Link, why: str) -> None:
+        """One side can't, or won't, talk with the other."""
+        link.ended = ERROR, (Atom("refused"), why)
+        self._end(link, why)
 
     def _flush(self, link: Link) -> None:
         try:
@@ -355,6 +380,8 @@ class Hub:
         except BlockingIOError:
             pass
         except OSError:
+            while self._read(link):
+                pass  # it may have said why
             return self._end(link, "noconnection")
         if link.socket.fileno() in self._links:
             self._epoll.modify(link.socket.fileno(), select.EPOLLIN | (select.EPOLLOUT if link.out else 0))
@@ -368,21 +395,25 @@ class Hub:
                 self._epoll.unregister(descriptor)
         link.socket.close()
         link.life.close()
-        pending, link.pending = link.pending, {}
-        for put in pending.values():
-            put(GONE)
+        if link.about is None and link.ended is None and why == "noconnection":
+            link.ended = ERROR, (Atom("refused"), "it has ended the connection")
+        link.forget(link.ended or GONE)
         link.on_end(why)
 
 
-def _first(made: socket.socket, frames: Frames, deadline: float) -> dict[str, Any]:
-    """What the other side says of itself; what it sends after that stays in ``frames``."""
-    while True:
-        made.settimeout(max(0.001, deadline - time.monotonic()))
-        data = made.recv(4096)
-        if not data:
-            raise BadFrame("it has ended the connection")
-        for term in frames.feed(data):
-            match term:
-                case ("refused", str(why)):
-                    raise BadFrame(why)
-            return peer_of(term)
+_left: list[Any] = []
+"""What must not be closed by its own end."""
+
+
+def forget(sent: list[tuple[Link, int]]) -> None:
+    """Requests that nobody waits for any more: a late answer is dropped."""
+    for link, number in sent:
+        link.pending.pop(number, None)
+
+
+def _is_refusal(term: Any) -> bool:
+    return isinstance(term, tuple) and len(term) == 2 and bool(term[0] == "refused")
+
+
+def _is_answer(term: Any) -> bool:
+    return isinstance(term, dict) or bool(term == OK) or (isinstance(term, tuple) and len(term) == 2)

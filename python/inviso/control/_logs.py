@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from typing import Any
 
@@ -56,7 +57,7 @@ def copy(path: str, folder: str, prefix: str) -> Any:
     name = prefix + os.path.basename(path)
     target = os.path.join(folder, name)
     try:
-        source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        source = open_log(path)
     except OSError:
         return ERROR, (Atom("remote_open"), path)
     try:
@@ -83,7 +84,7 @@ def copy_set(paths: list[str], target: str) -> str:
     part = os.open(target + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         for path in in_order(paths):
-            source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            source = open_log(path)
             try:
                 _pump(source, part)
             finally:
@@ -96,6 +97,15 @@ def copy_set(paths: list[str], target: str) -> str:
         os.close(part)
     os.replace(target + ".part", target)
     return target
+
+
+def open_log(path: str) -> int:
+    """A log to read: a plain file, no link. What the path is comes from another process. OSError if it is anything else."""
+    source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(source).st_mode):
+        return source
+    os.close(source)
+    raise OSError(errno.EINVAL, "it is no plain file", path)
 
 
 def in_order(paths: list[str]) -> list[str]:

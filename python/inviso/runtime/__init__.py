@@ -16,6 +16,7 @@ import socket
 import sys
 
 from inviso import process
+from inviso._link._bell import say
 from inviso._link._folder import Folder
 from inviso._system import RLock
 from inviso.errors import BadArg, shown
@@ -92,9 +93,13 @@ __all__ = [
 ]
 
 _listener: Listener | None = None
+_named: str | None = None
+"""The name that the process has as a node because it listens."""
+
 _changing = RLock()
 NO_NODE = "nonode@nohost"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_HOST = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tuple[str, ...] = ()) -> Listener:
@@ -117,7 +122,7 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
     True
     >>> stop_listening()
     """
-    global _listener
+    global _listener, _named
     with _changing:
         found = listening()
         if found is not None and found.is_public:
@@ -125,10 +130,17 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
         name = node_name(node)
         folder = Folder.open()
         try:
-            taken = folder.claim(name, os.getpid())
-            if taken != name:
-                print(f"inviso: a process has the name {name} already; this one is {taken}", file=sys.stderr)
-            made = Listener(taken, folder, log_dir, tuple(allow))
+            # first: a name is another's if that listens
+            socket_ = folder.listen(os.getpid())
+            try:
+                taken = folder.claim(name, os.getpid())
+                if taken != name:
+                    say(f"a process has the name {name} already; this one is {taken}")
+                made = Listener(taken, folder, log_dir, tuple(allow), socket_)
+            except BaseException:
+                socket_.close()
+                folder.remove(os.getpid())
+                raise
         except BaseException:
             folder.close()
             raise
@@ -137,6 +149,7 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
         _listener = made
         if process.node() == NO_NODE:
             process.set_node(taken)
+            _named = taken
         return made
 
 
@@ -171,11 +184,14 @@ def stop_listening() -> None:
 
     >>> stop_listening()
     """
-    global _listener
+    global _listener, _named
     with _changing:
         listener, _listener = _listener, None
         if listener is not None:
             listener.close()
+        if _named is not None and process.node() == _named:
+            process.set_node(NO_NODE)
+        _named = None
 
 
 _local._find = listening
@@ -196,5 +212,8 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
     name, _, host = text.replace("{pid}", str(os.getpid())).replace("{program}", base).partition("@")
     if not _NAME.fullmatch(name):
         why = f"{shown(text)} is no name; pass up to 64 letters, digits, '_', '.' and '-', such as shop-{{pid}}"
+        raise BadArg("runtime.listen", "node", why)
+    if host and not _HOST.fullmatch(host):
+        why = f"{shown(host)} is no name of a host; leave it out, and it is this one's"
         raise BadArg("runtime.listen", "node", why)
     return f"{name}@{host or socket.gethostname()}"

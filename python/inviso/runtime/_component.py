@@ -120,6 +120,10 @@ class Component(MetaCalls):
         ti_spec = self._ti_spec(data.ti)
         self._begin(given, data)
         self._data, self._ended, self._counts = data, None, (0, 0)
+        if data.files is not None:
+            self._resolver.wrote(data.files)
+        if data.ti is not None:
+            self._resolver.wrote((data.ti.path, ""))
         now = time.monotonic()
         self._overload.began(now)
         self._overload.at_once(now)
@@ -308,6 +312,7 @@ class Component(MetaCalls):
 
     def end(self) -> None:
         """The component ends: flags and patterns go, the log is closed."""
+        self._patterns.clear()  # no session has to keep them
         self._close()
         self._leave()
         if self._profiler is not None:
@@ -338,6 +343,10 @@ class Component(MetaCalls):
         if traced.ended is not None:
             self._has_ended(traced.ended.text)
             return None
+        error = traced.tracer.error if isinstance(traced.tracer, TracePort) and self._data_files else None
+        if error is not None:  # the log has a hole from here on
+            self._has_ended(f"the log can't be written: {error}")
+            return None
         if self._stop_at is not None and now >= self._stop_at:
             self._has_ended(f"the limit of {self._limits['ms'] / 1000:g} s was reached")
             return None
@@ -358,6 +367,10 @@ class Component(MetaCalls):
     def _limits(self) -> Mapping[str, Any]:
         limits: Mapping[str, Any] = self.settings.get("limits") or {}
         return limits
+
+    @property
+    def _data_files(self) -> tuple[str, str] | None:
+        return None if self._data is None else self._data.files
 
     def _tell(self, events: list[Any]) -> None:
         for event in events:
@@ -553,10 +566,16 @@ class Component(MetaCalls):
         return parts if data.ti is None else [*parts, (Atom("ti_log"), data.ti.folder, data.ti_files())]
 
     def _deleted(self, data: TracerData | None) -> list[Any]:
-        return [(kind, [_delete(path) for path in paths][::-1]) for kind, _, paths in self._parts(data)]
+        return [(kind, [self._delete(path) for path in paths][::-1]) for kind, _, paths in self._parts(data)]
+
+    def _delete(self, path: str) -> Any:
+        if not self._resolver.may_delete(path):
+            return ERROR, (Atom("not_allowed"), os.path.basename(path))
+        return _delete(path)
 
     def _delete_named(self, spec: Any) -> Any:
-        if not isinstance(spec, (list, tuple)):
+        is_data = isinstance(spec, list) and any(isinstance(one, tuple) and one[:1] in (("trace",), ("ti",)) for one in spec)
+        if not isinstance(spec, list) or is_data:
             data = parse(spec, self._resolver.path)
             return OK, self._deleted(data) or Atom("no_log")
         if not spec:
@@ -565,10 +584,10 @@ class Component(MetaCalls):
         for item in spec:
             match item:
                 case str():
-                    done.append(_delete(self._resolver.path(item)))
+                    done.append(self._delete(self._resolver.path(item)))
                 case (str(kind), str(folder), list(names)) if kind in ("trace_log", "ti_log"):
                     paths = [self._resolver.path(os.path.join(folder, str(name))) for name in names]
-                    done.append((Atom(kind), [_delete(path) for path in paths][::-1]))
+                    done.append((Atom(kind), [self._delete(path) for path in paths][::-1]))
                 case _:
                     raise Refused((Atom("badarg"), item))
         return OK, done[::-1] if isinstance(spec[0], str) else done

@@ -92,7 +92,13 @@ class Host:
         return self.component
 
     def request(self, peer: Peer, name: str, arguments: tuple[Any, ...], *, is_local: bool = False) -> Any:
-        """The answer to a request of a control's."""
+        """The answer to a request of a control's. Whatever it is: nothing is raised."""
+        try:
+            return self._request(peer, name, arguments, is_local=is_local)
+        except Exception as error:
+            return ERROR, (Atom("crashed"), (name, f"{type(error).__name__}: {error}"))
+
+    def _request(self, peer: Peer, name: str, arguments: tuple[Any, ...], *, is_local: bool) -> Any:
         if name == "add" and len(arguments) == 3:
             return self._add(peer, *arguments, is_local=is_local)
         if name == "confirm" and peer is self._asked:

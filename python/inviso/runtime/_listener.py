@@ -8,6 +8,7 @@ their order is the order of effects.
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import select
 import socket
@@ -20,6 +21,8 @@ from typing import Any
 
 from inviso import _fork
 from inviso._beside import Beside
+from inviso._descriptor import moved
+from inviso._link._bell import Bell, say
 from inviso._link._folder import SUFFIX, Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life, credentials, may_serve
@@ -40,6 +43,12 @@ ANSWERS = 64 << 20
 
 GREETING = 10.0
 """Seconds that a new connection has to say who it is."""
+
+CONNECTIONS = 64
+"""Connections at a time; others are refused."""
+
+SPARE = 0.5
+"""Seconds until a connection is taken that came when the process had no descriptor for it."""
 
 
 class _Connection:
@@ -62,9 +71,18 @@ class _Connection:
         """The control's node."""
         return str((self.about or {}).get("node", f"process {self.pid}"))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not left."""
+        return self.socket.fileno() >= 0
+
     def publish(self, event: Any) -> None:
-        """Sends an event; what does not fit is counted, and told before the next one that does."""
-        data = pack((Atom("event"), event))
+        """Sends an event; what does not fit is counted, and told before the next one that does. So is what is no term."""
+        try:
+            data = pack((Atom("event"), event))
+        except Exception:
+            self.lost_events += 1
+            return
         if len(self.out) + len(data) > EVENTS:
             self.lost_events += 1
             return
@@ -77,9 +95,16 @@ class _Connection:
 class Listener:
     """Takes requests for this process. Made by :func:`inviso.runtime.listen`; without a folder for this process alone."""
 
-    def __init__(self, node: str, folder: Folder | None, log_dir: str, allow: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        node: str,
+        folder: Folder | None,
+        log_dir: str,
+        allow: tuple[str, ...],
+        listening: socket.socket | None = None,
+    ) -> None:
         self.node = node
-        self.log_dir = log_dir
+        self.log_dir = os.path.abspath(log_dir)
         self.host = Host(Remote(log_dir, allow))
         self._folder = folder
         self._connections: dict[int, _Connection] = {}
@@ -88,14 +113,17 @@ class Listener:
         self._ident = 0
         self._is_leaving = False
         self._pid = os.getpid()
-        self._socket = None if folder is None else folder.listen(os.getpid())
-        self._epoll = select.epoll()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._epoll.register(self._bell, select.EPOLLIN)
+        self._socket = listening
+        # not epoll: that doesn't wake where the program has closed the descriptors
+        self._poll = select.poll()
+        self._bell = Bell()
+        self._poll.register(self._bell.descriptor, select.POLLIN)
+        self._accept_at: float | None = None
+        """When connections are taken again; None: they are."""
         if self._socket is not None:
             self._socket.setblocking(False)
-            self._epoll.register(self._socket.fileno(), select.EPOLLIN)
-        self._thread = Beside(self._step, self._ring)
+            self._poll.register(self._socket.fileno(), select.POLLIN)
+        self._thread = Beside(self._step, self._bell.ring)
         _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid())
         os.register_at_fork(after_in_child=self._forget)
         atexit.register(self.close)
@@ -116,15 +144,16 @@ class Listener:
         if self._pid != os.getpid():
             return
         self._thread.end()
+        if not self._bell.is_there():
+            self._give_up()
         self._finish()
 
     def _finish(self) -> None:
         """Nothing is left of it but its thread, which has ended or is about to."""
-        atexit.unregister(self.close)
-        while self._posted:
-            self._posted.popleft()()
+        self._work()
         self.host.end()
         self._pid = 0
+        atexit.unregister(self.close)
         if self._socket is not None and self._folder is not None:
             self._socket.close()
             with suppress(OSError):
@@ -134,8 +163,7 @@ class Listener:
         for connection in list(self._connections.values()):
             self._flush(connection)
             self._leave(connection)
-        self._epoll.close()
-        os.close(self._bell)
+        self._bell.close()
 
     def run(self, job: Callable[[], Any], timeout: float | None = None) -> Any:
         """What a job answers that the listener's thread does in its turn; in that thread itself it is done at once.
@@ -176,7 +204,9 @@ class Listener:
     def post(self, job: Callable[[], None]) -> None:
         """Has the listener's thread do a job in its turn."""
         self._posted.append(job)
-        self._ring()
+        self._bell.ring()
+        if not self.is_open:  # nobody else does it any more
+            self._work()
 
     def join(self, made: socket.socket, pid: int, about: dict[str, Any], frames: Frames, data: bytes) -> None:
         """Takes a connection that this process made to a control, which gets ``data`` and may confirm that it is its."""
@@ -184,7 +214,7 @@ class Listener:
         connection.about, connection.frames = about, frames
         made.setblocking(False)
         self._connections[made.fileno()] = connection
-        self._epoll.register(made.fileno(), select.EPOLLIN)
+        self._poll.register(made.fileno(), select.POLLIN)
         self.host.asks(connection)
         self.send(connection, data)
 
@@ -194,18 +224,14 @@ class Listener:
         return {
             "node": self.node,
             "pid": os.getpid(),
-            "program": " ".join([os.path.basename(sys.argv[0]), *sys.argv[1:8]])[:200],
+            "program": _program(),
             "python": sys.version.split()[0],
-            "log_dir": os.path.abspath(self.log_dir),
+            "log_dir": self.log_dir,
             "state": None if component is None else component.machine.both(),
             "tag": None if component is None else component.tag,
             "info": None if component is None else component.info(),
             "control": None if owner is None else (owner.node, owner.pid),
         }
-
-    def _ring(self) -> None:
-        with suppress(OSError):
-            os.eventfd_write(self._bell, 1)
 
     def _go_on(self) -> None:
         if self._pid == os.getpid():
@@ -228,28 +254,46 @@ class Listener:
             self._socket.close()
         if self._folder is not None:
             self._folder.close()
-        self._epoll.close()
-        with suppress(OSError):
-            os.close(self._bell)
+        self._bell.close()
         self.host = Host(self.host.resolver)
+
+    def _give_up(self) -> None:
+        """The program has closed our descriptors: their numbers may be other files', which are left alone."""
+        for connection in self._connections.values():
+            connection.socket.detach()
+            if connection.life is not None:
+                connection.life.descriptor = -1
+        self._connections.clear()
+        self._lives.clear()
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
+        if self._folder is not None:
+            self._folder.descriptor = -1
+            self._folder = None
 
     # the thread
 
     def _step(self) -> float | None:
         self._ident = get_ident()
-        wait = self.host.poll()
-        for descriptor, event in self._epoll.poll(self._timeout(wait)):
-            if descriptor == self._bell:
-                with suppress(BlockingIOError):
-                    os.eventfd_read(self._bell)
+        wait = self._due()
+        ready = self._poll.poll(self._timeout(wait))
+        if not self._bell.is_there():
+            self._give_up()
+            self._end_component("the program has closed its descriptors")
+            self._pid = 0
+            self._work()
+            return None
+        for descriptor, event in ready:
+            if descriptor == self._bell.descriptor:
+                self._bell.answer()
             elif self._socket is not None and descriptor == self._socket.fileno():
                 self._accept(self._socket)
             elif (dead := self._lives.get(descriptor)) is not None:
                 self._leave(dead)
             elif (connection := self._connections.get(descriptor)) is not None:
                 self._serve(connection, event)
-        while self._posted:
-            self._posted.popleft()()
+        self._work()
         now = time.monotonic()
         for each in list(self._connections.values()):
             if each.about is None and now - each.since > GREETING:
@@ -257,36 +301,75 @@ class Listener:
         if self._is_leaving:
             self._finish()
             return None
+        if self._accept_at is not None and now >= self._accept_at and self._socket is not None:
+            self._accept_at = None
+            self._poll.register(self._socket.fileno(), select.POLLIN)
         return 0.0
 
-    def _timeout(self, wait: float | None) -> float:
-        """Seconds that the kernel may wait; -1 for as long as nothing happens."""
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self._posted.popleft()
+            except IndexError:
+                return
+            job()
+
+    def _due(self) -> float | None:
+        """What the component does by itself. It may not end the thread, whatever is wrong."""
+        try:
+            return self.host.poll()
+        except Exception as error:
+            self._end_component(f"{type(error).__name__}: {error}")
+            return None
+
+    def _end_component(self, why: str) -> None:
+        if self.host.component is not None:
+            say(f"the runtime component ends: {why}")
+        with suppress(Exception):
+            self.host.end()
+
+    def _timeout(self, wait: float | None) -> float | None:
+        """Milliseconds that the kernel may wait; None for as long as nothing happens."""
         now = time.monotonic()
         times = [] if wait is None else [wait]
         times += [each.since + GREETING - now for each in self._connections.values() if each.about is None]
-        return max(0.0, min(times)) if times else -1
+        if self._accept_at is not None:
+            times.append(self._accept_at - now)
+        return max(0.0, min(times)) * 1000 if times else None
 
     def _accept(self, listening: socket.socket) -> None:
         try:
-            made, _ = listening.accept()
-        except OSError:
+            made = socket.socket(fileno=moved(listening.accept()[0].detach()))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._poll.unregister(listening.fileno())
+            if error.errno == errno.EBADF:
+                listening.detach()
+                self._socket = None
+            else:  # no descriptor is left: it is not asked for again and again
+                self._accept_at = time.monotonic() + SPARE
             return
         made.setblocking(False)
         pid, uid = credentials(made)
         connection = _Connection(self, made, pid)
         if not may_serve(uid):
-            with suppress(OSError):
-                made.send(pack((Atom("refused"), "this process is another user's")))
-            made.close()
-            return
+            return self._refuse(made, "this process is another user's")
+        if len(self._connections) >= CONNECTIONS:
+            return self._refuse(made, f"this process has {CONNECTIONS} connections already")
         self._connections[made.fileno()] = connection
-        self._epoll.register(made.fileno(), select.EPOLLIN)
+        self._poll.register(made.fileno(), select.POLLIN)
         self.send(connection, greeting(node=self.node, pid=os.getpid(), python=sys.version.split()[0]))
 
+    def _refuse(self, made: socket.socket, why: str) -> None:
+        with suppress(OSError):
+            made.send(pack((Atom("refused"), why)))
+        made.close()
+
     def _serve(self, connection: _Connection, event: int) -> None:
-        if event & select.EPOLLOUT:
+        if event & select.POLLOUT:
             self._flush(connection)
-        if not event & ~select.EPOLLOUT:
+        if not event & ~select.POLLOUT:
             return
         try:
             data = connection.socket.recv(1 << 16)
@@ -302,8 +385,10 @@ class Listener:
                     connection.about = peer_of(term)
                 else:
                     self._request(connection, term)
+                if not connection.is_open:
+                    return
         except BadFrame as wrong:
-            print(f"inviso: process {connection.pid} sent what is no request: {wrong}", file=sys.stderr)
+            say(f"process {connection.pid} sent what is no request: {wrong}")
             with suppress(OSError):
                 connection.socket.send(pack((Atom("refused"), str(wrong))))
             self._leave(connection)
@@ -343,11 +428,15 @@ class Listener:
 
     def _watch(self, connection: _Connection) -> None:
         """A control's process is watched for its end, since a child of it may keep the connection open."""
+        if connection.life is not None:
+            return
         life = Life(connection.pid)
         if life.descriptor >= 0:
             connection.life = life
             self._lives[life.descriptor] = connection
-            self._epoll.register(life.descriptor, select.EPOLLIN)
+            self._poll.register(life.descriptor, select.POLLIN)
+        elif life.has_ended():
+            self._leave(connection)
 
     def send(self, connection: _Connection, data: bytes) -> None:
         """Sends bytes as far as they go; the rest waits."""
@@ -364,9 +453,9 @@ class Listener:
                 return self._leave(connection)
         except OSError:
             return self._leave(connection)
-        wants = select.EPOLLIN | (select.EPOLLOUT if out else 0)
+        wants = select.POLLIN | (select.POLLOUT if out else 0)
         if connection.socket.fileno() >= 0:
-            self._epoll.modify(connection.socket.fileno(), wants)
+            self._poll.modify(connection.socket.fileno(), wants)
 
     def _leave(self, connection: _Connection) -> None:
         """The other side has gone, or is of no use."""
@@ -374,10 +463,17 @@ class Listener:
         if number < 0:
             return
         self._connections.pop(number, None)
-        self._epoll.unregister(number)
-        connection.socket.close()
+        self._poll.unregister(number)
+        with suppress(OSError):
+            connection.socket.close()
         if (life := connection.life) is not None:
             self._lives.pop(life.descriptor, None)
-            self._epoll.unregister(life.descriptor)
+            self._poll.unregister(life.descriptor)
             life.close()
         self.host.left(connection)
+
+
+def _program() -> str:
+    """The program's command line, short, as far as it has left one."""
+    words = [word for word in sys.argv if isinstance(word, str)] if isinstance(sys.argv, list) else []
+    return " ".join([os.path.basename(words[0]), *words[1:8]])[:200] if words else ""

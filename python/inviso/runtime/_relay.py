@@ -31,7 +31,7 @@ class Relay:
                 pid = folder.names().get(node)
                 if pid is None:
                     raise Refused((Atom("not_an_added_node"), node))
-                self._socket = folder.connect(pid, PATIENCE)
+                self._socket = folder.connect(pid)
         except OSError as error:
             raise Refused((Atom("trace_port_args"), [(Atom("relayer"), node), error.strerror or str(error)])) from None
         self._socket.setblocking(False)

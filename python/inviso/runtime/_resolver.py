@@ -32,6 +32,13 @@ class Resolver:
         """
         return os.path.abspath(name)
 
+    def wrote(self, files: tuple[str, str]) -> None:
+        """A log was opened: the path of its file, or what is before and behind the number in those of a wrap set."""
+
+    def may_delete(self, path: str) -> bool:
+        """Whether a file may be deleted that a request names."""
+        return True
+
     def function(self, named: Any) -> Callable[..., Any]:
         """The function of ``(module, function)``, or itself; ``Refused`` if there is none.
 
@@ -57,16 +64,24 @@ class Remote(Resolver):
     def __init__(self, folder: str, allow: tuple[str, ...]) -> None:
         self._folder = os.path.abspath(folder)
         self._allow = allow
+        self._written: set[tuple[str, str]] = set()
 
     def path(self, name: str) -> str:
         path = os.path.normpath(os.path.join(self._folder, name))
-        if not path.startswith(self._folder + os.sep):
+        if "\0" in name or not path.startswith(self._folder + os.sep):
             raise Refused((Atom("not_allowed"), name))
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         real, inside = os.path.realpath(os.path.dirname(path)), os.path.realpath(self._folder)
         if (real != inside and not real.startswith(inside + os.sep)) or os.path.islink(path):
             raise Refused((Atom("not_allowed"), name))
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         return path
+
+    def wrote(self, files: tuple[str, str]) -> None:
+        self._written.add(files)
+
+    def may_delete(self, path: str) -> bool:
+        """Only files of logs that were written here, whoever asks now."""
+        return any(path == before and not behind or _is_of_set(path, before, behind) for before, behind in self._written)
 
     def function(self, named: Any) -> Callable[..., Any]:
         if not isinstance(named, tuple) or not all(isinstance(word, str) for word in named):
@@ -79,3 +94,8 @@ class Remote(Resolver):
         if getattr(found, "__module__", None) != module and named not in CALLBACKS:
             raise Refused((Atom("not_allowed"), named))
         return found
+
+
+def _is_of_set(path: str, before: str, behind: str) -> bool:
+    number = path.removeprefix(before).removesuffix(behind)
+    return number.isdecimal() and path == before + number + behind

@@ -142,6 +142,8 @@ def _log(given: Any, place: Place) -> TracerData:
 
 def _file(given: Any, name: str, place: Place, wrap: list[Any] | None) -> TracerData:
     path = place(name)
+    if wrap is not None and (os.sep in wrap[0] or "\0" in wrap[0]):
+        raise Refused((Atom("not_allowed"), wrap[0]))
     folder = os.path.dirname(name) or "."
     if wrap is None:
         return _opens(given, "file", path, folder, (path, ""))

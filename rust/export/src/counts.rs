@@ -10,6 +10,7 @@ use inviso_term::{
     record::{self, Kind},
     term::Term,
 };
+use num_traits::ToPrimitive;
 use rustc_hash::FxHashMap;
 
 const TRACE: &[u8] = record::TRACE.as_bytes();
@@ -232,8 +233,19 @@ impl Counts {
             ("trace" | "trace_ts", Some(tracee @ (Term::Pid(_) | Term::Port(_))), Some(tag)) => {
                 self.tags.add(tag.as_bytes());
                 self.processes.add(&etf::encode(tracee));
-                if let ("call", Some(mfa)) = (&*tag, rest.first()) {
-                    self.call(&etf::encode(mfa));
+                if let ("call", Some(Term::Tuple(mfa))) = (&*tag, rest.first()) {
+                    let arity = mfa.get(2).and_then(|last| match last {
+                        Term::Int(n) => n.to_u32(),
+                        Term::List(arguments) => u32::try_from(arguments.len()).ok(),
+                        _ => None,
+                    });
+                    if let ([module, function, _], Some(arity)) = (&mfa[..], arity) {
+                        if let (Some(module), Some(function)) = (text(module), text(function)) {
+                            self.key.clear();
+                            put_key(module.as_bytes(), function.as_bytes(), arity, &mut self.key);
+                            self.functions.add(&self.key);
+                        }
+                    }
                 }
                 let time = if head == "trace_ts" { parts.last().and_then(stamp::of_term) } else { None };
                 self.time(time);
@@ -294,7 +306,7 @@ fn ascii_of(process: &[u8]) -> bool {
     process.get(3..process.len().saturating_sub(12)).is_some_and(<[u8]>::is_ascii)
 }
 
-/// Adds the key of a function: the length of the module's name, both names, the arity.
+/// Adds the key of the function that bytes begin with.
 #[inline]
 fn function(bytes: &[u8], key: &mut Vec<u8>) -> Option<()> {
     let rest = bytes.strip_prefix(&[SMALL_TUPLE, 3])?;
@@ -313,11 +325,17 @@ fn function(bytes: &[u8], key: &mut Vec<u8>) -> Option<()> {
         }
         _ => return None,
     };
+    put_key(module, function, arity, key);
+    Some(())
+}
+
+/// Adds the key of a function: the length of the module's name, both names, the arity.
+#[inline]
+fn put_key(module: &[u8], function: &[u8], arity: u32, key: &mut Vec<u8>) {
     key.extend_from_slice(&(module.len() as u32).to_le_bytes());
     key.extend_from_slice(module);
     key.extend_from_slice(function);
     key.extend_from_slice(&arity.to_le_bytes());
-    Some(())
 }
 
 /// The name that bytes begin with, an atom or text, and what follows it.
@@ -349,6 +367,8 @@ mod tests {
             of(Term::from(300)),
             of(Term::List(vec![])),
             of(Term::List(vec![Term::from(1), Term::str("a")])),
+            of(Term::List(vec![Term::Fun("m".into(), "f".into(), 1), Term::Ref(Identifier::own(3))])),
+            of(Term::from(-1)),
             of(Term::ImproperList(vec![Term::from(1)], Box::new(Term::from(2)))),
             of(Term::atom("x")),
             Term::Tuple(vec![Term::str("m"), Term::atom("g"), Term::from(1)]),

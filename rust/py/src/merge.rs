@@ -227,7 +227,10 @@ impl Naming for Names<'_> {
         let (log, own) = self.nodes.of(node, of.creation).map_or((self.log, None), |(log, own)| (log, Some(own)));
         let Some(aliases) = self.aliases.get_mut(log).filter(|aliases| !aliases.is_empty()) else { return false };
         let origin = own.cloned().unwrap_or_else(|| Origin { node: node.into(), creation: of.creation });
-        let Some(name) = aliases.of(&origin, of.id, at).last().copied() else { return false };
+        let numbers = aliases.of(&origin, of.id, at).to_vec();
+        // a registered name, else that of a thread or a task
+        let is_atom = |number: &&u32| matches!(aliases.name(**number), Some(Term::Atom(_)));
+        let Some(name) = numbers.iter().rev().find(is_atom).or(numbers.last()).copied() else { return false };
         match aliases.name(name) {
             Some(Term::Atom(name)) => text::bare(name, out),
             Some(Term::Str(name)) => text::bare(name, out),
