@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import inviso
 import meta_tools
 import pytest
 from inviso import Atom, etf, log, meta
+from inviso.runtime import _meta
 from inviso.runtime._resolver import Resolver
 from inviso.runtime._tracerdata import Refused
 from meta_tools import Runtime, aliases, assoc_id, mfa, off, on, other, record, work
@@ -24,6 +25,18 @@ WORK = mfa(work)
 OTHER = mfa(other)
 RETURNS: list[Any] = [("_", [], [("return_trace",)])]
 RAISES: list[Any] = [("_", [], [("exception_trace",)])]
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Requests wait as long as a test may; the test of one that doesn't says how long they do."""
+
+    def wait(seconds: float, last: float = LIMIT) -> None:
+        monkeypatch.setattr(_meta, "PATIENCE", seconds)
+        monkeypatch.setattr(_meta, "LAST", last)
+
+    wait(LIMIT)
+    return wait
 
 
 @pytest.fixture
@@ -581,7 +594,7 @@ def test_after_a_suspension_all_is_initiated_again(traced: Runtime) -> None:
     assert len(seen) == 2
 
 
-def test_a_call_back_that_does_not_return(runtime: Runtime) -> None:
+def test_a_call_back_that_does_not_return(runtime: Runtime, patience: Callable[..., None]) -> None:
     runtime.begin(log=True)
     inside, let_go = threading.Event(), threading.Event()
 
@@ -593,6 +606,7 @@ def test_a_call_back_that_does_not_return(runtime: Runtime) -> None:
     runtime.ask("tpm", *WORK, [], hangs)
     work(1)
     assert inside.wait(LIMIT)
+    patience(0.2, 0.1)
     assert runtime.ask("tpm", *OTHER, [], nothing) == (ERROR, "time_out")
     assert runtime.ask("get_status") == (OK, ("tracing", "running"))
     assert runtime.ask("tp", [(*WORK, [])]) == (OK, [1])
@@ -606,10 +620,7 @@ def test_a_call_back_that_does_not_return(runtime: Runtime) -> None:
     assert tracer.status()["functions"] == 1  # what nobody waited for any more was not done
 
 
-def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from inviso.runtime import _meta
-
-    monkeypatch.setattr(_meta, "PATIENCE", 0.05)
+def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, patience: Callable[..., None]) -> None:
     go_on = threading.Event()
     removed: list[Any] = []
 
@@ -621,6 +632,7 @@ def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, monkeypatch: pyt
     runtime.ask("tpm", *WORK, [], None, slow, None, lambda *all: removed.append(all) or ("ok", all[3]))
     for n in range(5000):
         work(n)
+    patience(0.05)
     tracer = runtime.component._meta
     assert tracer is not None
     assert runtime.ask("stop_tracing") == (OK, "idle")
@@ -631,16 +643,14 @@ def test_call_backs_that_are_too_slow_for_all(runtime: Runtime, monkeypatch: pyt
     assert meta_tools.entries(runtime.ti) == list(range(status["messages"]))
 
 
-def test_after_a_suspension_that_could_not_wait_calls_are_handled(traced: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from inviso.runtime import _meta
-
-    monkeypatch.setattr(_meta, "PATIENCE", 0.05)
+def test_after_a_suspension_that_could_not_wait_calls_are_handled(traced: Runtime, patience: Callable[..., None]) -> None:
     go_on = threading.Event()
     traced.ask("tpm", *WORK, [], lambda pid, what, data: go_on.wait(0.01) or ("ok", data, None))
     for n in range(1000):
         work(n)
+    patience(0.05)
     assert traced.ask("suspend", "enough") == OK
-    monkeypatch.undo()
+    patience(LIMIT)
     traced.ask("cancel_suspension")
     before = traced.settle()
     assert 0 < before["lost"] == 1000 - before["messages"]
@@ -649,10 +659,7 @@ def test_after_a_suspension_that_could_not_wait_calls_are_handled(traced: Runtim
     assert traced.settle()["messages"] == before["messages"] + 1
 
 
-def test_patterns_go_before_what_waits_is_handled(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    from inviso.runtime import _meta
-
-    monkeypatch.setattr(_meta, "PATIENCE", LIMIT)
+def test_patterns_go_before_what_waits_is_handled(runtime: Runtime) -> None:
     inside, let_go = threading.Event(), threading.Event()
     seen: list[Any] = []
 
@@ -699,7 +706,7 @@ def test_the_end_of_the_log_ends_it(tmp_path: Path) -> None:
     runtime.component.end()
 
 
-def test_suspension_does_not_wait_for_ever(runtime: Runtime) -> None:
+def test_suspension_does_not_wait_for_ever(runtime: Runtime, patience: Callable[..., None]) -> None:
     runtime.begin(log=True)
     inside, let_go = threading.Event(), threading.Event()
 
@@ -710,6 +717,7 @@ def test_suspension_does_not_wait_for_ever(runtime: Runtime) -> None:
     runtime.ask("tpm", *WORK, [], hangs)
     work(1)
     assert inside.wait(LIMIT)
+    patience(0.2, 0.1)
     assert runtime.ask("suspend", "enough") == OK
     runtime.ask("cancel_suspension")
     assert runtime.ask("tpm", *OTHER, [], nothing) == (ERROR, "no_metatracer")
@@ -860,7 +868,7 @@ def test_short_tasks_have_their_names_from_the_beginning(runtime: Runtime) -> No
         assert at < message[-1]
 
 
-def test_names_are_looked_up_now_and_then(traced: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_looked_up_now_and_then(traced: Runtime) -> None:
     traced.ask("tpm_localnames")
     tracer = traced.component._meta
     assert tracer is not None
@@ -962,8 +970,9 @@ def test_a_file_that_fails_does_not_end_tracing(runtime: Runtime) -> None:
     assert runtime.ask("tf", [(inviso.self(), ["call"])]) == (OK, [1])
 
 
-def test_loop_data_that_takes_too_long(runtime: Runtime) -> None:
+def test_loop_data_that_takes_too_long(runtime: Runtime, patience: Callable[..., None]) -> None:
     let_go = threading.Event()
+    patience(0.2)
     assert runtime.begin(((lambda: let_go.wait(LIMIT), []), None, None)) == (OK, [("ti_log", (ERROR, "time_out"))])
     assert runtime.ask("tpm_localnames") == (ERROR, "no_metatracer")
     let_go.set()
