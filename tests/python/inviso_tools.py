@@ -153,6 +153,12 @@ class Child:
         """Sends it a signal."""
         os.kill(self.pid, how)
 
+    def stop(self) -> None:
+        """Stops it, all of its threads."""
+        self.kill(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.pid}/task")
+        until(lambda: all(_state(each) == "T" for each in tasks.iterdir()))
+
     def wait(self, timeout: float = LIMIT) -> int:
         """Its status, when it has ended."""
         return self.process.wait(timeout)
@@ -229,6 +235,10 @@ def until(holds: Callable[[], Any], timeout: float = LIMIT, what: str = "") -> A
         assert time.monotonic() < end, what or "it never came true"
         time.sleep(0.002)
     return found
+
+
+def _state(task: Path) -> str:
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 class Peer:

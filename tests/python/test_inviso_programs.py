@@ -340,3 +340,26 @@ def test_a_traced_program_closes_all_descriptors(place: Place, control: Control)
     assert node.ask("[os.fstat(one).st_size for one in files if os.fstat(one).st_size]") == []
     node.process.stdin.close()
     assert node.wait() == 0
+
+
+def test_controls_and_listeners_that_end_leave_nothing(place: Place) -> None:
+    """A service may make a control every minute, for years."""
+    child = place.child(
+        "import gc, weakref\nfrom inviso import runtime\nfrom inviso.control._control import Control\n"
+        "made = []\n"
+        "for _ in range(5):\n"
+        "    control, listener = Control(name='c@h'), runtime.listen('n')\n"
+        "    control.find()\n"
+        "    made += [weakref.ref(control._hub), weakref.ref(listener)]\n"
+        "    control.close()\n"
+        "    runtime.stop_listening()\n"
+        "del control, listener\n"
+    )
+    child.ask("gc.collect()")
+    assert child.ask("[one() for one in made if one() is not None]") == []
+    assert (
+        child.ask(
+            "[os.readlink(f'/proc/self/fd/{one}') for one in range(100, 200) if os.path.exists(f'/proc/self/fd/{one}')]"
+        )
+        == []
+    )

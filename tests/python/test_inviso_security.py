@@ -361,3 +361,9 @@ def test_a_socket_of_an_earlier_process_of_this_number(place: Place) -> None:
     child.ask("runtime.listen('n')")
     with Peer(place.sockets, child.pid) as peer:
         assert peer.call("about")["pid"] == child.pid
+
+
+@pytest.mark.parametrize("name", ["", "../lock", "/etc/passwd", "a\0b", "x" * 5000, "\udc80", "names", "é"])
+def test_names_of_nodes_lead_nowhere(place: Place, control: Control, name: str) -> None:
+    node = place.node()
+    assert control.add([name, node.node], "t", {}) == [(name, ("error", "nodedown")), (node.node, ("ok", "new"))]

@@ -134,6 +134,13 @@ class Folder:
         with self.below(NAMES) as names:
             return names._links()
 
+    def named(self, name: str) -> int | None:
+        """The process id by the name of a node, whether or not it lives; None if nobody has had the name."""
+        with self.below(NAMES) as names, suppress(OSError, ValueError):
+            if os.sep not in name:
+                return int(os.readlink(name, dir_fd=names.descriptor).removesuffix(SUFFIX))
+        return None
+
     def _links(self) -> dict[str, int]:
         found = {}
         for name in os.listdir(self.descriptor):

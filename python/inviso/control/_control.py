@@ -170,7 +170,7 @@ class Control:
             return ERROR, Atom("not_distributed")
         try:
             folder = self.folder()
-            pid = folder.names().get(name)
+            pid = folder.named(name)
             if pid is None:
                 return ERROR, Atom("nodedown")
             return self._hub.connect(folder, pid)

@@ -104,8 +104,7 @@ class Hub:
         self._pid = os.getpid()
         self._ident = 0
         self._thread = Beside(self._step, self._bell.ring)
-        _fork.rest(self._rest, self._go_on, lambda: self._pid == os.getpid())
-        os.register_at_fork(after_in_child=self._forget)
+        self._no_forks = _fork.rest(self._rest, self._go_on, lambda: self._pid == os.getpid(), self._forget)
         self._thread.start(0.0)
 
     @property
@@ -127,6 +126,7 @@ class Hub:
         self._close_listening()
         self._epoll.close()
         self._bell.close()
+        self._no_forks()
 
     def _close_listening(self) -> None:
         listening, self._listening = self._listening, None

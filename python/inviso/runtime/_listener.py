@@ -124,8 +124,7 @@ class Listener:
             self._socket.setblocking(False)
             self._poll.register(self._socket.fileno(), select.POLLIN)
         self._thread = Beside(self._step, self._bell.ring)
-        _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid())
-        os.register_at_fork(after_in_child=self._forget)
+        self._no_forks = _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid(), self._forget)
         atexit.register(self.close)
         self._thread.start(0.0)
 
@@ -154,6 +153,7 @@ class Listener:
         self.host.end()
         self._pid = 0
         atexit.unregister(self.close)
+        self._no_forks()
         if self._socket is not None and self._folder is not None:
             self._socket.close()
             with suppress(OSError):
