@@ -311,7 +311,7 @@ def test_a_listener_at_rest_does_nothing(place: Place) -> None:
         for added in (False, True):
             if added:
                 assert peer.call("add", "mine", {}, False) == ("ok", "new")
-            thread = node.ask("listener._thread._native_id")
+            thread = until(lambda: node.ask("listener._thread._native_id"))
             status = Path(f"/proc/{node.pid}/task/{thread}/status")
             before = until(lambda status=status: asleep(status))
             time.sleep(1.0)
