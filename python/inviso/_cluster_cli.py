@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import threading
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._command import wants_color
+from ._config import effective
 from .cluster import SECONDS, Answers, Cluster
 from .errors import BadArg
 from .runtime._component import FLAGS
@@ -40,9 +42,13 @@ def main(words: list[str]) -> int:
     except SystemExit as end:  # argparse has said why
         return int(end.code or 0)
     try:
+        settings = effective({"timeout": given.timeout})
+        given.timeout = settings["timeout"].value
+        if settings["dir"].value is not None:
+            os.environ["INVISO_DIR"] = settings["dir"].value
         return COMMANDS[given.command](given)
     except BadArg as wrong:
-        print(f"inviso {given.command}: {wrong.why}", file=sys.stderr)
+        print(f"inviso {given.command}: {wrong.argument}: {wrong.why}", file=sys.stderr)
         return 2
     except OSError as error:
         print(f"inviso {given.command}: {error.filename or 'the folder of sockets'}: {error.strerror}", file=sys.stderr)
@@ -62,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         made.add_argument("nodes", nargs=nodes, metavar="NODE", help="a name, or a pattern with * and ? (in quotes)")
         made.add_argument("--json", action="store_true", help="write JSON")
-        made.add_argument("--timeout", type=_seconds, default=5.0, metavar="TIME", help="how long a node may take (5s)")
+        made.add_argument("--timeout", type=_seconds, metavar="TIME", help="how long a node may take (5s)")
         return made
 
     command("nodes", "List the processes of this host that can be traced from outside.")

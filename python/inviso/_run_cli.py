@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from ._command import CannotBegin, carry_out
@@ -51,9 +52,19 @@ def main(words: list[str]) -> int:
 
 def _prepared(given: Given, program: Program) -> _Prepared:
     from . import runtime
+    from ._config import effective
 
-    name = runtime.node_name(given.options.get("--node"), program.name)
-    return _Prepared(name, given.options.get("--log-dir", "inviso-logs"), tuple(given.lists["--allow"]))
+    options = given.options
+    settings = effective({
+        "node": options.get("--node"),
+        "log_dir": options.get("--log-dir"),
+        "allow": given.lists["--allow"] or None,
+    })  # fmt: skip
+    folder = settings["dir"].value
+    if folder is not None:
+        os.environ["INVISO_DIR"] = folder
+    name = runtime.node_name(settings["node"].value, program.name)
+    return _Prepared(name, settings["log_dir"].value or "inviso-logs", tuple(settings["allow"].value or ()))
 
 
 @dataclass(frozen=True, slots=True)

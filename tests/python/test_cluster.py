@@ -193,3 +193,15 @@ def test_a_program_run_by_inviso_run(tmp_path: Path) -> None:
     bad = command("run", "--node", "a b", "job.py")
     assert bad.returncode == 2 and "is no name" in bad.stderr
     assert command("run", "--help").stdout.startswith("usage: inviso run")
+
+
+def test_settings_come_from_the_environment_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.py").write_text("from inviso import runtime\nprint(runtime.listening().node)\n")
+    (tmp_path / "pyproject.toml").write_text('[tool.inviso]\nnode = "of-a-file"\n')
+    assert command("run", "job.py").stdout == f"of-a-file@{HOST}\n"
+    monkeypatch.setenv("INVISO_NODE", "of-a-variable")
+    assert command("run", "job.py").stdout == f"of-a-variable@{HOST}\n"
+    assert command("run", "--node", "said", "job.py").stdout == f"said@{HOST}\n"
+    monkeypatch.setenv("INVISO_TIMEOUT", "soon")
+    wrong = command("nodes")
+    assert wrong.returncode == 2 and "INVISO_TIMEOUT" in wrong.stderr

@@ -435,3 +435,17 @@ def test_messages_are_relayed_to_another_node(tmp_path: Path) -> None:
         two.kill()
         told = [events.next() for _ in range(3)]
         assert {event[:2] for event in told} == {("disconnected", two.name), ("port_down", one.name), ("state_change", one.name)}
+
+
+def test_logs_that_tracer_data_or_names_stand_for(added: list[Node]) -> None:
+    one, _ = added
+    (one.log_dir / "old.log").parent.mkdir(exist_ok=True)
+    (one.log_dir / "old.log").write_bytes(b"")
+    data = ("file", "old.log")
+    assert of(control.list_logs([(one.name, data)])) == {one.name: ("ok", [("trace_log", ".", ["old.log"])])}
+    assert of(control.list_logs([(one.name, "collector")])) == {one.name: ("ok", "no_log")}
+    complete = ("complete", [("trace_log", [("ok", "p_old.log")]), ("ti_log", [])])
+    for spec in (data, [("trace_log", ".", ["old.log"])]):
+        assert of(control.fetch_log([(one.name, spec)], ".", "p_")) == {one.name: complete}
+    refused = ("error", ("not_allowed", "../old.log"))
+    assert of(control.fetch_log([(one.name, [("trace_log", "..", ["old.log"])])], ".", "p_")) == {one.name: refused}

@@ -22,6 +22,7 @@ from inviso._system import RLock
 from inviso.errors import BadArg, shown
 
 from . import _local
+from ._component import FLAGS
 from ._listener import Listener
 from ._local import (
     cancel_suspension,
@@ -56,6 +57,7 @@ from ._local import (
 )
 
 __all__ = [
+    "FLAGS",
     "cancel_suspension",
     "clear",
     "ctf",

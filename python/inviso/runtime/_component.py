@@ -227,22 +227,29 @@ class Component(MetaCalls):
         given = self.machine.tracerdata
         return OK, Atom("no_tracerdata") if given is None else given
 
-    def do_list_logs(self) -> Any:
-        """What exists now, and the folder as it was given."""
-        if self.machine.tracerdata is None:
+    def do_list_logs(self, spec: Any = None) -> Any:
+        """What exists now, and the folder as it was given; of the tracer data that tracing was initiated with, or of other."""
+        if spec is None and self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
-        parts = self._parts(self._data)
+        parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))
         named = [(kind, folder, [os.path.basename(path) for path in paths]) for kind, folder, paths in parts]
         return OK, named or Atom("no_log")
 
-    def do_log_paths(self) -> Any:
-        """Full paths of the log's files by their kind, for who fetches them on this host."""
+    def do_log_paths(self, spec: Any = None) -> Any:
+        """Full paths of the log's files by their kind, for who fetches them on this host. ``spec``: tracer data, or a list of
+        (kind, folder, names).
+        """
         refused = self.machine.refusal("fetch_log")
         if refused is not None:
             return refused
-        if self.machine.tracerdata is None:
+        if spec is None and self.machine.tracerdata is None:
             return ERROR, Atom("no_tracerdata")
-        return OK, [(kind, paths) for kind, _, paths in self._parts(self._data)] or Atom("no_log")
+        if _names_files(spec):
+            paths = [(Atom(kind), [self._resolver.path(os.path.join(folder, name)) for name in names]) for kind, folder, names in spec]
+        else:
+            parts = self._parts(self._data if spec is None else parse(spec, self._resolver.path))
+            paths = [(kind, each) for kind, _, each in parts]
+        return OK, paths or Atom("no_log")
 
     def do_delete_log(self, spec: Any = None) -> Any:
         """Delete the logs of the tracer data, or those that ``spec`` names: paths, or (kind, folder, names)."""
@@ -606,6 +613,23 @@ def _files(data: TracerData | None) -> list[str]:
         numbers = [(name, name[len(base) : len(name) - len(behind)]) for name in names]
         return sorted(os.path.join(folder, name) for name, number in numbers if number.isdigit())
     return []
+
+
+def _names_files(spec: Any) -> bool:
+    """Whether it is a list of (kind, folder, names)."""
+    return (
+        isinstance(spec, list)
+        and bool(spec)
+        and all(
+            isinstance(one, tuple)
+            and len(one) == 3
+            and one[0] in ("trace_log", "ti_log")
+            and isinstance(one[1], str)
+            and isinstance(one[2], list)
+            and all(isinstance(name, str) for name in one[2])
+            for one in spec
+        )
+    )
 
 
 def _words(reason: Any) -> str:
