@@ -36,6 +36,7 @@ def main(paths: list[str]) -> None:
     for number in itertools.count():
         item, count = requests.get()
         seq_trace.set_token("label", f"order {number}")
+        seq_trace.set_token("timestamp", True)
         seq_trace.set_token("send", True)
         seq_trace.set_token("receive", True)
         order(workers, number, item, count)

@@ -154,4 +154,4 @@ class _Work:
 
 
 def _say(text: str) -> None:
-    print(f"inviso: autostart: {text}", file=sys.stderr)
+    sys.stderr.write(f"inviso: autostart: {text}\n")  # at once: other threads say something, too

@@ -87,4 +87,4 @@ def leave_if_stopped() -> None:
 
 
 def _print(text: str) -> None:
-    print(f"inviso: autostart: {text}", file=sys.stderr)
+    sys.stderr.write(f"inviso: autostart: {text}\n")  # at once: other threads say something, too
