@@ -73,7 +73,7 @@ WITH_EXAMPLES = [
     *("etf", "log", "merge", "dbg", "meta", "ttb", "autostart", "case", "runtime", "control", "cluster"),
 ]
 BARE = {
-    *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),
+    *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "FLAGS", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),
     *("Reader", "Stats", "Written"),
 }
 BARE_OF_DBG = {*NEED_A_LOG, "LINE", "LOST", "session_destroy"}

@@ -1,7 +1,6 @@
 //! Switching interpreter events on and off, as the core's plans need them.
 
 use super::{host, loading::Changing, watch, Host};
-use crate::ffi::calling;
 use inviso_core::{control::Arm, plan::events};
 use pyo3::{prelude::*, sync::MutexExt};
 use rustc_hash::FxHashMap;
@@ -160,7 +159,7 @@ impl Arm for Armer {
     fn arm(&self, functions: &[(usize, u8)], all: u8) {
         // before anything of Python's may run
         let _changing = Changing::new();
-        calling::attached(|py| {
+        Python::attach(|py| {
             let Ok(host) = host(py) else { return };
             let mut armed = host.lock_arming(py);
             let mut keys = Vec::with_capacity(functions.len());

@@ -10,7 +10,6 @@ use super::{
     spawning::attribute,
     tokens, Host,
 };
-use crate::ffi::calling;
 use crate::{
     capture,
     ffi::{
@@ -192,7 +191,7 @@ unsafe fn each(
         }) else {
             return;
         };
-        calling::attached(|py| {
+        Python::attach(|py| {
             for child in children.bind(py).iter() {
                 let failed_otherwise = || {
                     let fails = |error: &Py<PyAny>| futures::error(py, child.as_ptr()).is_some_and(|e| e.is(error));

@@ -251,7 +251,7 @@ pub fn settle() {
     if orphans.is_empty() {
         return;
     }
-    calling::attached(|py| {
+    Python::attach(|py| {
         if door::is_inside() {
             // something of ours that runs Python: again, when that is done
             lock(&ORPHANS).splice(0..0, orphans);

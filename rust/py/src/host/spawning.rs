@@ -12,7 +12,6 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::calling;
 use crate::{
     capture::{self, Limits, Raised},
     ffi::{
@@ -304,7 +303,7 @@ fn thread_object(frame: Option<Frame>) -> Option<*mut ffi::PyObject> {
 /// Notes the calling thread's name with its process: its counters outlive the thread.
 pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
     let Some(object) = thread_object(frame) else { return };
-    calling::attached(|py| {
+    Python::attach(|py| {
         // SAFETY: attached; the object is held by the thread's first frame.
         let name = unsafe { attribute(py, object, "_name") };
         if let Some(name) = name.and_then(|n| n.extract::<String>().ok()) {
@@ -581,7 +580,7 @@ fn thread_name(here: &mut Here, thread: *mut ffi::PyObject, out: &mut Encoder<'_
 
 /// Whether a thread object has been made and not been started yet.
 fn can_start(thread: *mut ffi::PyObject) -> bool {
-    calling::attached(|py| {
+    Python::attach(|py| {
         // SAFETY: attached; generic attribute access runs none of the program's code for these plain attributes.
         unsafe {
             let is_set = |of: *mut ffi::PyObject, name: &str| {
@@ -595,7 +594,7 @@ fn can_start(thread: *mut ffi::PyObject) -> bool {
 
 /// Whether a thread object's thread has been started and has not said yet that it runs.
 fn is_beginning(object: usize) -> bool {
-    calling::attached(|py| {
+    Python::attach(|py| {
         let beginning = || {
             crate::ffi::standard::module(py, "threading")?.getattr("_limbo")?.cast_into::<PyDict>().map_err(PyErr::from)
         };
@@ -624,7 +623,7 @@ fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// A weak reference to a thread object, if there can be one.
 fn weakly(object: usize) -> Option<Py<PyAny>> {
-    calling::attached(|py| {
+    Python::attach(|py| {
         // SAFETY: attached; the caller's thread object stands. An exception that is set would be taken for one of the making.
         unsafe {
             let _aside = Aside::new();
@@ -734,7 +733,7 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
     unsafe {
         here.running.identify(here.host, &mut here.thread);
         let parent = here.thread.current().clone();
-        let watched = calling::attached(|py| watch_end(py, here.host, coroutine));
+        let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
         if watched.is_err() {
             ffi::PyErr_Clear();
         }
