@@ -5,7 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 work=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
+web=
+# the web process first: it asks the workers
+trap '[ -z "$web" ] || { kill "$web" && wait "$web"; } 2>/dev/null || true; kill $(jobs -p) 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
 export INVISO_DIR="$work/sockets" PYTHONPATH="$PWD/demo"
 show() { echo "\$ $*"; }
 
@@ -18,6 +20,7 @@ for n in 1 2 3; do
 done
 show "inviso run --node web -m shop.web worker-1.sock worker-2.sock worker-3.sock &"
 inviso run --node web --log-dir "$work/inviso-logs" -m shop.web "$work"/worker-{1,2,3}.sock &
+web=$!
 until inviso nodes web >/dev/null 2>&1; do sleep 0.05; done
 
 show "inviso start 'worker-*' web -p 'shop.**' --messages --tokens --for 5s -o logs"
