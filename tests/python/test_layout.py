@@ -92,11 +92,12 @@ BELOW = {
     "_attach": {"_link", "errors", "terms"},
     "_attached": {"runtime"},
     "_attach_cli": {"_attach", "_config", "_options", "errors"},
+    "_completion_cli": {"_options"},
     "_run_cli": {"_command", "_config", "_options", "_run", "runtime"},
     "_cluster_cli": {"_command", "_config", "cluster", "errors", "runtime"},
     "cli": {
-        *("_attach_cli", "_cluster_cli", "_command", "_log_cli", "_merge_cli", "_options", "_pattern", "_report", "_run"),
-        *("_run_cli", "_trace_cli", "tprof"),
+        *("_attach_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
+        *("_report", "_run", "_run_cli", "_trace_cli", "tprof"),
     },
     "__main__": {"cli"},
 }
