@@ -77,7 +77,8 @@ BELOW = {
         *("seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
     },
     "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
-    "cluster": {"_pattern", "control", "errors", "runtime", "terms", "tprof"},
+    "cluster": {"_pattern", "control", "errors", "merge", "runtime", "terms", "tprof"},
+    "_cluster_async": {"cluster"},
     "case": {"errors", "match_spec", "process", "terms"},
     "_config": {"errors"},
     "autostart": {
