@@ -23,7 +23,7 @@ from typing import Any, Self
 
 from ._pattern import parse
 from .control._control import Control, Found
-from .control._logs import copy_set
+from .control._logs import copy_set, left
 from .errors import BadArg, shown
 from .runtime import NO_NODE
 from .terms import Atom
@@ -188,6 +188,8 @@ class Cluster:
         self._control = Control(name=name, settings=settings, timeout=timeout)
         self._logs: dict[str, str] = {}
         """Where the logs of nodes are to be copied when tracing stops."""
+        self._began: dict[str, tuple[int, str]] = {}
+        """Nodes that trace: the number of the process, and the folder that it writes in."""
         self.refused: Answers = Answers({})
         """Of nodes that match and could not be added, why: ``refused`` has another living control."""
 
@@ -287,12 +289,12 @@ class Cluster:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         self._control.call(None, "change_options", {"limits": limits})
         answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in self.nodes], "init_tracing"))
+        self._began |= self._where(answers)
         self._control.call(answers, "tpm_localnames")
         found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]))
         set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]))
         told = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
-        if folder is not None:
-            self._logs |= {node: os.fspath(folder) for node in answers}
+        self._logs |= {node: os.fspath(folder) for node in answers if folder is not None}
         numbers, flagged = _numbers(found), _numbers(set_)
         errors = {**answers.errors, **numbers.errors, **flagged.errors, **told.errors}
         return Answers({node: each for node, each in numbers.items() if node not in errors}, errors)
@@ -342,11 +344,13 @@ class Cluster:
         return Answers({node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each} for node, each in answers.items()}, answers.errors)
 
     def stop(self) -> Answers:
-        """Stops tracing in every node, and copies the logs if :meth:`trace` was given a folder.
+        """Stops tracing in every node, and copies the logs if :meth:`trace` was given a folder. A node whose process has ended
+        meanwhile is among them: its log is what it has left.
 
         Returns:
             For each node a dict: ``records``, ``lost``, ``ended`` (why it ended by itself or was suspended, or None), ``log`` (the copy).
         """
+        ended = self._ended()
         stopped = self._answers(self._control.call(None, "stop_tracing"))
         info = self._answers(self._control.call(stopped, "info"))
         results: dict[str, Any] = {}
@@ -356,16 +360,51 @@ class Cluster:
             folder = self._logs.pop(node, None)
             if folder is not None:
                 self._fetch(node, folder, results, errors)
+        for node in ended:
+            self._read_left(node, self._logs.pop(node, None), results, errors)
+        self._began.clear()
         return Answers(results, errors)
 
     def fetch(self, folder: str | os.PathLike[str]) -> Answers:
-        """Copies the logs of nodes that don't trace any more into a folder. For each node a dict: ``log``, None if it has none."""
+        """Copies the logs of nodes that don't trace any more into a folder, also of those that have ended since :meth:`trace`. For
+        each node a dict: ``log``, None if it has none.
+        """
         os.makedirs(folder, mode=0o700, exist_ok=True)
         results: dict[str, Any] = {node: {} for node in self.nodes}
         errors: dict[str, NodeError] = {}
         for node in self.nodes:
             self._fetch(node, os.fspath(folder), results, errors)
+        for node in self._ended():
+            self._read_left(node, os.fspath(folder), results, errors)
         return Answers(results, errors)
+
+    def _where(self, nodes: Iterable[str]) -> dict[str, tuple[int, str]]:
+        """Of nodes that have begun: their processes, and where their logs are."""
+        pids = {each.node: each.pid for each in self.found()}
+        files = {node: each["files"] for node, each in self._answers(self._control.call(nodes, "info")).items()}
+        return {node: (pids[node], os.path.dirname(each[0])) for node, each in files.items() if each and node in pids}
+
+    def _ended(self) -> list[str]:
+        """Nodes that began to trace, and are not there any more."""
+        return [node for node in self._began if node not in self._control.nodes()]
+
+    def _read_left(self, node: str, folder: str | None, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
+        """The result of a node that is not there any more, by its log."""
+        from ._log_stats import Stats, stats
+
+        pid, place = self._began[node]
+        try:
+            paths = left(place, node)
+            counted = stats([*paths]) if paths else Stats()
+            log = None if folder is None or not paths else copy_set(paths, os.path.join(folder, f"{node}.log"))
+            if folder is not None and os.path.exists(ti := os.path.join(place, f"{node}.ti")):
+                copy_set([ti], os.path.join(folder, f"{node}.ti"))
+        except OSError as error:
+            errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
+            return
+        why = "it does not listen any more" if os.path.exists(f"/proc/{pid}") else "its process has ended"
+        why += ", and the end of its log is missing" if counted.damaged else ""
+        results[node] = {"records": counted.messages, "lost": counted.dropped, "ended": why, "log": log}
 
     def _fetch(self, node: str, folder: str, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
         answers = self._answers(self._control.call([node], "log_paths"))

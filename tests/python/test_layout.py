@@ -77,7 +77,7 @@ BELOW = {
         *("seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
     },
     "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
-    "cluster": {"_pattern", "control", "errors", "runtime", "terms", "tprof"},
+    "cluster": {"_log_stats", "_pattern", "control", "errors", "runtime", "terms", "tprof"},
     "case": {"errors", "match_spec", "process", "terms"},
     "_config": {"errors"},
     "autostart": {
@@ -92,7 +92,7 @@ BELOW = {
     "_attach": {"_link", "errors", "terms"},
     "_attached": {"runtime"},
     "_attach_cli": {"_attach", "_config", "_options", "errors"},
-    "_run_cli": {"_command", "_config", "_options", "_run", "runtime"},
+    "_run_cli": {"_command", "_config", "_options", "_run", "autostart", "runtime"},
     "_cluster_cli": {"_command", "_config", "cluster", "errors", "runtime"},
     "cli": {
         *("_attach_cli", "_cluster_cli", "_command", "_log_cli", "_merge_cli", "_options", "_pattern", "_report", "_run"),
