@@ -73,8 +73,8 @@ BELOW = {
     "_link": {"_descriptor", "_native", "errors", "etf"},
     "meta": {"errors", "etf", "process", "terms"},
     "runtime": {
-        *("_beside", "_descriptor", "_fork", "_link", "_native", "_pattern", "_system", "dbg", "errors", "meta", "process"),
-        *("seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
+        *("_beside", "_children", "_descriptor", "_fork", "_link", "_native", "_pattern", "_system", "dbg", "errors", "meta"),
+        *("process", "seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
     },
     "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
     "cluster": {"_log_stats", "_pattern", "control", "errors", "runtime", "terms", "tprof"},

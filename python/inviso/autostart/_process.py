@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import posix
 import sys
@@ -11,12 +10,10 @@ from typing import Any
 from inviso import process, runtime
 from inviso._children._doors import is_between, open_doors
 from inviso._children._interpreter import SITE, has_hook, runs
-from inviso._system import allocate_lock
 from inviso.runtime._initiator import Initiator
 from inviso.runtime._settings import Unknown, dependency_node, merged, read
 
 from ._announce import announce, find
-from ._ending import Guard
 from ._file import Plan, Wrong, written_lines
 from ._file import read as read_plan
 from ._names import Names
@@ -24,10 +21,6 @@ from ._settings import effective
 from ._start import ARGUMENT, PREPARED, STARTED, VARIABLE
 
 __all__ = ["Process", "begin", "begin_prepared", "lead", "this"]
-
-PATIENCE = 5.0
-"""Seconds that the end of the process waits for the log, if another thread writes it already."""
-
 
 class Process:
     """This process, as its plan has it."""
@@ -39,8 +32,6 @@ class Process:
         self._value = value
         self._is_prepared = value == PREPARED
         """Whether it only listens, and its program sees no variable of ours."""
-        self._guard = Guard(self.exits)
-        self._ending = allocate_lock()
 
     @property
     def folder(self) -> str | None:
@@ -99,24 +90,16 @@ class Process:
     def follow(self) -> None:
         """Has children begin by themselves, if the plan says so, and the log whole however this process ends by itself."""
         open_doors(self)
-        atexit.register(self.exits)  # before the listener's own end, so that a signal waits for it
-        self._guard_log()
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         if is_between() or not self.plan.follow:
             return
         self.names = Names(self.names.program, True)
-        self._ending = allocate_lock()
         try:
             self.begin()
         except Wrong as why:
             print(f"inviso: autostart: {why}; process {os.getpid()} is not traced", file=sys.stderr)
-        self._guard_log()
-
-    def _guard_log(self) -> None:
-        if not self._is_prepared and runtime.listening() is not None:
-            self._guard.start()
 
     def variables(self) -> list[tuple[bytes, bytes]]:
         # a program that names an autostart of its own has its children begin so
@@ -153,15 +136,10 @@ class Process:
         pass
 
     def exits(self) -> None:
-        """The log is written; who comes second, of the program and a signal, waits for the first."""
+        """The log is written."""
         listener = runtime.listening()
-        if listener is not None and listener.is_here():
-            return
-        if self._ending.acquire(timeout=PATIENCE):
-            try:
-                runtime.stop_listening()
-            finally:
-                self._ending.release()
+        if listener is not None and not listener.is_here():
+            runtime.stop_listening()
 
 
 def _program(base: str) -> str:
