@@ -7,7 +7,7 @@ import posix
 import sys
 from typing import Any
 
-from inviso import process, runtime
+from inviso import runtime
 from inviso._children._doors import is_between, open_doors
 from inviso._children._interpreter import SITE, has_hook, runs
 from inviso.runtime._initiator import Initiator
@@ -50,8 +50,6 @@ class Process:
             listener = runtime.listen(template, log_dir=plan.log_dir or "inviso-logs", allow=plan.allow)
         except (OSError, ValueError) as error:
             raise Wrong(str(error)) from None
-        if self.node and process.node() == self.node:  # forked: pids are of this process from here on
-            process.set_node(listener.node)
         self.node = listener.node
         if self._is_prepared:
             return

@@ -149,7 +149,7 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
         if found is not None:
             found.close()
         _listener = made
-        if process.node() == NO_NODE:
+        if process.node() in (NO_NODE, _named):  # the latter is that of the process which has forked this one
             process.set_node(taken)
             _named = taken
         return made

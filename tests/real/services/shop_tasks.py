@@ -1,0 +1,53 @@
+"""Tasks of the shop: a worker with a pool of processes runs them; files are the broker."""
+
+import os
+
+from celery import Celery
+from inviso import seq_trace
+from inviso.integrations.celery import install
+from kombu.transport import filesystem
+
+
+class Files(filesystem.Transport):
+    """A worker looks every two seconds whether it is to end; with this it comes back sooner."""
+
+    def drain_events(self, connection, timeout=None):
+        return super().drain_events(connection, timeout=0.05)
+
+
+def application() -> Celery:
+    folder = os.path.join(os.environ["HOME"], "files")
+    for name in ("queue", "results", "control", "processed"):
+        os.makedirs(f"{folder}/{name}", exist_ok=True)
+    made = Celery("shop", broker_transport=f"{__name__}:Files", backend=f"file://{folder}/results")
+    made.conf.broker_transport_options = {
+        "data_folder_in": f"{folder}/queue",
+        "data_folder_out": f"{folder}/queue",
+        "control_folder": f"{folder}/control",
+        "processed_folder": f"{folder}/processed",
+        "polling_interval": 0.01,
+    }
+    made.conf.update(
+        worker_hijack_root_logger=False,
+        worker_enable_remote_control=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=False,
+    )
+    return made
+
+
+install()
+app = application()
+
+
+@app.task(name="pack", bind=True, max_retries=1)
+def pack(self, number):
+    """The first try of every third order fails."""
+    if number % 3 == 0 and not self.request.retries:
+        raise self.retry(countdown=0)
+    return [os.getpid(), weight(number)]
+
+
+def weight(number):
+    seq_trace.print(number)
+    return 2 * number
