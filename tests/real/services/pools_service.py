@@ -28,8 +28,9 @@ def run(kind: str, module: str) -> None:
 def look(kind: str, module: str, program: subprocess.Popen[str]) -> None:
     assert program.stdout is not None
     assert program.stdout.readline() == "ready\n"
-    workers = nodes(f"{kind}-*")
-    assert len(workers) == 2 and all(name == f"{kind}-{pid}" for name, pid in workers.items()), workers
+    # one may have done all so far
+    workers = until(lambda: len(found := nodes(f"{kind}-*")) == 2 and found, "not all workers listen")
+    assert all(name == f"{kind}-{pid}" for name, pid in workers.items()), workers
     with Cluster(f"{kind}*") as cluster:
         cluster.trace(f"{module}:square", folder=f"{kind}-logs").check()
         out, _ = program.communicate(f"{NUMBER}\n", timeout=LIMIT)
