@@ -33,7 +33,7 @@ PROGRAMS = [
     "orjson", "lxml",
 ]  # fmt: skip
 """The one that takes longest comes first."""
-SERVICES = [("shop",), ("shop", "run"), ("pools",), ("gunicorn",), ("uvicorn",)]
+SERVICES = [("shop",), ("shop", "run"), ("pools",), ("gunicorn",), ("uvicorn",), ("autostart",)]
 """Scripts of the folder ``services``, which end with status 0, and their words."""
 VERSION = """
 import sys, sysconfig

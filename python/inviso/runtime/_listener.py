@@ -500,6 +500,9 @@ class Listener:
 
 
 def _program() -> str:
-    """The program's command line, short, as far as it has left one."""
+    """The program's command line, short, as far as it has left one; a package by its name."""
     words = [word for word in sys.argv if isinstance(word, str)] if isinstance(sys.argv, list) else []
-    return " ".join([os.path.basename(words[0]), *words[1:8]])[:200] if words else ""
+    if not words:
+        return ""
+    folder, name = os.path.split(words[0])
+    return " ".join([os.path.basename(folder) if folder and name == "__main__.py" else name, *words[1:8]])[:200]

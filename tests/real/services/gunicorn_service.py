@@ -27,6 +27,8 @@ with service(*WORDS, "-w", str(WORKERS), "-b", "unix:web.sock", "shop_wsgi:appli
     workers = until(lambda: (found := nodes("web-*")) and len(found) == WORKERS and found, "not all workers listen")
     assert all(name == f"web-{pid}" for name, pid in workers.items())
     assert nodes("web") == {"web": gunicorn.pid}
+    with Cluster("web") as cluster:
+        assert cluster.found()[0].about["program"].startswith("gunicorn --no-control-socket")
     answers: Counter[int] = Counter()
     with Cluster("web*") as cluster:
         found = cluster.trace("shop_wsgi", folder="logs").check()
@@ -58,3 +60,19 @@ with service(*WORDS, "-w", str(WORKERS), "-b", "unix:web.sock", "shop_wsgi:appli
         assert calls(stopped[new]["log"], "shop_wsgi:price") == answers[pid]
     end(gunicorn)
     assert nodes("web*") == {}
+
+# workers come and go all the time: nobody is hindered, and nothing of them is left
+with service(*WORDS, "-w", "3", "--max-requests", "2", "-b", "unix:storm.sock", "shop_wsgi:application") as gunicorn:
+    with Cluster("web*") as cluster:
+        answers = Counter()
+        for number in range(16):
+            pid, price = map(int, get("storm.sock", f"/?{number}").split())
+            assert price == number + 1
+            answers[pid] += 1
+            if number % 10 == 0:
+                cluster.add()
+                cluster.trace("shop_wsgi")
+    assert len(answers) >= 8 and max(answers.values()) <= 2, answers
+    end(gunicorn)
+    assert nodes("web*") == {}
+    assert sorted(os.listdir(os.environ["INVISO_DIR"])) == ["lock", "names"]

@@ -3,12 +3,12 @@
 A request has a token, which goes with the task that it sends to the process that runs it, also over a retry.
 """
 
-import os
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 from inviso import Cluster, log, seq_trace
-from service_tools import HERE, HOST, LIMIT, end, get, merged, nodes, service, until
+from service_tools import HERE, HOST, end, get, merged, nodes, service, until
 
 WORKERS = 2
 GUNICORN = ("-m", "gunicorn", "--no-control-socket", "--log-level", "error", "-c", HERE / "gunicorn_conf.py")
@@ -18,17 +18,22 @@ TASKS = (*CELERY, "--without-gossip", "--without-mingle", "--without-heartbeat")
 ORDERS = 12
 
 
-def ask(number: int) -> tuple[int, str]:
-    """Who took an order, and which task it has sent."""
+def ask(number: int) -> int:
+    """Which process took an order."""
     seq_trace.set_token("label", number)
     for flag in ("send", "receive", "print", "timestamp"):
         seq_trace.set_token(flag, True)
     headers = seq_trace.inject({})
     seq_trace.set_token(None)
-    pid, task = get("web.sock", f"/?{number}", headers).split()
-    return int(pid), task
+    return int(get("web.sock", f"/?{number}", headers))
 
 
+def packed(number: int) -> tuple[int, int]:
+    """Which process has packed an order, and its weight."""
+    path = Path("files/packed", str(number))
+    until(path.exists, f"order {number} is not packed")
+    pid, weight = map(int, path.read_text().split())
+    return pid, weight
 
 
 def prepared(node: str) -> tuple[str, ...]:
@@ -39,18 +44,15 @@ with (
     service(*prepared("shop"), *WEB, "shop_asgi:application") as gunicorn,
     service(*prepared("tasks"), *TASKS) as celery,
 ):
-    get("web.sock", "/?1")
+    get("web.sock", f"/?{ORDERS}")
     web = until(lambda: len(found := nodes("shop-*")) == WORKERS and found, "not all workers listen")
     pool = until(lambda: len(found := nodes("tasks-*")) == WORKERS and found, "not all processes of the pool listen")
     assert nodes("tasks") == {"tasks": celery.pid}
-    os.environ["HOME"] = os.getcwd()
-    from shop_tasks import app
-
     with Cluster("shop-*", "tasks*") as cluster:
         cluster.trace("shop_asgi:order", "shop_tasks:weight", tokens=True, folder="logs").check()
         taken = [ask(number) for number in range(ORDERS)]
-        packed = [app.AsyncResult(task).get(LIMIT, interval=0.01) for _, task in taken]
-        assert [weight for _, weight in packed] == [2 * number for number in range(ORDERS)]
+        runs = [packed(number) for number in range(ORDERS)]
+        assert [weight for _, weight in runs] == [2 * number for number in range(ORDERS)]
         stopped = cluster.stop().check()
 
     events = defaultdict(list)
@@ -60,7 +62,7 @@ with (
             where = (taker if what == "receive" else sender).node.removesuffix(f"@{HOST}")
             events[message[1]].append((what, where, serial))
     assert set(events) == set(range(ORDERS)), events
-    for number, ((pid, _), (runner, _)) in enumerate(zip(taken, packed, strict=True)):
+    for number, (pid, (runner, _)) in enumerate(zip(taken, runs, strict=True)):
         found = [(what, where) for what, where, _ in events[number]]
         assert found[:2] == [("receive", f"shop-{pid}"), ("send", f"shop-{pid}")], (number, found)
         # the answer goes out when the task is under way
@@ -73,12 +75,12 @@ with (
             assert [what for what, _ in rest] == ["receive", "send", "receive", "print"], (number, rest)
             assert rest[-1] == ("print", f"tasks-{runner}"), (number, rest, runner)
             assert {where for _, where in rest} <= set(pool)
-    assert {f"shop-{pid}" for pid, _ in taken} <= set(web)
+    assert {f"shop-{pid}" for pid in taken} <= set(web)
     for name, result in stopped.items():
         names = [message[3][1] for message in log.read(result["log"]) if message[0] == "trace_ts"]
         pid = int(name.partition("@")[0].rpartition("-")[2]) if "-" in name else 0
-        assert names.count("order") == sum(taker == pid for taker, _ in taken)
-        assert names.count("weight") == sum(runner == pid for runner, _ in packed)
+        assert names.count("order") == taken.count(pid)
+        assert names.count("weight") == sum(runner == pid for runner, _ in runs)
     end(celery)
     end(gunicorn)
     assert nodes("*") == {}

@@ -10,6 +10,8 @@ from inviso.integrations.celery import install
 from kombu.transport import filesystem
 from kombu.utils.json import dumps
 
+FOLDER = os.path.join(os.environ["HOME"], "files")
+
 
 class Whole(filesystem.Channel):
     """A message is there when all of it is: its reader takes one that is still being written, and loses it."""
@@ -31,15 +33,14 @@ class Files(filesystem.Transport):
 
 
 def application() -> Celery:
-    folder = os.path.join(os.environ["HOME"], "files")
-    for name in ("queue", "results", "control", "processed"):
-        os.makedirs(f"{folder}/{name}", exist_ok=True)
-    made = Celery("shop", broker_transport=f"{__name__}:Files", backend=f"file://{folder}/results")
+    for name in ("queue", "control", "processed", "packed"):
+        os.makedirs(f"{FOLDER}/{name}", exist_ok=True)
+    made = Celery("shop", broker_transport=f"{__name__}:Files")
     made.conf.broker_transport_options = {
-        "data_folder_in": f"{folder}/queue",
-        "data_folder_out": f"{folder}/queue",
-        "control_folder": f"{folder}/control",
-        "processed_folder": f"{folder}/processed",
+        "data_folder_in": f"{FOLDER}/queue",
+        "data_folder_out": f"{FOLDER}/queue",
+        "control_folder": f"{FOLDER}/control",
+        "processed_folder": f"{FOLDER}/processed",
         "polling_interval": 0.01,
     }
     made.conf.update(
@@ -57,10 +58,12 @@ app = application()
 
 @app.task(name="pack", bind=True, max_retries=1)
 def pack(self, number):
-    """The first try of every third order fails."""
+    """The first try of every third order fails. (A result of Celery's own may be overwritten by the state of the first try.)"""
     if number % 3 == 0 and not self.request.retries:
         raise self.retry(countdown=0)
-    return [os.getpid(), weight(number)]
+    with open(f"{FOLDER}/packed/{number}.part", "w") as file:
+        file.write(f"{os.getpid()} {weight(number)}")
+    os.rename(file.name, f"{FOLDER}/packed/{number}")
 
 
 def weight(number):
