@@ -7,6 +7,7 @@ import queue
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -236,3 +237,67 @@ def test_the_end_of_a_traced_child_is_said(python: Path, folder: Path, way: str)
             }  # fmt: skip
             assert len(list(log.read(stopped[name]["log"]))) == 5
             assert len(cluster.stop()) == 0  # it is said once
+
+
+def command(*words: str, status: int = 0) -> list[list[str]]:
+    """What a command says, a line for each node."""
+    done = subprocess.run([sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stderr == "") == (status, not status), done.stderr
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("way", ["the end", "kill -9"])
+def test_the_end_of_a_child_is_said_to_who_comes_later(python: Path, folder: Path, way: str) -> None:
+    """`inviso start` has gone when the child ends: `inviso fetch` and `inviso stop` know of it, the latter once."""
+    with running(python, folder, FORK, "--node", "shop") as shop:
+        pid = int(shop.line())
+        name = f"shop-{pid}@{HOST}"
+        assert [row[0] for row in command("start", "shop*", "-p", "__main__:work")] == [name, f"shop@{HOST}"]
+        for n in range(3):
+            shop.work(n)
+        with Cluster("shop*") as cluster:
+            cluster._control.call(None, "flush")
+            cluster.leave()
+        if way == "the end":
+            shop.end()
+        else:
+            os.kill(pid, signal.SIGKILL)
+            shop.end()
+        assert command("fetch", "shop*", "-o", str(folder / "fetched"))[0] == [name, str(folder / "fetched" / f"{name}.log")]
+        assert command("nodes", "shop*", status=1) == []
+        ended, other = command("stop", "shop*", "-o", str(folder / "logs"))
+        log_of = folder / "logs" / f"{name}.log"
+        assert ended == [name, "3", "0", "its process has ended", str(log_of)]
+        assert other[:4] == [f"shop@{HOST}", "0", "0", "its process has ended"]
+        assert len(list(log.read(log_of))) == len(list(log.read(folder / "fetched" / f"{name}.log"))) == 3
+        assert command("stop", "shop*", status=1) == []
+
+
+def test_a_later_start_says_nothing_of_what_was_before(python: Path, folder: Path) -> None:
+    """It is left for `inviso stop`; nor is a node that was stopped said to have ended when it does."""
+    with running(python, folder, FORK, "--node", "shop") as shop:
+        shop.line()
+        with Cluster("shop*") as cluster:
+            cluster.trace("__main__:work").check()
+            cluster.leave()
+        with Cluster("shop*") as cluster:
+            assert set(cluster.stop().check()) == set(cluster.nodes)
+        shop.end()
+    os.unlink(folder / "jobs")
+    with running(python, folder, FORK, "--node", "shop") as shop:
+        shop.line()
+        with Cluster("shop*") as cluster:
+            cluster.trace("__main__:work").check()
+            assert len(cluster.nodes) == 2
+            cluster.leave()
+        shop.end()
+    os.unlink(folder / "jobs")
+    with running(python, folder, "child()\n", "--node", "shop-2") as shop:
+        shop.line()
+        with Cluster("shop*") as cluster:
+            assert cluster.trace("__main__:work").check().keys() == {f"shop-2@{HOST}"}
+            assert cluster.stop().check().keys() == {f"shop-2@{HOST}"}
+        with Cluster("shop*") as cluster:
+            stopped = cluster.stop().check()
+            assert len(stopped) == 3 and [each["ended"] for each in stopped.values()].count("its process has ended") == 2
+        shop.end()

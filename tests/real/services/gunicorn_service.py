@@ -75,4 +75,5 @@ with service(*WORDS, "-w", "3", "--max-requests", "2", "-b", "unix:storm.sock", 
     assert len(answers) >= 8 and max(answers.values()) <= 2, answers
     end(gunicorn)
     assert nodes("web*") == {}
-    assert sorted(os.listdir(os.environ["INVISO_DIR"])) == ["lock", "names"]
+    assert sorted(os.listdir(os.environ["INVISO_DIR"])) == ["began", "lock", "names"]
+    assert os.listdir(f"{os.environ['INVISO_DIR']}/began") == []
