@@ -280,6 +280,76 @@ def test_handlers_of_signals_are_the_programs(place: Place, control: Control, na
     assert node.ask(f"signal.getsignal(signal.{name}) is not before")
 
 
+CAUGHT = "int(re.search('SigCgt:\\\\t(.*)', open('/proc/self/status').read())[1], 16) >> 14 & 1"
+"""Whether some handler is in place for SIGTERM."""
+
+
+def test_sigterm_ends_a_program_after_its_log_is_whole(place: Place, control: Control) -> None:
+    """Also in the midst of its work; the program sees the default action, and that is what ends it."""
+    node = place.node(body="import re\n")
+    trace(control, node)
+    node.ask("work(5000)")
+    assert node.ask("signal.getsignal(signal.SIGTERM) is signal.SIG_DFL")
+    node.tell("done = work(5000), os.kill(os.getpid(), signal.SIGTERM), signal.pause()")
+    assert node.wait() == -signal.SIGTERM
+    assert calls(place.path / "logs" / "log") == 10_000
+    assert node.stderr() == ""
+    until(lambda: control.nodes() == [])
+    assert os.listdir(place.sockets / "names") == []
+
+
+def test_sigterm_is_left_alone_where_nothing_is_traced(place: Place, control: Control) -> None:
+    """Neither before, nor afterwards: there is one thread, and no handler."""
+    node = place.node(body="import re\n")
+    facts = f"len(os.listdir('/proc/self/task')), {CAUGHT}"
+    assert node.ask(facts) == (2, 0)
+    trace(control, node)
+    assert node.ask(facts)[1] == 1
+    for _ in range(3):
+        assert control.call(None, "stop_tracing") == [(node.node, ("ok", "idle"))]
+        assert node.ask(CAUGHT) == 0
+        assert control.call(None, "init_tracing", ("file", "again"))[0][1][0] == "ok"
+        assert node.ask(CAUGHT) == 1
+    assert control.remove(None, ends=True) == [(node.node, "ok")]
+    until(lambda: node.ask(facts) == (2, 0))
+    node.kill(signal.SIGTERM)
+    assert node.wait() == -signal.SIGTERM
+
+
+def test_sigterm_of_a_program_that_handles_it_no_longer(place: Place, control: Control) -> None:
+    node = place.node(body="import re\ngot = []\nsignal.signal(signal.SIGTERM, lambda *_: got.append(1))\n")
+    trace(control, node)
+    node.ask("os.kill(os.getpid(), signal.SIGTERM)")
+    assert node.ask("got") == [1]
+    node.ask("signal.signal(signal.SIGTERM, signal.SIG_DFL)")
+    until(lambda: node.ask(CAUGHT) == 1)
+    node.tell("done = work(100), os.kill(os.getpid(), signal.SIGTERM), signal.pause()")
+    assert node.wait() == -signal.SIGTERM
+    assert calls(place.path / "logs" / "log") == 100
+
+
+def test_sigterm_while_the_program_ends(place: Place, control: Control) -> None:
+    """Whichever is the first, the log is whole."""
+    for n in range(10):
+        node = place.node()
+        trace(control, node, f"log-{n}")
+        node.ask("work(1000)")
+        node.tell("raise SystemExit(3)")
+        node.kill(signal.SIGTERM)
+        assert node.wait() in (3, -signal.SIGTERM)
+        until(lambda: control.nodes() == [])
+        assert calls(place.path / "logs" / f"log-{n}") == 1000
+
+
+def test_sigterm_while_the_interpreter_is_held(place: Place, control: Control) -> None:
+    """Native code that keeps the GIL doesn't keep the process alive: after two seconds the signal ends it."""
+    node = place.node(body="import re\n")
+    trace(control, node)
+    node.tell("re.match('(a*)*b', 'a' * 40)")
+    node.kill(signal.SIGTERM)
+    assert node.wait(timeout=30) == -signal.SIGTERM
+
+
 def test_a_thread_of_the_program_waits_for_signals(place: Place, control: Control) -> None:
     """One that all threads of the program block goes to who waits for it, and to no thread of this package."""
     node = place.node(before="import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n")
