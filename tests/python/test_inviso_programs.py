@@ -134,6 +134,33 @@ def test_many_forks(place: Place, control: Control) -> None:
     assert node.stderr() == ""
 
 
+def test_tracing_begins_and_ends_while_the_program_forks(place: Place, control: Control) -> None:
+    """A request waits for other threads of ours, which rest during a fork: neither waits for the other until its time is over."""
+    node = place.node()
+    assert control.add([node.node], "mine", {"overload": None})[0][1] == ("ok", "new")
+    node.ask(
+        "is_over, longest, forks = threading.Event(), 0.0, 0\n"
+        "def fork():\n"
+        "    global longest, forks\n"
+        "    while not is_over.is_set():\n"
+        "        began = time.monotonic()\n"
+        "        if not (pid := os.fork()):\n"
+        "            os._exit(0)\n"
+        "        longest, forks = max(longest, time.monotonic() - began), forks + 1\n"
+        "        os.waitpid(pid, 0)\n"
+        "forking = threading.Thread(target=fork)\n"
+        "forking.start()\n"
+    )
+    data = [("trace", ("file", "log")), ("ti", ("file", "ti"))]
+    for _ in range(30):
+        assert control.call(None, "init_tracing", data) == [(node.node, ("ok", [("trace_log", "ok"), ("ti_log", "ok")]))]
+        assert control.call(None, "tf", [("all", FLAGS)])[0][1][0] == "ok"
+        assert control.call(None, "flush") == [(node.node, "ok")]
+        assert control.call(None, "stop_tracing") == [(node.node, ("ok", "idle"))]
+    node.ask("is_over.set() or forking.join()")
+    assert node.ask("forks") > 30 and node.ask("longest") < 1.5
+
+
 def test_a_fork_in_the_listeners_own_thread(place: Place) -> None:
     """A check of overload forks: it waits for no thread that is itself."""
     (place.path / "checks.py").write_text(

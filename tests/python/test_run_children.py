@@ -154,7 +154,7 @@ def one_line(python: Path, folder: Path, program: str, *words: str, **env: str) 
     write(folder, "who.py", "import os, sys\nfrom inviso import runtime\nfound = runtime.listening()\n"
           "print(found and found.node.partition('@')[0], sorted(name for name in os.environ if 'INVISO' in name), flush=True)\n")  # fmt: skip
     write(folder, "prog.py", PROGRAM + program)
-    command = [str(python), "-m", "inviso", "run", "--node", "shop", *words, "prog.py"]
+    command = [str(python), "-m", "inviso", "run", "--node", "shop", *words, "prog.py"]  # the last of a kind counts
     settings = {**PLAIN, "INVISO_DIR": str(folder / "sockets"), **env}
     done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -301,3 +301,12 @@ def test_a_later_start_says_nothing_of_what_was_before(python: Path, folder: Pat
             stopped = cluster.stop().check()
             assert len(stopped) == 3 and [each["ended"] for each in stopped.values()].count("its process has ended") == 2
         shop.end()
+
+
+def test_settings_are_those_of_the_parent(python: Path, folder: Path) -> None:
+    """The folder of logs is the same, wherever the child runs."""
+    write(folder, "what.py", "from inviso import runtime\nfound = runtime.listening()\nprint(found.node, found.log_dir, found.host.resolver._allow)\n")  # fmt: skip
+    program = f"subprocess.run([sys.executable, {str(folder / 'what.py')!r}], cwd='/')\n"
+    words = ("--log-dir", "logs", "--allow", "shop.handlers", "--node", "web")
+    found = one_line(python, folder, program, *words)
+    assert found.startswith("web-") and found.endswith(f"@{HOST} {folder}/logs ('shop.handlers',)\n")

@@ -189,6 +189,6 @@ def lead(plan: Plan, program: str) -> None:
 
 
 def _settings(plan: Plan) -> str:
-    """What a child of a prepared process is to do, as a config file says it."""
+    """What a child of a prepared process is to do, as a config file says it, in one line."""
     pairs = [("allow", list(plan.allow)), ("follow", plan.follow), ("node", plan.node), ("log_dir", plan.log_dir)]
-    return written_lines([pair for pair in pairs if pair[1] is not None])
+    return written_lines([pair for pair in pairs if pair[1] is not None]).strip().replace("\n", ";")

@@ -130,14 +130,17 @@ class Listener:
             self._socket.setblocking(False)
             self._poll.register(self._socket.fileno(), select.POLLIN)
         self._thread = Beside(self._step, self._bell.ring)
-        self._no_forks = _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid(), self._forget)
+        self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_ours, self._forget, waits=True)
         atexit.register(self.close)
         self._thread.start(0.0)
+
+    def _is_ours(self) -> bool:
+        return self._pid == os.getpid()
 
     @property
     def is_open(self) -> bool:
         """Whether this process has it; a forked child doesn't."""
-        return self._pid == os.getpid()
+        return self._is_ours()
 
     @property
     def is_public(self) -> bool:
