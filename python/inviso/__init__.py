@@ -3,6 +3,7 @@
 Start here:
 
 * :mod:`inviso.trace`: sessions, patterns, process flags, messages (OTP's ``trace`` module).
+* :mod:`inviso.tracing`: a session with its tracer, patterns and limits as one object, and why it ended.
 * :mod:`inviso.match_spec`: which calls are wanted, and what their messages carry.
 * :mod:`inviso.dbg`: tracing from the keyboard (OTP's ``dbg``).
 * :mod:`inviso.tprof`: how often each function was called, and its own time and memory (OTP's ``tprof``).
@@ -29,7 +30,7 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Record, Ref
 
 if TYPE_CHECKING:
-    from . import dbg, etf, export, log, match_spec, process, seq_trace, tprof, trace, tracer
+    from . import dbg, etf, export, log, match_spec, process, seq_trace, tprof, trace, tracer, tracing
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -113,13 +114,17 @@ __all__ = [
     "trace",
     "trace_ports",
     "tracer",
+    "tracing",
     "trap_exit",
     "unlink",
     "unregister",
     "whereis",
 ]
 
-_MODULES = frozenset({"dbg", "etf", "export", "log", "match_spec", "process", "seq_trace", "tprof", "trace", "trace_ports", "tracer"})
+_MODULES = frozenset({
+    *("dbg", "etf", "export", "log", "match_spec", "process", "seq_trace"),
+    *("tprof", "trace", "trace_ports", "tracer", "tracing"),
+})
 _OF = {
     "Session": "trace",
     "MatchSpec": "match_spec",

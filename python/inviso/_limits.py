@@ -17,57 +17,66 @@ Rate: TypeAlias = int | tuple[int, int]
 
 
 class Guard:
-    """Counts messages against a limit, a rate, and a bound of lost ones.
+    """Counts messages against a limit, a rate, and a bound of lost ones. One thread counts, any thread changes.
 
     >>> guard = Guard(limit=2)
     >>> guard.saw(), guard.saw()
-    (None, 'the limit of 2 messages was reached')
+    (None, ('limit', 'the limit of 2 messages was reached'))
     """
 
-    __slots__ = ("_begun", "_in_window", "_limit", "_lost", "_most_lost", "_rate", "_seen")
+    __slots__ = ("_limit", "_lost", "_most_lost", "_rate", "_seen")
 
     def __init__(self, limit: int | None = None, rate: Rate | None = None, lost: int = LOST) -> None:
-        self._limit = limit
-        self._rate = window(rate)
+        self._limit: tuple[int, int] | None = None
+        """The number of the last message, and the limit."""
+        self._rate: _Window | None = None
         self._most_lost = lost
         self._seen = 0
         self._lost = 0
-        self._in_window = 0
-        self._begun = 0.0
+        self.change(limit, rate)
 
     @property
     def is_limited(self) -> bool:
-        """Whether it ends by itself, however long it goes on."""
+        """Whether it has a limit or a rate."""
         return self._limit is not None or self._rate is not None
 
     def change(self, limit: int | None, rate: Rate | None) -> None:
         """Sets what is not None; a limit counts from here on."""
         if limit is not None:
-            self._limit, self._seen = limit, 0
-        if rate is not None:
-            self._rate, self._in_window = window(rate), 0
+            self._limit = self._seen + limit, limit
+        if (found := window(rate)) is not None:
+            self._rate = _Window(*found)
 
-    def saw(self) -> str | None:
-        """One message more; why it is the last one, or None."""
+    def saw(self) -> tuple[str, str] | None:
+        """One message more; the limit that it reached, and why it is the last one, or None."""
         self._seen += 1
-        if self._limit is not None and self._seen >= self._limit:
-            return why("limit", self._limit)
-        if self._rate is not None:
-            most, milliseconds = self._rate
-            now = time.monotonic()
-            if now - self._begun >= milliseconds / 1000:
-                self._begun, self._in_window = now, 0
-            self._in_window += 1
-            if self._in_window > most:
-                return why("rate", most, milliseconds)
-        return None
+        if (found := self._limit) is not None and self._seen >= found[0]:
+            return "limit", why("limit", found[1])
+        return None if self._rate is None else self._rate.saw()
 
-    def lost(self, number: int) -> str | None:
-        """So many messages were lost; why that is too much, or None."""
+    def lost(self, number: int) -> tuple[str, str] | None:
+        """So many messages were lost; as above if that is too much."""
         self._lost += number
-        if self._lost > self._most_lost:
-            return why("lost", self._lost)
-        return None
+        return ("lost", why("lost", self._lost)) if self._lost > self._most_lost else None
+
+
+class _Window:
+    """Counts the messages of one span of time after the other."""
+
+    __slots__ = ("_begun", "_milliseconds", "_most", "_number")
+
+    def __init__(self, most: int, milliseconds: int) -> None:
+        self._most = most
+        self._milliseconds = milliseconds
+        self._begun = float("-inf")
+        self._number = 0
+
+    def saw(self) -> tuple[str, str] | None:
+        now = time.monotonic()
+        if now - self._begun >= self._milliseconds / 1000:
+            self._begun, self._number = now, 0
+        self._number += 1
+        return ("rate", why("rate", self._most, self._milliseconds)) if self._number > self._most else None
 
 
 def why(what: str, number: int, milliseconds: int = 0) -> str:

@@ -6,11 +6,10 @@ import posix
 import time
 from typing import Any
 
-from . import trace
+from . import tracing
 from ._beside import Beside
 from ._children import MAIN, MAIN_OF_CHILD, Folder, of_child, title
-from ._limits import LOST
-from ._trace_cli import EVERY, NAME, PATIENCE, color, open_log, request_of, timed
+from ._trace_cli import EVERY, NAME, color, open_log, request_of, timed
 from ._trace_others import LINES, STOP, log_of, micros
 from .dbg._lines import Paint, line, plain
 
@@ -39,8 +38,7 @@ class Lines:
         self._make = timed if self._request.time else line
         self._folder = Folder(config["folder"])
         self._file = ""
-        self._session: trace.Session | None = None
-        self._port: Any = None
+        self._tracing: tracing.Tracing | None = None
         self._thread = Beside(self._step)
         self._patterns = [of_child([pattern]) for pattern in self._request.patterns]
         self._called: set[tuple[str, str, int]] = set()
@@ -51,18 +49,21 @@ class Lines:
         request = self._request
         if self._folder.has(STOP):
             raise RuntimeError("tracing was over")
+        port: Any = None
+        limits: dict[str, Any] = {}  # of lines the leader counts
         if request.is_log:
             assert request.output is not None
-            self._port = open_log(log_of(request.output, posix.getpid()))
-            self._port.limit(request.limit, rate=request.rate, lost=LOST)
+            port = open_log(log_of(request.output, posix.getpid()))
+            limits = {"limit": request.limit, "rate": request.rate, "lost": tracing.LOST}
         self._file = f"{posix.getpid()}-{time.monotonic_ns()}{LINES}"
-        self._session = session = trace.session_create(NAME, self._port)
-        session.process("all", True, ["call"] if request.is_log and not request.time else ["call", "timestamp"])
-        spec = request.spec or True
-        patterns = [pattern for each in self._patterns for pattern in each]
-        for pattern in patterns:
-            session.function(pattern, spec, ["local"])
-        trace._on_load(session, "local", patterns, spec)
+        self._tracing = tracing.begin(
+            NAME,
+            port,
+            processes={"all": ["call"] if request.is_log and not request.time else ["call", "timestamp"]},
+            patterns=[pattern for each in self._patterns for pattern in each],
+            match_spec=request.spec or True,
+            **limits,
+        )
         self.resume()
 
     def pause(self) -> None:
@@ -71,48 +72,44 @@ class Lines:
 
     def resume(self) -> None:
         """It's over."""
-        if self._port is None and self._session is not None:
+        if self._tracing is not None and not self._request.is_log:
             self._thread.start(EVERY)
 
     def read(self, *, last: bool) -> dict[str, Any]:
         """Write the lines that are not written yet. Answers which patterns there were functions for."""
-        session = self._session
-        if session is None:
+        traced = self._tracing
+        if traced is None:
             return {"matched": []}
         if not last:
             return {"matched": [], "log": self._request.is_log}
-        self._session = None
+        self._tracing = None
         self._thread.end()
-        self._write(session)
+        self._write(traced)
         matched = []
+        session = traced.session
         if session.is_alive():
             for at, patterns in enumerate(self._patterns):
                 if any([session.function(pattern, False, ["local"]) for pattern in patterns]):
                     matched.append(at)
-        if self._port is not None:
-            trace._settle(session, PATIENCE)
-            self._port.flush()
-            session.destroy()
-            self._port.close()
-        session.destroy()
-        return {"matched": matched, "log": self._port is not None, "called": list(self._called)}
+        traced.end("program")
+        return {"matched": matched, "log": self._request.is_log, "called": list(self._called)}
 
     def _step(self) -> float | None:
-        session = self._session
-        if session is None:
+        traced = self._tracing
+        if traced is None:
             return None
         if self._folder.has(STOP):
-            session.destroy()
+            traced.end()
             return None
-        self._write(session)
+        self._write(traced)
         return EVERY
 
-    def _write(self, session: trace.Session) -> None:
-        if self._port is not None:
+    def _write(self, traced: tracing.Tracing) -> None:
+        if self._request.is_log:
             return
         made = []
         name = f"@{posix.getpid()} {title(self._config)}"
-        for message in session.drain():
+        for message in traced.session.drain():
             match message:
                 case ("drop", number):
                     made.append(f"{self._last} !{number}\n")
@@ -128,7 +125,7 @@ class Lines:
             try:
                 self._folder.append(self._file, "".join(made).encode("utf-8", "backslashreplace"))
             except OSError:
-                session.destroy()  # the run is over
+                traced.end()  # the run is over
 
 
 def _main(module: str) -> str:

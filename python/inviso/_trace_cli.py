@@ -16,22 +16,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _fork, match_spec, trace
+from . import _fork, match_spec, trace, tracing
 from ._beside import Beside
 from ._children import Leader, Outcome, lead
 from ._command import CannotBegin, carry_out, wants_color
 from ._descriptor import stderr
-from ._limits import LOST, Guard, Rate, failure
+from ._limits import LOST, Rate
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, hint, matches, parse, show
 from ._run import Program
 from ._trace_others import ChildLine, Others, log_of
 from .dbg._lines import Paint, line, plain
-from .dbg._output import Descriptor, Gone, of_file
+from .dbg._output import Descriptor, of_file
 from .dbg._saved import BUILT_IN, reason
-from .dbg._tracer import Printer, Tracer
 from .errors import BadArg
+from .trace_ports import trace_port
 
 __all__ = ["NAME", "color", "main", "open_log", "request_of", "timed"]
 
@@ -107,16 +107,16 @@ class Request:
 def main(words: list[str]) -> int:
     """Carry out ``inviso trace``; the exit status."""
 
-    def tracing(given: Given, program: Program) -> Tracing:
+    def watch(given: Given, program: Program) -> TracedRun:
         options, patterns = given.options, given.lists["--pattern"]
         request = request_of(options, patterns)
         if "--no-children" in options:
-            return Tracing(request, None)
+            return TracedRun(request, None)
         options = {**options, **({"--output": request.output} if request.output else {})}
         what = {"command": "trace", "options": options, "patterns": patterns}
-        return Tracing(request, {**what, "title": program.title(), "beside": program.place()})
+        return TracedRun(request, {**what, "title": program.title(), "beside": program.place()})
 
-    return carry_out("trace", TRACE, HELP, words, tracing)
+    return carry_out("trace", TRACE, HELP, words, watch)
 
 
 def request_of(options: dict[str, str], patterns: list[str]) -> Request:
@@ -189,7 +189,7 @@ def _written(text: str) -> list[Any]:
     return spec
 
 
-class Tracing:
+class TracedRun:
     """One run's tracing, from before the program's first line to after its last."""
 
     def __init__(self, request: Request, config: dict[str, Any] | None) -> None:
@@ -198,7 +198,7 @@ class Tracing:
         """For children; None where they are not traced."""
         self._children: Leader | None = None
         self._process = os.getpid()
-        self._session: trace.Session | None = None
+        self._tracing: tracing.Tracing | None = None
         self._output: Descriptor | None = None
         self._port: Any = None
         self._reader: Reader | None = None
@@ -212,7 +212,6 @@ class Tracing:
         try:
             if self._request.is_log:
                 self._port = open_log(path)
-                self._port.limit(self._request.limit, rate=self._request.rate, lost=LOST)
             elif path is not None:
                 self._output = of_file(path)
             else:
@@ -236,26 +235,33 @@ class Tracing:
         request = self._request
         if self._port is None and self._output is None:
             return  # nobody can read it
+        has_time = request.time or (self._children is not None and self._port is None)
+        make = timed if request.time else line
         try:
-            self._session = session = trace.session_create(NAME, self._port)
+            self._tracing = traced = tracing.begin(
+                NAME,
+                self._port or self._line_of(make),
+                processes={"all": ["call", "timestamp"] if has_time else ["call"]},
+                patterns=request.patterns,
+                match_spec=request.spec or True,
+                limit=request.limit,
+                rate=request.rate,
+                lost=LOST,
+                drained=self._port is None,
+                output=self._output,
+                notice=self._tell,
+            )
         except RuntimeError as error:
             raise CannotBegin(str(error)) from error
         if self._output is not None:
-            tracer = Tracer(
-                Printer(self._output, self._paint, _made(timed if request.time else line)),
-                Guard(request.limit, request.rate, LOST),
-                self._tell,
-            )
-            tracer.of(session)
             others = None if self._children is None else Others(self._children.folder)
-            self._reader = Reader(session, tracer, others, request.time)
+            self._reader = Reader(traced, others, request.time)
             self._reader.start()
-        has_time = request.time or (self._children is not None and self._port is None)
-        session.process("all", True, ["call", "timestamp"] if has_time else ["call"])
-        spec = request.spec or True
-        for pattern in request.patterns:
-            session.function(pattern, spec, ["local"])
-        trace._on_load(session, "local", request.patterns, spec)
+
+    def _line_of(self, make: Callable[[Any, Paint], str | None]) -> Callable[[Any], str | None]:
+        """Lines of children are made already."""
+        paint = self._paint
+        return lambda message: message.text if type(message) is ChildLine else make(message, paint)
 
     def cancel(self) -> None:
         """There is no program after all."""
@@ -273,30 +279,19 @@ class Tracing:
         outcome = self._children.outcome() if self._children is not None and patterns else None
         if reader is not None:
             reader.finish()
-            self._is_over = reader.is_over
-        session, self._session = self._session, None
+        traced, self._tracing = self._tracing, None
         called = set() if reader is None else reader.called
-        idle = [] if session is None or not session.is_alive() else _idle(session, patterns, called)
+        idle = [] if traced is None or not traced.session.is_alive() else _idle(traced.session, patterns, called)
         if outcome is not None:
             idle = [pattern for pattern in idle if not outcome_has(outcome, patterns.index(pattern), pattern)]
-        output, self._output = self._output, None
-        port, self._port = self._port, None
-        if session is not None:
-            if port is not None:
-                trace._settle(session, PATIENCE)
-                port.flush()
-            session.destroy()
-        if port is not None:
-            port.close()
-            if port.ended is not None:
-                self._is_over = True
-                self._note(f"*** {NAME} stopped: {port.ended}.")
-            if port.error is not None and port.dropped:
-                self._note(f"*** {NAME}: {failure(port.path, port.error, port.dropped)}.")
-        if output is not None:
-            lost = output.finish(PATIENCE)
-            if output.failed is not None and self._request.output is not None:
-                self._note(f"*** {NAME} stopped: {failure(self._request.output, output.failed, lost)}.")
+        if traced is not None:
+            traced.end("program" if patterns else "asked")
+            self._is_over = traced.ended is not None and traced.ended.by_itself
+        elif self._output is not None:
+            self._output.finish(PATIENCE)
+        elif self._port is not None:
+            self._port.close()
+        self._output = self._port = None
         # whose calls were not read, or were told of by choice, may have been there and gone
         still = "" if reader is not None and not self._request.spec else " that is there at the end"
         for pattern in idle:
@@ -318,13 +313,15 @@ class Tracing:
         """Says something of the end on standard error."""
         output = _stderr()
         if output is not None:
-            with contextlib.suppress(Gone):
+            with contextlib.suppress(tracing.Gone):
                 output.write(self._paint("note", text), last=True)
             output.finish(PATIENCE)
 
-    def _tell(self, why: str) -> None:
-        if self._output is not None:
-            self._output.write(self._paint("note", f"*** {NAME} stopped: {why}."), last=True)
+    def _tell(self, text: str, is_failure: bool) -> None:
+        if self._output is not None and not is_failure:
+            self._output.write(self._paint("note", text), last=True)
+        elif self._request.output is not None:
+            self._note(text)
 
     def _pause(self) -> None:
         if (reader := self._reader) is not None:
@@ -336,29 +333,23 @@ class Tracing:
 
     def _forget(self) -> None:
         """In a forked child, which has no session; its output forgets by itself."""
-        self._reader = self._session = self._output = self._port = self._children = None
+        self._reader = self._tracing = self._output = self._port = self._children = None
 
 
 class Reader:
-    """Takes the messages of a session and hands them to its tracer, in a thread."""
+    """Takes the messages of a session and has them handled, in a thread."""
 
-    def __init__(self, session: trace.Session, tracer: Tracer, others: Others | None, has_time: bool) -> None:
+    def __init__(self, traced: tracing.Tracing, others: Others | None, has_time: bool) -> None:
         self._others = others
         self._has_time = has_time
-        self._session = session
-        self._tracer = tracer
+        self._tracing = traced
         self._thread = Beside(self._step)
         self.called: set[tuple[str, str, int]] = set()
         """Functions whose calls were told of."""
 
-    @property
-    def is_over(self) -> bool:
-        """Whether tracing has ended by itself."""
-        return self._tracer.ended is not None
-
     def start(self) -> None:
         """Begin, or go on after a pause."""
-        if self._tracer.ended is None:
+        if self._tracing.ended is None:
             self._thread.start(EVERY)
 
     def pause(self) -> None:
@@ -372,18 +363,18 @@ class Reader:
 
     def _step(self) -> float | None:
         self._read()
-        return EVERY if self._tracer.ended is None else None
+        return EVERY if self._tracing.ended is None else None
 
     def _read(self, *, last: bool = False) -> None:
-        others, messages = self._others, self._session.drain()
+        others, messages = self._others, self._tracing.session.drain()
         if others is not None:
             messages = others.among(messages, has_time=self._has_time, last=last)
         for message in messages:
-            self._tracer(message)
+            self._tracing.handle(message)
             match message:
                 case (_, _, "call", (str(module), str(function), list(arguments)), *_):
                     self.called.add((module, function, len(arguments)))
-        if others is not None and self._tracer.ended is not None:
+        if others is not None and self._tracing.ended is not None:
             others.stop()
 
 
@@ -416,17 +407,7 @@ def _stderr() -> Descriptor | None:
 
 
 def open_log(path: str | None) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module("inviso.trace_ports").trace_port("file", path)()
-    except ImportError:
-        raise CannotBegin(f"{path}: this build writes no logs; write text, to a file with another name") from None
-
-
-def _made(make: Callable[[Any, Paint], str | None]) -> Callable[[Any, Paint], str | None]:
-    """Lines of children are made already."""
-    return lambda message, paint: message.text if type(message) is ChildLine else make(message, paint)
+    return trace_port("file", path)()
 
 
 def timed(message: Any, paint: Paint) -> str | None:

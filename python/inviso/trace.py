@@ -80,6 +80,7 @@ _KINDS = {
     "call_latency": _LATENCY,
 }
 _COUNTERS = _COUNT | _TIME | _MEMORY | _LATENCY
+_MESSAGES = _LOCAL | _GLOBAL | _META
 
 _FLAGS = {name: 1 << bit for bit, name in enumerate((
     "call", "return_to", "arity", "silent", "procs", "send", "receive", "running", "running_procs", "running_ports",
@@ -596,8 +597,7 @@ def session_info(what: Pid | Port | Mfa | str | Any) -> list[Session] | None:
     if isinstance(what, Port):
         if not what.is_local():
             raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
-        flags = [(s, s._native.flags_of(what)) for s in every]
-        return None if flags and flags[0][1] is None else [s for s, bits in flags if bits]
+        return [s for s in every if s._native.flags_of(what)] if _native.port_exists(what) else None
     if isinstance(what, str):
         if what == "all":
             return every
@@ -639,7 +639,7 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
             message. Name the flags, or switch it off afterwards: ``process(session, procs, False, ["silent"])``.
 
     Returns:
-        How many processes matched; 0 for ``"new"``, and for a group without any flag.
+        How many processes matched; 0 for ``"new"``, and for a group if no flag is one of processes: that changes nothing.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -650,15 +650,12 @@ def process(session: Session, procs: Pid | Process | str, how: bool, flags: Iter
     1
     ('flags', ['call', 'timestamp'])
     """
-    where = "process/4"
-    native = _session(where, session)
-    procs = _tracee(procs)
+    procs, why = _tracee(procs), None
     if isinstance(procs, Pid):
-        _process(where, "procs", procs)
+        why = _why_not_here(procs)
     elif not (isinstance(procs, str) and procs in _GROUPS["procs"]):
         why = f"{shown(procs)} {_why_no_process(procs)}; pass a living process, 'all', 'existing' or 'new'"
-        raise BadArg(where, "procs", why)
-    return _switch(where, native, "procs", procs, how, flags)
+    return _switch("process/4", session, "procs", procs, why, how, flags)
 
 
 def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -> int:
@@ -674,7 +671,7 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
             to come keep none of them but silent.
 
     Returns:
-        How many ports matched; 0 for ``"new"``.
+        How many ports matched; 0 for ``"new"``, and for a group if no flag is one of ports: that changes nothing.
 
     Raises:
         BadArg: a wrong argument; nothing has changed.
@@ -685,34 +682,38 @@ def port(session: Session, ports: Port | Any, how: bool, flags: Iterable[str]) -
     0
     ('flags', ['send', 'ports'])
     """
-    where = "port/4"
-    native = _session(where, session)
-    ports = _tracee(ports)
-    if not isinstance(ports, Port) and not (isinstance(ports, str) and ports in _GROUPS["ports"]):
-        raise BadArg(where, "ports", f"{shown(ports)} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'")
-    if isinstance(ports, Port) and not ports.is_local():
-        raise BadArg(where, "ports", f"{shown(ports)} is a port of another node; pass one of this node")
-    return _switch(where, native, "ports", ports, how, flags)
+    ports, why = _tracee(ports), None
+    if isinstance(ports, Port):
+        why = None if ports.is_local() else f"{shown(ports)} is a port of another node; pass one of this node"
+    elif not (isinstance(ports, str) and ports in _GROUPS["ports"]):
+        why = f"{shown(ports)} is not an open port; pass a Port, a socket, 'all', 'existing' or 'new'"
+    return _switch("port/4", session, "ports", ports, why, how, flags)
 
 
-def _switch(where: str, native: _native.Session, argument: str, who: Any, how: bool, flags: Iterable[str]) -> int:
-    if not isinstance(how, bool):
+def _switch(
+    where: str, session: Session, argument: str, who: Any, why: str | None, how: bool, flags: Iterable[str]
+) -> int:
+    """``why`` is what is wrong with ``who``. Of several wrong arguments the one that OTP names is blamed."""
+    is_bool = isinstance(how, bool)
+    if why is not None and is_bool:
+        raise BadArg(where, argument, why)
+    native = _session(where, session) if is_bool or why is None else None
+    if native is None or not is_bool:
         raise BadArg(where, "how", f"{shown(how)} is not a bool; pass True for on or False for off")
     bits = 0
     for flag in _list(where, "flags", flags):
         if isinstance(flag, tuple) and flag and flag[0] in ("tracer", "meta"):
             raise BadArg(where, "flags", f"{shown(flag)} is an option of the old interface; the session has the tracer")
-        if isinstance(flag, str) and flag == "cpu_timestamp":
-            if not (isinstance(who, str) and who == "all"):
-                raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
-            if not _native.has_cpu_clock():
-                raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
         bits |= _one_of(where, "flags", "flag", flag, _SETTABLE)
+    cpu = bits & _FLAGS["cpu_timestamp"]
+    if cpu and not (isinstance(who, str) and who == "all"):
+        raise BadArg(where, argument, f"'cpu_timestamp' is the whole node's; pass 'all' as {argument}")
+    if cpu and not _native.has_cpu_clock():
+        raise BadArg(where, "flags", "'cpu_timestamp' needs a clock of CPU time; this system has none: drop it")
     ports = argument == "ports"
     try:
         group = _GROUPS[argument][who] if isinstance(who, str) else who
-        matched = native.process(group, how, bits, ports)
-        return 0 if isinstance(who, str) and not bits else matched
+        return native.process(group, how, bits, ports)
     except _native.ProcessDead:
         what = "is closed; pass an open port" if ports else "has ended; pass a living process"
         raise BadArg(where, argument, f"{shown(who)} {what}") from None
@@ -773,16 +774,21 @@ def recv(session: Session, match_spec: bool | list[Any], flags: Iterable[str] = 
     return _messages("recv/3", "receive", session, match_spec, flags)
 
 
-def _messages(where: str, context: str, session: Session, spec: Any, flags: Any) -> int:
+def _messages(where: str, context: str, session: Session, spec: Any, flags: Any, argument: str = "flags") -> int:
+    """``argument`` is blamed for flags that only functions have."""
     native = _session(where, session)
-    if _list(where, "flags", flags):
-        raise BadArg(where, "flags", f"{shown(flags)} is not empty; messages have no flags: pass []")
+    given = _list(where, "flags", flags)
+    why = f"{shown(flags)} is not empty; messages have no flags: pass []"
+    if not all(isinstance(flag, str) and flag in _KINDS for flag in given):
+        raise BadArg(where, "flags", why)
     program = None
     if derives(spec, list):
         program = compiled(where, spec, context) if list.__len__(spec) else None
     elif spec is not True and spec is not False:
-        why = f"{shown(spec)} is no match specification; pass True, False or a list of clauses"
-        raise BadArg(where, "match_spec", why)
+        reason = f"{shown(spec)} is no match specification; pass True, False or a list of clauses"
+        raise BadArg(where, "match_spec", reason)
+    if given:
+        raise BadArg(where, argument, why)
     try:
         native.messages(context == "receive", spec is not False, program)
     except _native.SessionDead:
@@ -880,10 +886,6 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
     where = "function/4"
     native = _session(where, session)
     on_load = isinstance(mfa, str) and mfa == "on_load"
-    if isinstance(mfa, str) and mfa in ("send", "receive"):
-        return _messages(where, str(mfa), session, match_spec, flags)
-    target = None if on_load else _mfa(where, "mfa", mfa, wildcards=True)
-    how, program = _how(where, match_spec)
     names = _list(where, "flags", flags)
     kinds = 0
     for name in names:
@@ -891,12 +893,20 @@ def function(session: Session, mfa: Mfa | str, match_spec: Spec, flags: Iterable
             raise BadArg(where, "flags", f"{shown(name)} is an option of the old interface; the session has the tracer")
         kinds |= _one_of(where, "flags", "flag", name, _KINDS)
     kinds = kinds or _GLOBAL
+    # in OTP's order, which decides what is blamed
     if kinds & _GLOBAL and kinds != _GLOBAL:
         other = next(name for name in names if name != "global")
         raise BadArg(where, "flags", f"'global' can't be combined with {shown(other)}; drop one of them")
-    if program is not None and not kinds & (_GLOBAL | _LOCAL | _META):
-        why = "counters count every call, whatever it looks like; pass True, or 'local' or 'meta' among the flags"
-        raise BadArg(where, "match_spec", why)
+    if isinstance(mfa, str) and mfa in ("send", "receive"):
+        if word(match_spec) in ("pause", "restart"):
+            raise BadArg(where, "mfa", f"{shown(mfa)} has no counters; pass True, False or a list of clauses for it")
+        counted = names and not kinds & _MESSAGES and derives(match_spec, list) and list.__len__(match_spec)  # type: ignore[arg-type]
+        return _messages(where, str(mfa), session, match_spec, names, "flags" if counted else "mfa")
+    how, program = _how(where, match_spec)
+    if program is not None and not kinds & _MESSAGES:
+        why = "counters count every call; pass True as match_spec, or 'local' or 'meta' among the flags"
+        raise BadArg(where, "flags", why)
+    target = None if on_load else _mfa(where, "mfa", mfa, wildcards=True)
     try:
         if target is None:
             native.on_load(kinds, how, None, program)
@@ -967,9 +977,11 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
     if isinstance(what, Port):
         if not what.is_local():
             raise BadArg(where, "what", f"{shown(what)} is a port of another node; pass one of this node")
-        _one_of(where, "item", "item of a port", item, ("flags", "tracer"))
         bits = native.flags_of(what)
-        return None if bits is None else _flags_info(session, item, bits)
+        if bits is None:
+            return None  # whatever the item, as in OTP
+        _one_of(where, "item", "item of a port", item, ("flags", "tracer"))
+        return _flags_info(session, item, bits)
     if isinstance(what, str):
         if what in ("new", "new_processes", "new_ports"):
             kind = "ports" if what == "new_ports" else "processes"
@@ -979,7 +991,7 @@ def info(session: Session, what: Pid | Port | Mfa | str | Any, item: str) -> Any
             _one_of(where, "item", "item of a message", item, ("match_spec",))
             return (Atom(item), native.messages_of(what == "receive"))
         if what == "system":
-            _one_of(where, "item", "item of the system", item, ("all",))
+            _one_of(where, "what", "item of the system", item, ("all",))  # OTP blames the thing
             return (Atom("system"), [_monitored(*limit) for limit in native.monitored()])
         if what == "session":
             _one_of(where, "item", "item of a session", item, ("dropped", "dumps", "tracer_errors"))
@@ -1038,12 +1050,12 @@ def delivered(session: Session, tracee: Pid | Process | str = "all") -> Delivere
     ('trace_delivered', 'all')
     """
     where = "delivered/2"
-    native = _session(where, session)
     tracee = _tracee(tracee)
     if isinstance(tracee, Pid):
         _process(where, "tracee", tracee)
     elif not (isinstance(tracee, str) and tracee == "all"):
         raise BadArg(where, "tracee", f"{shown(tracee)} is not a process; pass a Pid or 'all'")
+    native = _session(where, session)
     caller = _native.self_pid()
     reference = Delivered()
     native.pump()
@@ -1322,10 +1334,17 @@ def _session(where: str, session: Any) -> _native.Session:
 
 
 def _process(where: str, argument: str, pid: Pid) -> None:
+    why = _why_not_here(pid)
+    if why is not None:
+        raise BadArg(where, argument, why)
+
+
+def _why_not_here(pid: Pid) -> str | None:
     if not pid.is_local():
-        raise BadArg(where, argument, f"{shown(pid)} is a process of another node; pass one of this node")
+        return f"{shown(pid)} is a process of another node; pass one of this node"
     if pid.kind == "queue":
-        raise BadArg(where, argument, f"{shown(pid)} is a queue, which doesn't run; pass a thread or task that uses it")
+        return f"{shown(pid)} is a queue, which doesn't run; pass a thread or task that uses it"
+    return None
 
 
 def _dead(where: str) -> BadArg:
@@ -1504,7 +1523,8 @@ def _setting(session: Session, mfa: Any, item: str, kinds: int) -> Any:
     if item == "meta":
         if not kinds & _META:
             return False
-        return [] if mfa is not None and session._native.has_lost_meta(mfa) else _tracer(session)
+        gone: Any = False if mfa is None else []
+        return gone if session._native.has_lost_meta(mfa) else _tracer(session)
     return session._native.spec_of(mfa, True) or [] if kinds & _META else False
 
 

@@ -125,10 +125,10 @@ names(Term, Named) when is_pid(Term); is_port(Term); is_reference(Term) ->
         {{Kind, Name}, _} -> {'$named', Kind, Name};
         false -> {'$named', other, other}
     end;
-names({Session, Id} = Term, Named) when is_atom(Session), is_integer(Id) ->
+names({Session, Id} = Term, Named) when is_atom(Session), is_integer(Id); Term =:= {legacy, default} ->
     case [Name || {{session, Name}, {_, Weak}} <- Named, Weak =:= Term] of
         [Name] -> {'$named', session, Name};
-        [] when Id =:= 0, Session =:= default -> {'$named', session, default};
+        [] when Session =:= legacy -> {'$named', session, default};
         [] -> Term
     end;
 names(Term, Named) ->

@@ -26,12 +26,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.skip(reason="takes minutes; --slow runs it"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def empty_mailbox_of_earlier_files() -> None:
+    empty_mailbox()
+
+
+def empty_mailbox() -> None:
+    """Takes what earlier tests have left to the caller, such as answers of `delivered`."""
+    while inviso.peek():
+        inviso.receive(timeout=0)
+
+
 @pytest.fixture
 def make() -> Iterator[Callable[..., trace.Session]]:
     """Makes sessions and ends them after the test; before and afterwards the caller's mailbox is empty."""
     made: list[trace.Session] = []
-    while inviso.peek():  # an answer of `delivered` that an earlier test did not take
-        inviso.receive(timeout=0)
+    empty_mailbox()
 
     def create(name: str = "test", tracer: Any = None, **opts: Any) -> trace.Session:
         made.append(trace.session_create(name, tracer, opts))
@@ -40,8 +50,7 @@ def make() -> Iterator[Callable[..., trace.Session]]:
     yield create
     for session in made:
         session.destroy()
-    while inviso.peek():
-        inviso.receive(timeout=0)
+    empty_mailbox()
 
 
 @pytest.fixture

@@ -476,3 +476,23 @@ if __name__ == "__main__":
         "0 False",
     ]
     assert not list(tmp_path.glob("inviso-*"))
+
+
+def test_a_child_that_native_code_starts(tmp_path: Path) -> None:
+    """libuv forks, and executes the program, without the interpreter's functions."""
+    pytest.importorskip("uvloop")
+    (tmp_path / "child.py").write_text("def work(): pass\nwork()\n")
+    program = tmp_path / "program.py"
+    program.write_text("""
+import asyncio, sys, uvloop
+def work(): pass
+async def main():
+    work()
+    child = await asyncio.create_subprocess_exec(sys.executable, "child.py")
+    await child.wait()
+uvloop.run(main())
+""")
+    command = [sys.executable, "-m", "inviso", "tprof", "-p", "__main__", str(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "with 1 child process" in done.stderr and "not measured" not in done.stderr, done.stderr
+    assert sum(line.startswith("__main__:work/0") for line in done.stderr.splitlines()) == 2

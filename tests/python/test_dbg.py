@@ -148,7 +148,8 @@ def test_groups_are_processes_and_ports_together() -> None:
     with socket.socket():
         counts = {}
         for group in ("all", "processes", "ports", "existing", "existing_processes", "existing_ports"):
-            counts[group] = dbg.p(group, "p")[1][0][2]
+            counts[group] = dbg.p(group, "s")[1][0][2]
+        assert dbg.p("ports", "c") == ("ok", matched(0))  # no port can have it
         assert counts["processes"] >= 1 and counts["ports"] >= 1
         assert counts["all"] == counts["existing"] == counts["processes"] + counts["ports"]
         assert counts["existing_processes"] == counts["processes"] and counts["existing_ports"] == counts["ports"]

@@ -551,7 +551,7 @@ def f(n): pass
 dbg.tracer("file", "calls.txt"); dbg.p(inviso.self(), "c"); dbg.tpl(__name__, "f", [])
 for n in range(300): f(n)
 dbg._default.settle(5)
-while dbg._default._output is not None and dbg._default._output.failed is None: time.sleep(0.001)
+while dbg._default._tracing.ended is None: time.sleep(0.001)
 {ask}
 dbg.stop()
 """

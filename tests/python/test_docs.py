@@ -41,7 +41,8 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 
 MODULES = [
-    *("errors", "terms", "match_spec", "process", "trace", "tracer", "trace_ports", "tprof", "cli", "etf", "export", "log"),
+    *("errors", "terms", "match_spec", "process", "trace", "tracer", "tracing", "trace_ports"),
+    *("tprof", "cli", "etf", "export", "log"),
     *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
@@ -62,7 +63,8 @@ def test_docstrings(name: str) -> None:
 
 
 WITH_EXAMPLES = [
-    *("trace", "tracer", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace", "etf", "log", "dbg"),
+    *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
+    *("etf", "log", "dbg"),
 ]
 BARE = {
     *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import Any
 
 import inviso
@@ -57,12 +58,14 @@ def test_all_keeps_more_for_what_exists_than_for_what_is_to_come(session: trace.
         assert flags(session, "new_ports") == {"ports"}
 
 
-def test_a_flag_that_is_left_out_still_switches_off(session: trace.Session) -> None:
+def test_flags_that_are_left_out_switch_nothing(session: trace.Session) -> None:
     session.process("new", True, PORTS_ONLY)
     assert flags(session, "new") == set()
     assert session.info("new", "tracer")[1] == []
     session.process("new", True, ["call"])
     session.process("new", False, ["ports"])
+    assert flags(session, "new") == {"call"}
+    session.process("new", False, ["ports", "send"])
     assert flags(session, "new") == set()
 
 
@@ -97,7 +100,9 @@ def test_silent_of_a_meta_pattern_silences_a_process_with_flags(session: trace.S
 
 
 @pytest.mark.parametrize("action", [("enable_trace", "call"), ("trace", [], ["call"])])
-def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(session: trace.Session, action: tuple[Any, ...]) -> None:
+def test_other_actions_of_a_meta_pattern_switch_flags_on_anywhere(
+    session: trace.Session, action: tuple[Any, ...]
+) -> None:
     meta(session, *action)
     assert flags(session, inviso.self()) == {"call"}
 
@@ -268,4 +273,89 @@ def test_a_port_that_was_closed_is_none_any_more(session: trace.Session, watched
     with pytest.raises(inviso.BadArg) as refused:
         session.port(port, True, ["send"])
     assert refused.value.argument == "ports"
+    assert trace.session_info(port) is None
+
+
+# what the scenarios of tests.differential.flags found
+
+
+def test_a_group_whose_flags_are_all_of_the_other_kind_is_left_alone(session: trace.Session) -> None:
+    with socket.socket() as opened:
+        session.port("all", True, ["send"])
+        session.process("all", True, ["send"])
+        for how in (True, False):
+            for group in ("all", "existing", "new"):
+                assert session.port(group, how, ["call", "set_on_link"]) == 0
+                assert session.process(group, how, PORTS_ONLY) == 0
+                assert session.process(group, how, []) == session.port(group, how, []) == 0
+        assert flags(session, inviso.self()) == flags(session, opened) == {"send"}
+        assert flags(session, "new_ports") == flags(session, "new") == {"send"}
+        assert session.port("all", True, ["call", "ports"]) >= 1
+        assert flags(session, opened) == {"send", "call", "ports"}
+
+
+@pytest.mark.parametrize("beside", ["local", "call_count"])
+def test_on_load_without_global_takes_the_tracer_of_its_meta_pattern(session: trace.Session, beside: str) -> None:
+    spec = [("_", [], [("return_trace",)])]
+    session.function("on_load", spec, ["meta", beside])
+    session.function("on_load", False, ["call_time"])
+    everything = dict(session.info("on_load", "all")[1])
+    assert everything["meta"] is not False and everything["meta_match_spec"] == spec
+    session.function("on_load", False, ["global"])
+    everything = dict(session.info("on_load", "all")[1])
+    assert everything["meta"] is False and everything["meta_match_spec"] == []
+    assert (everything["match_spec"], everything["call_count"]) == (([], False) if beside == "local" else (False, True))
+    session.function("on_load", spec, ["meta"])
+    everything = dict(session.info("on_load", "all")[1])
+    assert everything["meta"] is not False and everything["meta_match_spec"] == spec
+
+
+@pytest.mark.parametrize("flag", ["set_on_link", "set_on_first_link"])
+def test_a_port_inherits_nothing_by_a_link(session: trace.Session, flag: str) -> None:
+    session.process(inviso.self(), True, ["call", "send", flag])
+    with socket.socket() as opened:
+        assert flags(session, opened) == set()
+        inviso.link(inviso.port(opened))
+        assert flags(session, opened) == set()
+        assert flags(session, inviso.self()) == {"call", "send", flag}
+        inviso.unlink(inviso.port(opened))
+
+
+def test_linking_once_more_hands_nothing_on(session: trace.Session) -> None:
+    started, over = threading.Event(), threading.Event()
+
+    def body() -> None:
+        started.set()
+        over.wait()
+
+    other = inviso.spawn(body)
+    started.wait()
+    inviso.link(other)
+    session.process(inviso.self(), True, ["call", "set_on_first_link"])
+    inviso.link(other)
+    assert flags(session, other) == set()
+    assert flags(session, inviso.self()) == {"call", "set_on_first_link"}
+    inviso.unlink(other)
+    inviso.link(other)
+    assert flags(session, other) == flags(session, inviso.self()) == {"call"}
+    inviso.unlink(other)
+    over.set()
+
+
+def test_the_tracer_gets_flags_as_others_do_and_is_not_told_of_itself() -> None:
+    me = inviso.self()
+    with trace.session_create("of me", me) as session:
+        session.process("existing", True, ["send", "call"])
+        assert flags(session, me) == {"send", "call"}
+        inviso.send(me, "to myself")
+        assert session.delivered().wait(5)
+        assert inviso.receive(timeout=5) == "to myself"
+        assert inviso.receive(timeout=5)[0] == "trace_delivered"
+
+
+def test_a_closed_port_is_none_to_session_info_where_there_is_no_session() -> None:
+    opened = socket.socket()
+    port = inviso.port(opened)
+    assert trace.session_info(port) == []
+    opened.close()
     assert trace.session_info(port) is None

@@ -24,11 +24,9 @@ COMMANDS = {
     "no children": ["tprof", "--no-children"],
 }
 SHADOW = "print('the file of the program was run:', __name__)\n"
-COMMAND = [
-    "-c",
-    "import os, sys; sys.path[0] = os.path.dirname(sys.executable); from inviso.cli import main; sys.exit(main())",
-]
-"""As the script ``inviso`` begins, whose own folder is first on the path."""
+COMMAND = ["../bin/inviso"]
+SCRIPT = "import sys\nfrom inviso.cli import main\nsys.exit(main())\n"
+"""As the installed ``inviso``, whose own folder is first on the path."""
 PROGRAM = """
 import sys
 def f(n): return n if n < 2 else f(n - 1) + f(n - 2)
@@ -48,6 +46,8 @@ def shadows(tmp_path: pathlib.Path) -> pathlib.Path:
     """A program among files for every standard module that is no part of the interpreter itself."""
     folder = tmp_path / "shadows"
     folder.mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "inviso").write_text(SCRIPT)
     for name in sys.stdlib_module_names - {*sys.builtin_module_names, "__main__"}:
         (folder / f"{name}.py").write_text(SHADOW)
     (folder / "program.py").write_text(PROGRAM)

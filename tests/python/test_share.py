@@ -57,7 +57,6 @@ def test_a_tracer_takes_its_share_and_what_is_over_it_is_counted_at_its_place(sh
             sent += 1
     took, passed = tracer.took, time.monotonic() - begun
     assert took < share * (passed + 0.1) + 0.05, (took, passed)
-    assert took > share * passed * 0.3, (took, passed)
     session.destroy()  # what is there is handled now, without a rest
     place = 0
     for message in tracer.seen:

@@ -149,13 +149,13 @@ class _Log:
                 process.since = since
                 process.ids.append(id)
             case ["begin", pid, since, chain, id, name]:
-                process = self._own(pid, chain.split(","), name)
+                process = self._own(pid, since, chain.split(","), name)
                 process.since, process.name, process.other, process.why = since, name, None, None
                 process.ids.append(id)
             case ["skip", pid, since, chain, why, name]:
                 known = self._now.get(pid)
                 if known is None or known.since != since:
-                    known = self._own(pid, chain.split(","), name)
+                    known = self._own(pid, since, chain.split(","), name)
                 process = known
                 process.since, process.why, process.other = since, why, name
             case ["helper", pid]:
@@ -175,10 +175,11 @@ class _Log:
                 if systems := self._systems.get(pid):
                     systems.pop()
 
-    def _own(self, pid: str, chain: list[str], name: str) -> Process:
+    def _own(self, pid: str, since: str, chain: list[str], name: str) -> Process:
         """The process that a program has begun in, and a note for those that it was started by."""
         process = self._now.get(pid)
-        if process is None or (process.other is None and process.ids):
+        # one that says nothing of it, and is as old, was forked by native code and became another program there
+        if process is None or (process.other is None and process.ids and process.since != since):
             process = self._new(pid, name)
             self._early.add(pid)
             for above in chain:

@@ -918,4 +918,4 @@ _traced: weakref.WeakSet[Server] = weakref.WeakSet()
 def _stop_all() -> None:
     """A program that ends without :func:`stop` has its last lines printed, and written."""
     for server in list(_traced):
-        server.stop()
+        server.stop("program")

@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable
 from select import POLLOUT, poll
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 try:
     import fcntl
@@ -30,8 +30,9 @@ from inviso import _fork
 from inviso._descriptor import Own, duplicate, private
 from inviso._stream import put
 from inviso._system import allocate_lock, get_native_id, sleep, start_new_thread
+from inviso.tracing import Gone, Output
 
-__all__ = ["BUFFER", "Descriptor", "Gone", "Output", "Stream", "of_file", "of_stream"]
+__all__ = ["BUFFER", "Descriptor", "Stream", "of_file", "of_stream"]
 
 BUFFER: Final = 1 << 18
 """Bytes that wait for a slow reader."""
@@ -44,25 +45,6 @@ _ATOMIC: Final = 4096
 
 _LEFT: Final = errno.EPIPE, errno.ECONNRESET
 """What the system says of a reader that has gone."""
-
-
-class Gone(Exception):
-    """Nobody reads it any more."""
-
-
-class Output(Protocol):
-    """Takes lines."""
-
-    failed: str | None
-    """What the system said when it could not be written: a full disk. A reader that has gone is none."""
-
-    def write(self, line: str, *, last: bool = False) -> int:
-        """Takes a line without its end; answers 1 if it was lost. :class:`Gone` if nobody reads it any more.
-        ``last``: it is taken though there is no room.
-        """
-
-    def finish(self, timeout: float) -> int:
-        """Has what waits written, and closes; answers how many lines were lost in the end."""
 
 
 def of_stream(stream: Any) -> Output:
@@ -79,7 +61,7 @@ def of_file(path: Any) -> Descriptor:
     """The output for a file by its name; only its owner may read it, as it has the arguments of calls. Somebody may empty it."""
     opened = private(path, os.O_NONBLOCK | os.O_APPEND)
     try:
-        return Descriptor(opened)
+        return Descriptor(opened, os.fsdecode(path))
     finally:
         os.close(opened)
 
@@ -87,13 +69,14 @@ def of_file(path: Any) -> Descriptor:
 class Stream:
     """A text stream, such as a StringIO, or a notebook's; or a file, which never stands still."""
 
-    __slots__ = ("_stream", "_through", "failed")
+    __slots__ = ("_stream", "_through", "failed", "path")
 
     def __init__(self, stream: Any, through: Callable[..., Any] | None = None) -> None:
         self._stream = stream
         self._through = through
         """What it is written by, in whose context it then is."""
         self.failed: str | None = None
+        self.path: str | None = None
 
     def write(self, line: str, *, last: bool = False) -> int:
         try:
@@ -136,9 +119,10 @@ class Descriptor:
         "_thread",
         "_waiting",
         "failed",
+        "path",
     )
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, path: str | None = None) -> None:
         self._own = Own(_unblocked(number))
         self._is_quick = not stat.S_ISREG(os.fstat(self._own.number).st_mode)
         """Whether it takes what it can at once; a file's disk may keep its writer waiting."""
@@ -158,6 +142,7 @@ class Descriptor:
         self._state = "open"
         """Or ``"gone"``, ``"closed"``, ``"paused"`` while the process forks."""
         self.failed: str | None = None
+        self.path = path
         self._native_id = 0
         _open[id(self)] = self
 

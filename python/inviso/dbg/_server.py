@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from contextvars import Context
 from typing import Any
 
 import inviso
-from inviso import Pid, node, trace
-from inviso._limits import LOST, Guard, Rate, failure
+from inviso import Pid, node, trace, tracing
+from inviso._limits import Rate
 from inviso._stream import put
 from inviso._system import RLock
 from inviso.errors import BadArg, shown
-from inviso.tracer import NativeTracer
+from inviso.trace_ports import TracePort
 
 from ._cells import Cells
 from ._items import CALLS, GROUPS, item_of
-from ._output import Gone, Output, Stream, of_file, of_stream
+from ._lines import line
+from ._output import Stream, of_file, of_stream
 from ._saved import Saved, reason
-from ._tracer import Printer, Tracer
 
 __all__ = ["EVERYTHING", "Server"]
 
 EVERYTHING = "_", "_", "_"
-_PATIENCE = 2.0
-"""Seconds that the end waits for a reader to take the last lines."""
 
 
 class Server:
@@ -40,12 +35,7 @@ class Server:
         self.clients: list[Any] = []
         self.destroyed = False
         self._lock = RLock()
-        self._session: trace.Session | None = None
-        self._what: Any = None
-        self._tracer: Tracer | None = None
-        self._output: Output | None = None
-        self._path: str | None = None
-        """Of its file."""
+        self._tracing: tracing.Tracing | None = None
         self._cells: Cells | None = None
         self._calls: set[str] = set()
         """The groups of processes whose calls are traced: ``"existing"``, ``"new"``."""
@@ -54,28 +44,18 @@ class Server:
 
     @property
     def session(self) -> trace.Session | None:
-        """The trace session, if there is a tracer: a port may have been closed, a process told to end, a library
-        unloaded."""
-        session, what = self._session, self._what
-        if session is None or not session.is_alive():
-            return None
-        match what:
-            case (NativeTracer(name=name), _):
-                lives = name is not None
-            case (_, _):
-                lives = True
-            case Pid():
-                lives = what.is_alive()
-            case _:
-                lives = what.is_open()
-        return session if lives else None
+        """The trace session, as long as it traces."""
+        traced = self._tracing
+        return None if traced is None or traced.ended is not None else traced.session
 
     def tracer(self) -> Any:
         """Where the messages go, or None: a Pid, a trace port, ``(module, state)``. An output that failed is left."""
         with self._lock:
-            if self._output is not None and self._output.failed is not None:
+            traced = self._tracing
+            ended = None if traced is None else traced.ended
+            if ended is not None and ended.reason == "output":
                 self._leave()
-        return None if self.session is None else self._what
+        return None if traced is None or ended is not None else traced.tracer
 
     def start(self, kind: str, data: Any, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
         """Starts a tracer, checked before."""
@@ -83,20 +63,19 @@ class Server:
             if self.tracer() is not None:
                 return ("error", "already_started")
             self._leave()
-            match kind:
-                case "process":
-                    handler, state = data
-                    return self._start_process(handler, state, _guard(limit, rate, lost))
-                case "file":
-                    try:
-                        output = of_file(data)
-                    except OSError as error:
-                        return ("error", reason(error))
-                    self._path = os.fsdecode(data)
-                    return self._start_printing(output, _guard(limit, rate, lost))
-                case "port":
-                    return self._start_port(data, limit, rate, lost)
-            return self._start_module(data() if callable(data) and not isinstance(data, tuple) else data)
+            if kind == "process":
+                return self._begin(_handler(*data), None, limit, rate, lost)
+            if kind == "module":
+                return self._begin_module(data() if callable(data) and not isinstance(data, tuple) else data)
+            try:
+                if kind == "file":
+                    return self._begin(line, of_file(data), limit, rate, lost)
+                port = data() if callable(data) else data
+            except OSError as error:
+                return ("error", reason(error))
+            if not isinstance(port, TracePort):
+                raise BadArg("tracer/2", "data", f"{shown(port)} is no trace port; pass what dbg.trace_port() returned")
+            return self._begin(port, None, limit, rate, lost)
 
     def start_default(self, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
         """Starts the tracer that prints to standard output, as it is now."""
@@ -109,70 +88,41 @@ class Server:
                 self._cells = Cells.here(_weakly(self.settle))
                 if self._cells is not None:
                     output = Stream(sys.stdout, self._cells.through)
-            return self._start_printing(output, _guard(limit, rate, lost))
+            return self._begin(line, output, limit, rate, lost)
 
-    def _start_printing(self, output: Output, guard: Guard) -> tuple[str, Any]:
-        self._output = output
-        self._run(Tracer(Printer(output), guard, _teller(self.name, output)))
-        return ("ok", self._what)
+    def _begin(
+        self, tracer: Any, output: tracing.Output | None, limit: int | None, rate: Rate | None, lost: int | None
+    ) -> tuple[str, Any]:
+        # of a port the end is found out late
+        notice = _notice(output or (None if isinstance(tracer, TracePort) else Stream(sys.stdout)))
+        self._tracing = traced = tracing.begin(
+            self.name, tracer, limit=limit, rate=rate, lost=lost, output=output, notice=notice
+        )
+        return ("ok", traced.tracer)
 
-    def _start_process(self, handler: Callable[[Any, Any], Any], state: Any, guard: Guard) -> tuple[str, Any]:
-        def handle(message: Any) -> None:
-            nonlocal state
-            state = handler(message, state)
-
-        self._run(Tracer(handle, guard, _teller(self.name, Stream(sys.stdout))))
-        return ("ok", self._what)
-
-    def _run(self, tracer: Tracer) -> None:
-        # in no context: a thread that inherits one keeps what is in it, and this session may be
-        session = Context().run(trace.session_create, self.name, tracer)
-        tracer.of(session)
-        self._tracer = tracer
-        self._session = session
-        self._what = session._native.tracer
-
-    def _start_port(self, data: Any, limit: int | None, rate: Rate | None, lost: int | None) -> tuple[str, Any]:
-        try:
-            port = data() if callable(data) else data
-        except OSError as error:
-            return ("error", reason(error))
-        if not isinstance(port, optional("trace_ports").TracePort):
-            raise BadArg("tracer/2", "data", f"{shown(port)} is no trace port; pass what dbg.trace_port() returned")
-        port.limit(limit, rate=rate, lost=lost)
-        self._session = trace.session_create(self.name, port)
-        self._what = port
-        return ("ok", port)
-
-    def _start_module(self, module: Any) -> tuple[str, Any]:
+    def _begin_module(self, module: Any) -> tuple[str, Any]:
         if not (isinstance(module, tuple) and len(module) == 2):
             raise BadArg("tracer/2", "data", f"{shown(module)} is no tracer module; pass (module, state)")
-        made: Any = module
         try:
-            self._session = trace.session_create(self.name, made)
+            return self._begin(module, None, None, None, None)
         except BadArg as error:
             raise BadArg("tracer/2", "data", error.why) from None
-        self._what = module
-        return ("ok", module)
 
     def may_limit(self, where: str, limit: int | None, rate: Rate | None) -> None:
         """Refuses limits where there is no tracer that has some."""
         if limit is None and rate is None:
             return
-        if self.session is None:
+        tracer = self.tracer()
+        if tracer is None:
             raise BadArg(where, "limit" if rate is None else "rate", "there is no tracer; call dbg.tracer() before")
-        if isinstance(self._what, tuple):
+        if isinstance(tracer, tuple):
             why = "a tracer module counts nothing; start a tracer of another kind"
             raise BadArg(where, "limit" if rate is None else "rate", why)
 
     def _limit(self, limit: int | None, rate: Rate | None) -> None:
         """Changes the limits of the tracer that runs: when nothing can be refused any more, and before more is traced."""
-        if limit is None and rate is None:
-            return
-        if self._tracer is not None:
-            self._tracer.guard.change(limit, rate)
-        elif not isinstance(self._what, tuple):
-            self._what.limit(limit, rate=rate)
+        if self._tracing is not None and not (limit is None and rate is None):
+            self._tracing.limit(limit, rate=rate)
 
     # who and which functions
 
@@ -275,9 +225,10 @@ class Server:
 
     def _is_limited(self) -> bool:
         """Whether it ends by itself, or has another bound; a tracer module's is its own."""
-        if self._tracer is not None:
-            return self._tracer.guard.is_limited
-        return isinstance(self._what, tuple) or self._what.kind != "file" or self._what.is_limited
+        traced = self._tracing
+        if traced is None or isinstance(traced.tracer, tuple):
+            return True
+        return traced.is_limited or (isinstance(traced.tracer, TracePort) and traced.tracer.kind != "file")
 
     # the end
 
@@ -289,74 +240,47 @@ class Server:
 
     def settle(self, timeout: float) -> bool:
         """Waits until the tracer has handled what was sent before."""
-        session = self.session
-        return session is None or trace._settle(session, timeout)
+        traced = self._tracing
+        return traced is None or traced.ended is not None or traced.settle(timeout)
 
-    def stop(self) -> None:
+    def stop(self, reason: str = "asked") -> None:
         """Ends tracing; what was sent before is handled first."""
         with self._lock:
-            session, port = self._session, self._what
             clients, self.clients = self.clients, []
-            output, cells, path = self._take()
+            left = self._take()
             self.saved.clear()
-        # outside the lock: a handler may call dbg
-        if session is not None:
-            if hasattr(port, "flush"):
-                trace._settle(session, _PATIENCE)
-                port.flush()
-            session.destroy()
-            if hasattr(port, "close"):
-                port.close()
-        self._end(output, cells, path)
-        self._tell_of(port)
+        _end(*left, reason)  # outside the lock: a handler may call dbg
         for client in clients:
             if client.is_alive():
                 optional("log").stop_trace_client(client)
 
     def _leave(self) -> None:
         """What an ended session has left, or one without a tracer."""
-        session, port = self._session, self._what
-        left = self._take()
-        if session is not None:
-            session.destroy()
-        self._end(*left)
-        self._tell_of(port)
+        _end(*self._take(), "asked")
 
-    def _tell_of(self, port: Any) -> None:
-        """Says why a trace port ended by itself; its thread knows no Python and could not."""
-        ended = getattr(port, "ended", None)
-        if ended is not None:
-            with contextlib.suppress(Gone):
-                _teller(self.name, Stream(sys.stdout))(ended)
-        error = getattr(port, "error", None)
-        if error is not None and port.dropped:
-            self._warn(failure(port.path, error, port.dropped))
-
-    def _end(self, output: Output | None, cells: Cells | None, path: str | None) -> None:
-        if cells is not None:
-            cells.close()
-        if output is not None:
-            lost = output.finish(_PATIENCE)
-            if output.failed is not None:
-                self._warn(f"stopped: {failure(path, output.failed, lost)}")
-
-    def _warn(self, what: str) -> None:
-        """On standard error, as the output itself may be what fails."""
-        with contextlib.suppress(Exception):
-            put(sys.stderr, f"*** {self.name}{'' if what.startswith('stopped') else ':'} {what}.\n")
-
-    def _take(self) -> tuple[Output | None, Cells | None, str | None]:
-        self._session = self._what = self._tracer = None
+    def _take(self) -> tuple[tracing.Tracing | None, Cells | None]:
+        traced, self._tracing = self._tracing, None
+        cells, self._cells = self._cells, None
         self._calls.clear()
         self._wild.clear()
-        output, self._output = self._output, None
-        cells, self._cells = self._cells, None
-        path, self._path = self._path, None
-        return output, cells, path
+        return traced, cells
 
 
-def _guard(limit: int | None, rate: Rate | None, lost: int | None) -> Guard:
-    return Guard(limit, rate, LOST if lost is None else lost)
+def _end(traced: tracing.Tracing | None, cells: Cells | None, reason: str) -> None:
+    if traced is not None:
+        traced.end(reason)
+    if cells is not None:
+        cells.close()
+
+
+def _handler(function: Callable[[Any, Any], Any], state: Any) -> Callable[[Any], None]:
+    """A tracer function that keeps the state."""
+
+    def handle(message: Any) -> None:
+        nonlocal state
+        state = function(message, state)
+
+    return handle
 
 
 def optional(name: str) -> Any:
@@ -364,9 +288,18 @@ def optional(name: str) -> Any:
     return getattr(inviso, name)
 
 
-def _teller(name: str, output: Output) -> Callable[[str], object]:
-    """What says why tracing ended. It doesn't hold the server, which ends with its last holder."""
-    return lambda why: output.write(f"*** {name} stopped: {why}.", last=True)
+def _notice(output: tracing.Output | None) -> Callable[[str, bool], object]:
+    """Says why tracing ended: in this output, or on standard output as it is then. It doesn't hold the server, which
+    ends with its last holder.
+    """
+
+    def notice(text: str, is_failure: bool) -> None:
+        if is_failure:  # the output itself may be what fails
+            put(sys.stderr, text + "\n")
+        else:
+            (output or Stream(sys.stdout)).write(text, last=True)
+
+    return notice
 
 
 def _weakly(method: Callable[[float], object]) -> Callable[[float], object]:

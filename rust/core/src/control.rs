@@ -257,6 +257,11 @@ impl Node {
         let mut left = Leftovers::default();
         let mut entry = session.on_load().unwrap_or_else(|| Entry::new(session));
         self.apply(&mut control, &mut entry, kinds, &op, &mut left);
+        if kinds & kinds::GLOBAL != 0 && matches!(op, Op::Off) {
+            // as in OTP, where the pattern is of another kind
+            entry.spec = None;
+            entry.lose_meta();
+        }
         let mut threads = self.threads.lock().unpoisoned();
         left.counters.into_iter().for_each(|c| threads.pool.give(c));
         session.set_on_load(Some(entry));
@@ -287,7 +292,8 @@ impl Node {
                     let op = |spec: &Option<Arc<Program>>| spec.clone().map_or(Op::On, Op::Match);
                     let (messages, rest) = (kinds::LOCAL | kinds::GLOBAL, kinds::COUNTERS);
                     self.apply(&mut control, &mut entry, pattern.has & messages, &op(&pattern.spec), &mut left);
-                    self.apply(&mut control, &mut entry, pattern.has & kinds::META, &op(&pattern.meta_spec), &mut left);
+                    let meta = if pattern.has_lost_meta() { 0 } else { pattern.has & kinds::META };
+                    self.apply(&mut control, &mut entry, meta, &op(&pattern.meta_spec), &mut left);
                     self.apply(&mut control, &mut entry, pattern.has & rest, &Op::On, &mut left);
                     entries.push(entry);
                 }

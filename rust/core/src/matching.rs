@@ -59,6 +59,7 @@ struct Point<'t, 'a, A> {
     current: &'t Tracee,
     session: &'t Session,
     call: &'a A,
+    dumps: bool,
 }
 
 /// What a program decides about a call that it matches.
@@ -70,6 +71,18 @@ pub(crate) struct Decision {
     pub raises: bool,
     /// What becomes of the message.
     pub message: Told,
+    /// Whether what the rings hold is to be written.
+    pub dumps: bool,
+}
+
+impl Decision {
+    /// Carries out what comes after the message: a dump has it.
+    #[inline(always)]
+    pub fn end(self, session: &Session) {
+        if self.dumps {
+            session.ask_dump();
+        }
+    }
 }
 
 /// What becomes of a message.
@@ -89,7 +102,8 @@ pub(crate) enum Told {
 pub(crate) fn decide<A: Subject>(
     node: &Node, current: &Tracee, session: &Session, program: &Program, call: &A, extra: &mut Vec<u8>,
 ) -> Option<Decision> {
-    match program.run(&mut Point { node, current, session, call }) {
+    let mut point = Point { node, current, session, call, dumps: false };
+    match program.run(&mut point) {
         Outcome::NoMatch => None,
         Outcome::Match { return_trace, exception_trace, message } => {
             let message = match message {
@@ -97,7 +111,12 @@ pub(crate) fn decide<A: Subject>(
                 Message::Suppressed => Told::Nothing,
                 Message::Value(value) => Told::Extra(write(&value, call, &session.options.capture, extra)),
             };
-            Some(Decision { returns: return_trace || exception_trace, raises: exception_trace, message })
+            Some(Decision {
+                returns: return_trace || exception_trace,
+                raises: exception_trace,
+                message,
+                dumps: point.dumps,
+            })
         }
     }
 }
@@ -165,7 +184,7 @@ impl<A> Point<'_, '_, A> {
     fn change(&self, process: Option<&Term>, off: Flags, on: Flags) -> Result<bool, Refused> {
         let other = process.map(|process| self.process(process)).transpose()?;
         let tracee = other.as_deref().unwrap_or(self.current);
-        if tracee.pid == self.session.tracer.load(crate::sync::Ordering::Relaxed) || !self.session.has_tracer() {
+        if !self.session.has_tracer() {
             return Ok(false);
         }
         let before = tracee.flags(self.session.index);
@@ -240,7 +259,7 @@ impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn dump(&mut self) {
-        self.session.ask_dump();
+        self.dumps = true;
     }
 
     fn control_word(&mut self) -> u64 {

@@ -182,6 +182,9 @@ fn filtered<P: Parcel>(
         write(node, thread, session, flags, pid, kind, &extra[..length], parcel);
     }
     thread.extra = extra;
+    if let Some(decision) = decision {
+        decision.end(session);
+    }
 }
 
 #[inline(always)]

@@ -354,8 +354,9 @@ impl Node {
         self.next_unique.fetch_add(1, Relaxed)
     }
 
-    /// Switches trace flags of processes, or of ports; answers how many matched (trace.md, `process/4`, `port/4`). A tracer module is
-    /// asked about each of them when they are switched on: see [`Node::trace_status`].
+    /// Switches trace flags of processes, or of ports; answers how many matched (trace.md, `process/4`, `port/4`). A group that can
+    /// have none of the flags is left alone, and matches nothing. A tracer module is asked about each process when flags are
+    /// switched on: see [`Node::trace_status`].
     /// After a change of `cpu_timestamp`, which is no process's, call [`Node::forget_remembered`].
     ///
     /// # Errors
@@ -370,7 +371,11 @@ impl Node {
         if !(session.is_alive() || lived && mutant!("flags_unlocked")) {
             return Err(crate::error::Error::SessionDead);
         }
-        let tracer = session.tracer.load(Relaxed);
+        if let Who::All(class) | Who::Existing(class) | Who::New(class) = who {
+            if flags.of(class) == Flags::NONE && !flags.has(Flags::CPU_TIMESTAMP) {
+                return Ok(0);
+            }
+        }
         let flags = if session.has_tracer() { flags } else { Flags::NONE };
         if how && flags.has(Flags::STAMPS | Flags::CPU_TIMESTAMP) {
             self.order.timed();
@@ -405,9 +410,7 @@ impl Node {
         if which.0 {
             for tracee in population.living.values().filter(|tracee| class.has(tracee.kind)) {
                 count += 1;
-                if tracee.pid != tracer {
-                    tracee.change(session.index, how, flags);
-                }
+                tracee.change(session.index, how, flags);
                 if asks {
                     asked.push(tracee.clone());
                 }

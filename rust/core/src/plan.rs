@@ -143,6 +143,12 @@ impl Entry {
         self.meta_lost.get_or_insert_default().store(false, Release);
     }
 
+    /// Meta messages have nobody to go to, and are not filtered, until a meta pattern is set again.
+    pub(crate) fn lose_meta(&mut self) {
+        self.meta_spec = None;
+        self.meta_lost.get_or_insert_default().store(true, Release);
+    }
+
     /// Whether meta messages have nobody to go to, as far as a call has found that.
     #[must_use]
     pub fn has_lost_meta(&self) -> bool {

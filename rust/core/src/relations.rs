@@ -98,10 +98,14 @@ impl Node {
         if from.pid == to.pid {
             return false;
         }
-        self.inherit_by_link(from, to, starts);
         self.relations.used.store(true, Relaxed);
         let mut known = self.relations.known.lock().unpoisoned();
-        known.join(from.pid, to.pid) & known.join(to.pid, from.pid)
+        let fresh = known.join(from.pid, to.pid) & known.join(to.pid, from.pid);
+        drop(known);
+        if fresh {
+            self.inherit_by_link(from, to, starts);
+        }
+        fresh
     }
 
     /// `tracee` was linked to by `by`.
@@ -109,12 +113,14 @@ impl Node {
         self.tell(thread, About::Other(tracee), of(tracee), Kind::GettingLinked, by, &[]);
     }
 
+    /// Processes only: a port gets no flags by a link, and takes none from the first that is linked to.
     fn inherit_by_link(&self, from: &Tracee, to: &Tracee, starts: bool) {
+        if !(from.kind.is_process() && to.kind.is_process()) {
+            return;
+        }
         for session in self.sessions() {
-            if session.tracer.load(Relaxed) != to.pid {
-                let new = if starts { session.new_flags(to.kind) } else { Flags::NONE };
-                to.inherit_by_link(session.index, from, new);
-            }
+            let new = if starts { session.new_flags(to.kind) } else { Flags::NONE };
+            to.inherit_by_link(session.index, from, new);
         }
     }
 

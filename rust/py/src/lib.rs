@@ -88,7 +88,7 @@ mod _native {
         seq_set_serial, seq_set_tracer, seq_token, seq_tracer,
     };
     #[pymodule_export]
-    use super::session::{function_exists, has_cpu_clock, session_create, sessions, Session};
+    use super::session::{function_exists, has_cpu_clock, port_exists, session_create, sessions, Session};
     #[pymodule_export]
     use super::trace_port::{
         port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, LogPort,

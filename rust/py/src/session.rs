@@ -161,6 +161,13 @@ pub fn sessions(py: Python<'_>) -> PyResult<Vec<Session>> {
     Ok(host.node.sessions().into_iter().rev().filter(|core| !core.is_inner).filter_map(weak).collect())
 }
 
+/// Whether there is an open port of this name.
+#[pyfunction]
+pub fn port_exists(py: Python<'_>, port: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let host = host::host(py)?;
+    Ok(terms::local_number(port).is_some_and(|id| living(py, host, id).is_some()))
+}
+
 /// Whether there is a function of this name.
 #[pyfunction]
 pub fn function_exists(py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
@@ -421,6 +428,13 @@ impl Session {
             host.release(py, targets.iter().map(|t| t.key));
             return Err(error);
         }
+        if matches!(op, Op::On | Op::Match(_)) && (kinds & kinds::ENDS != 0 || matches!(op, Op::Match(_))) {
+            // before the first call whose end is awaited
+            if let Err(error) = host.adjust(py, Wants { ends: true, ..Wants::default() }) {
+                host.release(py, targets.iter().map(|t| t.key));
+                return Err(error);
+            }
+        }
         let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
         host.release(py, targets.iter().map(|t| t.key));
         host.after_change(py)?;
@@ -588,9 +602,11 @@ impl Session {
         Ok(entries.map(|all| all.iter().fold((0, 0), |(has, run), (_, e)| (has | e.has, run | e.run))))
     }
 
-    /// Whether a call of a function has found the tracer of its meta messages gone.
-    fn has_lost_meta(&self, py: Python<'_>, mfa: Mfa) -> PyResult<bool> {
+    /// Whether a call of a function has found the tracer of its meta messages gone; of on_load, where `mfa` is None, whether that
+    /// pattern has lost it.
+    fn has_lost_meta(&self, py: Python<'_>, mfa: Option<Mfa>) -> PyResult<bool> {
         let host = self.host(py)?;
+        let Some(mfa) = mfa else { return Ok(self.core.on_load().is_some_and(|entry| entry.has_lost_meta())) };
         Ok(self.entries(py, host, mfa)?.is_some_and(|all| all.iter().any(|(_, entry)| entry.has_lost_meta())))
     }
 
@@ -836,7 +852,6 @@ impl Host {
             inviso_core::control::Arm::arm(&Armer, &[], all);
         }
         self.adjust(py, Wants::default())?;
-        host::greenlets::look(py);
         if crate::ffi::alloc::is_installed(py) {
             let needed = sessions.iter().any(|s| s.on_load().is_some_and(|e| e.has & kinds::MEMORY != 0))
                 || self.node.read(|s| s.plans().any(|(_, p)| p.entries.iter().any(|e| e.has & kinds::MEMORY != 0)));

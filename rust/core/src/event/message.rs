@@ -98,6 +98,15 @@ pub(super) fn call_message<A: Activation>(
 pub(super) fn matched<A: Activation>(
     node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
 ) -> u16 {
+    let wants = emit_matched(node, thread, plan, entry, decision, call, now);
+    decision.end(&entry.session);
+    wants
+}
+
+#[inline(always)]
+fn emit_matched<A: Activation>(
+    node: &Node, thread: &mut Thread, plan: &Plan, entry: &Entry, decision: Decision, call: &A, now: u64,
+) -> u16 {
     let flags = thread.current.flags(entry.index);
     if flags.has(Flags::SILENT) {
         return 0;
@@ -152,6 +161,7 @@ pub(super) fn meta<A: Activation>(
             with_arguments(node, thread, session, META, plan.name, extra, call, now);
         });
     }
+    decision.end(session);
     let result = if decision.returns { wants::META_RETURN } else { 0 };
     result | if decision.raises { wants::META_EXCEPTION } else { 0 }
 }

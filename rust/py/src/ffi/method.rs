@@ -1,4 +1,4 @@
-//! Methods of built-in types, taken at their definition: every call of the method comes to a wrapper, whoever calls it and
+//! Methods of built-in types and functions of built-in modules, taken at their definition: every call of the method comes to a wrapper, whoever calls it and
 //! however, and the method object stays what it was.
 //!
 //! The word that is changed is the function pointer in the method's `PyMethodDef`, which the interpreter reads at each call. It is
@@ -133,10 +133,13 @@ impl Named {
     }
 }
 
-/// The definition of a method of a built-in type.
+/// The definition of a method of a built-in type, or of a function of a built-in module.
 fn definition(method: &Bound<'_, PyAny>) -> Option<*mut ffi::PyMethodDef> {
     // SAFETY: a method descriptor, whose exact type is checked, holds its definition behind the words that all descriptors have.
     unsafe {
+        if ffi::PyCFunction_CheckExact(method.as_ptr()) != 0 {
+            return Some((*method.as_ptr().cast::<ffi::PyCFunctionObject>()).m_ml);
+        }
         let is = ffi::Py_TYPE(method.as_ptr()) == &raw mut ffi::PyMethodDescr_Type;
         is.then(|| method.as_ptr().cast::<u8>().add(layout::HEAD + 24).cast::<*mut ffi::PyMethodDef>().read())
     }
@@ -154,20 +157,21 @@ impl Method {
         Method { definition: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Takes the calls of the method `name` of a class: the first of `wrappers` that is called as the method is.
+    /// Takes the calls of the method `name` of a class, or of the function of a module: the first of `wrappers` that is called as the method is.
     ///
     /// # Errors
-    /// RuntimeError if the class has no such method, or one that is called in a way that no wrapper knows.
+    /// KeyError if there is none of this name; RuntimeError if it is not written in C, or is called in a way that no wrapper knows.
     ///
     /// # Safety
     /// Each wrapper keeps to the contract of its kind and calls the original on.
     pub unsafe fn take(&'static self, class: &Bound<'_, PyAny>, name: &str, wrappers: &[Wrapper]) -> PyResult<()> {
         let found = class.getattr("__dict__")?.get_item(name)?;
         let unknown = |what: &str| {
-            let class = class.getattr("__qualname__").map(|name| name.to_string()).unwrap_or_default();
+            let class = class.getattr("__qualname__").or_else(|_| class.getattr("__name__"));
+            let class = class.map(|name| name.to_string()).unwrap_or_default();
             pyo3::exceptions::PyRuntimeError::new_err(format!("{class}.{name} {what}; its calls can't be seen here"))
         };
-        let definition = definition(&found).ok_or_else(|| unknown("is no method of a built-in type"))?;
+        let definition = definition(&found).ok_or_else(|| unknown("is not written in C as it was"))?;
         // SAFETY: the definition lives as long as the class, which is held by whoever uses it.
         unsafe {
             let named = CStr::from_ptr((*definition).ml_name).to_str() == Ok(name);

@@ -63,6 +63,27 @@ pub fn is_callable(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<bool> 
     Ok(unsafe { ffi::Py_TYPE(object.as_ptr()) } == class(py)?)
 }
 
+/// Whether an object was made by [`callable`] for this function.
+///
+/// # Safety
+/// Attached; the object stands.
+pub unsafe fn runs(object: *mut ffi::PyObject, function: Function) -> bool {
+    // SAFETY: the caller's promise; the exact type is looked at before the field is read.
+    unsafe {
+        ffi::Py_TYPE(object) == TYPE.load(Ordering::Acquire)
+            && (*object.cast::<Callable>()).function as usize == function as usize
+    }
+}
+
+/// Exchanges the word that the callable's maker gave it.
+///
+/// # Safety
+/// `this` was made by [`callable`], and its function may find either word; attached.
+pub unsafe fn exchange(this: *mut ffi::PyObject, data: *mut c_void) -> *mut c_void {
+    // SAFETY: the caller's promise; one word of an object that stands.
+    unsafe { AtomicPtr::from_ptr(&raw mut (*this.cast::<Callable>()).data) }.swap(data, Ordering::AcqRel)
+}
+
 /// The word that the callable's maker gave it.
 ///
 /// # Safety

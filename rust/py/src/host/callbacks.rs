@@ -18,10 +18,7 @@ mod monitoring {
             opcodes,
             vectorcall::{nargs, none},
         },
-        host::{
-            foreign::{self, ForeignCall},
-            greenlets,
-        },
+        host::foreign::{self, ForeignCall},
     };
 
     macro_rules! callback {
@@ -55,8 +52,6 @@ mod monitoring {
     callback! {
         /// PY_START: a call begins.
         py_start, 2, |here, code, call, args| {
-            greenlets::meet(here);
-            let call = PyCall::new(here.host, &here.running);
             let watched = watch::find(code);
             if watched.is_none() || here.is_traced() {
                 event::on_call(&here.host.node, &mut here.thread, key(code), &call);
@@ -392,7 +387,6 @@ mod frames {
                     }
                 }
                 let begins = throwflag == 0 && !(generator && frame.has_begun());
-                super::super::greenlets::meet(here);
                 if begins {
                     super::super::loading::first_seen(here, frame);
                 }

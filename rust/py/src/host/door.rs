@@ -21,7 +21,7 @@
 //!
 //! `tests/python/test_door.py`; `tests/python/test_layout.py` holds that functions which CPython calls use the door.
 
-use super::{here::Here, try_host, Host};
+use super::{greenlets, here::Here, try_host, Host};
 use crate::ffi::{state, tls, Aside};
 use inviso_core::tracee::Tracee;
 use std::{
@@ -221,7 +221,11 @@ pub unsafe fn enter_of_ours<R>(with: impl FnOnce(&mut Here) -> R) -> Option<R> {
     slot.depth.set(1);
     // SAFETY: no call is under way.
     let here = unsafe { slot.level(0) };
-    match catch_unwind(AssertUnwindSafe(|| with(here))) {
+    let run = AssertUnwindSafe(|| {
+        greenlets::look(here);
+        with(here)
+    });
+    match catch_unwind(run) {
         Ok(done) => {
             slot.depth.set(0);
             drop(aside);

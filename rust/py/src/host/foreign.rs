@@ -50,7 +50,8 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Option<Found>> {
                 let dict = Bound::from_borrowed_ptr(py, ffi::PyModule_GetDict(object.as_ptr()));
                 dict.get_item(name)
             } else if ffi::PyType_Check(object.as_ptr()) != 0 {
-                let dict = ffi::PyObject_GenericGetDict(object.as_ptr(), std::ptr::null_mut());
+                // past a metaclass's own access; from 3.12 on a type of the interpreter's has no dict in its own words
+                let dict = ffi::PyObject_GenericGetAttr(object.as_ptr(), pyo3::intern!(py, "__dict__").as_ptr());
                 Bound::from_owned_ptr_or_err(py, dict).and_then(|dict| dict.get_item(name))
             } else {
                 return Ok(None);

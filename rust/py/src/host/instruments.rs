@@ -7,7 +7,7 @@ use super::{
     uv_loops, watch::Handler, Host,
 };
 use crate::ffi::calling;
-use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, session::Session, tracee::Class};
+use inviso_core::{flags::Flags, messages::Pattern, monitor::Event, plan::events, session::Session, tracee::Class};
 use pyo3::prelude::*;
 use std::sync::{
     atomic::{fence, AtomicBool, AtomicU32, AtomicU8, Ordering},
@@ -101,8 +101,8 @@ pub struct Wants {
     pub senders: bool,
     /// Whether a port has a name or is linked to: its end matters.
     pub related_ports: bool,
-    /// Whether functions are traced.
-    pub functions: bool,
+    /// Whether ends of calls are told or measured.
+    pub ends: bool,
 }
 
 impl Wants {
@@ -111,7 +111,7 @@ impl Wants {
             related: super::relations::are_any(host),
             tokens: host.node.seq_in_use(),
             related_ports: ports::are_related(host),
-            functions: host.node.traces_functions(),
+            ends: host.node.read(|snapshot| snapshot.events & !events::CALL != 0),
             ..Wants::default()
         };
         for session in sessions {
@@ -121,8 +121,10 @@ impl Wants {
                 all.monitored |= u8::from(session.limit(event).is_some()) << event as u8;
             }
             all.tokens |= host.node.sets_tokens(session);
+            all.ends |= session.on_load().is_some();
             all.senders |= matches!(host.node.patterns(session).receive, Pattern::Spec(_));
         }
+        all.ends |= all.processes.has(Flags::RETURN_TO);
         all
     }
 
@@ -257,6 +259,7 @@ impl Host {
         wants.senders |= soon.senders;
         wants.tokens |= soon.tokens;
         wants.related |= soon.related;
+        wants.ends |= soon.ends;
         wants.related_ports |= soon.related_ports;
         if !wants.tokens {
             CARRIED.store(false, Ordering::Release);

@@ -228,7 +228,6 @@ impl Host {
 
     /// Offers new code to every session that waits for some.
     pub fn offer(&'static self, py: Python<'_>, found: Vec<codes::Found>) {
-        super::greenlets::look(py);
         let wanted = |name: &Mfa| self.loading.wanted().values().flatten().any(|p| p.takes(name));
         let found: Vec<_> = found.into_iter().filter(|f| !codes::is_ours(&f.name.module) && wanted(&f.name)).collect();
         if found.is_empty() || calling::is_ending(py) {
