@@ -23,7 +23,7 @@ for area in "${areas[@]}"; do
     tests=(--lib)
     case $area in
     # all but the slow ones
-    core) tests+=(--test drain --test exact --test kinds --test messages --test timers --test tracer) ;;
+    core) tests+=(--test drain --test exact --test kinds --test message --test messages --test timers --test tracer) ;;
     *) tests+=(--tests) ;;
     esac
     out=target/mutants/$area

@@ -463,11 +463,11 @@ mod tests {
     fn blocks_grow_and_never_overlap() {
         let arena = Arena::default();
         let mut seen = std::collections::HashSet::new();
-        for _ in 0..10 {
-            for pid in [1, 2] {
-                let b = arena.block(pid);
-                assert!((b.start..b.start + b.len).all(|n| seen.insert(n)));
-            }
+        let few = (0..10).flat_map(|_| [1, 2]);
+        // and after the largest, many of the smallest
+        for pid in few.chain(3..200) {
+            let b = arena.block(pid);
+            assert!((b.start..b.start + b.len).all(|n| seen.insert(n)));
         }
     }
 }
