@@ -1,11 +1,15 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo test rust loom mutants fuzz python real notebook stress bench format help
+.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook stress bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
 	@scripts/demo.sh
+
+cluster-demo:    ## build, and trace a service of four processes together
+	@scripts/ready.sh $(PYTHON) .venv .
+	@scripts/cluster-demo.sh
 
 test:            ## all tests
 	@PYTHON=$(PYTHON) scripts/test.sh
@@ -44,4 +48,4 @@ format:          ## the crates' form
 	cargo fmt --all
 
 help:
-	@sed -n 's/^\([a-z]*\):  *## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):  *## /\1\t/p' Makefile

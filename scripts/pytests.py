@@ -35,6 +35,8 @@ ONCE = {
     "test_layout.py": "types, imports and files of the sources",
     "test_log.py": "logs of files",
     "test_log_cli.py": "texts of `inviso log`",
+    "test_merge.py": "logs in, one log or lines out",
+    "test_merge_cli.py": "texts of `inviso merge`",
     "test_otp_reads.py": "bytes that Erlang reads",
     "test_otp_terms.py": "terms and bytes",
     "test_otp_writes.py": "bytes that Erlang writes",

@@ -39,7 +39,7 @@ loom() {
     tests/loom.sh
 }
 
-python() { # interpreter, virtual environment
+one_python() { # interpreter, virtual environment
     scripts/ready.sh "$1" "$2"
     tests "$2"
 }
@@ -122,7 +122,7 @@ notebook)
     scripts/ready.sh "$PYTHON" .venv +notebook
     notebook
     ;;
-python) python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" ;;
+python) one_python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))')" ;;
 all)
     scripts/ready.sh "$PYTHON" --check
     others=$(further 3.12 3.13 3.14t)
@@ -140,7 +140,7 @@ all)
     while read -r version _ <&3; do
         [ -z "$version" ] || INVISO_STRESS_SECONDS=10 stage "python$version" tests ".venv-$version" --further
     done 3<<<"$others"
-    stage 'real programs' real
+    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_FOLDER=further stage 'real programs' real
     stage fuzz fuzz
     stage notebooks notebook
     echo "== all passed"

@@ -1,6 +1,6 @@
 """What isn't paid by the call: import, arming, the life of sessions, and what stays of tasks that have ended.
 
-    python -m benches.python.once imports|arming|sessions|tasks HOW_MANY
+    python -m benches.python.once imports|start_line|arming|sessions|tasks HOW_MANY
 
 Each is a process of its own; its last line is JSON.
 """
@@ -38,6 +38,34 @@ def imports(times: int) -> dict[str, Any]:
         best = min(best, float(seconds))
         others |= set(modules) - sys.stdlib_module_names - {"inviso", "__main__", "sitecustomize", "usercustomize"}
     return {"ms": round(best * 1e3, 2), "third_party": sorted(name for name in others if not name.startswith("_"))}
+
+
+_START = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+line = open(os.path.join(sys.argv[1], "inviso_start.pth")).read()
+def pth():
+    exec(line)
+def start():
+    import pkgutil
+    pkgutil.resolve_name("_inviso_start:begin")()
+before = time.perf_counter()
+(start if sys.version_info >= (3, 15) else pth)()
+after = time.perf_counter()
+assert "inviso" not in sys.modules
+print(after - before)
+"""
+
+
+def start_line(times: int) -> dict[str, Any]:
+    """The best time of what the start files add to an interpreter's start, in fresh processes, where no variable asks for anything."""
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "packaging/data/purelib")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("INVISO_")}
+    best = float("inf")
+    for _ in range(times):
+        words = [sys.executable, "-c", _START, place]
+        best = min(best, float(subprocess.run(words, capture_output=True, text=True, check=True, env=env).stdout))
+    return {"us": round(best * 1e6, 1)}
 
 
 def _many(module: str) -> list[Function]:
@@ -167,7 +195,7 @@ def _memory() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-_JOBS = {"imports": imports, "arming": arming, "sessions": sessions, "tasks": tasks}
+_JOBS = {"imports": imports, "start_line": start_line, "arming": arming, "sessions": sessions, "tasks": tasks}
 
 
 if __name__ == "__main__":

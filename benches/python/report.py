@@ -120,6 +120,8 @@ def _once(once: dict[str, Any]) -> list[str]:
         rows.append(
             ["import", f"{imports['ms']} ms; third-party packages: {', '.join(imports['third_party']) or 'none'}"]
         )
+    if line := once.get("start_line"):
+        rows.append(["start files, where nothing is to be traced", f"{line['us']} µs"])
     if arming := once.get("arming"):
         for name, ms in arming["ms"].items():
             count = arming["functions"].get(name.rpartition(":")[0])

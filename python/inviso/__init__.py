@@ -10,6 +10,8 @@ Start here:
 * :mod:`inviso.tracer`: code that is called where an event happens (OTP's ``erl_tracer``), in Python or C.
 * :mod:`inviso.seq_trace`: a token that follows a message wherever it goes (OTP's ``seq_trace`` module).
 * :mod:`inviso.export`: traces for Perfetto, Chrome, speedscope, flame graphs, pstats, pandas and others.
+* :mod:`inviso.cluster`: many processes of this host, traced together.
+* :mod:`inviso.control`, :mod:`inviso.runtime`: the same by the functions of OTP's ``inviso``, and what prepares a process.
 * :mod:`inviso.propagate`: such tokens over HTTP.
 * :mod:`inviso.log`: trace logs, of this package and of a real Erlang node.
 * :mod:`inviso.etf`: Erlang's external term format.
@@ -30,7 +32,8 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Record, Ref
 
 if TYPE_CHECKING:
-    from . import dbg, etf, export, log, match_spec, process, seq_trace, tprof, trace, tracer, tracing
+    from . import cluster, control, dbg, etf, export, log, match_spec, process, runtime, seq_trace, tprof, trace, tracer, tracing
+    from .cluster import Cluster
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
         areceive,
@@ -67,6 +70,7 @@ __all__ = [
     "Atom",
     "BadArg",
     "BitString",
+    "Cluster",
     "Cut",
     "ImproperList",
     "Map",
@@ -80,6 +84,8 @@ __all__ = [
     "Session",
     "SystemLimit",
     "areceive",
+    "cluster",
+    "control",
     "dbg",
     "demonitor",
     "etf",
@@ -104,6 +110,7 @@ __all__ = [
     "receive",
     "register",
     "registered",
+    "runtime",
     "self",
     "send",
     "send_after",
@@ -122,10 +129,11 @@ __all__ = [
 ]
 
 _MODULES = frozenset({
-    *("dbg", "etf", "export", "log", "match_spec", "process", "seq_trace"),
+    *("cluster", "control", "dbg", "etf", "export", "log", "match_spec", "process", "runtime", "seq_trace"),
     *("tprof", "trace", "trace_ports", "tracer", "tracing"),
 })
 _OF = {
+    "Cluster": "cluster",
     "Session": "trace",
     "MatchSpec": "match_spec",
     "Prefix": "match_spec",

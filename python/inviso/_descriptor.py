@@ -10,7 +10,7 @@ from typing import Any
 
 from inviso import _native
 
-__all__ = ["Own", "duplicate", "private", "stderr"]
+__all__ = ["Own", "duplicate", "moved", "private", "stderr"]
 
 HIGH_FD = 100
 """They get numbers from here: the program's own files keep the numbers they always get."""
@@ -56,6 +56,19 @@ def duplicate(number: int) -> int:
         if error.errno not in (errno.EINVAL, errno.EMFILE):
             raise
         return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, FIRST_FD)
+
+
+def moved(number: int) -> int:
+    """The same descriptor under a number that the program's own files don't get.
+
+    >>> ends = os.pipe()
+    >>> all(moved(end) >= HIGH_FD for end in ends)
+    True
+    """
+    try:
+        return duplicate(number)
+    finally:
+        os.close(number)
 
 
 def private(path: Any, flags: int = 0) -> int:

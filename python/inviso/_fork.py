@@ -16,11 +16,29 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _resting: list[tuple[Callable[[], None], Callable[[], None], Callable[[], bool]]] = []
+_forgetting: list[Callable[[], None]] = []
+"""What is called in a child."""
 
 
-def rest(pause: Callable[[], None], resume: Callable[[], None], needed: Callable[[], bool]) -> None:
-    """Has threads of ours stopped before each fork and started again in the parent, if there are any then."""
-    _resting.append((pause, resume, needed))
+def rest(
+    pause: Callable[[], None],
+    resume: Callable[[], None],
+    needed: Callable[[], bool],
+    forget: Callable[[], None] = lambda: None,
+) -> Callable[[], None]:
+    """Has threads of ours stopped before each fork and started again in the parent, if there are any then. ``forget`` is called
+    in the child. What is returned takes that back.
+    """
+    entry = pause, resume, needed
+    _resting.append(entry)
+    _forgetting.append(forget)
+
+    def take_back() -> None:
+        if entry in _resting:
+            _resting.remove(entry)
+            _forgetting.remove(forget)
+
+    return take_back
 
 
 def wait_until_gone(native_id: int | None) -> None:
@@ -111,6 +129,8 @@ def _after_in_child() -> None:
     _native.after_fork_in_child()
     if (pickles := sys.modules.get("inviso._pickles")) is not None:
         pickles.forked()
+    for forget in list(_forgetting):
+        forget()
 
 
 os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)

@@ -7,13 +7,15 @@ import importlib
 import itertools
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from . import _native
-from ._log_read import FORMS, Damage, Reader, Written, convert, merge, read
+from ._log_files import beside
+from ._log_read import FORMS, PAUSE, Named, Reader, Written, convert, named
 from ._log_stats import Stats, stats
-from ._log_text import format, function, moment
+from ._log_text import function, moment
 from ._options import Options, Usage, number, refuse, say
 from ._stream import put
 from .errors import BadArg
@@ -44,6 +46,7 @@ PRINT_HELP = """\
 usage: inviso log print [options] FILE ...
 
 Show the messages of logs, a line each, damage and losses where they are.
+Processes have their names where FILE.ti stands beside the log FILE.log.
 
 options:
   -f, --follow           go on as the log is written, until Ctrl-C
@@ -114,6 +117,10 @@ options:
 """
 
 
+MOST = 1 << 62
+"""Lines, where no number of them was asked for."""
+
+
 def main(words: list[str]) -> int:
     """Carry out ``inviso log …`` and return the exit status.
 
@@ -132,8 +139,8 @@ def main(words: list[str]) -> int:
         kind = "option" if command.startswith("-") else "command"
         return refuse(" log", f"unknown {kind} {command!r}; the commands are {', '.join(COMMANDS)}")
     run, text, known = COMMANDS[command]
-    _native.show_first_as_here(True)
-    try:
+
+    def carried_out() -> int:
         options, files = known.split_files(rest)
         if "--help" in options:
             return say(text)
@@ -141,12 +148,22 @@ def main(words: list[str]) -> int:
             raise Usage("no log was given; name a file")
         suffix = options.get("--wrap")
         return run(files if suffix is None else [(name, "wrap", suffix) for name in files], options)
+
+    return guarded(f"log {command}", carried_out)
+
+
+def guarded(command: str, run: Callable[[], int]) -> int:
+    """Runs what a command does; its exit status, whatever it raises. Pids of the first run that is met begin with 0."""
+    _native.show_first_as_here(True)
+    try:
+        return run()
     except Usage as wrong:
-        return refuse(f" log {command}", str(wrong))
+        return refuse(f" {command}", str(wrong))
     except BadArg as wrong:
-        return refuse(f" log {command}", wrong.why)
+        return refuse(f" {command}", wrong.why)
     except ImportError as missing:  # what only some forms need: it is not there, or can't be loaded
-        print(f"inviso log {command}: {(str(missing).splitlines() or ['a package can not be imported'])[0]}", file=sys.stderr)
+        why = str(missing).splitlines() or ["a package can not be imported"]
+        print(f"inviso {command}: {why[0]}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # nobody reads any more; nor must the interpreter find out when it ends
@@ -155,30 +172,37 @@ def main(words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as wrong:
-        print(f"inviso log {command}: {_told(wrong)}", file=sys.stderr)
+        print(f"inviso {command}: {_told(wrong)}", file=sys.stderr)
         return 1
     finally:
         _native.show_first_as_here(False)
 
 
 def _print(source: Any, options: dict[str, str]) -> int:
-    limit, colour, follow = number(options.get("--limit"), "--limit", "lines"), _colour(options), "--follow" in options
-    return _lines(read(source, follow=follow), limit, colour, follow)
+    limit, follow = number(options.get("--limit"), "--limit", "lines"), "--follow" in options
+    logs = named("print", "source", source, follow)
+    return lines(_native.LogMerge(_alone(logs), False, follow, "follow", False, *Reader._made), limit, options)
 
 
 def _merge(source: Any, options: dict[str, str]) -> int:
     if "--output" not in options:
         if "--to" in options:
             raise Usage("--to: it needs a file; add -o OUT")
-        limit, colour = number(options.get("--limit"), "--limit", "lines"), _colour(options)
-        reader = merge(source)
-        status = _lines(reader, limit, colour, False)
-        _clocks(reader.other_clock)
+        limit = number(options.get("--limit"), "--limit", "lines")
+        logs = _alone(named("merge", "source", source))
+        native = _native.LogMerge(logs, True, False, "follow", False, *Reader._made)
+        status = lines(native, limit, options)
+        _clocks(native.told()[2])
         return status
     form = options.get("--to", "erlang")
     if form not in FORMS:
         raise Usage(f"--to: {form!r} is no form of a log; give erlang or blocks")
     return _report(convert(source, options["--output"], form, merged=True), options["--output"])
+
+
+def _alone(logs: list[Named]) -> list[tuple[str | None, list[Named], list[str]]]:
+    """Logs without names of nodes, each with the names of processes that stand beside it."""
+    return [(None, [log], beside([log])) for log in logs]
 
 
 def _convert(source: Any, options: dict[str, str]) -> int:
@@ -199,16 +223,16 @@ def _convert(source: Any, options: dict[str, str]) -> int:
 
 
 def _stats(source: Any, options: dict[str, str]) -> int:
-    limit, output = number(options.get("--limit"), "--limit", "lines"), _output()
+    limit, stream = number(options.get("--limit"), "--limit", "lines"), output()
     found = stats(source)
     if "--json" in options:
         import json
 
-        output.write(json.dumps(_as_json(found), indent=2) + "\n")
+        stream.write(json.dumps(_as_json(found), indent=2) + "\n")
     else:
         for line in _table(found, 10 if limit is None else limit):
-            put(output, f"{line}\n")
-    output.flush()
+            put(stream, f"{line}\n")
+    stream.flush()
     for damage in found.damage[:10]:
         print(f"inviso log stats: {damage}", file=sys.stderr)
     return 1 if found.damaged else 0
@@ -223,19 +247,33 @@ COMMANDS: dict[str, tuple[Callable[[Any, dict[str, str]], int], str, Options]] =
 }
 
 
-def _lines(reader: Reader, limit: int | None, colour: bool, at_once: bool) -> int:
-    status, output = 0, _output()
-    with reader:
-        for count, message in enumerate(reader, 1):
-            if type(message) is Damage:
-                status = 1
-            put(output, format(message, colour=colour) + "\n")
-            if at_once:
-                output.flush()
-            if count == limit:
-                break
-    output.flush()
-    return status
+def lines(native: _native.LogMerge, limit: int | None, options: dict[str, str]) -> int:
+    """Prints logs, a line for each record; the exit status. A log that is followed is looked at again and again."""
+    colour, follow, stream = _colour(options), "--follow" in options, output()
+    left = MOST if limit is None else limit
+    try:
+        while left > 0 and (text := native.text("text", colour, left)) is not None:
+            if text:
+                _write(stream, text)
+                left -= text.count(b"\n") if limit is not None else 0
+            if follow:
+                stream.flush()
+                if not text:
+                    time.sleep(PAUSE)
+        stream.flush()
+        return 1 if any(damaged for _, _, damaged in native.told()[0]) else 0
+    finally:
+        native.close()
+
+
+def _write(stream: TextIO, text: bytes) -> None:
+    """Writes lines; what the stream's encoding has no character for stands there escaped."""
+    buffer = getattr(stream, "buffer", None)
+    if buffer is not None and (stream.encoding or "").lower().replace("-", "") == "utf8":
+        stream.flush()
+        buffer.write(text)
+    else:
+        put(stream, text.decode())
 
 
 def _report(done: Written, out: str) -> int:
@@ -307,11 +345,12 @@ def _colour(options: dict[str, str]) -> bool:
     if when not in ("auto", "always", "never"):
         raise Usage(f"--color: {when!r} is unknown; give auto, always or never")
     if when == "auto":
-        return _output().isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return output().isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return when == "always"
 
 
-def _output() -> TextIO:
+def output() -> TextIO:
+    """The standard output."""
     if sys.stdout is None:  # its descriptor was closed when the interpreter began
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     return sys.stdout

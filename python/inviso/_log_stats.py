@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from ._log_read import Damage, Drop, Source, read
-from ._native import Pid
+from ._log_read import Damage, Drop, Source, _damage, named
+from ._native import Pid, log_stats
 from .terms import Port
 
 TOLD = 1000
@@ -132,9 +132,23 @@ def stats(source: Source) -> Stats:
     >>> found.messages, found.dropped, found.bytes, found.tags
     (1, 9, 13, Counter({'other': 1}))
     """
-    found = Stats()
-    reader = read(source)
-    for message in reader:
-        found.add(message)
-    found.bytes = reader.bytes
-    return found
+    numbers, tags, functions, processes, damage, clock, first, last = log_stats(named("stats/1", "source", source))
+    messages, other, seq, drops, dropped, damaged, size = numbers
+    counted = Counter(dict(tags))
+    for tag, count in (("seq_trace", seq), ("other", other)):
+        if count:
+            counted[tag] += count
+    return Stats(
+        messages=messages,
+        tags=counted,
+        functions=Counter(dict(functions)),
+        processes=Counter(dict(processes)),
+        drops=drops,
+        dropped=dropped,
+        damage=[_damage(*one) for one in damage],
+        damaged=damaged,
+        bytes=size,
+        clock=clock,
+        first=first,
+        last=last,
+    )

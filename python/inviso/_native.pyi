@@ -8,10 +8,12 @@ from typing import Any, final
 from .terms import Port, Ref
 
 __all__ = [
+    "is_ready",
     "ArrowRows",
     "Exporter",
     "Library",
     "LimitReached",
+    "LogMerge",
     "LogPort",
     "LogReader",
     "MatchProgram",
@@ -41,6 +43,7 @@ __all__ = [
     "enter_process",
     "etf_dumps",
     "etf_loads",
+    "etf_text",
     "fail_at",
     "exit_signal",
     "function_exists",
@@ -53,6 +56,7 @@ __all__ = [
     "linking",
     "links_of",
     "log_connect",
+    "log_stats",
     "log_write",
     "mailbox_leave",
     "mailbox_peek",
@@ -234,6 +238,44 @@ def log_write(
 ) -> tuple[int, int, list[tuple[int, str, str, Any]], int, int]: ...
 
 @final
+class LogMerge:
+    def __new__(
+        cls,
+        logs: list[tuple[str | None, list[tuple[str, str | None]], list[str]]],
+        merge: bool,
+        follow: bool,
+        order: str,
+        named: bool,
+        drop: Callable[[int], object],
+        damage: Callable[[int, str, str, Any], object],
+    ) -> LogMerge: ...
+    def text(self, form: str, colour: bool, n: int) -> bytes | None: ...
+    def write_text(self, out: str, form: str) -> None: ...
+    def write(self, out: str, blocks: bool) -> None: ...
+    def batch(self, n: int) -> list[tuple[int, list[Any], Any, Any]] | None: ...
+    def told(
+        self,
+    ) -> tuple[
+        list[tuple[int, int, int]], list[tuple[int, tuple[int, str, str, Any]]], int, list[tuple[int, int]]
+    ]: ...
+    def write_ti(self, out: str) -> int: ...
+    def close(self) -> None: ...
+
+def etf_text(data: bytes) -> str: ...
+def log_stats(
+    logs: list[tuple[str, str | None]],
+) -> tuple[
+    tuple[int, int, int, int, int, int, int],
+    list[tuple[str, int]],
+    list[tuple[tuple[str, str, int], int]],
+    list[tuple[Any, int]],
+    list[tuple[int, str, str, Any]],
+    str | None,
+    int | None,
+    int | None,
+]: ...
+
+@final
 class Library:
     def __new__(cls, path: str, info: Any) -> Library: ...
     @property
@@ -382,6 +424,7 @@ def session_create(
     port: LogPort | None = None,
     dumps: tuple[MatchProgram | list[type[BaseException]] | None, float | None] | None = None,
     step: int | None = None,
+    switched: Session | None = None,
 ) -> Session: ...
 
 @final
@@ -449,4 +492,5 @@ def set_node_name(name: str) -> None: ...
 def after_fork_in_child() -> None: ...
 def set_max_heap_size(words: int) -> int: ...
 def fail_at(code: CodeType) -> None: ...
+def is_ready() -> bool: ...
 def call_soon(function: Callable[[bool], bool]) -> bool: ...

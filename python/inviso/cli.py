@@ -31,7 +31,14 @@ commands:
   tprof        run a program and show how often each function was called,
                how much time or memory of its own it took, in which process
   trace        run a program and show the calls of some of its functions
+  run          run a program that can be traced from outside
+  nodes        list the processes that can be traced from outside
+  status       show their state, and what they have traced
+  start, stop  trace them together; fetch copies their logs;
+               tp and tf change what is traced meanwhile
   log          print, convert, merge and count trace logs
+  merge        put the logs of several nodes together
+  attach       have a running process traced from outside
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own
@@ -102,10 +109,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _trace_cli
 
             return _trace_cli.main(rest)
+        case ["nodes" | "status" | "start" | "stop" | "fetch" | "tp" | "tf", *_]:
+            from . import _cluster_cli
+
+            return _cluster_cli.main(words)
+        case ["run", *rest]:
+            from . import _run_cli
+
+            return _run_cli.main(rest)
+        case ["attach", *rest]:
+            from . import _attach_cli
+
+            return _attach_cli.main(rest)
         case ["log", *rest]:
             from . import _log_cli
 
             return _log_cli.main(rest)
+        case ["merge", *rest]:
+            from . import _merge_cli
+
+            return _merge_cli.main(rest)
         case []:
             return refuse("", "no command was given")
         case [word, *_]:

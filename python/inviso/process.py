@@ -640,9 +640,13 @@ def register(name: str, pid: Pid | Port | Any) -> bool:
     """
     if not is_text(name) or not name or name == "undefined":
         raise BadArg("register/2", "name", f"{shown(name)} is no name; pass a str other than 'undefined', without lone surrogates")
-    pid = _tracee(pid)
+    return _register(name, _tracee(pid))
+
+
+def _register(name: str, pid: Pid | Port) -> bool:
+    """The same by a pid: what is meta traced for names."""
     if not isinstance(pid, Port) or not pid.is_local():
-        _running("register/2", "pid", pid)
+        pid = _running("register/2", "pid", pid)
     why = _native.register(name, pid)
     if why == "dead":
         raise BadArg("register/2", "pid", f"{shown(pid)} has ended; pass a living process")

@@ -337,9 +337,9 @@ def session_create(
                 where time stamps come from: ``"fast"`` (the processor's counter, kept in line with the system's
                 clocks), or ``"system"`` (those clocks themselves, asked at each event).
             ``share``
-                how much of the interpreter's time a callable tracer may take, from above 0 to 1 (all, unless given). Its thread
-                rests when it has had that; what comes meanwhile waits in the rings, and what they have no room for is
-                dropped and counted at its place.
+                the part of the interpreter's time that a callable tracer may take, above 0 and up to 1 (default 1: all). Its
+                thread rests when it has used that. Records that come meanwhile wait in the rings; full rings drop records
+                and count them at their place.
             ``dump_to``
                 makes the session a flight recorder, whose tracer is None: ``overflow`` is ``"overwrite"`` unless told
                 otherwise, and what the rings hold is written to a new file of this name, ``{n}`` in it being the dump's
@@ -378,6 +378,16 @@ def session_create(
     ...     session.receive(5)[3][2][0]
     [1, 2, <cut: items>]
     """
+    return _session_create(name, tracer, opts)
+
+
+def _session_create(
+    name: str | bool | None,
+    tracer: Tracer,
+    opts: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+    switched: Session | None = None,
+) -> Session:
+    """As :func:`session_create`; match specifications of the new session switch the flags of another one, if that is given."""
     where = "session_create/3"
     for atom, constant in (("true", True), ("false", False), ("undefined", None)):
         name = atom if name is constant else name
@@ -412,7 +422,7 @@ def session_create(
         native = _native.session_create(
             str(name), pid, options["ring_bytes"], options["overflow"], options["block_ms"],
             options["ended_processes"], *_taking(options), options["clock"], module, port, recorded,
-            _STEP if options["share"] < 1 else None,
+            _STEP if options["share"] < 1 else None, None if switched is None else switched._native,
         )  # fmt: skip
     except BaseException as error:
         if worker:
@@ -1167,7 +1177,7 @@ class _Worker:
         """Has everything that has arrived handled, by ``last`` if nobody else has the function any more, and ends the process."""
         if is_ending():  # its thread has been stopped, and modules may be empty
             return
-        self._hurry.set()
+        self.hurry()
         if not self._over.is_set():
             self._last = last
         if self._over.is_set() or self._left or not _native.mailbox_put(self.pid, _STOP):
@@ -1184,6 +1194,16 @@ class _Worker:
         self._left = not self._over.is_set()
         if not self._left and self._thread is not None:
             self._thread.gone.wait(_PATIENCE)
+
+    def leave(self) -> None:
+        """Has it end when its function returns, and nobody wait for that."""
+        self.hurry()
+        self._left = True
+        _native.mailbox_put(self.pid, _STOP)
+
+    def hurry(self) -> None:
+        """From here on the thread handles what has arrived without a rest: the end has come."""
+        self._hurry.set()
 
     def when_done(self, job: Callable[[], None]) -> None:
         """Calls ``job`` after all messages that have arrived."""
@@ -1237,7 +1257,7 @@ class _Worker:
             message = None  # it may have objects of the program's
 
     def _rest(self, seconds: float) -> None:
-        """Lets the program have the interpreter for so long. Neither a fork nor the end waits for that."""
+        """Leaves the interpreter to the program for so many seconds; a fork or the end cuts the rest short."""
         end = time.monotonic() + seconds
         while not self._hurry.is_set() and not _fork.is_under_way() and (left := end - time.monotonic()) > 0:
             self._hurry.wait(min(left, _LONGEST_REST))
@@ -1255,7 +1275,7 @@ class _Worker:
 
 
 class _Budget:
-    """The interpreter's time that the calling thread may still take: a share of the time that passes."""
+    """The part of the interpreter's time that the calling thread may still use: a share of the elapsed time."""
 
     __slots__ = ("_last", "_left", "_messages", "_share", "_used")
 
@@ -1266,7 +1286,7 @@ class _Budget:
         self._last, self._used = time.monotonic_ns(), time.thread_time_ns()
 
     def rest(self) -> float:
-        """For how many seconds it has taken its share already; the clocks are looked at every few messages."""
+        """Seconds that the thread has to rest now. It reads the clocks at every sixteenth message only."""
         self._messages += 1
         if self._messages % _LOOK_EVERY:
             return 0.0
@@ -1313,6 +1333,7 @@ def _at_exit() -> None:
         if worker is not None and session._native.is_alive():
             session._native.pump()
             done = Flag()
+            worker.hurry()
             with suppress(RuntimeError):  # no thread can be had
                 worker.when_done(done.set)
                 waiting.append(done)

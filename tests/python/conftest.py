@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import inviso
 import pytest
 from inviso import dbg, trace
+from inviso_tools import Place, at_most
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts its background jobs so, and the programs that the tests start would inherit it.
@@ -66,3 +68,16 @@ def dbg_over() -> Iterator[None]:
     yield
     dbg.stop()
     assert trace.session_info("all") == before
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    """A folder for prepared processes, whose sockets this process finds too; they end with the test, which takes 3 minutes at most."""
+    made = Place(tmp_path)
+    monkeypatch.setenv("INVISO_DIR", str(made.sockets))
+    monkeypatch.chdir(tmp_path)
+    try:
+        with at_most(180):
+            yield made
+    finally:
+        made.end()

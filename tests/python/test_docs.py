@@ -42,10 +42,16 @@ def names(pages: list[pathlib.Path]) -> list[str]:
 
 MODULES = [
     *("errors", "terms", "match_spec", "process", "trace", "tracer", "tracing", "trace_ports"),
-    *("tprof", "cli", "etf", "export", "log"),
-    *("_log_read", "_log_client", "_log_stats", "_log_text", "_log_cli"),
+    *("tprof", "cli", "etf", "export", "log", "meta", "autostart", "case"),
+    *("ttb", "ttb._config", "ttb._format", "ttb._run"),
+    *("_log_read", "_log_client", "_log_files", "_log_stats", "_log_text", "_log_cli"),
+    *("merge", "merge._files", "merge._text", "_merge_cli"),
+    *("runtime", "control", "cluster", "_cluster_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
+    *("_attach", "_attach_cli", "_config", "runtime._initiator", "runtime._local"),
+    *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
+    *("case._parse", "case._translate", "_children._interpreter"),
 ]
 
 
@@ -64,10 +70,10 @@ def test_docstrings(name: str) -> None:
 
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
-    *("etf", "log", "dbg"),
+    *("etf", "log", "merge", "dbg", "meta", "ttb", "autostart", "case", "runtime", "control", "cluster"),
 ]
 BARE = {
-    *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),
+    *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "FLAGS", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),
     *("Reader", "Stats", "Written"),
 }
 BARE_OF_DBG = {*NEED_A_LOG, "LINE", "LOST", "session_destroy"}
@@ -134,7 +140,7 @@ def test_pages_name_only_what_exists() -> None:
         text = page.read_text()
         for path in re.findall(r"\]\(([^)#:]+)\)", text):
             assert (page.parent / path).exists(), f"{page.name}: {path}"
-        for target in re.findall(r"^\$ make ([a-z]+)|`make ([a-z]+)", text, re.MULTILINE):
+        for target in re.findall(r"^\$ make ([a-z-]+)|`make ([a-z-]+)", text, re.MULTILINE):
             assert re.search(rf"^{''.join(target)}:", targets, re.MULTILINE), f"{page.name}: {target}"
 
 

@@ -110,7 +110,7 @@ def test_a_match_spec_asks_for_a_dump(tmp_path: Path) -> None:
         work(5)
         assert dumps(session, 2) == str(tmp_path / "box-2")
     assert calls(path) == [0, 1, 2, 3, 4, 5]
-    assert read(path)[-1][2] == "return_from"
+    assert read(path)[-1][2] in ("call", "return_from")  # the dump is made by another thread, soon after the call
     assert calls(tmp_path / "box-2") == [5]
 
 

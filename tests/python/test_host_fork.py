@@ -313,7 +313,7 @@ class Last:
         assert not self.s.destroy() and not self.s.is_alive()
         trace.session_info("all")
 for _ in range(3): threading.Thread(target=changes, daemon=True).start()
-Last()
+last = Last()  # no garbage before the end, or a collection may come earlier
 held = everything(lambda m: None)
 time.sleep(0.05 + ROUND / 1000)
 sys.setswitchinterval(100)  # who waits for the lock now waits for ever

@@ -25,7 +25,7 @@ import inviso
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inviso import Atom, BadArg, BitString, ImproperList, Map, Pid, etf, log, trace
+from inviso import Atom, BadArg, BitString, ImproperList, Map, Pid, _log_text, _native, etf, log, trace
 from inviso.trace_ports import trace_port
 from otp import erl, needs_otp
 from test_properties import examples
@@ -678,3 +678,71 @@ def test_readers_in_several_threads(write: Callable[..., str]) -> None:
     for thread in threads:
         thread.join()
     assert counts == [2000] * 4
+
+
+# what is shown and counted without Python is what Python shows and counts
+
+
+# what is printable differs between versions of Unicode
+texts = st.text(st.characters(max_codepoint=0x17F) | st.sampled_from("\u20ac\u2028\u202e\u200b\u3000\ue000\U0001f600\u0301"))
+shown = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.integers(-(1 << 90), 1 << 90), texts, st.binary(max_size=20),
+        st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(("ok", "", "a b", "ö\n")).map(Atom), st.builds(inviso.self),
+        st.sampled_from([inviso.Ref(), etf.Fun("m", "f", 2), inviso.Opaque("app.Order", 4711), inviso.Cut("items"), inviso.Port()]),
+        st.sampled_from([BitString(b"\1\xa0", 3), ImproperList([1, "a"], 2), inviso.Record("shop", "item", {"name": "tea", "n": 3})]),
+        st.sampled_from([frozenset(), frozenset([1]), frozenset(["it's"])]),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=5), st.lists(inner, max_size=5).map(tuple), st.dictionaries(texts, inner, max_size=4)
+    ),
+    max_leaves=12,
+)  # fmt: skip
+WORDS = [*sorted(_log_text.COLOURS), "spawn", "in", "register", "send_to_non_existing_process", "odd\n"]
+
+
+@pytest.mark.parametrize("colour", [False, True])
+@examples(100)
+@given(st.lists(shown, min_size=1, max_size=4), st.sampled_from(WORDS), st.data())
+def test_lines_are_those_of_format(colour: bool, terms: list[Any], tag: str, data: Any) -> None:
+    names = [("m", "f", 2), ("m", "f", terms), (Atom("m"), Atom("ö\x1b"), []), (Atom("error"), 7)]
+    mfa = data.draw(st.sampled_from([*names, *terms]))
+    stamp = data.draw(st.sampled_from([(1700, 5, 6), (1700, 2), 1700, -1, (1, 2, "x"), (1 << 60, 1, 1), None, *terms]))
+    rest = data.draw(st.permutations([mfa, *terms]))
+    head = (inviso.self(), Atom(tag))
+    messages = [
+        (Atom("trace"), *head, *rest), (Atom("trace_ts"), *head, *rest, stamp), (Atom("trace"), *head), terms[0],
+        (Atom("seq_trace"), terms[0], mfa), (Atom("seq_trace"), terms[0], mfa, stamp), (Atom("trace"), terms[0], Atom(tag), *rest),
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "t")
+        Path(path).write_bytes(b"".join(map(record, messages)) + dropped(1) + dropped(2) + b"\7")
+        # messages as a log gives them back
+        expected = [log.format(message, colour=colour) for message in log.read(path)]
+        native = _native.LogMerge([(None, [(path, None)], [])], False, False, "follow", False, *log.Reader._made)
+        text = b""
+        while (part := native.text("text", colour, 1 << 60)) is not None:
+            text += part
+    assert text.decode().split("\n") == [*expected, ""]
+
+
+@examples(100)
+@given(st.lists(shown, min_size=1, max_size=4), st.data())
+def test_stats_are_those_of_python(terms: list[Any], data: Any) -> None:
+    names = st.sampled_from(["call", "send", Atom("call"), Atom("ö"), Atom("true"), 7])
+    heads = st.sampled_from(["trace", "trace_ts", "seq_trace", "drop", "x"]).map(Atom)
+    mfa = st.sampled_from([("m", "f", 2), (Atom("m"), Atom("f"), [1, 2]), (Atom("m"), Atom("f"), terms), ("m", 7, 7)])
+    stamp = st.sampled_from([(1700, 5, 6), (1700, 2), 1700, -1, "x"])
+    message = st.tuples(heads, st.sampled_from([inviso.self(), 7, *terms]), names, mfa, stamp)
+    messages = [*data.draw(st.lists(message, max_size=8)), *terms, terms, tuple(terms)]
+    lengths = [data.draw(st.integers(1, 5)) for _ in messages]
+    parts = [record(m[:n] if isinstance(m, tuple) else m) for m, n in zip(messages, lengths, strict=True)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "t")
+        Path(path).write_bytes(b"".join([*parts, dropped(3), b"\0\0\0\0\2\x83\xff", b"\7"]))
+        expected = log.Stats()
+        reader = log.read(path)
+        for each in reader:
+            expected.add(each)
+        expected.bytes = reader.bytes
+        assert log.stats(path) == expected

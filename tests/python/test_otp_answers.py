@@ -359,3 +359,121 @@ def test_a_closed_port_is_none_to_session_info_where_there_is_no_session() -> No
     assert trace.session_info(port) == []
     opened.close()
     assert trace.session_info(port) is None
+
+
+# a trace message is a message
+
+
+class Another:
+    """A process that does one job when it is told to, and is there until the test ends."""
+
+    def __init__(self) -> None:
+        self.begin, self.done, self.over = threading.Event(), threading.Event(), threading.Event()
+        self.job: Any = None
+        self.pid = inviso.spawn(self.body)
+
+    def body(self) -> None:
+        """What it runs."""
+        self.begin.wait()
+        if self.job is not None:
+            self.job()
+        self.done.set()
+        self.over.wait()
+
+    def run(self, job: Any) -> None:
+        """Has it do the job."""
+        self.job = job
+        self.begin.set()
+        assert self.done.wait(30)
+
+
+@pytest.fixture
+def another() -> Any:
+    made = Another()
+    yield made
+    made.begin.set()
+    made.over.set()
+    until(lambda: not made.pid.is_alive())
+
+
+def received(count: int) -> list[Any]:
+    """As many messages as the running process takes."""
+    return [inviso.receive(timeout=30) for _ in range(count)]
+
+
+def test_a_trace_message_is_received_by_a_tracer_that_another_session_traces(session: trace.Session, another: Another) -> None:
+    me = inviso.self()
+
+    def job() -> None:
+        callee()
+        inviso.send(me, "own")
+        callee()
+
+    other = another.pid
+    with trace.session_create("its tracer is traced", me) as one:
+        one.process(other, True, ["call", "send", "timestamp"])
+        one.function(MFA, True, ["local"])
+        session.process(me, True, ["send", "receive"])
+        one.process(me, True, ["receive"])  # of itself it is told nothing
+        another.run(job)
+        inviso.send(me, "last")
+        came = received(5)
+    assert [m if isinstance(m, str) else (m[0], m[2]) for m in came] == [
+        ("trace_ts", "call"), ("trace_ts", "send"), "own", ("trace_ts", "call"), "last"
+    ]  # fmt: skip
+    told = session.drain()
+    assert [event for event in told if event[2] == "send"] == [("trace", me, "send", "last", me)]
+    assert [event for event in told if event[2] == "receive"] == [("trace", me, "receive", m) for m in came]
+
+
+def test_the_sender_of_a_trace_message(session: trace.Session, another: Another) -> None:
+    me, node = inviso.self(), inviso.node()
+
+    def job() -> None:
+        inviso.send(me, "own")
+        inviso.link(me)
+        callee()
+        inviso.unlink(me)
+
+    other = another.pid
+    with trace.session_create("its tracer is traced", me) as one:
+        one.process(other, True, ["send", "procs"])
+        one.function(MFA, [("_", [], [("return_trace",)])], ["local"])
+        one.process(other, True, ["call"])
+        session.process(me, True, ["receive"])
+        session.recv([(["$1", "$2", "_"], [], [("message", (("$1", "$2"),))])])
+        another.run(job)
+        received(6)
+    told = [(event[3] if isinstance(event[3], str) else event[3][2], *event[4]) for event in session.drain()]
+    # what a process does while it runs comes from it; of the rest OTP says no sender
+    assert told == [
+        ("send", node, other), ("own", node, other), ("link", None, None), ("call", node, other),
+        ("return_from", node, other), ("unlink", None, None),
+    ]  # fmt: skip
+
+
+def test_a_recv_pattern_chooses_among_trace_messages(session: trace.Session, another: Another) -> None:
+    me = inviso.self()
+    other = another.pid
+    with trace.session_create("its tracer is traced", me) as one:
+        one.process(other, True, ["call", "send"])
+        one.function(MFA, True, ["local"])
+        session.process(me, True, ["receive"])
+        session.recv([(["_", other, ("_", "_", inviso.Atom("send"), "_", "_")], [], [])])
+        another.run(lambda: (callee(), inviso.send(me, "own"), callee()))
+        assert session.delivered().wait(5)  # nobody has looked into the mailbox of the tracer yet
+        assert session.drain() == [("trace", me, "receive", ("trace", other, "send", "own", me))]
+        received(5)  # and what says that all was delivered
+
+
+def test_a_tracer_module_is_told_of_trace_messages(another: Another) -> None:
+    module, me = Removed(), inviso.self()
+    module.answer = "trace"
+    other = another.pid
+    with trace.session_create("module", (module, 1)) as session, trace.session_create("its tracer is traced", me) as one:
+        one.process(other, True, ["call"])
+        one.function(MFA, True, ["local"])
+        session.process(me, True, ["receive"])
+        another.run(callee)
+        received(1)
+        assert module.seen == ["receive"]

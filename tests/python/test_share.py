@@ -109,6 +109,21 @@ print(time.monotonic() - begun < 20, len(tracer.seen))
     assert (done.returncode, done.stdout) == (0, "True 1000\n"), done.stderr
 
 
+def test_a_program_that_ends_has_its_messages_handled_without_a_rest() -> None:
+    """As without a share: 300 messages of a millisecond at a hundredth would be 30 seconds, and the end waits for 5."""
+    text = f"""
+import atexit, os, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+atexit.register(lambda: print(len(tracer.seen)))
+import test_share
+tracer = test_share.Slow()
+session = test_share.traced(tracer, share=0.01)
+for n in range(300): test_share.one(n)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "300\n"), done.stderr
+
+
 @pytest.mark.parametrize(
     ("tracer", "options", "why"),
     [

@@ -50,6 +50,12 @@ class Waiting:
         assert not self.thread.is_alive()
 
 
+@pytest.fixture(autouse=True)
+def earlier_threads_have_ended() -> None:
+    """``Thread.join`` returns a moment before the thread's process ends, which would be seen by the next test."""
+    until(lambda: sum(pid.kind == "thread" for pid in inviso.processes()) <= threading.active_count())
+
+
 @pytest.fixture
 def waiting() -> Iterator[Waiting]:
     thread = Waiting()

@@ -24,7 +24,7 @@ import os
 import posix
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from inviso import _fork, _native
@@ -32,8 +32,9 @@ from inviso._beside import Beside
 from inviso._pattern import Pattern
 
 from ._account import Outcome, of_folder
-from ._doors import is_between, open_doors, with_theirs
+from ._doors import is_between, open_doors, tell_end, with_theirs
 from ._folder import Folder, parent, started
+from ._interpreter import SITE, has_hook, place_of_program, runs, take_back_path, uncover
 
 __all__ = [
     "MAIN",
@@ -122,9 +123,9 @@ class _Member:
         self._next = 0.0
         self._ours = [(VARIABLE.encode(), os.fsencode(folder.path))]
         """What children find in their environment."""
-        if not _has_hook():
+        if not has_hook():
             self._ours.append((b"PYTHONPATH", os.fsencode(SITE)))
-        self.is_server = _runs("multiprocessing.forkserver")
+        self.is_server = runs("multiprocessing.forkserver")
         _fork.rest(self._rest, self._go_on, lambda: self._work is not None)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
@@ -135,6 +136,8 @@ class _Member:
     def begin(self) -> None:
         """Measure in this process from here on."""
         own = self.process, started(self.process), _chain()
+        for give_way in before_taking:
+            give_way()
         _native.ending_take(SIGTERM)  # which waits until there is something to write
         work = _work(self.config)
         try:
@@ -180,6 +183,7 @@ class _Member:
         number = _native.ending_wait(EVERY)
         if number:
             self._write(last=True)
+            tell_end(self)
             _native.ending_follow(number)
             return None
         if time.monotonic() >= self._next:
@@ -223,7 +227,7 @@ class _Member:
 
     def spawned(self, pid: int, executable: str, words: list[str]) -> None:
         # one that ends while its interpreter starts has not come to the program
-        is_worker = _runs("multiprocessing.spawn", words) and not sys.flags.ignore_environment
+        is_worker = runs("multiprocessing.spawn", words) and not sys.flags.ignore_environment
         what = "worker" if is_worker and executable == sys.executable else "spawn"
         self.folder.note(what, pid, started(pid), _program([executable, *words[1:]]))
 
@@ -282,6 +286,15 @@ def lead(config: dict[str, Any]) -> Leader:
     return Leader(config)
 
 
+before_taking: list[Callable[[], object]] = []
+"""Called before a member waits for SIGTERM, for which one thread of a process can wait."""
+
+
+def is_measured() -> bool:
+    """Whether a member measures this process, and so waits for SIGTERM."""
+    return any(member._work is not None for member in _members)
+
+
 _members: list[_Member] = []
 """Of this process: one whose run is not over."""
 
@@ -294,51 +307,17 @@ def start(known: set[str]) -> None:
     with contextlib.suppress(Exception):  # the log knows by who started it that this process does not measure
         _follow()
     with contextlib.suppress(Exception):
-        _uncover(known, [_place_of_program(sys.orig_argv), *_places])
+        uncover(known, [place_of_program(sys.orig_argv), *_places])
 
 
 _places: list[str] = []
 """Where the leader's program is, which a child that ``multiprocessing`` spawns imports from."""
 
 
-def _uncover(known: set[str], places: list[str | None]) -> None:
-    """Forget modules that this package imported where a program has others of their names, which it would not find."""
-    theirs = {
-        name.partition(".")[0]
-        for place in places
-        if place is not None and posix.access(place or ".", posix.R_OK)
-        for name in posix.listdir(place or ".")
-    }
-    for name in list(sys.modules):
-        top = name.partition(".")[0]
-        if top in theirs and name not in known and top != "inviso":
-            _native.cover(name, sys.modules.pop(name))
-
-
-def _place_of_program(words: list[str]) -> str | None:
-    """The folder that is first on the path when a command line's program begins; None if there is none.
-
-    >>> _place_of_program(["python", "-X", "dev", "work/job.py", "-c"]), _place_of_program(["python", "-m", "job"])
-    ('work', '')
-    """
-    if sys.flags.safe_path:
-        return None
-    rest = iter(words[1:])
-    for word in rest:
-        if word in ("-X", "-W"):
-            next(rest, None)
-        elif word.startswith("-"):
-            if word.startswith(("-c", "-m")) or word == "-" or (not word.startswith("--") and word[-1] in "cm"):
-                return ""
-        else:
-            return word if os.path.isdir(word) else os.path.dirname(word)
-    return ""
-
-
 def _follow() -> None:
     environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
     path = environment.pop(VARIABLE.encode(), None)
-    _take_back_path(environment)
+    take_back_path(environment)
     if path is None:
         return
     folder = Folder(os.fsdecode(path))
@@ -348,7 +327,7 @@ def _follow() -> None:
     if config is None:
         return
     pid, chain, name = posix.getpid(), _chain(), _program(sys.orig_argv)
-    if _runs("multiprocessing.resource_tracker"):
+    if runs("multiprocessing.resource_tracker"):
         folder.note("helper", pid)
         return
     why = None
@@ -367,38 +346,6 @@ def _follow() -> None:
         folder.note("helper", pid)
 
 
-SITE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_site")
-"""Has a ``sitecustomize`` that calls ``start``, for an interpreter in which this package is not installed."""
-
-HOOK = "inviso_start.pth"
-
-
-def _has_hook() -> bool:
-    """Whether the interpreter calls ``start`` by itself: the package is installed, not only on the path."""
-    site = sys.modules.get("site")
-    if site is None:
-        return False
-    folders = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
-    return any(_exists(f"{folder}/{HOOK}") for folder in folders if folder)
-
-
-def _exists(path: str) -> bool:
-    return posix.access(path, posix.R_OK)
-
-
-def _take_back_path(environment: dict[bytes, bytes]) -> None:
-    """Has ``PYTHONPATH`` and ``sys.path`` as the program would find them."""
-    ours = os.fsencode(SITE)
-    value = environment.get(b"PYTHONPATH")
-    if value == ours:
-        del environment[b"PYTHONPATH"]
-    elif value is not None and value.startswith(ours + b":"):
-        environment[b"PYTHONPATH"] = value[len(ours) + 1 :]
-    if SITE in sys.path:
-        sys.path.remove(SITE)
-        sys.path_importer_cache.pop(SITE, None)
-
-
 def _interpreter() -> str:
     from inviso import __version__
 
@@ -411,12 +358,6 @@ def _chain() -> str:
     while above[-1] > 1 and len(above) < GENERATIONS:
         above.append(parent(above[-1]))
     return ",".join(map(str, above))
-
-
-def _runs(module: str, words: list[str] | None = None) -> bool:
-    """Whether a process, or this one, is what ``multiprocessing`` starts to run one of its modules."""
-    begin = f"from {module} import "
-    return any(word.startswith(begin) for word in (sys.orig_argv if words is None else words))
 
 
 def title(config: dict[str, Any]) -> str:

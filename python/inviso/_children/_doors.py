@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from inviso import _native
 
-__all__ = ["Visitor", "is_between", "open_doors", "with_theirs"]
+__all__ = ["Visitor", "is_between", "open_doors", "tell_end", "with_theirs"]
 
 
 class Visitor(Protocol):
@@ -60,8 +60,60 @@ def is_between() -> bool:
     return _thread.get_ident() in _spawning
 
 
+_visitors: dict[type, Visitor] = {}
+"""Who is told, one of a kind: a new one takes the place of that of an earlier run."""
+
+
 def open_doors(visitor: Visitor) -> None:
-    """Have the visitor told from now on."""
+    """Have the visitor told from now on, beside those of other kinds."""
+    is_first = not _visitors
+    _visitors[type(visitor)] = visitor
+    if is_first:
+        _open(_All())
+
+
+def tell_end(besides: Visitor) -> None:
+    """Tells all other visitors that the process is about to end."""
+    for visitor in list(_visitors.values()):
+        if visitor is not besides:
+            visitor.exits()
+
+
+class _All:
+    """Tells all visitors."""
+
+    def variables(self) -> list[tuple[bytes, bytes]]:
+        found: dict[bytes, bytes] = {}
+        for visitor in list(_visitors.values()):
+            found.update(visitor.variables())
+        return list(found.items())
+
+    def spawned(self, pid: int, executable: str, words: list[str]) -> None:
+        for visitor in list(_visitors.values()):
+            visitor.spawned(pid, executable, words)
+
+    def replaced(self, executable: str, words: list[str]) -> None:
+        for visitor in list(_visitors.values()):
+            visitor.replaced(executable, words)
+
+    def stayed(self) -> None:
+        for visitor in list(_visitors.values()):
+            visitor.stayed()
+
+    def calls_shell(self, command: str) -> None:
+        for visitor in list(_visitors.values()):
+            visitor.calls_shell(command)
+
+    def waited_for_shell(self) -> None:
+        for visitor in list(_visitors.values()):
+            visitor.waited_for_shell()
+
+    def exits(self) -> None:
+        for visitor in list(_visitors.values()):
+            visitor.exits()
+
+
+def _open(visitor: Visitor) -> None:
     import _posixsubprocess
 
     def before_fork_exec(arguments: tuple[Any, ...], _: Any) -> tuple[Any, ...] | None:
@@ -139,11 +191,19 @@ def open_doors(visitor: Visitor) -> None:
             _native.take_builtin(function, before, after)
 
 
+_THEIRS = frozenset({b"INVISO_AUTOSTART", b"INVISO_AUTOSTART_ARG"})
+
+
 def with_theirs(ours: list[tuple[bytes, bytes]], theirs: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-    """Our variables; what the program has under the name of one that is a list of paths stands behind ours."""
+    """Our variables; what the program has under the name of one that is a list of paths stands behind ours.
+
+    A program that names another autostart for its child, or none, keeps it.
+    """
     made = []
     for name, value in ours:
         more = theirs.get(name)
+        if more is not None and name in _THEIRS:
+            value = more
         made.append((name, value + b":" + more if more and name.endswith(b"PATH") else value))
     return made
 

@@ -1,14 +1,14 @@
-"""Has a child of a measured program measured where this package is on the path only; ``inviso._children`` puts this folder
-there. Then the program's own module of this name is imported, if there is one.
+"""Has a child of a measured or traced program begin as ``inviso_start.pth`` does, where this package is on the path only;
+``inviso._children`` puts this folder there. Then the program's own module of this name is imported, if there is one.
 """
 
 import sys
 
 _known = set(sys.modules)
 try:
-    from inviso import _children
+    from inviso import _begin
 
-    _children.start(_known)
+    _begin.begin(_known)
 except ImportError:
     pass
 sys.path[:] = [folder for folder in sys.path if folder != __file__.rpartition("/")[0]]

@@ -49,7 +49,11 @@ impl Node {
     #[inline(always)]
     #[must_use]
     pub fn is_asked(&self, thread: &Thread, about: About<'_>, wanted: Flags) -> bool {
-        let tracee = about.tracee(thread);
+        self.asks_of(about.tracee(thread), wanted)
+    }
+
+    /// The same, of one that is known.
+    pub fn asks_of(&self, tracee: &Tracee, wanted: Flags) -> bool {
         (0..self.width.load(Relaxed) as u16).any(|index| tracee.flags(index).has(wanted))
     }
 

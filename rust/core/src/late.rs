@@ -11,7 +11,6 @@ use crate::{
     emit::{carried, emit_numbered, stamp, Head},
     event::{on_granted, Activation},
     flags::Flags,
-    message::tag,
     messages::{self, write_receiver, About, Parcel},
     node::Node,
     plan::{kinds, Entry},
@@ -176,14 +175,14 @@ fn take_all(node: &Node, thread: &mut Thread, source: &dyn Source) {
                 let (kind, tracee) = (question.kind, question.tracee);
                 let (group, session) = (Group::of(kind, tracee), &question.session);
                 let wanted = match &question.meta_lost {
-                    Some(lost) => match asking::answer(thread, session, group, tag(kind), Some(tracee)) {
+                    Some(lost) => match asking::answer(thread, session, group, kind.tag(), Some(tracee)) {
                         Answer::Remove => {
                             lost.store(true, Release);
                             false
                         }
                         answer => answer == Answer::Trace,
                     },
-                    None => asking::ask(node, thread, session, group, tag(kind), Some(tracee)),
+                    None => asking::ask(node, thread, session, group, kind.tag(), Some(tracee)),
                 };
                 if wanted {
                     thread.granted = true;

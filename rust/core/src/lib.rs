@@ -42,6 +42,7 @@ pub mod monitor;
 pub mod names;
 pub mod node;
 pub mod order;
+pub mod parts;
 pub mod plan;
 #[cfg(not(loom))]
 pub mod point;

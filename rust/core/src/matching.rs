@@ -4,7 +4,7 @@
 use crate::{
     flags::Flags,
     node::Node,
-    session::{Capture, Session},
+    session::{Capture, Session, Switched},
     tracee::{Kind, Tracee},
     tracer::identity,
 };
@@ -181,20 +181,54 @@ impl<A> Point<'_, '_, A> {
         found.filter(|tracee| tracee.is_alive()).ok_or(Refused)
     }
 
-    fn change(&self, process: Option<&Term>, off: Flags, on: Flags) -> Result<bool, Refused> {
+    /// The session whose flags actions switch. One that is ending waits for the section that we are in before it takes its flags back.
+    fn switched(&self) -> Option<&Session> {
+        match &self.session.options.switched {
+            None => Some(self.session),
+            Some(Switched(other)) => other.is_alive().then_some(other),
+        }
+    }
+
+    /// Switches flags; whether that changed some. Of another session only in a process that it traces, unless its tracer is named.
+    fn change(&self, process: Option<&Term>, off: Flags, on: Flags, is_named: bool) -> Result<bool, Refused> {
         let other = process.map(|process| self.process(process)).transpose()?;
         let tracee = other.as_deref().unwrap_or(self.current);
-        if !self.session.has_tracer() {
+        let Some(session) = self.switched().filter(|session| session.has_tracer()) else { return Ok(false) };
+        let before = tracee.flags(session.index);
+        if session.id != self.session.id && before == Flags::NONE && !is_named {
             return Ok(false);
         }
-        let before = tracee.flags(self.session.index);
         if off != Flags::NONE {
-            tracee.change(self.session.index, false, off);
+            tracee.change(session.index, false, off);
         }
         if on != Flags::NONE {
-            tracee.change(self.session.index, true, on);
+            tracee.change(session.index, true, on);
         }
-        Ok(before != tracee.flags(self.session.index))
+        Ok(before != tracee.flags(session.index))
+    }
+
+    /// Flags that are to be switched on, and whether the session's tracer is named among them: `{tracer, Id}`.
+    fn enabled(&self, term: &Term) -> Result<(Flags, bool), Refused> {
+        let Term::List(items) = term else { return Err(Refused) };
+        let mut found = (Flags::NONE, false);
+        for item in items {
+            match item {
+                Term::Tuple(pair) => found.1 |= self.is_tracer(pair)?,
+                name => found.0 = found.0 | flag(name)?,
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_tracer(&self, pair: &[Term]) -> Result<bool, Refused> {
+        let [word, Term::Int(id)] = pair else { return Err(Refused) };
+        let is_it = self.switched().is_some_and(|session| u64::try_from(id) == Ok(session.id));
+        let is_word = *word == Term::atom("tracer") || *word == Term::str("tracer");
+        if is_word && is_it {
+            Ok(true)
+        } else {
+            Err(Refused)
+        }
     }
 }
 
@@ -271,17 +305,21 @@ impl<'a, A: Subject> Host<'a> for Point<'_, 'a, A> {
     }
 
     fn silent(&mut self, on: bool) {
-        self.current.silence(self.session.index, on);
+        if let Some(session) = self.switched() {
+            self.current.silence(session.index, on);
+        }
     }
 
     fn switch(&mut self, process: Option<&Term>, name: &Term, on: bool) -> Result<(), Refused> {
         let flag = flag(name)?;
         let (off, on) = if on { (Flags::NONE, flag) } else { (flag, Flags::NONE) };
-        self.change(process, off, on).map(|_| ())
+        self.change(process, off, on, false).map(|_| ())
     }
 
     fn trace(&mut self, process: Option<&Term>, disable: &Term, enable: &Term) -> Result<bool, Refused> {
-        self.change(process, flags(disable)?, flags(enable)?)
+        let off = flags(disable)?;
+        let (on, is_named) = self.enabled(enable)?;
+        self.change(process, off, on, is_named)
     }
 
     fn is_seq_trace(&mut self) -> bool {

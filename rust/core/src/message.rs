@@ -1,7 +1,7 @@
 //! From a record to the message that a tracer gets, in the external term format: what files and sockets take. No Python, no
 //! object of it: payloads are terms already and are copied, names are encoded once.
 //!
-//! The shapes are trace.md's, those of tuples that a tracer in the process gets.
+//! The shapes are those of the table ([`Kind::shape`]), and of the tuples that a tracer in the process gets.
 //!
 //! ```
 //! use inviso_core::{control::Op, drain::{self, Losses, What}, flags::Flags, message::Messages, node::Who, plan::kinds};
@@ -26,52 +26,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::{drain::Event, emit::stamp, messages::with_receiver, node::Node, seq_event, tracee};
+use crate::{
+    drain::Event,
+    node::Node,
+    parts::{self, Part, Time},
+    tracee,
+};
 use inviso_term::{
     etf::{self, Encoder, Full},
-    record::Kind,
+    record::{Kind, TRACE, TRACE_TS},
 };
 
 /// A record that is no message: of a kind that this version doesn't know, or of a function that has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record that is no message")]
 pub struct NoMessage;
-
-/// What a message calls its event; nothing for records that are no trace messages.
-#[must_use]
-pub fn tag(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Call | Kind::CallArity => "call",
-        Kind::ReturnTo => "return_to",
-        Kind::Spawn => "spawn",
-        Kind::Spawned => "spawned",
-        Kind::Exit => "exit",
-        Kind::ReturnFrom => "return_from",
-        Kind::ExceptionFrom => "exception_from",
-        Kind::Send => "send",
-        Kind::SendToNonExisting => "send_to_non_existing_process",
-        Kind::Receive => "receive",
-        Kind::Register => "register",
-        Kind::Unregister => "unregister",
-        Kind::Link => "link",
-        Kind::Unlink => "unlink",
-        Kind::GettingLinked => "getting_linked",
-        Kind::GettingUnlinked => "getting_unlinked",
-        Kind::In => "in",
-        Kind::Out => "out",
-        Kind::InExiting => "in_exiting",
-        Kind::OutExiting => "out_exiting",
-        Kind::OutExited => "out_exited",
-        Kind::GcMinorStart => "gc_minor_start",
-        Kind::GcMinorEnd => "gc_minor_end",
-        Kind::GcMajorStart => "gc_major_start",
-        Kind::GcMajorEnd => "gc_major_end",
-        Kind::GcMaxHeapSize => "gc_max_heap_size",
-        Kind::Open => "open",
-        Kind::Closed => "closed",
-        _ => "",
-    }
-}
 
 /// Longest head of an identifier: its tag, and an atom of 255 characters of 4 bytes.
 const HEAD: usize = 4 + 4 * etf::MAX_ATOM;
@@ -90,8 +59,6 @@ pub struct Messages {
     tags: [Vec<u8>; 256],
     trace: Vec<u8>,
     trace_ts: Vec<u8>,
-    monitor: Vec<u8>,
-    seq_trace: Vec<u8>,
 }
 
 struct Name {
@@ -104,9 +71,9 @@ impl Messages {
     #[must_use]
     pub fn new(node: &str, creation: u32) -> Messages {
         let mut tags = [const { Vec::new() }; 256];
-        for kind in Kind::ALL.into_iter().filter(|kind| !tag(*kind).is_empty()) {
+        for kind in Kind::ALL {
             if let Some(place) = tags.get_mut(kind as usize) {
-                *place = atom(tag(kind));
+                *place = atom(kind.tag());
             }
         }
         let mut messages = Messages {
@@ -116,10 +83,8 @@ impl Messages {
             port: Vec::new(),
             names: Vec::new(),
             tags,
-            trace: atom("trace"),
-            trace_ts: atom("trace_ts"),
-            monitor: atom("monitor"),
-            seq_trace: atom("seq_trace"),
+            trace: atom(TRACE),
+            trace_ts: atom(TRACE_TS),
         };
         messages.identify(node, creation);
         messages
@@ -152,82 +117,27 @@ impl Messages {
 
     fn message(&mut self, node: &Node, ticks: u64, event: &Event<&[u8]>, out: &mut Vec<u8>) -> Result<(), NoMessage> {
         let kind = Kind::from_u8(event.kind).ok_or(NoMessage)?;
-        let stamped = event.stamps & stamp::MASK != stamp::NONE;
         let mut parts = Parts::begin(out);
-        match kind {
-            Kind::Monitor => {
-                // `{monitor, Pid, Event, Info}`
-                parts.add(out, &self.monitor);
-                self.identity(out, &mut parts, event.tracee);
-                self.pair(out, &mut parts, event.payload)?;
-                return parts.end(out);
-            }
-            Kind::Seq => {
-                // `{seq_trace, Label, Info}`, and a time stamp perhaps
-                parts.add(out, &self.seq_trace);
-                self.pair(out, &mut parts, &seq_event::pair(event))?;
-                if stamped {
-                    time(out, &mut parts, node, ticks, event);
+        for part in kind.shape().elements.iter().filter_map(|element| parts::part(*element, event)) {
+            match part {
+                Part::Trace(stamped) => parts.add(out, if stamped { &self.trace_ts } else { &self.trace }),
+                Part::Tag => parts.add(out, self.tags.get(kind as usize).ok_or(NoMessage)?),
+                Part::Identity(id) => self.identity(out, &mut parts, id),
+                Part::Function(name) => {
+                    let arity = self.begin_function(node, name, out, &mut parts)?.into();
+                    number(out, arity);
                 }
-                return parts.end(out);
+                Part::Call(name, arguments) => {
+                    self.begin_function(node, name, out, &mut parts)?;
+                    self.raw_term(out, arguments);
+                }
+                Part::Term(bytes) | Part::Value(bytes) => self.term(out, &mut parts, bytes),
+                Part::Pair(bytes) => self.pair(out, &mut parts, &bytes)?,
+                Part::Number(n) => parts.number(out, n),
+                Part::Stamp => time(out, &mut parts, parts::time(node, ticks, event)),
             }
-            _ => {}
-        }
-        parts.add(out, if stamped { &self.trace_ts } else { &self.trace });
-        self.identity(out, &mut parts, event.tracee);
-        let tag = self.tags.get(kind as usize).filter(|tag| !tag.is_empty()).ok_or(NoMessage)?;
-        parts.add(out, tag);
-        self.what(node, kind, event, out, &mut parts)?;
-        if !event.extra.is_empty() {
-            self.term(out, &mut parts, event.extra);
-        }
-        if event.stamps & stamp::SCHEDULER != 0 {
-            parts.number(out, event.scheduler.into());
-        }
-        if stamped {
-            time(out, &mut parts, node, ticks, event);
         }
         parts.end(out)
-    }
-
-    fn what(
-        &mut self, node: &Node, kind: Kind, event: &Event<&[u8]>, out: &mut Vec<u8>, parts: &mut Parts,
-    ) -> Result<(), NoMessage> {
-        match kind {
-            // nothing in the arguments' place: the interpreter did not show any
-            Kind::Call | Kind::CallArity if kind == Kind::CallArity || event.payload.is_empty() => {
-                self.mfa(node, event, out, parts)?;
-            }
-            Kind::Call => {
-                let name = self.name(node, event.what)?;
-                parts.add(out, &[TUPLE, 3]);
-                out.extend_from_slice(&name.atoms);
-                self.raw_term(out, event.payload);
-            }
-            Kind::ReturnTo if event.payload.is_empty() => self.mfa(node, event, out, parts)?,
-            Kind::Spawn | Kind::Spawned | Kind::Open => {
-                self.identity(out, parts, event.what);
-                self.term(out, parts, event.payload);
-            }
-            Kind::ReturnFrom | Kind::ExceptionFrom => {
-                self.mfa(node, event, out, parts)?;
-                self.term(out, parts, event.payload);
-            }
-            Kind::Send | Kind::SendToNonExisting if event.what == 0 => {
-                let (message, receiver) = with_receiver(event.payload);
-                self.term(out, parts, message);
-                self.term(out, parts, receiver);
-            }
-            Kind::Send | Kind::SendToNonExisting => {
-                self.term(out, parts, event.payload);
-                self.identity(out, parts, event.what);
-            }
-            Kind::Link | Kind::Unlink | Kind::GettingLinked | Kind::GettingUnlinked => {
-                self.identity(out, parts, event.what);
-            }
-            _ => self.term(out, parts, event.payload),
-        }
-        Ok(())
     }
 
     fn name(&mut self, node: &Node, number: u64) -> Result<&Name, NoMessage> {
@@ -243,14 +153,14 @@ impl Messages {
         self.names.get(place).and_then(Option::as_ref).ok_or(NoMessage)
     }
 
-    fn mfa(
-        &mut self, node: &Node, event: &Event<&[u8]>, out: &mut Vec<u8>, parts: &mut Parts,
-    ) -> Result<(), NoMessage> {
-        let name = self.name(node, event.what)?;
+    /// A tuple of a name, without its last element. Gives the arity.
+    fn begin_function(
+        &mut self, node: &Node, name: u64, out: &mut Vec<u8>, parts: &mut Parts,
+    ) -> Result<u32, NoMessage> {
+        let name = self.name(node, name)?;
         parts.add(out, &[TUPLE, 3]);
         out.extend_from_slice(&name.atoms);
-        number(out, name.arity.into());
-        Ok(())
+        Ok(name.arity)
     }
 
     /// A process or a port.
@@ -316,37 +226,41 @@ impl Parts {
         self.count += 1;
     }
 
+    /// The message is whole; one without elements is none.
     fn end(self, out: &mut [u8]) -> Result<(), NoMessage> {
+        if self.count == 0 {
+            return Err(NoMessage);
+        }
         *out.get_mut(self.at).ok_or(NoMessage)? = self.count;
         Ok(())
     }
 }
 
-/// The time stamp that the record's flags ask for.
-fn time(out: &mut Vec<u8>, parts: &mut Parts, node: &Node, ticks: u64, event: &Event<&[u8]>) {
-    let carried = (event.stamps & stamp::CARRIED != 0).then_some(event.carried);
-    let monotonic = || carried.unwrap_or_else(|| node.clock.monotonic(ticks));
-    match event.stamps & stamp::MASK {
-        stamp::TIMESTAMP => {
-            let micros = carried.unwrap_or_else(|| node.clock.wall(ticks)) / 1000;
-            parts.add(out, &[TUPLE, 3]);
-            number(out, micros / 1_000_000_000_000);
-            number(out, micros / 1_000_000 % 1_000_000);
-            number(out, micros % 1_000_000);
-        }
-        stamp::STRICT => {
+fn time(out: &mut Vec<u8>, parts: &mut Parts, time: Time) {
+    match time {
+        Time::Monotonic(ns) => parts.number(out, ns),
+        Time::Strict(ns, unique) => {
             parts.add(out, &[TUPLE, 2]);
-            number(out, monotonic());
-            number(out, event.unique);
+            number(out, ns);
+            number(out, unique);
         }
-        _ => parts.number(out, monotonic()),
+        Time::Wall(megas, seconds, micros) => {
+            parts.add(out, &[TUPLE, 3]);
+            number(out, megas);
+            number(out, seconds);
+            number(out, micros);
+        }
     }
 }
 
 fn number(out: &mut Vec<u8>, n: u64) {
     let mut buffer = [0; 16];
     let mut encoder = Encoder::new(&mut buffer);
-    if encoder.big(false, &n.to_le_bytes()).is_ok() {
+    let done = match i64::try_from(n) {
+        Ok(n) => encoder.int(n),
+        Err(_) => encoder.big(false, &n.to_le_bytes()),
+    };
+    if done.is_ok() {
         out.extend_from_slice(encoder.written());
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn is_planted(name: &str) -> bool {
 pub(crate) struct Edge(pub Ordering, pub &'static str);
 
 impl Edge {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn order(&self) -> Ordering {
         if cfg!(loom) && is_planted(self.1) {
             Ordering::Relaxed

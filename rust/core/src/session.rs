@@ -59,6 +59,19 @@ pub struct Options {
     pub dump_on: Option<Exceptions>,
     /// Nanoseconds from which on a call of a function that has call_latency asks for that.
     pub dump_slower: Option<u64>,
+    /// The session whose flags are switched by the match specifications of this one, where that is another one: the regular trace
+    /// beside a meta trace.
+    pub switched: Option<Switched>,
+}
+
+/// See [`Options::switched`].
+#[derive(Clone)]
+pub struct Switched(pub Arc<Session>);
+
+impl std::fmt::Debug for Switched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "session {}", self.0.id)
+    }
 }
 
 /// How much of a call's arguments a session takes, and how.
@@ -124,6 +137,7 @@ impl Default for Options {
             on_dump: None,
             dump_on: None,
             dump_slower: None,
+            switched: None,
         }
     }
 }

@@ -267,7 +267,7 @@ mod tests {
         })
     }
 
-    /// Of so many keys some hundred stand at the end of their chunk, so that the next one's place is its beginning.
+    /// Keys are like addresses. Some of the 20,000 stand at the end of their chunk, so the search for the next one goes on at its beginning.
     #[test]
     fn every_function_is_found_wherever_its_place_is_and_no_other() {
         let snapshot = made(20_000, 997);

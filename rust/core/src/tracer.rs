@@ -34,12 +34,18 @@
 
 use crate::sync::Unpoisoned;
 use crate::{
-    asking, drain, emit::stamp, flags::Flags, message::tag, messages::with_receiver, node::Node, seq_event,
-    session::Session, tracee,
+    asking, drain,
+    emit::stamp,
+    flags::Flags,
+    node::Node,
+    parts::{self, part, Part},
+    seq_event,
+    session::Session,
+    tracee,
 };
 use inviso_term::{
     etf,
-    record::Kind,
+    record::{Element, Kind},
     term::{Identifier, Term},
 };
 use std::{fmt, sync::Arc};
@@ -120,7 +126,7 @@ impl Group {
 }
 
 /// The tag of an event of sequential tracing.
-pub const SEQ_TRACE: &str = "seq_trace";
+pub const SEQ_TRACE: &str = Kind::Seq.tag();
 /// What is asked for where no event is: whether the tracer still wants to be one.
 pub const TRACE_STATUS: &str = "trace_status";
 
@@ -242,54 +248,31 @@ impl Event<'_> {
     /// What a message calls it.
     #[must_use]
     pub fn tag(&self) -> &'static str {
-        if self.kind == Kind::Seq {
-            SEQ_TRACE
-        } else {
-            tag(self.kind)
-        }
+        self.kind.tag()
     }
 
     /// The process or port that it is about; `None` of sequential tracing, where [`Event::label`] stands in its place.
     #[must_use]
     pub fn tracee(&self) -> Option<u64> {
-        Some(self.record.tracee).filter(|_| self.kind != Kind::Seq)
+        self.kind.shape().has(Element::Tracee).then_some(self.record.tracee)
     }
 
     /// The label, of sequential tracing.
     #[must_use]
     pub fn label(&self) -> Option<Term> {
-        self.seq().map(|(label, _)| label)
+        self.tracee().is_none().then(|| self.own(0)).flatten()
     }
 
     /// The fourth element of the trace message.
     #[must_use]
     pub fn term(&self) -> Term {
-        let record = self.record;
-        match self.kind {
-            Kind::CallArity | Kind::ReturnFrom | Kind::ExceptionFrom => self.name(None),
-            Kind::Call if record.payload.is_empty() => self.name(None),
-            Kind::Call => self.name(Some(decoded(&record.payload))),
-            Kind::ReturnTo if record.payload.is_empty() => self.name(None),
-            Kind::Spawn | Kind::Spawned | Kind::Open => identity(record.what),
-            Kind::Link | Kind::Unlink | Kind::GettingLinked | Kind::GettingUnlinked => identity(record.what),
-            Kind::Send | Kind::SendToNonExisting if record.what == 0 => decoded(with_receiver(&record.payload).0),
-            Kind::Seq => self.seq().map_or_else(|| Term::atom("undefined"), |(_, info)| info),
-            _ => decoded(&record.payload),
-        }
+        self.own(usize::from(self.tracee().is_none())).unwrap_or_else(undefined)
     }
 
     /// The fifth element, where there is one.
     #[must_use]
     pub fn extra(&self) -> Option<Term> {
-        let record = self.record;
-        match self.kind {
-            Kind::Spawn | Kind::Spawned | Kind::Open | Kind::ReturnFrom | Kind::ExceptionFrom => {
-                Some(decoded(&record.payload))
-            }
-            Kind::Send | Kind::SendToNonExisting if record.what == 0 => Some(decoded(with_receiver(&record.payload).1)),
-            Kind::Send | Kind::SendToNonExisting => Some(identity(record.what)),
-            _ => None,
-        }
+        self.own(1 + usize::from(self.tracee().is_none()))
     }
 
     /// What a match spec adds to the message.
@@ -301,7 +284,7 @@ impl Event<'_> {
     /// The scheduler's number, if it was asked for.
     #[must_use]
     pub fn scheduler_id(&self) -> Option<u16> {
-        (self.record.stamps & stamp::SCHEDULER != 0).then_some(self.record.scheduler)
+        parts::scheduler(self.record)
     }
 
     /// The kind of time stamp that was asked for: to take it is the tracer's.
@@ -316,19 +299,34 @@ impl Event<'_> {
         }
     }
 
-    fn seq(&self) -> Option<(Term, Term)> {
-        match (self.kind, etf::decode(&seq_event::pair(self.record))) {
-            (Kind::Seq, Ok(Term::Tuple(pair))) => <[Term; 2]>::try_from(pair).ok().map(|[label, info]| (label, info)),
-            _ => None,
+    /// Of the elements that are the kind's own, the one in this place.
+    fn own(&self, place: usize) -> Option<Term> {
+        let own = self.kind.shape().own;
+        if own == [Element::Pair] {
+            let Ok(Term::Tuple(pair)) = etf::decode(&seq_event::pair(self.record)) else { return None };
+            return pair.into_iter().nth(place);
         }
+        part(*own.get(place)?, self.record).map(|part| match part {
+            Part::Identity(id) => identity(id),
+            Part::Function(name) => self.function(name, None),
+            Part::Call(name, arguments) => self.function(name, Some(decoded(arguments))),
+            Part::Term(bytes) | Part::Value(bytes) => decoded(bytes),
+            Part::Number(n) => Term::Int(n.into()),
+            // those around a kind's own elements, which a tracer asks for by name
+            Part::Trace(_) | Part::Tag | Part::Pair(_) | Part::Stamp => undefined(),
+        })
     }
 
     /// `{Module, Function, Arity}`, or with the arguments.
-    fn name(&self, arguments: Option<Term>) -> Term {
-        let Some(name) = self.node.name(self.record.what as u32) else { return Term::atom("undefined") };
+    fn function(&self, name: u64, arguments: Option<Term>) -> Term {
+        let Some(name) = self.node.name(name as u32) else { return undefined() };
         let last = arguments.unwrap_or_else(|| Term::from(i64::from(name.arity)));
         Term::Tuple(vec![Term::atom(&name.module), Term::atom(&name.function), last])
     }
+}
+
+fn undefined() -> Term {
+    Term::atom("undefined")
 }
 
 fn decoded(bytes: &[u8]) -> Term {

@@ -1,20 +1,19 @@
 //! What `function` does to the kinds that are set on functions, against a slow model of the rules (trace.md, `function/4`;
 //! gold README 23, 25, 26), and what calls then do.
 
+mod calls;
+
+use calls::{Call, Nobody};
 use inviso_core::{
     clock::Clock,
-    control::{Arm, Op, Target},
-    event::{on_call, on_exit, Activation, Exit},
+    control::{Op, Target},
+    event::{on_call, on_exit, Exit},
     flags::Flags,
-    matching::Subject,
     node::{Node, Who},
     plan::{kinds, Mfa},
-    session::{Capture, Options, Session},
-    thread::Thread,
+    session::{Options, Session},
     tracee::{Class, Kind},
 };
-use inviso_match::terms::TermView;
-use inviso_term::etf::{Encoder, Full};
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,62 +22,6 @@ const KINDS: [u16; 7] =
 
 /// Two functions that `global` takes and one that it doesn't.
 const FUNCTIONS: [(usize, bool); 3] = [(11, true), (22, true), (33, false)];
-
-struct Call {
-    from_outside: bool,
-}
-
-impl Subject for Call {
-    type View<'v> = TermView<'v>;
-
-    fn count(&self) -> usize {
-        0
-    }
-    fn argument(&self, _: usize) -> Option<TermView<'_>> {
-        None
-    }
-    fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
-        out.term(view.0)
-    }
-}
-
-impl Activation for Call {
-    fn address(&self) -> usize {
-        1
-    }
-    fn is_generator(&self) -> bool {
-        false
-    }
-    fn identify(&self, thread: &mut Thread) {
-        thread.switch_to_own();
-    }
-    fn allocated(&self) -> u64 {
-        0
-    }
-    fn is_global(&self) -> bool {
-        self.from_outside
-    }
-    fn arguments(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
-        out.nil()
-    }
-    fn arguments_late(&self, _: &mut Vec<u8>, _: &Session, _: u16) {}
-    fn name(&self, _: &mut Encoder<'_>) -> bool {
-        false
-    }
-    fn caller_function(&self) -> (usize, usize) {
-        (0, 0)
-    }
-
-    fn caller(&self, _: &mut Encoder<'_>) -> usize {
-        0
-    }
-}
-
-struct Nobody;
-
-impl Arm for Nobody {
-    fn arm(&self, _: &[(usize, u8)], _: u8) {}
-}
 
 /// One kind on one function, as the rules have it: whether it acts, and how many calls it has counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -218,7 +161,7 @@ proptest! {
                     prop_assert_eq!(node.function(&sessions[*session], &targets, *kinds, op.clone(), &Nobody), Ok(matched));
                 }
                 Step::Call { function, from_outside } => {
-                    let call = Call { from_outside: *from_outside };
+                    let call = Call { at: 1, allocated: 0, is_global: *from_outside };
                     on_call(&node, &mut thread, FUNCTIONS[*function].0, &call);
                     on_exit(&node, &mut thread, FUNCTIONS[*function].0, Exit::Return, &call);
                     for n in 0..2 {

@@ -1,78 +1,21 @@
 //! A session in the place of one that ended in the midst of a call that it measured.
 
+mod calls;
+
+use calls::{Call, Nobody};
 use inviso_core::{
     cells::{key, Measure},
     clock::Clock,
-    control::{Arm, Op, Target},
-    event::{on_call, on_exit, on_switch, Activation, Exit, Suspended},
+    control::{Op, Target},
+    event::{on_call, on_exit, on_switch, Exit, Suspended},
     flags::Flags,
-    matching::Subject,
     node::{Node, Who},
     plan::{kinds, Mfa},
-    session::{Capture, Options, Session},
+    session::{Options, Session},
     thread::Thread,
     tracee::{Class, Kind},
 };
-use inviso_match::terms::TermView;
-use inviso_term::etf::{Encoder, Full};
 use std::sync::Arc;
-
-/// A call, and what the thread has allocated when it is looked at.
-struct Call {
-    at: usize,
-    allocated: u64,
-}
-
-impl Subject for Call {
-    type View<'v> = TermView<'v>;
-
-    fn count(&self) -> usize {
-        0
-    }
-    fn argument(&self, _: usize) -> Option<TermView<'_>> {
-        None
-    }
-    fn write(&self, view: TermView<'_>, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
-        out.term(view.0)
-    }
-}
-
-impl Activation for Call {
-    fn address(&self) -> usize {
-        self.at
-    }
-    fn is_generator(&self) -> bool {
-        false
-    }
-    fn identify(&self, thread: &mut Thread) {
-        thread.switch_to_own();
-    }
-    fn allocated(&self) -> u64 {
-        self.allocated
-    }
-    fn is_global(&self) -> bool {
-        false
-    }
-    fn arguments(&self, out: &mut Encoder<'_>, _: &Capture) -> Result<(), Full> {
-        out.nil()
-    }
-    fn arguments_late(&self, _: &mut Vec<u8>, _: &Session, _: u16) {}
-    fn name(&self, _: &mut Encoder<'_>) -> bool {
-        false
-    }
-    fn caller_function(&self) -> (usize, usize) {
-        (0, 0)
-    }
-    fn caller(&self, _: &mut Encoder<'_>) -> usize {
-        0
-    }
-}
-
-struct Nobody;
-
-impl Arm for Nobody {
-    fn arm(&self, _: &[(usize, u8)], _: u8) {}
-}
 
 const OUTER: usize = 64;
 const INNER: usize = 128;
@@ -107,11 +50,17 @@ fn memory(node: &Node, session: &Session, function: usize) -> (u64, u64) {
 }
 
 fn enter(node: &Node, thread: &mut Thread, function: usize, allocated: u64) {
-    on_call(node, thread, function, &Call { at: function, allocated });
+    on_call(node, thread, function, &Call { at: function, allocated, is_global: false });
 }
 
 fn leave(node: &Node, thread: &mut Thread, function: usize, allocated: u64) {
-    on_exit(node, thread, function, Exit::Return, &Call { at: function, allocated });
+    on_exit(node, thread, function, Exit::Return, &Call { at: function, allocated, is_global: false });
+}
+
+/// A whole call, which allocates so many bytes.
+fn measured(node: &Node, thread: &mut Thread, function: usize, allocated: u64, bytes: u64) {
+    enter(node, thread, function, allocated);
+    leave(node, thread, function, allocated + bytes);
 }
 
 // One test, since what a session gives back any other may take.
@@ -132,32 +81,24 @@ fn nothing_is_charged_for_an_earlier_session() {
         match again {
             // the thread itself calls what the second session measures
             0 => {
-                enter(&node, mine, LATE, 1_000);
-                leave(&node, mine, LATE, 1_001);
-                enter(&node, mine, INNER, 5_000);
-                leave(&node, mine, INNER, 5_010);
-                leave(&node, mine, OUTER, 9_000);
+                measured(&node, mine, LATE, 1_000, 1);
+                measured(&node, mine, INNER, 5_000, 10);
             }
             // another thread does, whose cells are those that the first session had
             1 => {
-                enter(&node, other, LATE, 1_000);
-                leave(&node, other, LATE, 1_001);
-                enter(&node, other, INNER, 5_000);
-                leave(&node, other, INNER, 5_010);
-                leave(&node, mine, OUTER, 9_000);
+                measured(&node, other, LATE, 1_000, 1);
+                measured(&node, other, INNER, 5_000, 10);
             }
             // or another stack of calls goes on
             _ => {
                 let mut suspended = Suspended::default();
-                enter(&node, other, LATE, 1_000);
-                leave(&node, other, LATE, 1_001);
+                measured(&node, other, LATE, 1_000, 1);
                 on_switch(&node, mine, &mut suspended, 3_000);
-                enter(&node, mine, INNER, 5_000);
-                leave(&node, mine, INNER, 5_010);
+                measured(&node, mine, INNER, 5_000, 10);
                 on_switch(&node, mine, &mut suspended, 6_000);
-                leave(&node, mine, OUTER, 9_000);
             }
         }
+        leave(&node, mine, OUTER, 9_000);
         let seen = (memory(&node, &second, LATE), memory(&node, &second, INNER));
         assert_eq!(seen, ((1, 1), (1, 10)), "{again}");
     }

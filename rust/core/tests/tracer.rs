@@ -444,7 +444,7 @@ fn each_tag_goes_to_its_own_pair() {
         for kind in kinds {
             let about = if port { About::Other(&all[2]) } else { About::Current };
             tell(&node, &mut thread, about, *kind);
-            let tag = inviso_core::message::tag(*kind);
+            let tag = kind.tag();
             assert_eq!(taken(&heard), [format!("enabled_{group} {tag}"), format!("trace_{group} {tag}")]);
         }
     }

@@ -3,7 +3,7 @@
 //! Times are microseconds since the earliest moment of the trace's beginning, exact to the nanosecond; `otherData.first` is that moment.
 
 use crate::{
-    event::{Clock, Event, Seq, Tag, Trace, What},
+    event::{Clock, Event, Seq, Trace, What},
     export::{Times, Write},
     flows::{Flow, Flows},
     json,
@@ -11,6 +11,7 @@ use crate::{
     text,
     tracks::{End, Step, Taken, Tracks},
 };
+use inviso_term::record::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io::{self, Write as _};
 
@@ -201,7 +202,7 @@ impl Chrome {
     }
 
     fn schedule(&mut self, trace: &Trace<'_>, taken: Taken, place: Place, out: &mut Vec<u8>) {
-        let goes_in = matches!(trace.tag, Tag::In | Tag::InExiting);
+        let goes_in = matches!(trace.kind, Some(Kind::In | Kind::InExiting));
         let changes = if goes_in { self.running.insert(taken.lane) } else { self.running.remove(&taken.lane) };
         if changes {
             self.start(if goes_in { "b" } else { "e" }, "running", "schedule", place, out);
@@ -212,7 +213,7 @@ impl Chrome {
     }
 
     fn other(&mut self, trace: &Trace<'_>, place: Place, out: &mut Vec<u8>) {
-        let is_message = matches!(trace.tag, Tag::Send | Tag::SendToNonExisting | Tag::Receive);
+        let is_message = matches!(trace.kind, Some(Kind::Send | Kind::SendToNonExisting | Kind::Receive));
         let word = text::name(trace.word);
         if is_message {
             // an arrow ends at slices only
@@ -223,7 +224,7 @@ impl Chrome {
             self.start("i", &word, category, place, out);
             out.extend_from_slice(b",\"s\":\"t\"");
         }
-        let (value, other) = trace.tag.labels();
+        let (value, other) = trace.labels();
         self.term(value, trace.value, out);
         if !other.is_empty() {
             self.who(other, trace.other, out);
@@ -277,18 +278,20 @@ impl Write for Chrome {
         match event.what {
             What::Trace(trace) => {
                 let taken = self.tracks.take(&trace, at);
-                let spawned = (trace.tag == Tag::Spawned).then_some(trace.name).flatten().map(text::mfa);
+                let spawned = (trace.kind == Some(Kind::Spawned)).then_some(trace.name).flatten().map(text::mfa);
                 let is_new = taken.is_new;
                 let place = self.place(taken.lane, is_new, spawned.as_deref(), taken.at, out);
-                match trace.tag {
-                    Tag::Call | Tag::ReturnFrom | Tag::ExceptionFrom | Tag::ReturnTo => self.steps(&trace, place, out),
-                    Tag::In | Tag::Out | Tag::InExiting | Tag::OutExiting | Tag::OutExited => {
+                match trace.kind {
+                    Some(Kind::Call | Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo) => {
+                        self.steps(&trace, place, out)
+                    }
+                    Some(Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited) => {
                         self.schedule(&trace, taken, place, out);
                     }
-                    Tag::Exit | Tag::Closed => {
+                    Some(Kind::Exit | Kind::Closed) => {
                         self.steps(&trace, place, out);
                         self.other(&trace, place, out);
-                        self.schedule(&Trace { tag: Tag::Out, ..trace }, taken, place, out);
+                        self.schedule(&Trace { kind: Some(Kind::Out), ..trace }, taken, place, out);
                     }
                     _ => self.other(&trace, place, out),
                 }

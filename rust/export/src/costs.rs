@@ -4,9 +4,10 @@
 //! open belongs to nobody. Calls that are still open at the end last until their process's last message.
 
 use crate::{
-    event::{Tag, Trace},
+    event::Trace,
     tracks::{Step, Tracks},
 };
+use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 
 /// What is told of calls as they end.
@@ -109,13 +110,13 @@ impl Costs {
             *lane = Lane::default();
         }
         lane.last = taken.at;
-        match trace.tag {
-            Tag::In | Tag::InExiting => {
+        match trace.kind {
+            Some(Kind::In | Kind::InExiting) => {
                 if let Some(out) = lane.out.take() {
                     lane.away = lane.away.saturating_add(taken.at.saturating_sub(out));
                 }
             }
-            Tag::Out | Tag::OutExiting | Tag::OutExited if lane.out.is_none() => lane.out = Some(taken.at),
+            Some(Kind::Out | Kind::OutExiting | Kind::OutExited) if lane.out.is_none() => lane.out = Some(taken.at),
             _ => {}
         }
         let now = lane.time(taken.at);

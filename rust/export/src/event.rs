@@ -1,92 +1,14 @@
 //! A trace message taken apart as far as exports need it: its terms stay bytes.
 //!
-//! The shapes are those of trace.md and seq_trace.md. Behind them may stand what a match specification added (`{message, X}`), the
+//! The shapes are those of the table ([`Kind::shape`]). After a kind's own elements them may stand what a match specification added (`{message, X}`), the
 //! scheduler's number and the time stamp, in this order. Only `trace_ts` messages have the last. Where one of the first two can be
 //! meant, it is what was added in a `call`, `send` or `receive`, and the scheduler in all others, which get nothing added.
 
 use crate::scan::{Bytes, Scan};
+use inviso_term::record::{self, Element, Kind};
 
-/// What a message tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tag {
-    /// A function was called.
-    Call,
-    /// It returned.
-    ReturnFrom,
-    /// An exception left it.
-    ExceptionFrom,
-    /// Execution went back to a function.
-    ReturnTo,
-    /// A message was sent.
-    Send,
-    /// A message was sent to nobody.
-    SendToNonExisting,
-    /// A message came.
-    Receive,
-    /// The tracee made a process.
-    Spawn,
-    /// The tracee was made.
-    Spawned,
-    /// The tracee ended.
-    Exit,
-    /// The tracee runs.
-    In,
-    /// It no longer does.
-    Out,
-    /// As `In`, on its way to its end.
-    InExiting,
-    /// As `Out`, on its way to its end.
-    OutExiting,
-    /// It ran for the last time.
-    OutExited,
-    /// A port was opened.
-    Open,
-    /// The port was closed.
-    Closed,
-    /// A link to, or from, another process or port was made or taken away.
-    Link,
-    /// Anything else about a tracee.
-    Other,
-}
-
-impl Tag {
-    #[inline]
-    fn of(name: &[u8]) -> Tag {
-        match name {
-            b"call" => Tag::Call,
-            b"return_from" => Tag::ReturnFrom,
-            b"exception_from" => Tag::ExceptionFrom,
-            b"return_to" => Tag::ReturnTo,
-            b"send" => Tag::Send,
-            b"send_to_non_existing_process" => Tag::SendToNonExisting,
-            b"receive" => Tag::Receive,
-            b"spawn" => Tag::Spawn,
-            b"spawned" => Tag::Spawned,
-            b"exit" => Tag::Exit,
-            b"in" => Tag::In,
-            b"out" => Tag::Out,
-            b"in_exiting" => Tag::InExiting,
-            b"out_exiting" => Tag::OutExiting,
-            b"out_exited" => Tag::OutExited,
-            b"open" => Tag::Open,
-            b"closed" => Tag::Closed,
-            b"link" | b"unlink" | b"getting_linked" | b"getting_unlinked" => Tag::Link,
-            _ => Tag::Other,
-        }
-    }
-
-    /// What the value and the other one of a message with this tag are called; "" where there is no other one.
-    pub(crate) fn labels(self) -> (&'static str, &'static str) {
-        match self {
-            Tag::Send | Tag::SendToNonExisting => ("message", "to"),
-            Tag::Receive => ("message", ""),
-            Tag::Exit | Tag::Closed => ("reason", ""),
-            Tag::Open => ("driver", "by"),
-            Tag::Spawned => ("function", "by"),
-            _ => ("value", "with"),
-        }
-    }
-}
+const TRACE: &[u8] = record::TRACE.as_bytes();
+const TRACE_TS: &[u8] = record::TRACE_TS.as_bytes();
 
 /// Module, function and arity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,8 +46,8 @@ pub enum Clock {
 /// A message about a tracee.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a> {
-    /// What it tells.
-    pub tag: Tag,
+    /// What it tells: of kinds with one tag the first. None of a tag that is no kind's.
+    pub kind: Option<Kind>,
     /// Its second word, as it was written.
     pub word: &'a [u8],
     /// The tracee, a pid or port.
@@ -142,6 +64,20 @@ pub struct Trace<'a> {
     pub extra: Option<Bytes<'a>>,
     /// The scheduler's number.
     pub scheduler: Option<i64>,
+}
+
+impl Trace<'_> {
+    /// What the value and the other one are called; "" where there is no other one.
+    pub(crate) fn labels(&self) -> (&'static str, &'static str) {
+        match self.kind {
+            Some(Kind::Send | Kind::SendToNonExisting) => ("message", "to"),
+            Some(Kind::Receive) => ("message", ""),
+            Some(Kind::Exit | Kind::Closed) => ("reason", ""),
+            Some(Kind::Open) => ("driver", "by"),
+            Some(Kind::Spawned) => ("function", "by"),
+            _ => ("value", "with"),
+        }
+    }
 }
 
 /// A message about a token.
@@ -196,14 +132,14 @@ impl<'a> Event<'a> {
     /// The message of a term that is not compressed, with or without a version byte. None if it is no term.
     ///
     /// ```
-    /// use inviso_export::event::{Event, Tag, What};
-    /// use inviso_term::{etf, term::{Identifier, Term}};
+    /// use inviso_export::event::{Event, What};
+    /// use inviso_term::{etf, record::Kind, term::{Identifier, Term}};
     /// let mfa = Term::Tuple(vec![Term::atom("m"), Term::atom("f"), Term::from(2)]);
     /// let pid = Term::Pid(Identifier::own(8));
     /// let bytes = etf::encode(&Term::Tuple(vec![Term::atom("trace_ts"), pid, Term::atom("call"), mfa, Term::from(5)]));
     /// let event = Event::parse(&bytes).unwrap();
     /// let What::Trace(trace) = event.what else { unreachable!() };
-    /// assert_eq!((trace.tag, trace.name.unwrap().arity, event.stamp.unwrap().at), (Tag::Call, 2, 5));
+    /// assert_eq!((trace.kind, trace.name.unwrap().arity, event.stamp.unwrap().at), (Some(Kind::Call), 2, 5));
     /// ```
     #[inline(always)]
     #[must_use]
@@ -221,16 +157,20 @@ fn message(bytes: Bytes<'_>) -> Option<Event<'_>> {
     let mut scan = Scan(bytes);
     let n = scan.tuple()?;
     match scan.name()? {
-        b"trace_ts" => trace(scan, n.checked_sub(1)?, true),
-        b"trace" => trace(scan, n, false),
-        b"seq_trace" => seq(scan, n),
-        b"monitor" if n == 4 => {
-            let what = What::Monitor { who: scan.process()?, word: scan.name()?, value: scan.term()? };
-            Some(Event { what, stamp: None })
-        }
-        b"drop" if n == 2 => Some(Event { what: What::Dropped(u64::try_from(scan.int()?).ok()?), stamp: None }),
-        _ => None,
+        TRACE_TS => trace(scan, n.checked_sub(1)?, true),
+        TRACE => trace(scan, n, false),
+        word => other(scan, n, Kind::of_tag(word)?),
     }
+}
+
+fn other(mut scan: Scan<'_>, n: usize, kind: Kind) -> Option<Event<'_>> {
+    let what = match kind {
+        Kind::Seq => return seq(scan, n),
+        Kind::Monitor if n == 4 => What::Monitor { who: scan.process()?, word: scan.name()?, value: scan.term()? },
+        Kind::Drop if n == 2 => What::Dropped(u64::try_from(scan.int()?).ok()?),
+        _ => return None,
+    };
+    Some(Event { what, stamp: None })
 }
 
 /// `n` elements without the stamp.
@@ -239,59 +179,30 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     let mut left = n.checked_sub(3)?;
     let tracee = scan.process()?;
     let word = scan.name()?;
-    let tag = Tag::of(word);
+    let kind = Kind::of_tag(word).filter(|kind| kind.shape().elements.first() == Some(&Element::Trace));
     let (name, arguments, value, other, extra, scheduler) = (None, None, None, None, None, None);
-    let mut trace = Trace { tag, word, tracee, name, arguments, value, other, extra, scheduler };
-    match tag {
-        Tag::Call | Tag::ReturnFrom | Tag::ExceptionFrom => {
-            left = left.checked_sub(1)?;
-            function(&mut scan, &mut trace)?;
-            if tag != Tag::Call {
-                left = left.checked_sub(1)?;
-                trace.value = Some(scan.term()?);
+    let mut trace = Trace { kind, word, tracee, name, arguments, value, other, extra, scheduler };
+    let own = kind.map_or(&[Element::Term][..left.min(1)], |kind| kind.shape().own);
+    left = left.checked_sub(own.len())?;
+    for element in own {
+        match element {
+            Element::Call | Element::Function => function(&mut scan, &mut trace)?,
+            Element::Caller | Element::Place | Element::Start => {
+                let at = scan;
+                if function(&mut scan, &mut trace).is_none() {
+                    scan = at;
+                    trace.value = Some(scan.term()?);
+                }
+                if *element != Element::Start {
+                    trace.arguments = None;
+                }
             }
+            Element::Receiver | Element::Peer => trace.other = Some(scan.term()?),
+            // any term
+            _ => trace.value = Some(scan.term()?),
         }
-        Tag::ReturnTo | Tag::In | Tag::Out | Tag::InExiting | Tag::OutExiting | Tag::OutExited => {
-            left = left.checked_sub(1)?;
-            let at = scan;
-            if function(&mut scan, &mut trace).is_none() {
-                scan = at;
-                trace.value = Some(scan.term()?);
-            }
-            trace.arguments = None;
-        }
-        Tag::Send | Tag::SendToNonExisting => {
-            left = left.checked_sub(1)?;
-            trace.value = Some(scan.term()?);
-            left = left.checked_sub(1)?;
-            trace.other = Some(scan.term()?);
-        }
-        Tag::Spawn | Tag::Spawned | Tag::Open => {
-            left = left.checked_sub(1)?;
-            trace.other = Some(scan.term()?);
-            left = left.checked_sub(1)?;
-            let at = scan;
-            if function(&mut scan, &mut trace).is_none() {
-                scan = at;
-                trace.value = Some(scan.term()?);
-            }
-        }
-        Tag::Link => {
-            left = left.checked_sub(1)?;
-            trace.other = Some(scan.term()?);
-        }
-        Tag::Receive | Tag::Exit | Tag::Closed => {
-            left = left.checked_sub(1)?;
-            trace.value = Some(scan.term()?);
-        }
-        Tag::Other if left > 0 => {
-            left = left.checked_sub(1)?;
-            trace.value = Some(scan.term()?);
-        }
-        Tag::Other => {}
     }
-    let gets_more = matches!(tag, Tag::Call | Tag::Send | Tag::SendToNonExisting | Tag::Receive);
-    if left > 1 || (left == 1 && gets_more) {
+    if left > 1 || (left == 1 && kind.is_some_and(|kind| kind.shape().has(Element::Extra))) {
         trace.extra = Some(scan.term()?);
         left -= 1;
     }

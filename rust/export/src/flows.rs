@@ -5,9 +5,10 @@
 //! same label, serial and sender. So many messages can be under way; of more the oldest are forgotten.
 
 use crate::{
-    event::{Seq, Tag, Trace},
+    event::{Seq, Trace},
     scan::{Bytes, Identity},
 };
+use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 use std::{
     collections::{hash_map::DefaultHasher, VecDeque},
@@ -53,14 +54,14 @@ impl Flows {
     /// The arrow of a message about a tracee.
     pub fn of_trace(&mut self, trace: &Trace<'_>) -> Option<Flow> {
         let value = trace.value?;
-        match trace.tag {
-            Tag::Send => {
+        match trace.kind {
+            Some(Kind::Send) => {
                 let to = trace.other?;
                 let direct = key((0, to, value));
                 let any = if takes_for_others(to, self.erlang) { key((1, value)) } else { direct };
                 Some(Flow::Begin(self.send([direct, any])))
             }
-            Tag::Receive => {
+            Some(Kind::Receive) => {
                 let direct = self.receive(key((0, trace.tracee, value)));
                 direct.or_else(|| self.receive(key((1, value)))).map(Flow::End)
             }

@@ -11,6 +11,9 @@
 //! | [`perfetto`], [`chrome`], [`speedscope`], [`collapsed`], [`pstats`] | the formats |
 //! | [`table`] | rows and columns, as Arrow has them |
 //! | [`pieces`] | the same by two threads |
+//! | [`lines`] | messages as lines for people |
+//! | [`erlang`] | terms as Erlang prints them |
+//! | [`counts`] | how many of what are in a log |
 //! | [`text`], [`json`], [`proto`] | what they are written with |
 //! | [`recent`] | what was made of terms that come again |
 //!
@@ -38,10 +41,13 @@ pub mod chrome;
 pub mod collapsed;
 mod columns;
 pub mod costs;
+pub mod counts;
+pub mod erlang;
 pub mod event;
 pub mod export;
 pub mod flows;
 pub mod json;
+pub mod lines;
 pub mod perfetto;
 pub mod pieces;
 pub mod proto;

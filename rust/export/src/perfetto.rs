@@ -3,7 +3,7 @@
 //! One sequence of packets. Names are interned when they first come; the first packet that uses one brings it along.
 
 use crate::{
-    event::{Clock, Event, Seq, Tag, Trace, What},
+    event::{Clock, Event, Seq, Trace, What},
     export::{Times, Write},
     flows::{Flow, Flows},
     proto::Message,
@@ -11,6 +11,7 @@ use crate::{
     text,
     tracks::{End, Step, Taken, Tracks},
 };
+use inviso_term::record::Kind;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::io;
 
@@ -294,13 +295,13 @@ impl Perfetto {
             descriptor.int(5, own);
             self.track(&descriptor, out);
         }
-        let goes_in = matches!(trace.tag, Tag::In | Tag::InExiting);
+        let goes_in = matches!(trace.kind, Some(Kind::In | Kind::InExiting));
         if goes_in {
             if !self.running.insert(taken.lane) {
                 return;
             }
             self.start(Type::Begin, track);
-            self.named("schedule", if trace.tag == Tag::In { "running" } else { "exiting" });
+            self.named("schedule", if trace.kind == Some(Kind::In) { "running" } else { "exiting" });
             self.note_function(trace);
         } else {
             if !self.running.remove(&taken.lane) {
@@ -330,15 +331,15 @@ impl Perfetto {
     fn instant(&mut self, trace: &Trace<'_>, taken: Taken, out: &mut Vec<u8>) {
         let at = self.time(taken.at);
         self.start(Type::Instant, self.lane_track(taken.lane));
-        let category = match trace.tag {
-            Tag::Send | Tag::SendToNonExisting | Tag::Receive => "message",
+        let category = match trace.kind {
+            Some(Kind::Send | Kind::SendToNonExisting | Kind::Receive) => "message",
             _ if trace.word.starts_with(b"gc_") => "garbage collection",
             _ => "process",
         };
         self.named(category, &text::name(trace.word));
         let flow = self.flows.of_trace(trace);
         self.flow(flow);
-        let (value, other) = trace.tag.labels();
+        let (value, other) = trace.labels();
         self.note_term(value, trace.value);
         if !other.is_empty() {
             self.note_who(other, trace.other);
@@ -406,33 +407,24 @@ impl Write for Perfetto {
             What::Trace(trace) => {
                 let taken = self.tracks.take(&trace, at);
                 if taken.is_new {
-                    let spawned = (trace.tag == Tag::Spawned).then_some(trace.name).flatten().map(text::mfa);
+                    let spawned = (trace.kind == Some(Kind::Spawned)).then_some(trace.name).flatten().map(text::mfa);
                     self.new_lane(taken.lane, spawned.as_deref(), out);
                 }
-                let is_point = matches!(
-                    trace.tag,
-                    Tag::Call
-                        | Tag::ReturnFrom
-                        | Tag::ExceptionFrom
-                        | Tag::ReturnTo
-                        | Tag::In
-                        | Tag::Out
-                        | Tag::InExiting
-                        | Tag::OutExiting
-                        | Tag::OutExited
-                );
-                if matches!(trace.tag, Tag::Exit | Tag::Closed) {
-                    self.steps(&trace, taken, out);
-                    self.instant(&trace, taken, out);
-                    if self.running.contains(&taken.lane) {
-                        self.schedule(&Trace { tag: Tag::Out, ..trace }, taken, out);
+                match trace.kind {
+                    Some(Kind::Call | Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo) => {
+                        self.steps(&trace, taken, out);
                     }
-                } else if !is_point {
-                    self.instant(&trace, taken, out);
-                } else if matches!(trace.tag, Tag::Call | Tag::ReturnFrom | Tag::ExceptionFrom | Tag::ReturnTo) {
-                    self.steps(&trace, taken, out);
-                } else {
-                    self.schedule(&trace, taken, out);
+                    Some(Kind::In | Kind::Out | Kind::InExiting | Kind::OutExiting | Kind::OutExited) => {
+                        self.schedule(&trace, taken, out);
+                    }
+                    Some(Kind::Exit | Kind::Closed) => {
+                        self.steps(&trace, taken, out);
+                        self.instant(&trace, taken, out);
+                        if self.running.contains(&taken.lane) {
+                            self.schedule(&Trace { kind: Some(Kind::Out), ..trace }, taken, out);
+                        }
+                    }
+                    _ => self.instant(&trace, taken, out),
                 }
             }
             What::Seq(seq) => self.seq(&seq, at, out),

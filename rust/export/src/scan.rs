@@ -34,7 +34,7 @@ impl<'a> Scan<'a> {
     }
 
     #[inline]
-    fn short(&mut self) -> Option<usize> {
+    pub(crate) fn short(&mut self) -> Option<usize> {
         Some(usize::from(u16::from_be_bytes(self.take(2)?.try_into().ok()?)))
     }
 
@@ -72,6 +72,15 @@ impl<'a> Scan<'a> {
             106 => 0,
             _ => return None,
         };
+        *self = at;
+        Some(n)
+    }
+
+    /// How many pairs the map has that begins here.
+    pub(crate) fn counted(&mut self) -> Option<usize> {
+        let mut at = *self;
+        at.byte()?;
+        let n = at.word()?;
         *self = at;
         Some(n)
     }

@@ -5,10 +5,11 @@
 
 use crate::{
     columns::{Coded, Form, Functions, Ints, Terms},
-    event::{Clock, Event, Tag, What},
+    event::{Clock, Event, What},
     export::{unread, with_plain, Summary, Take},
     text,
 };
+use inviso_term::record::{self, Kind};
 use std::{borrow::Cow, sync::Arc};
 
 /// Rows of a batch at most: so few that the columns of one take up the memory that those of the last have left, which is in the
@@ -118,13 +119,16 @@ pub fn fields(values: Values) -> Vec<(&'static str, Type)> {
     ]
 }
 
-const KINDS: [&str; 6] = ["trace", "seq_trace", "monitor", "term", "drop", "damage"];
+const KINDS: [&str; 6] = [record::TRACE, Kind::Seq.tag(), Kind::Monitor.tag(), "term", Kind::Drop.tag(), "damage"];
 const TRACE: i32 = 0;
 const SEQ: i32 = 1;
 const MONITOR: i32 = 2;
 const TERM: i32 = 3;
 const DROP: i32 = 4;
 const DAMAGE: i32 = 5;
+
+/// The tags of most messages.
+const COMMON: [&str; 2] = [Kind::Call.tag(), Kind::ReturnFrom.tag()];
 
 const CLOCKS: [&str; 2] = ["timestamp", "monotonic_timestamp"];
 
@@ -161,7 +165,7 @@ impl Table {
     #[must_use]
     pub fn new(values: Values) -> Table {
         let mut tag = Coded::default();
-        let (call, return_from) = (tag.name(b"call"), tag.name(b"return_from"));
+        let (call, return_from) = (tag.name(COMMON[0].as_bytes()), tag.name(COMMON[1].as_bytes()));
         Table {
             form: Form::new(values),
             rows: 0,
@@ -230,7 +234,7 @@ impl Table {
             self.functions = Functions::default();
         }
         if self.tag.is_large() {
-            self.tag = Coded::with(&["call", "return_from"]);
+            self.tag = Coded::with(&COMMON);
         }
         Some(Batch { rows, columns })
     }
@@ -243,9 +247,9 @@ impl Table {
             What::Dropped(count) => return self.dropped(count),
             What::Trace(trace) => {
                 self.kind.put_code(row, TRACE);
-                let tag = match trace.tag {
-                    Tag::Call => self.call,
-                    Tag::ReturnFrom => self.return_from,
+                let tag = match trace.kind {
+                    Some(Kind::Call) => self.call,
+                    Some(Kind::ReturnFrom) => self.return_from,
                     _ => self.tag.name(trace.word),
                 };
                 self.tag.put_code(row, tag);
@@ -328,7 +332,7 @@ impl Take for Table {
     fn dropped(&mut self, count: u64) {
         self.summary.dropped += count;
         self.kind.put_code(self.rows, DROP);
-        self.tag.put_name(self.rows, b"drop");
+        self.tag.put_name(self.rows, Kind::Drop.tag().as_bytes());
         self.dropped.put(self.rows, i64::try_from(count).unwrap_or(i64::MAX));
         self.rows += 1;
     }

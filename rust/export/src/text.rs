@@ -18,7 +18,8 @@ use std::{borrow::Cow, fmt::Write};
 /// assert_eq!(text, "'a lo…");
 /// ```
 pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
-    let mut shown = Show { begin: out.len(), most, out };
+    let process: Process<'_> = &mut |of, out| out.push_str(&of.text());
+    let mut shown = Show { begin: out.len(), most, is_repr: false, process, out };
     let mut scan = Scan(term);
     if shown.term(&mut scan, DEPTH).is_none() && !shown.is_full() {
         // a form that is not written any more
@@ -29,6 +30,36 @@ pub fn show(term: Bytes<'_>, most: usize, out: &mut String) {
         }
     }
     shown.cut();
+}
+
+/// Adds what a pid or port is.
+pub(crate) type Process<'p> = &'p mut dyn FnMut(&Identity<'_>, &mut String);
+
+/// Adds all of a term as Python shows it. None if it is cut off, too deep, or of a form that is not written any more.
+pub(crate) fn show_with(term: Bytes<'_>, process: Process<'_>, out: &mut String) -> Option<()> {
+    Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.term(&mut Scan(term), DEPTH)
+}
+
+/// Whether a terminal shows it and does nothing else: what Python calls printable.
+pub(crate) fn is_printable(c: char) -> bool {
+    // of what follows a letter only what can't be shown is escaped
+    c == ' ' || (c.is_ascii() && !c.is_ascii_control()) || (!c.is_ascii() && !escapes(c))
+}
+
+fn escapes(c: char) -> bool {
+    let mut text = [b'a'; 5];
+    let length = c.encode_utf8(text.get_mut(1..).unwrap_or_default()).len();
+    std::str::from_utf8(text.get(..=length).unwrap_or_default()).is_ok_and(|text| text.escape_debug().count() > 2)
+}
+
+/// Adds a name as it is, or as Python shows it where it could do something to a terminal.
+pub fn bare(text: &str, out: &mut String) {
+    let is_plain = |byte: &u8| (b' '..0x7f).contains(byte);
+    if text.as_bytes().iter().all(is_plain) || text.chars().all(is_printable) {
+        return out.push_str(text);
+    }
+    let process: Process<'_> = &mut |_, _| {};
+    Show { begin: out.len(), most: usize::MAX, is_repr: true, process, out }.text(text);
 }
 
 /// The text of a name's bytes, of whatever age.
@@ -63,13 +94,19 @@ pub fn who(bytes: Bytes<'_>) -> String {
     }
 }
 
-struct Show<'o> {
+struct Show<'o, 'p> {
     out: &'o mut String,
+    process: Process<'p>,
     begin: usize,
     most: usize,
+    /// Whether all is as Python's `repr` has it; else functions, sets and improper lists are shown shorter.
+    is_repr: bool,
 }
 
-impl Show<'_> {
+/// Digits of an integer that Python shows; longer ones are in hexadecimal.
+const DIGITS: usize = 4300;
+
+impl Show<'_, '_> {
     fn is_full(&self) -> bool {
         self.out.len() - self.begin > self.most
     }
@@ -165,10 +202,17 @@ impl Show<'_> {
                 }
                 *scan = at;
                 scan.list()?;
+                let begin = self.out.len();
                 self.out.push('[');
                 self.commas(scan, n, depth)?;
                 if scan.tag()? == 106 {
                     scan.term()?;
+                } else if self.is_repr {
+                    self.out.insert_str(begin, "ImproperList(");
+                    self.out.push_str("], ");
+                    self.term(scan, depth)?;
+                    self.out.push(')');
+                    return Some(());
                 } else {
                     self.out.push_str(" | ");
                     self.term(scan, depth)?;
@@ -189,13 +233,12 @@ impl Show<'_> {
             }
             67 => self.record(scan, depth)?,
             88 | 103 | 89 | 102 | 120 => {
-                let text = Identity::of(scan.term()?)?.text();
-                self.out.push_str(&text);
+                (self.process)(&Identity::of(scan.term()?)?, self.out);
             }
             // references and functions
             _ => match etf::decode(scan.term()?) {
                 Ok(Term::Fun(module, function, arity)) => {
-                    let _ = write!(self.out, "{module}:{function}/{arity}");
+                    let _ = write!(self.out, "{}{module}:{function}/{arity}", if self.is_repr { "fun " } else { "" });
                 }
                 Ok(term) => drop(write!(self.out, "{term}")),
                 Err(_) => return None,
@@ -238,12 +281,20 @@ impl Show<'_> {
             (b"$inviso.set", 2) => {
                 let n = scan.list()?;
                 let begin = self.out.len();
-                self.out.push_str(if n == 0 { "frozenset(" } else { "{" });
+                self.out.push_str(match n {
+                    0 => "frozenset(",
+                    _ if self.is_repr => "frozenset({",
+                    _ => "{",
+                });
                 if self.commas(&mut scan, n, depth).is_none() && !self.is_full() {
                     self.out.truncate(begin);
                     return None;
                 }
-                self.out.push_str(if n == 0 { ")" } else { "}" });
+                self.out.push_str(match n {
+                    0 => ")",
+                    _ if self.is_repr => "})",
+                    _ => "}",
+                });
                 if n > 0 {
                     scan.skip()?;
                 }
@@ -278,7 +329,14 @@ impl Show<'_> {
         }
         let digits = term.get(if term.first()? == &110 { 3 } else { 6 }..)?;
         let sign = if *term.get(if term.first()? == &110 { 2 } else { 5 })? == 0 { Sign::Plus } else { Sign::Minus };
-        if digits.len() > 4096 {
+        if self.is_repr {
+            let n = BigInt::from_bytes_le(sign, digits);
+            let text = if digits.len() > DIGITS { String::new() } else { n.to_string() };
+            let _ = match text.len() {
+                1..=DIGITS => write!(self.out, "{text}"),
+                _ => write!(self.out, "{n:#x}"),
+            };
+        } else if digits.len() > 4096 {
             let _ = write!(self.out, "<an int of {} bytes>", digits.len());
         } else {
             let _ = write!(self.out, "{}", BigInt::from_bytes_le(sign, digits));
@@ -287,10 +345,18 @@ impl Show<'_> {
     }
 
     fn float(&mut self, x: f64) {
-        let _ = match x {
-            x if x.is_nan() => write!(self.out, "nan"),
-            x if x.is_infinite() => write!(self.out, "{}", if x > 0.0 { "inf" } else { "-inf" }),
-            x => write!(self.out, "{x:?}"),
+        let text = format!("{x:e}");
+        let exponent =
+            text.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));
+        let _ = match (x, exponent) {
+            (x, _) if x.is_nan() => write!(self.out, "nan"),
+            (x, _) if x.is_infinite() => write!(self.out, "{}", if x > 0.0 { "inf" } else { "-inf" }),
+            (_, Some((digits, exponent))) if !(-4..16).contains(&exponent) => {
+                let sign = if exponent < 0 { '-' } else { '+' };
+                write!(self.out, "{digits}e{sign}{:02}", exponent.unsigned_abs())
+            }
+            (x, _) if x.fract() == 0.0 => write!(self.out, "{x:.1}"),
+            (x, _) => write!(self.out, "{x}"),
         };
     }
 
@@ -315,8 +381,10 @@ impl Show<'_> {
                 '\t' => self.out.push_str("\\t"),
                 '\\' => self.out.push_str("\\\\"),
                 c if c == quote => self.out.extend(['\\', c]),
-                c if c.is_control() && (c as u32) < 256 => drop(write!(self.out, "\\x{:02x}", c as u32)),
-                c => self.out.push(c),
+                c if is_printable(c) => self.out.push(c),
+                c if (c as u32) < 0x100 => drop(write!(self.out, "\\x{:02x}", c as u32)),
+                c if (c as u32) < 0x1_0000 => drop(write!(self.out, "\\u{:04x}", c as u32)),
+                c => drop(write!(self.out, "\\U{:08x}", c as u32)),
             }
         }
         self.out.push(quote);

@@ -20,10 +20,11 @@
 //! Time goes only forwards in a process: a stamp before its last one is taken for that.
 
 use crate::{
-    event::{Name, Tag, Trace},
+    event::{Name, Trace},
     scan::{Bytes, Identity},
     text,
 };
+use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -256,22 +257,24 @@ impl Tracks {
     /// What a message does; [`Tracks::steps`] has it then.
     pub fn take(&mut self, trace: &Trace<'_>, at: i64) -> Taken {
         self.steps.clear();
-        let begins = matches!(trace.tag, Tag::Spawned | Tag::Open);
+        let begins = matches!(trace.kind, Some(Kind::Spawned | Kind::Open));
         if begins && self.by_process.get(trace.tracee).is_some_and(|lane| self.has_ended(*lane)) {
             self.forget(trace.tracee);
         }
         let (lane, is_new) = self.lane(trace.tracee);
         let at = self.moment(lane, at);
-        let name = match trace.tag {
-            Tag::Call | Tag::ReturnFrom | Tag::ExceptionFrom | Tag::ReturnTo => trace.name.map(|name| self.name(name)),
+        let name = match trace.kind {
+            Some(Kind::Call | Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo) => {
+                trace.name.map(|name| self.name(name))
+            }
             _ => None,
         };
-        match (trace.tag, name) {
-            (Tag::Call, Some(name)) => self.call(lane, name),
-            (Tag::ReturnFrom, Some(name)) => self.returned(lane, name, End::Return),
-            (Tag::ExceptionFrom, Some(name)) => self.returned(lane, name, End::Exception),
-            (Tag::ReturnTo, name) => self.return_to(lane, name),
-            (Tag::Exit | Tag::Closed, _) => {
+        match (trace.kind, name) {
+            (Some(Kind::Call), Some(name)) => self.call(lane, name),
+            (Some(Kind::ReturnFrom), Some(name)) => self.returned(lane, name, End::Return),
+            (Some(Kind::ExceptionFrom), Some(name)) => self.returned(lane, name, End::Exception),
+            (Some(Kind::ReturnTo), name) => self.return_to(lane, name),
+            (Some(Kind::Exit | Kind::Closed), _) => {
                 while self.close(lane, End::Exit).is_some() {}
                 self.end(lane, trace.tracee);
             }
@@ -378,7 +381,7 @@ impl Tracks {
 
     /// Looks at a message before the export begins.
     pub fn learn(&mut self, trace: &Trace<'_>) {
-        let returns = matches!(trace.tag, Tag::ReturnFrom | Tag::ExceptionFrom | Tag::ReturnTo);
+        let returns = matches!(trace.kind, Some(Kind::ReturnFrom | Kind::ExceptionFrom | Kind::ReturnTo));
         // so that what comes before the first return is seen too
         let any = std::mem::replace(&mut self.any_returns, true);
         self.take(trace, 0);

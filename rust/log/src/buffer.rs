@@ -97,6 +97,21 @@ impl Buffer {
         flushed
     }
 
+    /// A record as it was read.
+    #[inline]
+    pub(crate) fn copy(&mut self, record: frame::Record<'_>) -> io::Result<()> {
+        let term = match record {
+            frame::Record::Term(term) => term,
+            frame::Record::Dropped(n) => return self.drop_record(n),
+        };
+        let full = self.waiting.len() + frame::HEADER + term.len() > self.room;
+        let flushed = if full || self.lost > 0 { self.make_room(frame::HEADER + term.len()) } else { Ok(()) };
+        frame::put(&mut self.waiting, record);
+        self.messages += 1;
+        self.terms += 1;
+        flushed
+    }
+
     /// A drop record, whatever it says.
     pub(crate) fn drop_record(&mut self, n: u32) -> io::Result<()> {
         let flushed = self.make_room(frame::HEADER);

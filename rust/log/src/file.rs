@@ -71,6 +71,15 @@ impl FileLog {
         Buffer::create(path, options).map(|buffer| FileLog(Some(buffer), (0, 0), 0))
     }
 
+    /// A record of another log as it is, also one that tells of no lost messages. Of a term nothing is looked at.
+    ///
+    /// # Errors
+    /// As [`Sink::term`].
+    #[inline]
+    pub fn copy(&mut self, record: Record<'_>) -> io::Result<()> {
+        self.open()?.copy(record)
+    }
+
     /// A record of another log, also one that tells of no lost messages.
     ///
     /// # Errors

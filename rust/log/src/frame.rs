@@ -11,6 +11,7 @@
 
 use inviso_term::{
     etf::{self, DecodeError, Decoder, Limits},
+    record::Kind,
     term::Term,
 };
 use std::io;
@@ -68,7 +69,7 @@ impl Record<'_> {
     pub fn message(self) -> Result<Term, DecodeError> {
         match self {
             Record::Term(payload) => Decoder::new(payload, Limits::default())?.term(),
-            Record::Dropped(n) => Ok(Term::Tuple(vec![Term::atom("drop"), Term::from(i64::from(n))])),
+            Record::Dropped(n) => Ok(Term::Tuple(vec![Term::atom(Kind::Drop.tag()), Term::from(i64::from(n))])),
         }
     }
 }

@@ -15,6 +15,8 @@
 //! | [`source`] | any of these readers, as one |
 //! | [`stamp`] | the time stamp of a message |
 //! | [`merge`] | several logs as one, by time stamps |
+//! | [`nodes`] | which node a log's pids are of |
+//! | [`ti`] | trace information files: names of processes |
 //! | [`blocks`] | a smaller form of a file, for this reader only, and back to Erlang's |
 //! | [`damage`] | what can be wrong with a log |
 //!
@@ -56,6 +58,7 @@ mod hole;
 pub mod ip;
 pub mod merge;
 pub mod names;
+pub mod nodes;
 mod own;
 mod queue;
 pub mod reader;
@@ -64,4 +67,5 @@ pub mod set;
 pub mod sink;
 pub mod source;
 pub mod stamp;
+pub mod ti;
 pub mod wrap;

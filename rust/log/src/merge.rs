@@ -7,12 +7,18 @@
 //! ([`Merge::other_clock`]). Of each log no more is held than its reader holds: one record.
 
 use crate::{
+    damage::{Damage, What},
     frame::Record,
     reader::{Event, Found},
     source::Source,
-    stamp::{self, Clock, Stamp},
+    stamp::{self, Clock, Shapes, Stamp},
 };
-use std::{cmp::Reverse, collections::BinaryHeap, io, path::PathBuf};
+use std::{
+    cmp::Reverse,
+    collections::{binary_heap::PeekMut, BinaryHeap},
+    io,
+    path::PathBuf,
+};
 
 /// The records of several logs, one after the other.
 ///
@@ -43,50 +49,119 @@ use std::{cmp::Reverse, collections::BinaryHeap, io, path::PathBuf};
 #[derive(Debug)]
 pub struct Merge {
     heads: Vec<Head>,
+    order: Order,
     /// The logs that have a record, by its time.
-    queue: BinaryHeap<Reverse<(Option<Stamp>, usize)>>,
-    /// The logs whose next record is not known: at first all, then the one that gave the last.
-    due: Vec<usize>,
+    queue: BinaryHeap<Reverse<(Key, usize)>>,
+    /// The logs of which nothing was read yet.
+    fresh: Vec<usize>,
+    /// Whether the first log of the queue gave its record.
+    given: bool,
     clock: Option<Clock>,
     other_clock: u64,
+}
+
+/// Where records without a time stamp go, and which have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Right behind what they followed in their log. All messages have a stamp that [`stamp::stamp`] finds.
+    #[default]
+    Follow,
+    /// As in Inviso: before everything else, as soon as they are the next of their log. So do all messages whose stamp Inviso does
+    /// not look for ([`stamp::Shapes::Inviso`]).
+    Inviso,
 }
 
 #[derive(Debug)]
 struct Head {
     source: Source,
     found: Option<Found>,
+    /// The stamp of the record that was found.
+    stamp: Option<Stamp>,
     /// The latest time so far.
-    time: Option<Stamp>,
+    latest: Key,
+}
+
+/// A time stamp of the merge's clock, or none, which is less than all, as one number. What 64 bits can't hold, which is before 1677 or
+/// after 2262, is as far as they go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Key(u128);
+
+impl Key {
+    #[inline]
+    fn of(stamp: Option<&Stamp>) -> Key {
+        let ordered = |n: i64| n as u64 ^ 1 << 63;
+        stamp.map_or(Key(0), |stamp| {
+            let ns = i64::try_from(stamp.ns).unwrap_or(if stamp.ns < 0 { i64::MIN } else { i64::MAX });
+            Key(u128::from(ordered(ns).max(1)) << 64 | u128::from(ordered(stamp.unique)))
+        })
+    }
 }
 
 impl Merge {
     /// All of the logs from their beginning.
     #[must_use]
     pub fn new(sources: Vec<Source>) -> Merge {
-        let heads: Vec<_> = sources.into_iter().map(|source| Head { source, found: None, time: None }).collect();
-        let due = (0..heads.len()).rev().collect();
-        Merge { heads, queue: BinaryHeap::new(), due, clock: None, other_clock: 0 }
+        Merge::ordered(sources, Order::Follow)
     }
 
-    /// The next record or damage, with the number of its log.
+    /// The same in an order.
+    #[must_use]
+    pub fn ordered(sources: Vec<Source>, order: Order) -> Merge {
+        let heads: Vec<_> =
+            sources.into_iter().map(|source| Head { source, found: None, stamp: None, latest: Key(0) }).collect();
+        let fresh = (0..heads.len()).rev().collect();
+        Merge { heads, order, queue: BinaryHeap::new(), fresh, given: false, clock: None, other_clock: 0 }
+    }
+
+    /// The next record or damage, with the number of its log. A record that holds no term is damage ([`What::Term`]).
     ///
     /// # Errors
     /// What reading a log says. It can be tried again.
+    #[inline]
     pub fn read(&mut self) -> io::Result<Option<(usize, Event<'_>)>> {
-        while let Some(at) = self.due.last().copied() {
-            self.advance(at)?;
-            self.due.pop();
-        }
-        let Some(Reverse((_, at))) = self.queue.pop() else { return Ok(None) };
-        self.due.push(at);
+        let Some(at) = self.step()? else { return Ok(None) };
         let head = self.heads.get(at);
         Ok(head.and_then(|head| Some((at, head.source.event(head.found?)))))
+    }
+
+    /// The same with the record's time stamp, if it has one of the merge's clock.
+    ///
+    /// # Errors
+    /// As [`Merge::read`].
+    #[inline]
+    pub fn read_stamped(&mut self) -> io::Result<Option<(usize, Event<'_>, Option<Stamp>)>> {
+        let Some(at) = self.step()? else { return Ok(None) };
+        let head = self.heads.get(at);
+        Ok(head.and_then(|head| Some((at, head.source.event(head.found?), head.stamp))))
+    }
+
+    /// On to the next record; the number of its log.
+    fn step(&mut self) -> io::Result<Option<usize>> {
+        while let Some(at) = self.fresh.last().copied() {
+            if let Some(key) = self.advance(at)? {
+                self.queue.push(Reverse((key, at)));
+            }
+            self.fresh.pop();
+        }
+        if let Some(at) = self.last() {
+            let next = self.advance(at)?;
+            self.given = false;
+            if let Some(mut first) = self.queue.peek_mut() {
+                match next {
+                    Some(key) => first.0 .0 = key,
+                    None => drop(PeekMut::pop(first)),
+                }
+            }
+        }
+        let first = self.queue.peek().map(|Reverse((_, at))| *at);
+        self.given = first.is_some();
+        Ok(first)
     }
 
     /// The number of the log that gave the last record.
     #[must_use]
     pub fn last(&self) -> Option<usize> {
-        self.due.last().copied()
+        self.queue.peek().filter(|_| self.given).map(|Reverse((_, at))| *at)
     }
 
     /// The file of the log of this number that the last record was in.
@@ -107,20 +182,26 @@ impl Merge {
         self.other_clock
     }
 
-    fn advance(&mut self, at: usize) -> io::Result<()> {
-        let Some(head) = self.heads.get_mut(at) else { return Ok(()) };
+    /// On to the next record of a log; its place among the others, unless there is none.
+    #[inline]
+    fn advance(&mut self, at: usize) -> io::Result<Option<Key>> {
+        let Some(head) = self.heads.get_mut(at) else { return Ok(None) };
+        head.stamp = None;
         head.found = head.source.find()?;
-        let Some(found) = head.found else { return Ok(()) };
-        if let Event::Record { record: Record::Term(payload), .. } = head.source.event(found) {
-            if let Some(stamp) = stamp::stamp(payload) {
-                if *self.clock.get_or_insert(stamp.clock) == stamp.clock {
-                    head.time = head.time.max(Some(stamp));
-                } else {
-                    self.other_clock += 1;
-                }
+        let Some(found) = head.found else { return Ok(None) };
+        if let Event::Record { at, record: Record::Term(payload) } = head.source.event(found) {
+            let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
+            match stamp::checked(payload, shapes) {
+                Ok(None) => {}
+                Ok(Some(stamp)) if *self.clock.get_or_insert(stamp.clock) == stamp.clock => head.stamp = Some(stamp),
+                Ok(Some(_)) => self.other_clock += 1,
+                Err(e) => head.found = Some(Found::Damage(Damage { at, what: What::Term(e) })),
             }
         }
-        self.queue.push(Reverse((head.time, at)));
-        Ok(())
+        let key = Key::of(head.stamp.as_ref());
+        if key > head.latest {
+            head.latest = key;
+        }
+        Ok(Some(if self.order == Order::Inviso { key } else { head.latest }))
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     set::SetReader,
 };
 use std::{
+    collections::VecDeque,
     fs::File,
     io,
     net::TcpStream,
@@ -35,7 +36,17 @@ pub struct Source(Kind);
 enum Kind {
     File(Reader<Growing>, PathBuf),
     Set(SetReader),
+    Files(Files),
     Stream(Reader<TcpStream>),
+}
+
+/// Files that are one log, read one after the other.
+#[derive(Debug)]
+struct Files {
+    current: (Reader<Growing>, PathBuf),
+    rest: VecDeque<PathBuf>,
+    /// How many came before.
+    number: u64,
 }
 
 impl Source {
@@ -54,6 +65,19 @@ impl Source {
     /// What the system says.
     pub fn open_set(names: Names, follow: bool) -> io::Result<Source> {
         SetReader::open(names, follow).map(|reader| Source(Kind::Set(reader)))
+    }
+
+    /// Files that are one log, in this order. Each is opened when it is its turn, the first one now.
+    ///
+    /// # Errors
+    /// What the system says of the first one; `InvalidInput` where there is none.
+    pub fn files(paths: Vec<PathBuf>) -> io::Result<Source> {
+        let mut rest = VecDeque::from(paths);
+        let Some(path) = rest.pop_front() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a log of no files"));
+        };
+        let reader = Growing::reader(File::open(&path)?, false)?;
+        Ok(Source(Kind::Files(Files { current: (reader, path), rest, number: 0 })))
     }
 
     /// What comes from an IP port ([`ip::connect`](crate::ip::connect)).
@@ -77,6 +101,7 @@ impl Source {
         match &self.0 {
             Kind::File(reader, _) => reader.is_ready(),
             Kind::Set(reader) => reader.is_ready(),
+            Kind::Files(files) => files.current.0.is_ready(),
             Kind::Stream(reader) => reader.is_ready(),
         }
     }
@@ -93,19 +118,22 @@ impl Source {
         match &self.0 {
             Kind::File(_, path) => Some(path.clone()),
             Kind::Set(reader) => reader.path(),
+            Kind::Files(files) => Some(files.current.1.clone()),
             Kind::Stream(_) => None,
         }
     }
 
-    /// The number of that file in a wrap set.
+    /// The number of that file in a wrap set, or among the files that are one log.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match &self.0 {
             Kind::Set(reader) => reader.number(),
+            Kind::Files(files) => Some(files.number),
             _ => None,
         }
     }
 
+    #[inline]
     pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
         match &mut self.0 {
             Kind::File(reader, _) => match reader.find()? {
@@ -113,15 +141,34 @@ impl Source {
                 found => Ok(found),
             },
             Kind::Set(reader) => reader.find(),
+            Kind::Files(files) => files.find(),
             Kind::Stream(reader) => reader.find(),
         }
     }
 
+    #[inline]
     pub(crate) fn event(&self, found: Found) -> Event<'_> {
         match &self.0 {
             Kind::File(reader, _) => reader.event(found),
             Kind::Set(reader) => reader.event(found),
+            Kind::Files(files) => files.current.0.event(found),
             Kind::Stream(reader) => reader.event(found),
+        }
+    }
+}
+
+impl Files {
+    fn find(&mut self) -> io::Result<Option<Found>> {
+        loop {
+            if let Some(found) = self.current.0.find()? {
+                return Ok(Some(found));
+            }
+            let Some(path) = self.rest.front() else { return Ok(None) };
+            let reader = Growing::reader(File::open(path)?, false)?;
+            if let Some(path) = self.rest.pop_front() {
+                self.current = (reader, path);
+                self.number += 1;
+            }
         }
     }
 }

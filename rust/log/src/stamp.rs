@@ -1,6 +1,27 @@
 //! The time stamp of a message: the last element of a `trace_ts` tuple, and of a `seq_trace` tuple that has four.
 
-use inviso_term::etf::{DecodeError, Decoder, Limits, Visit};
+use crate::frame::Record;
+use inviso_term::{
+    etf::{self, DecodeError, Decoder, Limits, Visit},
+    record::{Kind, TRACE, TRACE_TS},
+    term::Term,
+};
+use num_traits::ToPrimitive;
+
+const SEQ_TRACE: &str = Kind::Seq.tag();
+
+const TRACE_NAME: &[u8] = TRACE.as_bytes();
+const TRACE_TS_NAME: &[u8] = TRACE_TS.as_bytes();
+const SEQ_TRACE_NAME: &[u8] = SEQ_TRACE.as_bytes();
+
+/// Tags of the external term format.
+mod tag {
+    pub const SMALL_INTEGER: u8 = 97;
+    pub const INTEGER: u8 = 98;
+    pub const SMALL_TUPLE: u8 = 104;
+    pub const SMALL_BIG: u8 = 110;
+    pub const SMALL_ATOM_UTF8: u8 = 119;
+}
 
 /// When a message was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +57,176 @@ pub enum Clock {
 /// ```
 #[must_use]
 pub fn stamp(payload: &[u8]) -> Option<Stamp> {
+    match plain(payload, Shapes::All) {
+        Some(stamp) => stamp,
+        None => walked(payload),
+    }
+}
+
+/// The time stamp that a term is.
+#[must_use]
+pub fn of_term(term: &Term) -> Option<Stamp> {
+    let int = |term: &Term| match term {
+        Term::Int(n) => n.to_i64(),
+        _ => None,
+    };
+    match term {
+        Term::Tuple(parts) => match &parts[..] {
+            [megas, secs, micros] => Some(wall(int(megas)?, int(secs)?, int(micros)?)),
+            [ns, unique] => Some(Stamp { clock: Clock::Monotonic, ns: int(ns)?.into(), unique: int(unique)? }),
+            _ => None,
+        },
+        term => Some(Stamp { clock: Clock::Monotonic, ns: int(term)?.into(), unique: 0 }),
+    }
+}
+
+/// A time stamp as a term. Of the wall clock no more than microseconds.
+///
+/// ```
+/// use inviso_log::stamp::{of_term, to_term, Clock, Stamp};
+/// let stamp = Stamp { clock: Clock::Wall, ns: 1_700_000_000_000_005_000, unique: 0 };
+/// assert_eq!(to_term(stamp).to_string(), "{1700,0,5}");
+/// assert_eq!(of_term(&to_term(stamp)), Some(stamp));
+/// ```
+#[must_use]
+pub fn to_term(stamp: Stamp) -> Term {
+    let int = |n: i128| Term::Int(n.into());
+    match (stamp.clock, stamp.unique) {
+        (Clock::Wall, _) => {
+            let micros = stamp.ns.div_euclid(1000);
+            let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+            let (megas, seconds) = (seconds.div_euclid(1_000_000), seconds.rem_euclid(1_000_000));
+            Term::Tuple(vec![int(megas), int(seconds), int(micros)])
+        }
+        (Clock::Monotonic, 0) => int(stamp.ns),
+        (Clock::Monotonic, unique) => Term::Tuple(vec![int(stamp.ns), Term::from(unique)]),
+    }
+}
+
+/// Which messages have a time stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shapes {
+    /// Every `trace_ts` tuple, whatever was added to it, and `seq_trace` tuples of four.
+    #[default]
+    All,
+    /// `trace_ts` tuples of five or six elements alone, as in Inviso.
+    Inviso,
+}
+
+/// The time stamp of a message, where all of it can be read.
+///
+/// # Errors
+/// As [`Record::check`].
+#[inline(always)]
+pub fn checked(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
+    match plain(payload, shapes) {
+        Some(stamp) => Ok(stamp),
+        None => strange(payload, shapes),
+    }
+}
+
+/// The stamp of a message that is made of other things than most are.
+#[cold]
+fn strange(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
+    Record::Term(payload).check()?;
+    let inflated = match payload {
+        [etf::VERSION, 80, ..] => Some(etf::encode_versioned(&Record::Term(payload).message()?)),
+        _ => None,
+    };
+    Ok(match (shapes, inflated.as_deref().unwrap_or(payload)) {
+        (Shapes::Inviso, [etf::VERSION, tag::SMALL_TUPLE, 5 | 6, tag::SMALL_ATOM_UTF8, 8, rest @ ..])
+            if rest.starts_with(TRACE_TS.as_bytes()) =>
+        {
+            walked(payload)
+        }
+        (Shapes::Inviso, _) => None,
+        (Shapes::All, _) => walked(payload),
+    })
+}
+
+/// The stamp of a message that is made of what messages are made of; all of it is looked at once.
+#[inline(always)]
+fn plain(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
+    let term = payload.strip_prefix(&[etf::VERSION])?;
+    let &[tag::SMALL_TUPLE, n, tag::SMALL_ATOM_UTF8, length, ref rest @ ..] = term else {
+        return etf::is_plain(term).then_some(None);
+    };
+    let (name, rest) = rest.split_at_checked(length.into())?;
+    let n = usize::from(n).checked_sub(1)?;
+    let has_stamp = match (name, shapes) {
+        (TRACE_TS_NAME, Shapes::All) => n > 0,
+        (TRACE_TS_NAME, Shapes::Inviso) => matches!(n, 4 | 5),
+        (SEQ_TRACE_NAME, Shapes::All) => n == 3,
+        (TRACE_NAME, _) => false,
+        _ => return etf::is_plain(term).then_some(None),
+    };
+    if !has_stamp {
+        return etf::plain(rest, n).map(|_| None);
+    }
+    let last = rest.get(etf::plain(rest, n - 1)?..)?;
+    match begins(last) {
+        Some(stamp) => Some(Some(stamp)),
+        None => etf::plain(last, 1).map(|_| None),
+    }
+}
+
+/// The time stamp that bytes begin with.
+#[inline(always)]
+#[must_use]
+pub fn begins(bytes: &[u8]) -> Option<Stamp> {
+    if let [tag::SMALL_TUPLE, n @ (2 | 3), rest @ ..] = bytes {
+        let (first, rest) = int(rest)?;
+        let (second, rest) = int(rest)?;
+        if *n == 2 {
+            return Some(Stamp { clock: Clock::Monotonic, ns: first.into(), unique: second });
+        }
+        let (third, _) = int(rest)?;
+        return Some(wall(first, second, third));
+    }
+    let (ns, _) = int(bytes)?;
+    Some(Stamp { clock: Clock::Monotonic, ns: ns.into(), unique: 0 })
+}
+
+#[inline(always)]
+fn wall(megas: i64, secs: i64, micros: i64) -> Stamp {
+    // what is in the range of today's needs no 128 bits
+    let all =
+        megas.checked_mul(1_000_000).and_then(|s| s.checked_add(secs)?.checked_mul(1_000_000)?.checked_add(micros));
+    let ns = match all.and_then(|all| all.checked_mul(1000)) {
+        Some(ns) => i128::from(ns),
+        None => ((i128::from(megas) * 1_000_000 + i128::from(secs)) * 1_000_000 + i128::from(micros)) * 1000,
+    };
+    Stamp { clock: Clock::Wall, ns, unique: 0 }
+}
+
+/// The integer of 64 bits that bytes begin with, and what follows it.
+#[inline(always)]
+fn int(bytes: &[u8]) -> Option<(i64, &[u8])> {
+    let (tag, rest) = bytes.split_first()?;
+    match *tag {
+        tag::SMALL_INTEGER => rest.split_first().map(|(n, rest)| (i64::from(*n), rest)),
+        tag::INTEGER => rest.split_first_chunk().map(|(n, rest)| (i64::from(i32::from_be_bytes(*n)), rest)),
+        tag::SMALL_BIG => {
+            let (&[length, sign], rest) = rest.split_first_chunk()?;
+            let (digits, rest) = rest.split_at_checked(length.into())?;
+            let value = match digits.first_chunk() {
+                Some(all) if digits.len() == 8 => u64::from_le_bytes(*all),
+                _ => {
+                    let mut value = [0; 8];
+                    value.get_mut(..digits.len())?.copy_from_slice(digits);
+                    u64::from_le_bytes(value)
+                }
+            };
+            let n = if sign == 0 { i64::try_from(value).ok()? } else { 0_i64.checked_sub_unsigned(value)? };
+            Some((n, rest))
+        }
+        _ => None,
+    }
+}
+
+/// The stamp of any message that the decoder can read.
+#[cold]
+fn walked(payload: &[u8]) -> Option<Stamp> {
     let seen = Decoder::new(payload, Limits::default()).and_then(|mut decoder| decoder.read(&mut Look));
     match seen {
         Ok(Seen::Message(stamp)) => Some(stamp),
@@ -77,8 +268,8 @@ impl Visit for Look {
 
     fn atom(&mut self, name: &str) -> Made {
         Ok(match name {
-            "trace_ts" => Seen::TraceTs,
-            "seq_trace" => Seen::SeqTrace,
+            TRACE_TS => Seen::TraceTs,
+            SEQ_TRACE => Seen::SeqTrace,
             _ => Seen::Other,
         })
     }
@@ -86,11 +277,7 @@ impl Visit for Look {
     fn tuple(&mut self, elements: Vec<Seen>) -> Made {
         let message = |last: &Seen| as_stamp(*last).map_or(Seen::Other, Seen::Message);
         Ok(match &elements[..] {
-            [Seen::Int(megas), Seen::Int(secs), Seen::Int(micros)] => {
-                let seconds = i128::from(*megas) * 1_000_000 + i128::from(*secs);
-                let ns = (seconds * 1_000_000 + i128::from(*micros)) * 1000;
-                Seen::Stamp(Stamp { clock: Clock::Wall, ns, unique: 0 })
-            }
+            [Seen::Int(megas), Seen::Int(secs), Seen::Int(micros)] => Seen::Stamp(wall(*megas, *secs, *micros)),
             [Seen::Int(ns), Seen::Int(unique)] => {
                 Seen::Stamp(Stamp { clock: Clock::Monotonic, ns: (*ns).into(), unique: *unique })
             }
@@ -101,5 +288,63 @@ impl Visit for Look {
 
     inviso_term::alike! {
         Ok(Seen::Other); big float str bytes bits list improper map record set pid port reference fun opaque cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages() -> Vec<Term> {
+        let stamps = [
+            Term::from(0),
+            Term::from(-7),
+            Term::from(1 << 40),
+            Term::from(i64::MIN),
+            Term::Int(num_bigint::BigInt::from(1) << 64),
+            Term::Tuple(vec![Term::from(5), Term::from(i64::MAX)]),
+            Term::Tuple(vec![Term::from(1), Term::from(2), Term::from(3)]),
+            Term::Tuple(vec![Term::from(i64::MAX), Term::from(i64::MIN), Term::from(3)]),
+            Term::Tuple(vec![Term::from(1), Term::from(2), Term::atom("a")]),
+            Term::Tuple(vec![]),
+            Term::str("no stamp"),
+            Term::Float(1.5),
+        ];
+        let mut all = Vec::new();
+        for head in ["trace_ts", "trace", "seq_trace", "trace_tsx", "drop", ""] {
+            for stamp in &stamps {
+                for between in 0..8 {
+                    let parts = (0..between).map(|n| Term::List(vec![Term::from(n), stamp.clone()]));
+                    all.push(Term::Tuple([Term::atom(head)].into_iter().chain(parts).chain([stamp.clone()]).collect()));
+                }
+            }
+        }
+        all.extend([Term::Tuple(vec![]), Term::atom("trace_ts"), Term::Tuple(vec![Term::atom("trace_ts")])]);
+        all
+    }
+
+    #[test]
+    fn the_quick_way_finds_what_the_long_one_does() {
+        for message in messages() {
+            let bytes = etf::encode_versioned(&message);
+            assert_eq!(plain(&bytes, Shapes::All), Some(walked(&bytes)), "{message}");
+            for length in 0..bytes.len() {
+                let cut = &bytes[..length];
+                assert_eq!(plain(cut, Shapes::All), None, "{message}, {length} bytes");
+                assert_eq!(checked(cut, Shapes::All).is_err(), Record::Term(cut).check().is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn inviso_takes_five_or_six_elements_alone() {
+        for message in messages() {
+            let Term::Tuple(elements) = &message else { continue };
+            let bytes = etf::encode_versioned(&message);
+            let is_one = elements.first() == Some(&Term::atom("trace_ts")) && matches!(elements.len(), 5 | 6);
+            let expected = if is_one { walked(&bytes) } else { None };
+            assert_eq!(checked(&bytes, Shapes::Inviso), Ok(expected), "{message}");
+            assert_eq!(strange(&bytes, Shapes::Inviso), Ok(expected), "{message}");
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! An IP port under clients that are slow, late, gone, or many.
 
+mod numbered;
+
 use inviso_log::{
     frame::Record,
     ip::{self, IpPort},
     reader::{Event, Reader},
     sink::Sink,
 };
+use numbered::message;
 use std::{
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
@@ -14,14 +17,6 @@ use std::{
 };
 
 const LONG: Duration = Duration::from_secs(60);
-
-fn message(n: u32, bytes: usize) -> Vec<u8> {
-    let mut term = vec![131, 109];
-    term.extend((bytes as u32).to_be_bytes());
-    term.extend(n.to_be_bytes());
-    term.resize(6 + bytes.max(4), 7);
-    term
-}
 
 /// Reads all; how many messages came and how many are said to be lost. Those that come are in order.
 fn count(mut client: Reader<impl Read>) -> (u64, u64) {

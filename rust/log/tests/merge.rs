@@ -110,3 +110,27 @@ fn time_stamps_are_those_of_whole_messages_only() {
     assert_eq!(stamp(&[]), None);
     assert_eq!(stamp(&[131, 104, 2, 119, 8]), None);
 }
+
+#[test]
+fn files_of_one_log_are_opened_when_it_is_their_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    drop(log(folder.path(), "one", vec![ns(5)]));
+    let two = log(folder.path(), "other", vec![ns(6)]);
+    let one = Source::files(vec![path("one"), path("gone"), path("three")]).unwrap();
+    let mut merge = Merge::new(vec![one, two]);
+    assert_eq!(merge.read().unwrap().map(|(at, _)| at), Some(0));
+    assert_eq!((merge.path(0), merge.number(0)), (Some(path("one")), Some(0)));
+    // an error costs nothing and can be tried again
+    for _ in 0..2 {
+        assert_eq!(merge.read().unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    }
+    drop(log(folder.path(), "gone", vec![]));
+    drop(log(folder.path(), "three", vec![ns(7)]));
+    assert_eq!(merge.read().unwrap().map(|(at, _)| at), Some(1));
+    assert_eq!(merge.read().unwrap().map(|(at, _)| at), Some(0));
+    assert_eq!((merge.path(0), merge.number(0)), (Some(path("three")), Some(2)));
+    assert_eq!(merge.read().unwrap(), None);
+    assert_eq!(Source::files(vec![]).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(Source::files(vec![path("nowhere")]).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}

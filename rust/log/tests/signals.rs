@@ -1,6 +1,8 @@
 //! Writers whose calls of the system are interrupted by signals, as those of a program with handlers of its own are.
 #![cfg(target_os = "linux")]
 
+mod numbered;
+
 use inviso_log::{
     file::{FileLog, Options},
     frame::Record,
@@ -8,6 +10,7 @@ use inviso_log::{
     reader::{Event, Reader},
     sink::Sink,
 };
+use numbered::message;
 use std::{
     ffi::CString,
     fs::{self, File},
@@ -64,14 +67,6 @@ fn waiting(of: &impl AsRawFd) -> i32 {
     let done = unsafe { libc::ioctl(of.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
     assert_eq!(done, 0);
     bytes
-}
-
-fn message(n: u32, bytes: usize) -> Vec<u8> {
-    let mut term = vec![131, 109];
-    term.extend((bytes as u32).to_be_bytes());
-    term.extend(n.to_be_bytes());
-    term.resize(6 + bytes.max(4), 7);
-    term
 }
 
 /// How many messages come, all of them in order.

@@ -86,7 +86,9 @@ impl Origin {
             return own;
         }
         let mut others = OTHERS.lock().unwrap_or_else(|e| e.into_inner());
-        let known = others.iter().position(|(other, _)| same(*other, creation));
+        // nodes without a creation are told apart by their names
+        let known =
+            others.iter().position(|(other, known)| same(*other, creation) && (creation != 0 || *known == name));
         let place = known.unwrap_or_else(|| {
             others.push((creation, name));
             others.len() - 1

@@ -13,6 +13,7 @@ mod library;
 mod log;
 mod mailbox;
 mod match_spec;
+mod merge;
 mod messages;
 mod pickles;
 mod pid;
@@ -51,6 +52,8 @@ mod _native {
     #[pymodule_export]
     use super::ffi::builtin::take_builtin;
     #[pymodule_export]
+    use super::ffi::standard::cover;
+    #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]
     use super::host::ending::{ending_follow, ending_give, ending_take, ending_wait, ending_wake};
@@ -64,13 +67,13 @@ mod _native {
         send, send_by_clock, trap_exit, unlink, unregister, whereis,
     };
     #[pymodule_export]
-    use super::host::standard::cover;
-    #[pymodule_export]
     use super::library::Library;
     #[pymodule_export]
     use super::log::{log_connect, log_write, LogReader};
     #[pymodule_export]
     use super::match_spec::{match_compile, match_spec_test, MatchProgram};
+    #[pymodule_export]
+    use super::merge::{etf_text, log_stats, LogMerge};
     #[pymodule_export]
     use super::pickles::{seq_arrive, seq_depart, seq_start, seq_started};
     #[pymodule_export]
@@ -78,9 +81,9 @@ mod _native {
     #[pymodule_export]
     use super::processes::{
         after_fork_in_child, announce_thread, become_process, call_soon, control_word, enter_process, hide,
-        hide_thread, mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process, node_name,
-        object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid, set_control_word,
-        set_node_name, set_process_name, timed_out,
+        hide_thread, is_ready, mailbox_leave, mailbox_peek, mailbox_put, mailbox_receive, mailbox_wait, new_process,
+        node_name, object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid,
+        set_control_word, set_node_name, set_process_name, timed_out,
     };
     #[pymodule_export]
     use super::seq::{

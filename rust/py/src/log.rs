@@ -13,11 +13,12 @@ use inviso_log::{
     damage::{Damage, What},
     file::{FileLog, Form, Options},
     frame::{Record, HEADER},
-    merge::Merge,
+    merge::{Merge, Order},
     names::Names,
     reader::Event,
     sink::Sink,
     source::Source,
+    stamp::Stamp,
 };
 use pyo3::{exceptions::PyRuntimeError, prelude::*, types::PyList};
 use std::{
@@ -35,6 +36,9 @@ use std::{
 /// Bytes of records in a batch, about.
 const BATCH: usize = 1 << 20;
 
+/// Bytes of records in a block that is written: whoever reads it holds as many.
+pub const BLOCK: usize = 1 << 19;
+
 /// How long a stream is waited for at a time.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -42,18 +46,19 @@ const LOOK: Duration = Duration::from_millis(50);
 const STEP: usize = 1 << 16;
 
 /// Damage that is told one by one; the rest is counted.
-const TOLD: usize = 1000;
+pub const TOLD: usize = 1000;
 
 /// A log as Python names it: a path, and the suffix if it is a wrap set.
-type Named = (PathBuf, Option<String>);
+pub type Named = (PathBuf, Option<String>);
 
 /// Damage as Python is told of it: where, in one word, in many, in which file.
-type Told = (u64, String, String, Option<PathBuf>);
+pub type Told = (u64, String, String, Option<PathBuf>);
 
 /// One log or several.
-enum Logs {
+pub enum Logs {
     /// One after the other; those that are followed in turn, beginning with the one of this number.
     Chain(Vec<Source>, usize),
+    /// In the order of time.
     Merged(Box<Merge>),
 }
 
@@ -66,8 +71,10 @@ enum Item {
 }
 
 /// What reading one came to.
-enum Read {
+pub enum Read {
+    /// A record or damage.
     Some,
+    /// There is none, for now or for ever.
     None,
 }
 
@@ -109,7 +116,31 @@ fn is_pause(e: &io::Error) -> bool {
 }
 
 impl Logs {
-    fn open(logs: Vec<Named>, follow: bool, merge: bool) -> PyResult<Logs> {
+    /// Opens logs of files each, or of one wrap set; in an order, or one after the other.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn of(logs: Vec<Vec<Named>>, follow: bool, order: Option<Order>) -> PyResult<Logs> {
+        let one = |mut files: Vec<Named>| {
+            let first = files.first().map(|(path, _)| path.clone());
+            let source = match (files.pop(), files.is_empty()) {
+                (Some(file), true) => open(&file, follow),
+                (last, _) => Source::files(files.into_iter().chain(last).map(|(path, _)| path).collect()),
+            };
+            source.map_err(|error| of_system(&error, first.as_deref()))
+        };
+        let sources = logs.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        Ok(match order {
+            Some(order) => Logs::Merged(Box::new(Merge::ordered(sources, order))),
+            None => Logs::Chain(sources, 0),
+        })
+    }
+
+    /// Opens logs.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(logs: Vec<Named>, follow: bool, merge: bool) -> PyResult<Logs> {
         let open = |log: Named| open(&log, follow).map_err(|error| of_system(&error, Some(&log.0)));
         let sources = logs.into_iter().map(open).collect::<PyResult<Vec<_>>>()?;
         Ok(if merge { Logs::Merged(Box::new(Merge::new(sources))) } else { Logs::Chain(sources, 0) })
@@ -117,16 +148,28 @@ impl Logs {
 
     /// Hands the next record or damage on.
     fn read(&mut self, follow: bool, mut take: impl FnMut(Event<'_>)) -> io::Result<Read> {
+        self.read_stamped(follow, |_, event, _| take(event))
+    }
+
+    /// The same with the number of its log and, in an order, with its time stamp.
+    ///
+    /// # Errors
+    /// What reading says.
+    #[inline]
+    pub fn read_stamped(
+        &mut self, follow: bool, mut take: impl FnMut(usize, Event<'_>, Option<Stamp>),
+    ) -> io::Result<Read> {
         match self {
-            Logs::Merged(merge) => Ok(merge.read()?.map_or(Read::None, |(_, event)| {
-                take(event);
-                Read::Some
-            })),
+            Logs::Merged(merge) => {
+                let Some((log, event, stamp)) = merge.read_stamped()? else { return Ok(Read::None) };
+                take(log, event, stamp);
+                Ok(Read::Some)
+            }
             Logs::Chain(sources, at) => {
                 for _ in 0..sources.len() {
                     let Some(source) = sources.get_mut(*at) else { return Ok(Read::None) };
                     if let Some(event) = source.read()? {
-                        take(event);
+                        take(*at, event, None);
                         return Ok(Read::Some);
                     }
                     *at += 1;
@@ -160,7 +203,8 @@ impl Logs {
         }
     }
 
-    fn path(&self) -> Option<PathBuf> {
+    /// The file of the last record.
+    pub fn path(&self) -> Option<PathBuf> {
         match self {
             Logs::Merged(merge) => merge.last().and_then(|log| merge.path(log)),
             Logs::Chain(sources, at) => sources.get(*at).and_then(Source::path),
@@ -346,7 +390,7 @@ type Written = (u64, u64, Vec<Told>, u64, u64);
 #[pyfunction]
 pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, blocks: bool) -> PyResult<Written> {
     let form = if blocks { Form::Blocks } else { Form::Erlang };
-    let room = Options::default().room.max(if blocks { BATCH } else { 0 });
+    let room = if blocks { BLOCK } else { BATCH / 4 };
     let to = |error: io::Error| of_system(&error, Some(&out));
     let (mut from, mut log) = py.detach(|| -> PyResult<(Logs, FileLog)> {
         let from = Logs::open(logs, false, merge)?;
@@ -367,11 +411,13 @@ pub fn log_write(py: Python<'_>, logs: Vec<Named>, merge: bool, out: PathBuf, bl
 fn write_some(
     from: &mut Logs, log: &mut FileLog, done: &mut Written, to: impl Fn(io::Error) -> PyErr,
 ) -> PyResult<bool> {
+    let is_merged = matches!(from, Logs::Merged(_));
     for _ in 0..STEP {
         let mut damage = None;
         let mut written = Ok(());
         let read = from.read(false, |event| match event {
-            Event::Record { at, record } => match record.check() {
+            // a merge has looked at all of it
+            Event::Record { at, record } => match if is_merged { Ok(()) } else { record.check() } {
                 Ok(()) => {
                     done.0 += 1;
                     if let Record::Dropped(n) = record {

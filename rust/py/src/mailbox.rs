@@ -30,6 +30,12 @@ pub struct Letter {
     pub carried: Carried,
 }
 
+impl From<Py<PyAny>> for Letter {
+    fn from(message: Py<PyAny>) -> Letter {
+        Letter { message, carried: Carried::Nothing }
+    }
+}
+
 /// A message from where none of Python's code may run: it is made when somebody looks.
 pub struct Posted {
     /// When, as records of traces have it.
@@ -41,6 +47,8 @@ pub struct Posted {
 /// Messages in the order of their arrival.
 #[derive(Default)]
 pub struct Mailbox {
+    /// The process whose it is; 0 for that of a session.
+    pub owner: u64,
     queue: Mutex<VecDeque<Letter>>,
     /// What has been posted, oldest first. Added to under the queue's lock, so that who waits for that sees it.
     posted: Mutex<Vec<Posted>>,
@@ -59,24 +67,35 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Mailbox {
+    /// That of a process.
+    pub fn of(owner: u64) -> Mailbox {
+        Mailbox { owner, ..Mailbox::default() }
+    }
+
     /// Puts messages at the end that carry nothing.
     pub fn put(&self, py: Python<'_>, messages: impl IntoIterator<Item = Py<PyAny>>) {
-        let letter = |message| Letter { message, carried: Carried::Nothing };
-        self.put_letters(py, messages.into_iter().map(letter));
+        self.put_letters(py, messages.into_iter().map(Letter::from));
     }
 
     /// Puts letters at the end.
-    pub fn put_letters(&self, py: Python<'_>, messages: impl IntoIterator<Item = Letter>) {
-        let before = {
-            let mut queue = lock(&self.queue);
-            let before = queue.len();
-            queue.extend(messages);
-            queue.len() - before
-        };
-        if before > 0 {
-            self.arrived.notify_all();
-            self.tell_waiters(py);
+    pub fn put_letters(&self, py: Python<'_>, letters: impl IntoIterator<Item = Letter>) {
+        if self.put_quietly(letters) {
+            self.announce(py);
         }
+    }
+
+    /// Puts letters at the end; whether there were any: then [`Mailbox::announce`] has to follow.
+    pub fn put_quietly(&self, letters: impl IntoIterator<Item = Letter>) -> bool {
+        let mut queue = lock(&self.queue);
+        let before = queue.len();
+        queue.extend(letters);
+        queue.len() > before
+    }
+
+    /// Has whoever waits look at what has arrived.
+    pub fn announce(&self, py: Python<'_>) {
+        self.arrived.notify_all();
+        self.tell_waiters(py);
     }
 
     /// Tells the callables that wait that something has arrived.

@@ -1,4 +1,4 @@
-//! From a record in a ring to the tuple that a tracer gets, in the shapes of trace.md.
+//! From a record in a ring to the tuple that a tracer gets: the elements that the table of shapes ([`Kind::shape`]) names.
 
 use crate::{
     ffi::calling::call,
@@ -7,15 +7,12 @@ use crate::{
 };
 use inviso_core::{
     drain::{Event, Record, What},
-    emit::stamp,
-    message::tag,
-    messages::with_receiver,
     node::Node,
-    seq_event,
+    parts::{self, part, Part, Time},
     session::Takes,
 };
-use inviso_term::record::Kind;
-use pyo3::{prelude::*, sync::PyOnceLock, types::*};
+use inviso_term::record::{Element, Kind, TRACE, TRACE_TS};
+use pyo3::{prelude::*, sync::PyOnceLock, types::*, IntoPyObjectExt};
 use std::{collections::HashMap, sync::Mutex};
 
 /// Module and function, as atoms, and the arity.
@@ -26,10 +23,8 @@ pub struct Words {
     atom: Py<PyAny>,
     trace: Py<PyAny>,
     trace_ts: Py<PyAny>,
-    monitor: Py<PyAny>,
-    seq_trace: Py<PyAny>,
+    /// In the order of [`Kind::ALL`].
     tags: Vec<Py<PyAny>>,
-    drop: Py<PyAny>,
     names: Mutex<HashMap<u32, Name>>,
 }
 
@@ -45,12 +40,9 @@ impl Words {
             let atom = terms::classes(py)?.atom.bind(py);
             let word = |text: &str| call(atom, (text,)).map(Bound::unbind);
             Ok(Words {
-                trace: word("trace")?,
-                trace_ts: word("trace_ts")?,
-                tags: Kind::ALL.into_iter().map(|kind| word(tag(kind))).collect::<PyResult<_>>()?,
-                monitor: word("monitor")?,
-                seq_trace: word("seq_trace")?,
-                drop: word("drop")?,
+                trace: word(TRACE)?,
+                trace_ts: word(TRACE_TS)?,
+                tags: Kind::ALL.into_iter().map(|kind| word(kind.tag())).collect::<PyResult<_>>()?,
                 atom: atom.clone().unbind(),
                 names: Mutex::default(),
             })
@@ -87,116 +79,101 @@ impl Words {
 pub fn message(
     py: Python<'_>, node: &Node, record: &Record, outlet: &Outlet, stale: &mut Vec<Arguments>,
 ) -> PyResult<Py<PyAny>> {
-    let words = Words::get(py)?;
     let event = match &record.what {
         What::Event(event) => event,
-        What::Lost(count) => return Ok((&words.drop, *count).into_pyobject(py)?.into_any().unbind()),
-    };
-    if event.kind == Kind::Monitor as u8 {
-        // `{monitor, Pid, Event, Info}`
-        let (name, info) = terms::object(py, &event.payload)?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
-        let message = (&words.monitor, terms::identity(py, event.tracee)?, name, info).into_pyobject(py)?;
-        return Ok(message.into_any().unbind());
-    }
-    if event.kind == Kind::Seq as u8 {
-        // `{seq_trace, Label, Info}`, and a time stamp perhaps
-        let (label, info) = terms::object(py, &seq_event::pair(event))?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
-        let mut parts = vec![words.seq_trace.clone_ref(py), label, info];
-        if event.stamps & stamp::MASK != stamp::NONE {
-            parts.push(time(py, node, record.ticks, event)?);
+        What::Lost(count) => {
+            let tag = Words::get(py)?.tag(py, Kind::Drop)?;
+            return Ok((tag, *count).into_pyobject(py)?.into_any().unbind());
         }
-        return Ok(PyTuple::new(py, parts)?.into_any().unbind());
-    }
-    let stamped = event.stamps & stamp::MASK != stamp::NONE;
-    let mut parts: Vec<Py<PyAny>> = Vec::with_capacity(7);
-    parts.push(if stamped { &words.trace_ts } else { &words.trace }.clone_ref(py));
-    parts.push(terms::identity(py, event.tracee)?);
-    what(py, node, words, event, outlet, stale, &mut parts)?;
-    if event.stamps & stamp::SCHEDULER != 0 {
-        parts.push(event.scheduler.into_pyobject(py)?.into_any().unbind());
-    }
-    if stamped {
-        parts.push(time(py, node, record.ticks, event)?);
-    }
-    Ok(PyTuple::new(py, parts)?.into_any().unbind())
-}
-
-/// The event's tag, its term, what there is besides, and what a match spec adds.
-fn what(
-    py: Python<'_>, node: &Node, words: &Words, event: &Event, outlet: &Outlet, stale: &mut Vec<Arguments>,
-    parts: &mut Vec<Py<PyAny>>,
-) -> PyResult<()> {
+    };
     let kind = Kind::from_u8(event.kind).ok_or_else(unknown)?;
-    parts.push(words.tag(py, kind)?);
-    let (term, more) = terms_of(py, node, kind, event, outlet, stale)?;
-    parts.push(term);
-    parts.extend(more);
-    if !event.extra.is_empty() {
-        parts.push(terms::object(py, &event.extra)?);
+    let mut elements = Vec::with_capacity(8);
+    let mut making = Making { py, words: Words::get(py)?, node, kind, ticks: record.ticks, event, outlet, stale };
+    making.each(kind.shape().elements, |element| elements.push(element))?;
+    if elements.is_empty() {
+        return Err(unknown());
     }
-    Ok(())
+    Ok(PyTuple::new(py, elements)?.into_any().unbind())
 }
 
 fn unknown() -> PyErr {
     pyo3::exceptions::PyRuntimeError::new_err("a record of an unknown kind")
 }
 
-/// The fourth element of an event's message, and the fifth, where there is one.
+/// The elements of an event's message that are its kind's own; of no kind there are more than two.
 ///
 /// # Errors
 /// What making Python objects raises (no memory).
-pub fn terms_of(
+pub fn own(
     py: Python<'_>, node: &Node, kind: Kind, event: &Event, outlet: &Outlet, stale: &mut Vec<Arguments>,
-) -> PyResult<(Py<PyAny>, Option<Py<PyAny>>)> {
-    let words = Words::get(py)?;
-    let payload = || terms::object(py, &event.payload);
-    let name = || words.name(py, node, event.what as u32);
-    let mfa = || Ok::<_, PyErr>(name()?.into_pyobject(py)?.into_any().unbind());
-    Ok(match kind {
-        // nothing in the arguments' place: the interpreter did not show any
-        Kind::Call | Kind::CallArity if kind == Kind::CallArity || event.payload.is_empty() => (mfa()?, None),
-        Kind::Call => {
-            let (module, function, _) = name()?;
-            let arguments = match objects(&event.payload, outlet) {
-                Some(number) => match outlet.objects.take(event.scheduler, number, stale) {
-                    Some(arguments) => arguments.list(py)?,
-                    None => terms::cut(py, "objects")?.unbind(),
-                },
-                None => payload()?,
-            };
-            ((module, function, arguments).into_pyobject(py)?.into_any().unbind(), None)
+) -> PyResult<[Option<Py<PyAny>>; 2]> {
+    let mut own = [None, None];
+    let mut places = own.iter_mut();
+    let mut making = Making { py, words: Words::get(py)?, node, kind, ticks: 0, event, outlet, stale };
+    making.each(kind.shape().own, |element| {
+        if let Some(place) = places.next() {
+            *place = Some(element);
         }
-        Kind::ReturnTo if event.payload.is_empty() => (mfa()?, None),
-        Kind::Spawn | Kind::Spawned | Kind::Open => (terms::identity(py, event.what)?, Some(payload()?)),
-        Kind::ReturnFrom => (mfa()?, Some(value(py, event, &event.payload, outlet, stale)?)),
-        Kind::ExceptionFrom => (mfa()?, Some(payload()?)),
-        Kind::Send | Kind::SendToNonExisting if event.what == 0 => {
-            let (message, receiver) = with_receiver(&event.payload);
-            (value(py, event, message, outlet, stale)?, Some(terms::object(py, receiver)?))
-        }
-        Kind::Send | Kind::SendToNonExisting => {
-            let message = value(py, event, &event.payload, outlet, stale)?;
-            (message, Some(terms::identity(py, event.what)?))
-        }
-        Kind::Receive => (value(py, event, &event.payload, outlet, stale)?, None),
-        Kind::Link | Kind::Unlink | Kind::GettingLinked | Kind::GettingUnlinked => {
-            (terms::identity(py, event.what)?, None)
-        }
-        Kind::Monitor | Kind::Seq | Kind::Drop | Kind::Delivered => return Err(unknown()),
-        _ => (payload()?, None),
-    })
+    })?;
+    Ok(own)
 }
 
-/// One value: a message, or what a call returned.
-fn value(
-    py: Python<'_>, event: &Event, bytes: &[u8], outlet: &Outlet, stale: &mut Vec<Arguments>,
-) -> PyResult<Py<PyAny>> {
-    match objects(bytes, outlet) {
-        Some(number) => match outlet.objects.take(event.scheduler, number, stale) {
-            Some(value) => value.one(py),
-            None => Ok(terms::cut(py, "objects")?.unbind()),
-        },
-        None => terms::object(py, bytes),
+/// What the elements of a message are made from.
+struct Making<'a, 'py> {
+    py: Python<'py>,
+    words: &'a Words,
+    node: &'a Node,
+    kind: Kind,
+    ticks: u64,
+    event: &'a Event,
+    outlet: &'a Outlet,
+    stale: &'a mut Vec<Arguments>,
+}
+
+impl Making<'_, '_> {
+    fn each(&mut self, elements: &[Element], mut put: impl FnMut(Py<PyAny>)) -> PyResult<()> {
+        let (py, words) = (self.py, self.words);
+        for part in elements.iter().filter_map(|element| part(*element, self.event)) {
+            let element = match part {
+                Part::Trace(stamped) => if stamped { &words.trace_ts } else { &words.trace }.clone_ref(py),
+                Part::Tag => words.tag(py, self.kind)?,
+                Part::Identity(id) => terms::identity(py, id)?,
+                Part::Function(name) => words.name(py, self.node, name as u32)?.into_py_any(py)?,
+                Part::Call(name, arguments) => {
+                    let (module, function, _) = words.name(py, self.node, name as u32)?;
+                    let arguments = self.value(arguments, Arguments::list)?;
+                    (module, function, arguments).into_py_any(py)?
+                }
+                Part::Term(bytes) => terms::object(py, bytes)?,
+                Part::Value(bytes) => self.value(bytes, Arguments::one)?,
+                Part::Pair(bytes) => {
+                    let (first, second) = terms::object(py, &bytes)?.extract(py)?;
+                    put(first);
+                    second
+                }
+                Part::Number(n) => n.into_py_any(py)?,
+                Part::Stamp => match parts::time(self.node, self.ticks, self.event) {
+                    Time::Monotonic(ns) => ns.into_py_any(py)?,
+                    Time::Strict(ns, unique) => (ns, unique).into_py_any(py)?,
+                    Time::Wall(megas, seconds, micros) => (megas, seconds, micros).into_py_any(py)?,
+                },
+            };
+            put(element);
+        }
+        Ok(())
+    }
+
+    /// The object that these bytes stand for, if the session takes objects, or their term.
+    fn value(
+        &mut self, bytes: &[u8], object: impl FnOnce(Arguments, Python<'_>) -> PyResult<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        match objects(bytes, self.outlet) {
+            Some(number) => match self.outlet.objects.take(self.event.scheduler, number, self.stale) {
+                Some(value) => object(value, self.py),
+                None => Ok(terms::cut(self.py, "objects")?.unbind()),
+            },
+            None => terms::object(self.py, bytes),
+        }
     }
 }
 
@@ -206,21 +183,4 @@ fn objects(bytes: &[u8], outlet: &Outlet) -> Option<u64> {
         return None;
     }
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-}
-
-/// The time stamp that the record's flags ask for.
-fn time(py: Python<'_>, node: &Node, ticks: u64, event: &Event) -> PyResult<Py<PyAny>> {
-    let carried = (event.stamps & stamp::CARRIED != 0).then_some(event.carried);
-    let monotonic = || carried.unwrap_or_else(|| node.clock.monotonic(ticks));
-    Ok(match event.stamps & stamp::MASK {
-        stamp::TIMESTAMP => {
-            let micros = carried.unwrap_or_else(|| node.clock.wall(ticks)) / 1000;
-            (micros / 1_000_000_000_000, micros / 1_000_000 % 1_000_000, micros % 1_000_000)
-                .into_pyobject(py)?
-                .into_any()
-                .unbind()
-        }
-        stamp::STRICT => (monotonic(), event.unique).into_pyobject(py)?.into_any().unbind(),
-        _ => monotonic().into_pyobject(py)?.into_any().unbind(),
-    })
 }

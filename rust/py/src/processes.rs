@@ -1,5 +1,6 @@
 //! Processes for Python: who runs, who exists, mailboxes.
 
+use crate::ffi::calling;
 use crate::{
     errors,
     ffi::{again, calling::call},
@@ -260,6 +261,13 @@ pub fn call_soon(function: Py<PyAny>) -> bool {
     queued
 }
 
+/// Whether the interpreter is there in full: 3.15 runs `site` before.
+#[pyfunction]
+pub fn is_ready() -> bool {
+    // SAFETY: a plain question
+    unsafe { pyo3::ffi::Py_IsInitialized() != 0 }
+}
+
 /// Takes the reference over if it returns true.
 fn queue(function: *mut std::ffi::c_void) -> bool {
     // SAFETY: may be called from any thread; `run_queued` takes the reference over.
@@ -268,7 +276,7 @@ fn queue(function: *mut std::ffi::c_void) -> bool {
 
 extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
     let again = door::guard(|| {
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: the reference that `queue` took over stands until `queue` or `drop` below.
             let function = unsafe { Bound::from_borrowed_ptr(py, raw.cast()) };
             called(&function, true)
@@ -281,7 +289,7 @@ extern "C" fn run_queued(raw: *mut std::ffi::c_void) -> std::ffi::c_int {
         return 0;
     }
     door::guard(|| {
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as above.
             let function = unsafe { Bound::from_owned_ptr(py, raw.cast()) };
             if again {

@@ -27,7 +27,7 @@ use inviso_core::{
     node::Who,
     plan::{self, kinds, Entry},
     ring::Overflow,
-    session::{Capture, Exceptions, Options, Session as Core, Stamps, Takes, MODULE},
+    session::{Capture, Exceptions, Options, Session as Core, Stamps, Switched, Takes, MODULE},
     tracee::{Class, Kind, Tracee},
 };
 use pyo3::{
@@ -73,14 +73,16 @@ pub fn has_cpu_clock(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// Makes a session. `overflow` is drop, overwrite or block (with `block_ms`); `capture` is depth, items, bytes of one and bytes
-/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. `step` records are made messages at a time.
+/// in all; it `takes` values, texts or objects; `clock` is fast or system. `module` is a tracer module. One step of the tracer takes `step`
+/// records at most. Its match specifications switch the flags of `switched`, if that is given.
 #[pyfunction]
-#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None, step=None))]
+#[pyo3(signature = (name, tracer, ring_bytes, overflow, block_ms, ended_processes, capture, takes, clock, module=None, port=None, dumps=None, step=None, switched=None))]
 #[allow(clippy::too_many_arguments)]
 pub fn session_create(
     py: Python<'_>, name: &str, tracer: Option<&Pid>, ring_bytes: usize, overflow: &str, block_ms: u64,
     ended_processes: usize, capture: (u32, usize, usize, usize), takes: &str, clock: &str, module: Option<Given<'_>>,
     port: Option<&LogPort>, dumps: Option<(Option<Asks<'_>>, Option<f64>)>, step: Option<usize>,
+    switched: Option<&Session>,
 ) -> PyResult<Session> {
     let host = host::host(py)?;
     if calling::is_ending(py) {
@@ -102,7 +104,9 @@ pub fn session_create(
     let clock = if clock == "system" { Stamps::System } else { Stamps::Ticks };
     let module = module.map(|given| tracer::make(py, given)).transpose()?;
     let told = module.as_ref().map(|made| made.module.clone());
-    let options = Options { ring_bytes, overflow, ended_processes, capture, clock, tracer: told, ..dumping(dumps) };
+    let switched = switched.map(|session| Switched(session.core.clone()));
+    let options =
+        Options { ring_bytes, overflow, ended_processes, capture, clock, tracer: told, switched, ..dumping(dumps) };
     let id = tracer.map_or(0, |t| t.id);
     let core = py.detach(|| host.node.session_create(name, id, options)).map_err(errors::raise)?;
     if let Some(made) = module {
@@ -230,9 +234,12 @@ impl Session {
         }
         let all = Flags(Flags::ALL.0 | Flags::CPU_TIMESTAMP.0);
         host.adjust(py, Wants { processes: all, ..Wants::default() })?;
-        let fresh = self.core.note_flags(Class::Process, all);
-        if fresh.has(Flags::RETURN_TO) {
-            py.detach(|| host.node.rearm(&self.core, &Armer));
+        let other = self.core.options.switched.as_ref().map(|switched| &switched.0);
+        for session in other.into_iter().chain([&self.core]) {
+            let fresh = session.note_flags(Class::Process, all);
+            if fresh.has(Flags::RETURN_TO) {
+                py.detach(|| host.node.rearm(session, &Armer));
+            }
         }
         Ok(())
     }

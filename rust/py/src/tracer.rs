@@ -12,7 +12,6 @@ use crate::{
     messages, terms,
 };
 use inviso_core::{
-    seq_event,
     session::Session,
     tracer::{Answer, Event, Group, Module, Tracer},
 };
@@ -153,10 +152,9 @@ static WORDS: PyOnceLock<Words> = PyOnceLock::new();
 pub fn words(py: Python<'_>) -> PyResult<&Words> {
     use inviso_core::tracer;
     WORDS.get_or_try_init(py, || {
-        let tags =
-            inviso_term::record::Kind::ALL.into_iter().map(inviso_core::message::tag).filter(|tag| !tag.is_empty());
+        let tags = inviso_term::record::Kind::ALL.map(|kind| kind.tag()).into_iter();
         let stamps = ["timestamp", "cpu_timestamp", "monotonic", "strict_monotonic"];
-        let all = tags.chain(stamps).chain([tracer::SEQ_TRACE, tracer::TRACE_STATUS]);
+        let all = tags.chain(stamps).chain([tracer::TRACE_STATUS]);
         Ok(Words(all.map(|word| Ok((word, terms::atom(py, word)?))).collect::<PyResult<_>>()?))
     })
 }
@@ -256,11 +254,11 @@ fn arguments<'py>(
     if let Some(stamp) = event.timestamp() {
         opts.set_item(intern!(py, "timestamp"), words(py)?.of(py, stamp.name()))?;
     }
-    let Some(tracee) = event.tracee() else {
-        let (label, info) = terms::object(py, &seq_event::pair(event.record))?.extract::<(Py<PyAny>, Py<PyAny>)>(py)?;
-        return Ok((label, info, opts));
+    let [first, second] = messages::own(py, event.node, event.kind(), event.record, outlet, stale)?;
+    let (who, term, extra) = match event.tracee() {
+        Some(tracee) => (Some(terms::identity(py, tracee)?), first, second),
+        None => (first, second, None),
     };
-    let (term, extra) = messages::terms_of(py, event.node, event.kind(), event.record, outlet, stale)?;
     if let Some(extra) = extra {
         opts.set_item(intern!(py, "extra"), extra)?;
     }
@@ -270,7 +268,8 @@ fn arguments<'py>(
     if let Some(number) = event.scheduler_id() {
         opts.set_item(intern!(py, "scheduler_id"), number)?;
     }
-    Ok((terms::identity(py, tracee)?, term, opts))
+    let or_none = |object: Option<Py<PyAny>>| object.unwrap_or_else(|| py.None());
+    Ok((or_none(who), or_none(term), opts))
 }
 
 /// The function of a callable tracer: its session has it, and the process that calls it knows of it.

@@ -105,7 +105,7 @@ impl Producer {
     /// Stores a record: `header`, whose first `u32` in memory is set to the record's length in
     /// bytes (32 and the payload's), and `payload`, at most [`Ring::max_payload`] bytes. Without
     /// room the ring's [`Overflow`] decides; only `Block` waits.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, header: [u64; 4], payload: &[u8]) -> Pushed {
         let closed = self.ring.closed.load(Relaxed) && !mutant!("ignores_close");
         if closed || page::step(payload.len()) > self.room {
@@ -147,7 +147,7 @@ impl Producer {
     /// # Safety
     ///
     /// The record fits in `room`.
-    #[inline]
+    #[inline(always)]
     unsafe fn store(&mut self, header: [u64; 4], payload: &[u8]) -> Pushed {
         let step = page::step(payload.len());
         self.head += 1;

@@ -7,6 +7,7 @@
 //! have let go of its arguments. A handler written in C has no frame: `default_int_handler`'s exception looks like one that the
 //! callback has raised.
 
+use crate::ffi::calling;
 use crate::host::door;
 use pyo3::{
     exceptions::PyKeyboardInterrupt,
@@ -82,7 +83,7 @@ fn is_raised_by_statement(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     }
     let code = traceback.getattr("tb_frame")?.getattr("f_code")?.getattr("co_code")?;
     let instruction = code.get_item(traceback.getattr("tb_lasti")?)?;
-    crate::host::standard::module(py, "opcode")?.getattr("opmap")?.get_item("RAISE_VARARGS")?.eq(instruction)
+    super::standard::module(py, "opcode")?.getattr("opmap")?.get_item("RAISE_VARARGS")?.eq(instruction)
 }
 
 /// Takes the reference over if it returns true.
@@ -92,7 +93,7 @@ fn queue(error: *mut c_void) -> bool {
         if door::is_inside() && queue(error) {
             return 0;
         }
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: the reference that `queue` took over.
             let error = unsafe { Bound::from_owned_ptr(py, error.cast::<PyObject>()) };
             PyErr::from_value(error).restore(py);
@@ -106,7 +107,7 @@ fn queue(error: *mut c_void) -> bool {
 /// Whether this is the thread that handles signals.
 fn is_main(py: Python<'_>) -> PyResult<bool> {
     let main: c_ulong =
-        crate::host::standard::module(py, "threading")?.getattr("_main_thread")?.getattr("_ident")?.extract()?;
+        super::standard::module(py, "threading")?.getattr("_main_thread")?.getattr("_ident")?.extract()?;
     // SAFETY: may be called at any time.
     Ok(main == unsafe { api::PyThread_get_thread_ident() })
 }
@@ -134,7 +135,7 @@ fn is_handlers(py: Python<'_>, error: &PyErr, handlers: &[Bound<'_, PyAny>]) -> 
 
 /// The code of a function, of a method, or of what `functools.partial` makes of one.
 fn code_of<'py>(handler: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-    let class = |module: &str, name: &str| crate::host::standard::module(handler.py(), module).ok()?.getattr(name).ok();
+    let class = |module: &str, name: &str| super::standard::module(handler.py(), module).ok()?.getattr(name).ok();
     let (method, partial) = (class("types", "MethodType")?, class("functools", "partial")?);
     let mut function = handler.clone();
     // of exact classes only: an object of the program's own might run its code

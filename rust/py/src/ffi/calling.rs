@@ -100,7 +100,7 @@ pub fn method<'py>(
 /// # Errors
 /// What that raises.
 pub fn import<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    call(&crate::host::standard::module(py, "importlib")?.getattr("import_module")?, (name,))
+    call(&super::standard::module(py, "importlib")?.getattr("import_module")?, (name,))
 }
 
 /// Runs statements.
@@ -136,7 +136,8 @@ pub fn attribute<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Bound<
     call(&object.py().import("builtins")?.getattr("getattr")?, (object, name))
 }
 
-/// Runs `with` on a thread that is attached, also when the interpreter is about to be no more and nobody can be attached any more.
+/// Runs `with` on a thread that is attached, also when the interpreter is about to be no more, or not there in full yet, and nobody can
+/// be attached.
 #[inline(always)]
 pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     // SAFETY: a plain question; the interpreter calls handlers, wrappers and callbacks attached.
@@ -150,8 +151,13 @@ pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
 
 /// From now on a thread that is attached may say so (`Python::attach`) also when the interpreter is about to be no more: finalisers of
 /// the program's run then, and hooks of ours in them. Who asks for the first time when it is too late panics.
+///
+/// Nothing yet where the interpreter is not there in full: 3.15 runs `site` so early. Another session asks again.
 pub fn may_attach(py: Python<'_>) {
-    py.detach(|| Python::attach(|_| ()));
+    // SAFETY: a plain question
+    if unsafe { ffi::Py_IsInitialized() } != 0 {
+        py.detach(|| Python::attach(|_| ()));
+    }
 }
 
 /// Whether the interpreter is ending. Then no thread but its main one runs any more, and a lock that another one held when it

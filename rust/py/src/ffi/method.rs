@@ -1,5 +1,5 @@
-//! Methods of built-in types and functions of built-in modules, taken at their definition: every call of the method comes to a wrapper, whoever calls it and
-//! however, and the method object stays what it was.
+//! Methods of built-in types and functions of built-in modules, taken at their definition. Every call comes to a wrapper, whatever code
+//! makes it, and the method object does not change.
 //!
 //! The word that is changed is the function pointer in the method's `PyMethodDef`, which the interpreter reads at each call. It is
 //! written as one word; wrappers are never unloaded, and neither are the functions that they call on.
@@ -157,7 +157,8 @@ impl Method {
         Method { definition: AtomicPtr::new(std::ptr::null_mut()), original: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Takes the calls of the method `name` of a class, or of the function of a module: the first of `wrappers` that is called as the method is.
+    /// Takes the calls of the method `name` of a class, or of a function of a module. The wrapper is the first of `wrappers` that has
+    /// the method's calling convention.
     ///
     /// # Errors
     /// KeyError if there is none of this name; RuntimeError if it is not written in C, or is called in a way that no wrapper knows.
@@ -171,7 +172,7 @@ impl Method {
             let class = class.map(|name| name.to_string()).unwrap_or_default();
             pyo3::exceptions::PyRuntimeError::new_err(format!("{class}.{name} {what}; its calls can't be seen here"))
         };
-        let definition = definition(&found).ok_or_else(|| unknown("is not written in C as it was"))?;
+        let definition = definition(&found).ok_or_else(|| unknown("is not written in C as expected"))?;
         // SAFETY: the definition lives as long as the class, which is held by whoever uses it.
         unsafe {
             let named = CStr::from_ptr((*definition).ml_name).to_str() == Ok(name);

@@ -3,6 +3,7 @@
 //! | file | gives |
 //! | --- | --- |
 //! | `layout` | byte offsets by version |
+//! | `local_time` | the local time of a second |
 //! | `calibrate` | that check |
 //! | `calling` | calls of what may be written in Python |
 //! | `frame` | the running interpreter frame: code, function, caller, arguments |
@@ -24,6 +25,7 @@
 //! | `handlers` | whether a frame catches an exception (3.11) |
 //! | `profile` | a profile function, for functions written in C (3.11) |
 //! | `bottom` | calls below which no frame is seen |
+//! | `standard` | modules of the standard library, also where the program has one of the name |
 //! | `stack` | how much C stack is left, and more of it (3.11) |
 //! | `tracer_abi` | the tables of `inviso_tracer.h`: tracer modules in C |
 //! | `alloc` | a count of bytes asked of Python's allocators |
@@ -55,6 +57,7 @@ pub mod handlers;
 pub mod held;
 pub mod interned;
 pub mod layout;
+pub mod local_time;
 pub mod method;
 #[cfg(Py_3_12)]
 pub mod monitoring;
@@ -65,6 +68,7 @@ pub mod opcodes;
 pub mod profile;
 #[cfg(not(Py_3_12))]
 pub mod stack;
+pub mod standard;
 pub mod state;
 pub mod steps;
 pub mod task_name;

@@ -28,7 +28,7 @@ static END_ASYNC_FOR: AtomicU8 = AtomicU8::new(0);
 /// # Errors
 /// The interpreter doesn't name one of them.
 pub fn learn(py: Python<'_>) -> PyResult<()> {
-    let numbers = crate::host::standard::module(py, "opcode")?.getattr("opmap")?;
+    let numbers = super::standard::module(py, "opcode")?.getattr("opmap")?;
     let needed = [
         ("RESUME", &RESUME),
         ("PUSH_EXC_INFO", &PUSH_EXC_INFO),

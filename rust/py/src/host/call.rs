@@ -1,6 +1,7 @@
 //! A running Python call, as the core sees it: asked for what an event needs and no more.
 
 use super::{backtrace, here::Running, late, objects::Arguments, Host};
+use crate::ffi::calling;
 use crate::{
     capture::{self, Limits, Raised},
     ffi::{
@@ -21,7 +22,7 @@ use inviso_term::{
     etf::{Encoder, Full},
     term::Term,
 };
-use pyo3::{ffi::PyObject, prelude::*};
+use pyo3::ffi::PyObject;
 
 /// How a call ends: what the interpreter shows of it, borrowed.
 #[derive(Clone, Copy)]
@@ -248,7 +249,7 @@ impl Activation for PyCall<'_> {
     #[cold]
     fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
         let End::Value(value) = self.end else { return };
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as above.
             let values = vec![unsafe { late::held(py, value) }];
             late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
@@ -300,7 +301,7 @@ impl Activation for PyCall<'_> {
     #[cold]
     fn arguments_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
         let frame = self.frame();
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as in `write_arguments`; attached.
             let values = unsafe {
                 let layout = CodeLayout::read(frame.code());

@@ -84,6 +84,10 @@ pub struct Process {
 }
 
 impl Process {
+    fn of(pid: u64) -> Process {
+        Process { mailbox: Arc::new(Mailbox::of(pid)), ..Process::default() }
+    }
+
     /// Whether it has told of its end, or is about to.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
@@ -99,7 +103,7 @@ pub fn go(host: &Host, tracee: &Tracee) -> bool {
 
 /// What this package keeps with `tracee`; made at first use.
 pub fn process(tracee: &Tracee) -> &Process {
-    let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::default()));
+    let kept: &(dyn Any + Send + Sync) = &**tracee.host.get_or_init(|| Box::new(Process::of(tracee.pid)));
     debug_assert!(kept.is::<Process>());
     // SAFETY: only this line fills it. To ask for its type takes a call, at each message.
     unsafe { &*std::ptr::from_ref(kept).cast() }
@@ -456,7 +460,7 @@ impl Directory {
 
     /// The process of the thread that the threading module knows by this number, as `threading.get_ident` gives it.
     pub fn of_ident(&self, py: Python<'_>, host: &Host, ident: &Bound<'_, PyAny>) -> Option<Arc<Tracee>> {
-        let threading = super::standard::present(py, "threading")?;
+        let threading = crate::ffi::standard::present(py, "threading")?;
         let active = threading.getattr("_active").ok()?.cast_into::<PyDict>().ok()?;
         let thread = active.get_item(ident).ok()??;
         // SAFETY: held; attached, with nothing set. The attribute is a plain one of the class's own.
@@ -480,7 +484,7 @@ impl Directory {
                 });
             }
         }
-        let thread = super::standard::module(py, "threading")?.getattr("Thread")?;
+        let thread = crate::ffi::standard::module(py, "threading")?.getattr("Thread")?;
         if !object.is_instance(&thread)? {
             let queue =
                 is_queue(object).then(|| self.object_process(host, Kind::Queue, object.as_ptr() as usize, None));
@@ -654,7 +658,7 @@ pub fn is_one_thread(py: Python<'_>) -> PyResult<bool> {
 
 /// Threads that Python knows of: number and object. Reads the threading module's own table, and runs none of its code.
 fn threads(py: Python<'_>) -> PyResult<Vec<(u64, Bound<'_, PyAny>)>> {
-    let Some(threading) = super::standard::present(py, "threading") else { return Ok(Vec::new()) };
+    let Some(threading) = crate::ffi::standard::present(py, "threading") else { return Ok(Vec::new()) };
     let active = threading.getattr("_active")?.cast_into::<PyDict>()?.copy()?;
     let mut all = Vec::new();
     for thread in active.values() {

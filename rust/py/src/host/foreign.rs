@@ -13,6 +13,7 @@ use super::{
     objects::Arguments,
     Host,
 };
+use crate::ffi::calling;
 #[cfg(not(Py_3_12))]
 use crate::ffi::frame::Frame;
 use crate::{capture, ffi::held::Held, view::PyView};
@@ -200,7 +201,7 @@ impl Activation for ForeignCall<'_> {
     }
 
     fn result_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
-        Python::attach(|py| {
+        calling::attached(|py| {
             late::write_one(py, Arguments { values: Vec::new(), more: true }, out, session, scheduler);
         });
     }
@@ -248,7 +249,7 @@ impl Activation for ForeignCall<'_> {
             Shown::Unknown => return,
             Shown::First(first) => Some(first),
         };
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as above; attached.
             let values: Vec<_> = first.map(|first| unsafe { late::held(py, first) }).into_iter().collect();
             let more = !values.is_empty();

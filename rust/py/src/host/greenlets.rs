@@ -1,18 +1,23 @@
-//! Which greenlet runs: the calls of each are kept apart, and what one runs is charged to it.
+//! Greenlets: each has a stack of traced calls of its own, and time and memory are charged to the greenlet that runs.
 //!
-//! The interpreter has no event for a switch. greenlet has one: the trace function of a thread, `greenlet.settrace`. Ours stands in front of the
-//! program's own in each thread that runs traced code, while ends of calls are told or measured and the program has greenlet. It
-//! tells the core which stack of calls goes on, and calls the program's function. `settrace` and `gettrace` are taken
-//! meanwhile, so that the program sets and sees its own function only.
+//! The interpreter has no event for a switch. greenlet has one: it calls the thread's trace function (`greenlet.settrace`) in the
+//! greenlet that goes on. Our trace function is installed in each thread that runs traced code, as long as a session wants ends of calls
+//! and the program has imported greenlet. It tells the core which stack goes on, then calls the program's own trace function.
+//! Calls of `settrace` and `gettrace` are taken meanwhile, so the program sets and sees only its own function.
 //!
 //! # States
 //!
-//! [`EPOCH`] changes whenever threads have to look again: ours has come into use or out of it, a switch was missed because it happened inside the
-//! tracer, or greenlet took ours away because the program's function raised. Each thread compares it with what it has seen before it takes
-//! an event: one load and one comparison. A program without greenlet never changes it.
+//! [`EPOCH`] changes when every thread has to install or remove our function, or to ask which greenlet runs:
 //!
-//! A thread puts ours in, and takes it out again, by itself: at its next event, or at its next switch. A thread that has neither keeps it,
-//! which then does nothing but call on.
+//! * our function came into use, or out of use;
+//! * a switch was missed, because it happened inside the tracer;
+//! * greenlet removed our function, because the program's function raised.
+//!
+//! Before each event a thread compares the epoch with the last one that it saw: one load and one comparison. Without greenlet the epoch
+//! never changes.
+//!
+//! A thread installs and removes our function itself, at its next event or its next switch. In a thread that has neither, our function
+//! stays and only calls the program's.
 //!
 //! # Checked by
 //!
@@ -124,8 +129,8 @@ fn change() {
     EPOCH.fetch_add(1, Ordering::Release);
 }
 
-/// Ends of calls matter from now on: greenlet is looked for, and looked out for. What is written in C is loaded by one function, whose
-/// calls are taken; to watch the import system itself would make each event of a traced call dearer.
+/// A session wants ends of calls. Adopts greenlet if the program has imported it, and takes the calls of `_imp.exec_dynamic` to notice a
+/// later import: every module that is written in C is loaded by that function. A watched import system would slow down each event.
 ///
 /// # Errors
 /// RuntimeError if greenlet is there and not as it is known.
@@ -159,7 +164,7 @@ unsafe extern "C" fn exec_dynamic(this: *mut PyObject, module: *mut PyObject) ->
         let done = calling::on_guard(|| original(this, module));
         if !done.is_null() && !state::is_elsewhere() {
             door::guard(|| {
-                // the import has gone well: that nobody can see its switches is said here
+                // an unknown greenlet does not fail the program's import; the error is reported here
                 attached(|py| find(py).unwrap_or_else(|error| error.write_unraisable(py, None)));
             });
         }
@@ -190,7 +195,7 @@ fn adopt(module: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Nobody wants to know any more.
+/// No session wants ends of calls any more.
 fn stop(py: Python<'_>) -> PyResult<()> {
     EXEC_DYNAMIC.give_back(EXECS);
     if !ON.swap(false, Ordering::AcqRel) {
@@ -202,7 +207,7 @@ fn stop(py: Python<'_>) -> PyResult<()> {
     take_out(py)
 }
 
-/// This thread has ours, and its calls are those of the greenlet that runs.
+/// Installs our function in this thread, and switches to the calls of the greenlet that runs.
 fn begin_here(py: Python<'_>, here: &mut Here) -> PyResult<()> {
     put_in(py)?;
     let current = kept(py, &GETCURRENT)?.call0()?;

@@ -10,7 +10,7 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
-use crate::ffi::{frame::Frame, steps};
+use crate::ffi::{calling, frame::Frame, steps};
 use inviso_core::{flags::Flags, tracee::Tracee};
 use pyo3::{ffi, prelude::*};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub unsafe fn announced(here: &mut Here, coroutine: *mut ffi::PyObject, child: &
 /// Attached, with no exception set; the group stands.
 unsafe fn parent_of(here: &mut Here, group: *mut ffi::PyObject) -> Option<Arc<Tracee>> {
     // SAFETY: the caller's promise. The group's own plain attribute.
-    let parent = Python::attach(|py| unsafe {
+    let parent = calling::attached(|py| unsafe {
         let parent = spawning::attribute(py, group, "_parent_task")?;
         is_task(py, parent.as_ptr()).then(|| here.host.directory.task(here.host, parent.as_ptr() as usize, None))
     });
@@ -87,7 +87,7 @@ fn on_created(here: &mut Here, frame: Frame, how: Ended) {
     here.grouping = (0, 0);
     let Ended::Returned(task) = how else { return };
     // SAFETY: attached; the event's frame stands, and so does what it returns.
-    let child = Python::attach(|py| unsafe {
+    let child = calling::attached(|py| unsafe {
         let living = is_task(py, task) && !steps::is_done_task(py, task);
         living.then(|| here.host.directory.task(here.host, task as usize, None))
     });

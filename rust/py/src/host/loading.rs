@@ -262,7 +262,7 @@ unsafe extern "C" fn function_event(
         if code == 0 || host.loading.known().codes.contains(&code) {
             return;
         }
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as above.
             let function = unsafe { Bound::from_borrowed_ptr(py, function) };
             if CHANGING.get() > 0 {
@@ -315,7 +315,7 @@ fn meet(here: &mut super::here::Here, frame: crate::ffi::frame::Frame, code: usi
 #[cold]
 #[inline(never)]
 fn offer_frame(here: &mut super::here::Here, frame: crate::ffi::frame::Frame) {
-    Python::attach(|py| {
+    calling::attached(|py| {
         // SAFETY: the frame's globals are alive as long as the frame.
         let wanted = unsafe { here.host.loading.wants_module(frame.globals()) };
         // SAFETY: the frame's function and code are alive as long as the frame.

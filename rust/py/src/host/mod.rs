@@ -94,7 +94,6 @@ pub mod scheduling;
 pub mod senders;
 pub mod simple_queue;
 pub mod spawning;
-pub mod standard;
 mod task_end;
 mod task_init;
 pub mod tokens;

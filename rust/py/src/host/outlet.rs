@@ -3,7 +3,10 @@
 //! Nothing is pushed: whoever takes messages pulls them out of the rings first.
 
 use super::{
+    door,
+    here::Here,
     objects::{Arguments, Objects},
+    passing::{self, Sender},
     Host,
 };
 use crate::{
@@ -12,11 +15,14 @@ use crate::{
     tracer::{Installed, Made},
 };
 use inviso_core::{
-    drain::{self, Losses, Mark, Record},
+    drain::{self, Losses, Mark, Record, What},
+    flags::Flags,
     node::Node,
     session::Session,
+    tracee,
 };
 use inviso_port::ports::LogPort;
+use inviso_term::record::Kind;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Mutex};
@@ -84,6 +90,16 @@ impl Outlets {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(&session)
     }
 
+    /// The mailboxes of processes that sessions feed.
+    pub fn mailboxes(&self) -> Vec<Arc<Mailbox>> {
+        let all = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        let mut found: Vec<_> =
+            all.values().map(|outlet| &outlet.mailbox).filter(|mailbox| mailbox.owner != 0).cloned().collect();
+        found.sort_by_key(|mailbox| mailbox.owner);
+        found.dedup_by_key(|mailbox| mailbox.owner);
+        found
+    }
+
     /// A session's outlet.
     pub fn of(&self, session: u64) -> Option<Arc<Outlet>> {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).get(&session).cloned()
@@ -103,6 +119,7 @@ enum Came {
 
 /// Brings what was posted to a mailbox, and what waits in the rings of these sessions, which all feed it, into it: in the order of
 /// time, and of the newer session first where the time is the same. One step of it, or all that was written before the marks.
+/// Sessions that trace the mailbox's process for `receive` are told of each.
 ///
 /// Who comes again in the midst of it, by a signal's handler, leaves it to the outer call.
 ///
@@ -113,11 +130,22 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
     if outlets.is_empty() && !mailbox.has_posted() {
         return Ok(());
     }
-    let Some(_one) = mailbox.pumping.enter(py) else { return Ok(()) };
     loop {
-        pump_step(py, mailbox, outlets, &mut stale)?;
-        // asked under the lock: what another thread has drained is in the mailbox by then, too
-        if marks.iter().all(Mark::passed) {
+        let (mut arrived, done, passed);
+        {
+            let Some(_one) = mailbox.pumping.enter(py) else { return Ok(()) };
+            arrived = Vec::new();
+            done = pump_step(py, mailbox, outlets, &mut stale, &mut arrived);
+            // asked under the lock: what another thread has drained is in the mailbox by then, too
+            passed = marks.iter().all(Mark::passed);
+        }
+        if !arrived.is_empty() {
+            // not under the lock: a tracer module may be told, which runs code of the program's
+            tell(py, mailbox.owner, &arrived)?;
+            mailbox.announce(py);
+        }
+        done?;
+        if passed {
             return Ok(());
         }
         py.detach(std::thread::yield_now); // a dump of the session's may be under way
@@ -125,8 +153,52 @@ pub fn pump_all(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], mark
     }
 }
 
-/// One step, by who holds the mailbox's lock.
-fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>) -> PyResult<()> {
+/// Messages that came to a mailbox, and who sent them.
+type Arrived = Vec<(Sender, Py<PyAny>)>;
+
+/// Tells of messages that have arrived at the process `owner`.
+fn tell(py: Python<'_>, owner: u64, arrived: &Arrived) -> PyResult<()> {
+    let host = super::host(py)?;
+    let Some(to) = host.node.tracee(owner).filter(|to| host.node.asks_of(to, Flags::RECEIVE)) else { return Ok(()) };
+    let each = |here: &mut Here| {
+        for (sender, message) in arrived {
+            // SAFETY: held; attached.
+            unsafe { passing::arrived(host, &mut here.thread, &to, *sender, message.as_ptr()) };
+        }
+    };
+    // SAFETY: attached.
+    let _ending = unsafe { door::call(each) };
+    Ok(())
+}
+
+/// Who sends the message of a record: the tracee, if it is one of what a process does while it runs; nobody says the rest of it.
+fn sender(record: &Record) -> Sender {
+    let What::Event(event) = &record.what else { return Sender::Nobody };
+    match Kind::from_u8(event.kind) {
+        Some(Kind::Monitor) => Sender::System,
+        Some(
+            Kind::Spawn
+            | Kind::Spawned
+            | Kind::Exit
+            | Kind::Receive
+            | Kind::Register
+            | Kind::Unregister
+            | Kind::Link
+            | Kind::Unlink
+            | Kind::GettingLinked
+            | Kind::GettingUnlinked
+            | Kind::Seq,
+        )
+        | None => Sender::Nobody,
+        _ if tracee::Kind::of(event.tracee) == tracee::Kind::Port => Sender::Nobody,
+        _ => Sender::Process(event.tracee),
+    }
+}
+
+/// One step, by who holds the mailbox's lock; what has come is to be announced.
+fn pump_step(
+    py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: &mut Vec<Arguments>, arrived: &mut Arrived,
+) -> PyResult<()> {
     let posted = mailbox.take_posted(); // first: what was written before is found in the rings
     let sessions: Vec<_> = outlets.iter().map(|outlet| &*outlet.session).collect();
     let step = outlets.iter().map(|outlet| outlet.step).min().unwrap_or(BATCH);
@@ -146,7 +218,6 @@ fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: 
     });
     let host = super::host(py)?;
     host.node.clock.follow();
-    let mut made = Vec::with_capacity(all.len());
     let mut failed = None;
     for (_, came) in &all {
         let mut make = || match came {
@@ -159,20 +230,31 @@ fn pump_step(py: Python<'_>, mailbox: &Mailbox, outlets: &[Arc<Outlet>], stale: 
             make()
         });
         match message {
-            Ok(message) => made.push(message),
+            Ok(message) => {
+                let sender = if let Came::Record(_, record) = came { sender(record) } else { Sender::Nobody };
+                arrived.push((sender, message));
+            }
             Err(error) => failed = Some(error),
         }
     }
-    mailbox.put(py, made);
+    mailbox.put_quietly(arrived.iter().map(|(_, message)| message.clone_ref(py).into()));
     failed.map_or(Ok(()), Err)
 }
 
 impl Outlet {
-    /// Brings in everything that was written before the call.
+    /// Brings in everything that was written before the call, and first what the session is to be told of: trace messages that have
+    /// still to come to tracers that it traces for `receive`.
     ///
     /// # Errors
     /// What making the messages raises.
     pub fn pump_to_mark(&self, py: Python<'_>) -> PyResult<()> {
+        let host = super::host(py)?;
+        for mailbox in host.outlets.mailboxes() {
+            let traced = host.node.tracee(mailbox.owner);
+            if traced.is_some_and(|tracer| tracer.flags(self.session.index).has(Flags::RECEIVE)) {
+                mailbox.pump(py)?;
+            }
+        }
         if let Some(port) = &self.port {
             let mark = Mark::of(&self.session);
             py.detach(|| port.write_to(&mark));

@@ -35,6 +35,10 @@ pub enum Sender {
     Unknown,
     /// The clock: a time-out.
     Clock,
+    /// The node itself, which watches for system events.
+    System,
+    /// Nobody, and nowhere.
+    Nobody,
 }
 
 /// A message on its way. Borrowed from whoever passes it on.
@@ -108,6 +112,8 @@ impl<'a> Message<'a> {
             },
             (Way::Out(id), _) => identity(*id),
             (Way::In(Sender::Clock), 0) => atom("clock_service"),
+            (Way::In(Sender::System), 0) => atom("system"),
+            (Way::In(Sender::Nobody), 0) => Ok(py.None()),
             (Way::In(_), 0) => atom(&inviso_port::node::name()),
             (Way::In(Sender::Process(id)), _) => identity(*id),
             (Way::In(_), _) => Ok(py.None()),
@@ -168,7 +174,7 @@ impl Parcel for Message<'_> {
     }
 
     fn message_late(&self, out: &mut Vec<u8>, session: &Session, scheduler: u16) {
-        Python::attach(|py| {
+        calling::attached(|py| {
             // SAFETY: as above.
             let values = vec![unsafe { late::held(py, self.message) }];
             late::write_one(py, Arguments { values, more: false }, out, session, scheduler);
@@ -264,7 +270,7 @@ pub unsafe fn arrived(host: &Host, thread: &mut Thread, at: &Tracee, sender: Sen
 /// The running process has waited for a message in vain.
 pub fn timed_out(here: &mut Here) {
     let allocated = tls::bytes();
-    Python::attach(|py| {
+    calling::attached(|py| {
         if let Ok(timeout) = terms::atom(py, "timeout") {
             // SAFETY: held; attached.
             unsafe { received(here, Sender::Clock, timeout.as_ptr()) };

@@ -16,6 +16,7 @@ use super::{
     watch::{self, Ended, Handler},
     Host,
 };
+use crate::ffi::calling;
 use crate::{
     capture::{self, Raised},
     ffi::{
@@ -547,7 +548,7 @@ fn is_empty(error: Raised) -> bool {
 
 /// A queue is made: if its class has methods of its own, they are watched from now on.
 fn on_new(here: &mut Here, frame: Frame) {
-    Python::attach(|py| {
+    calling::attached(|py| {
         let queue = queue_of(frame);
         if !queue.is_null() {
             // SAFETY: the argument stands while the frame runs.

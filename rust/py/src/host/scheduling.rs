@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     capture,
-    ffi::{frame::Frame, held::Held, interned::Interned, steps},
+    ffi::{calling, frame::Frame, held::Held, interned::Interned, steps},
 };
 use inviso_core::{
     flags::Flags,
@@ -84,7 +84,8 @@ pub struct Here {
 }
 
 fn begin(py: Python<'_>, host: &'static Host) -> PyResult<()> {
-    let bootstrap = originals::codes(super::standard::module(py, "threading")?.as_any(), &["Thread._bootstrap_inner"])?;
+    let bootstrap =
+        originals::codes(crate::ffi::standard::module(py, "threading")?.as_any(), &["Thread._bootstrap_inner"])?;
     watch::add(py, host, &THREAD, &bootstrap)?;
     ON.store(true, Ordering::Release);
     modules::need(py, host, &MODULES)
@@ -214,7 +215,7 @@ fn watch_running_of(py: Python<'_>, host: &'static Host, here: &mut here::Here) 
 #[inline(never)]
 fn unwatch(here: &mut here::Here) {
     here.turn.watching = false;
-    Python::attach(|py| {
+    calling::attached(|py| {
         if let Err(error) = watch::remove(py, here.host, &[&STEP]) {
             error.write_unraisable(py, None);
         }
@@ -628,7 +629,7 @@ fn on_thread(here: &mut here::Here, frame: Frame) {
 /// `thread` lives throughout, and the calling thread is attached to the interpreter.
 unsafe fn place_of_thread(thread: *mut ffi::PyObject, out: &mut Encoder<'_>) -> Result<(), Full> {
     // SAFETY: attached; the thread object stands, and what is read of it is held.
-    Python::attach(|py| unsafe {
+    calling::attached(|py| unsafe {
         match spawning::attribute(py, thread, "_target").filter(|target| !target.is_none()) {
             Some(target) => {
                 let arguments = spawning::attribute(py, thread, "_args").and_then(|args| args.len().ok());

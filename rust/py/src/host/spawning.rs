@@ -210,7 +210,7 @@ impl Spawning {
     /// # Errors
     /// What importing threading and asyncio, or `sys.monitoring`, raises.
     pub fn begin(&self, py: Python<'_>, host: &'static Host) -> PyResult<()> {
-        let threading = super::standard::module(py, "threading")?.into_any();
+        let threading = crate::ffi::standard::module(py, "threading")?.into_any();
         let codes = |path| originals::codes(&threading, &[path]);
         watch::add(py, host, &START, &codes("Thread.start")?)?;
         // noted, if it is wrapped: it is a thread's first frame
@@ -595,8 +595,9 @@ fn can_start(thread: *mut ffi::PyObject) -> bool {
 /// Whether a thread object's thread has been started and has not said yet that it runs.
 fn is_beginning(object: usize) -> bool {
     Python::attach(|py| {
-        let beginning =
-            || super::standard::module(py, "threading")?.getattr("_limbo")?.cast_into::<PyDict>().map_err(PyErr::from);
+        let beginning = || {
+            crate::ffi::standard::module(py, "threading")?.getattr("_limbo")?.cast_into::<PyDict>().map_err(PyErr::from)
+        };
         // by identity: a class of threads may have an equality of its own
         beginning().is_ok_and(|all| all.values().iter().any(|thread| thread.as_ptr() as usize == object))
     })
@@ -612,7 +613,7 @@ fn has_ended(thread: &Bound<'_, PyAny>) -> PyResult<bool> {
             .and_then(|event| attribute(py, event.as_ptr(), "_flag"))
             .is_some_and(|flag| flag.is_truthy().unwrap_or(false))
     };
-    let threading = super::standard::module(py, "threading")?;
+    let threading = crate::ffi::standard::module(py, "threading")?;
     let stands = |table: &str| -> PyResult<bool> {
         let table = threading.getattr(table)?.cast_into::<PyDict>()?;
         Ok(table.values().iter().any(|other| other.is(thread)))

@@ -294,7 +294,7 @@ unsafe fn is_coroutine_function(here: &mut Here, callback: *mut PyObject) -> boo
     quietly(here, |py, _| {
         // SAFETY: the caller's promise.
         let callback = unsafe { Bound::from_borrowed_ptr(py, callback) };
-        let answer = super::standard::module(py, "inspect")
+        let answer = crate::ffi::standard::module(py, "inspect")
             .and_then(|m| calling::method(&m, "iscoroutinefunction", (callback,)));
         answer.and_then(|answer| answer.is_truthy()).unwrap_or(false)
     })

@@ -13,8 +13,45 @@ use super::{encode::HERE, measure::measure, tag, Encoder, Node, MAX_ATOM};
 /// assert_eq!(etf::decode(&out).unwrap(), pair(Identifier::new(7, "a@b", 3)));
 /// ```
 pub fn homed(bytes: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) {
+    if mentions_here(bytes) {
+        let here = NodeName::new(name, creation);
+        renamed(bytes, |_| Some(&here), out);
+    } else {
+        out.extend_from_slice(bytes);
+    }
+}
+
+/// A node as identifiers have it: its name, and which start of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeName {
+    atom: Vec<u8>,
+    creation: u32,
+}
+
+impl NodeName {
+    /// A name of up to [`MAX_ATOM`] characters; of a longer one, none is given to identifiers.
+    #[must_use]
+    pub fn new(name: &str, creation: u32) -> NodeName {
+        let mut atom = Vec::new();
+        put_atom(&mut atom, name);
+        NodeName { atom, creation }
+    }
+}
+
+/// Adds a copy of one term (without a version byte) in which every pid, port and reference of a node without a name is of the node
+/// that `node` answers for its creation, if it answers one. Everything else is copied as it is; so are bytes that are no term.
+///
+/// ```
+/// use inviso_term::{etf::{self, NodeName}, term::{Identifier, Term}};
+/// let pair = |one, two| Term::Tuple(vec![Term::Pid(one), Term::Pid(two)]);
+/// let (of_3, of_4) = (Identifier::new(7, "nonode@nohost", 3), Identifier::new(7, "nonode@nohost", 4));
+/// let (shop, mut out) = (NodeName::new("shop@h", 3), Vec::new());
+/// etf::renamed(&etf::encode(&pair(of_3, of_4.clone())), |creation| (creation == 3).then_some(&shop), &mut out);
+/// assert_eq!(etf::decode(&out).unwrap(), pair(Identifier::new(7, "shop@h", 3), of_4));
+/// ```
+pub fn renamed<'a>(bytes: &[u8], node: impl FnMut(u32) -> Option<&'a NodeName>, out: &mut Vec<u8>) {
     let at = out.len();
-    if !mentions_here(bytes) || rewrite(bytes, name, creation, out).is_none() {
+    if rewrite(bytes, node, out).is_none() {
         out.truncate(at);
         out.extend_from_slice(bytes);
     }
@@ -29,7 +66,7 @@ fn is_here(bytes: &[u8]) -> bool {
     bytes.strip_prefix(&[tag::SMALL_ATOM_UTF8, HERE.len() as u8]).is_some_and(|rest| rest.starts_with(HERE))
 }
 
-fn rewrite(bytes: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) -> Option<()> {
+fn rewrite<'a>(bytes: &[u8], mut node: impl FnMut(u32) -> Option<&'a NodeName>, out: &mut Vec<u8>) -> Option<()> {
     let (mut at, mut copied, mut left) = (0, 0, 1_usize);
     while left > 0 {
         let rest = bytes.get(at..)?;
@@ -40,10 +77,14 @@ fn rewrite(bytes: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) -> Option
             _ => 0,
         };
         if head != 0 && is_here(rest.get(head..)?) {
-            out.extend_from_slice(bytes.get(copied..at + head)?);
             let numbers = rest.get(head + 2 + HERE.len()..length)?;
-            identify(rest, numbers, name, creation, out)?;
-            copied = at + length;
+            // the first of a reference's numbers, the last of the others'
+            let creation = if head == 3 { numbers.first_chunk()? } else { numbers.last_chunk()? };
+            if let Some(node) = node(u32::from_be_bytes(*creation)).filter(|node| !node.atom.is_empty()) {
+                out.extend_from_slice(bytes.get(copied..at + head)?);
+                identify(head == 3, numbers, node, out)?;
+                copied = at + length;
+            }
         }
         at += length;
         left = left.checked_add(parts)? - 1;
@@ -52,15 +93,15 @@ fn rewrite(bytes: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) -> Option
     Some(())
 }
 
-/// The name, and the numbers with the creation at its place: the first of a reference's, the last of the others'.
-fn identify(whole: &[u8], numbers: &[u8], name: &str, creation: u32, out: &mut Vec<u8>) -> Option<()> {
-    put_atom(out, name);
-    if whole.first() == Some(&tag::NEWER_REFERENCE) {
-        out.extend_from_slice(&creation.to_be_bytes());
+/// The name, and the numbers with the creation at its place.
+fn identify(is_reference: bool, numbers: &[u8], node: &NodeName, out: &mut Vec<u8>) -> Option<()> {
+    out.extend_from_slice(&node.atom);
+    if is_reference {
+        out.extend_from_slice(&node.creation.to_be_bytes());
         out.extend_from_slice(numbers.get(4..)?);
     } else {
         out.extend_from_slice(numbers.get(..numbers.len().checked_sub(4)?)?);
-        out.extend_from_slice(&creation.to_be_bytes());
+        out.extend_from_slice(&node.creation.to_be_bytes());
     }
     Some(())
 }

@@ -51,11 +51,20 @@ pub(super) fn measure(bytes: &[u8]) -> Option<(usize, usize)> {
 /// looked at, without recursion. Other terms are for the decoder.
 #[must_use]
 pub fn is_plain(bytes: &[u8]) -> bool {
-    plain(bytes).is_some()
+    plain(bytes, 1).is_some()
 }
 
-fn plain(mut bytes: &[u8]) -> Option<()> {
-    let mut left = 1_usize;
+/// How many bytes so many terms take that bytes begin with. As [`is_plain`]: None where one is cut off, or made of anything else.
+///
+/// ```
+/// use inviso_term::etf;
+/// assert_eq!(etf::plain(&[97, 1, 106, 106], 2), Some(3));
+/// assert_eq!(etf::plain(&[97, 1, 106, 106], 4), None);
+/// ```
+#[inline]
+#[must_use]
+pub fn plain(bytes: &[u8], terms: usize) -> Option<usize> {
+    let (mut at, mut left) = (0_usize, terms);
     let word = |at: &[u8]| Some(u32::from_be_bytes(*at.first_chunk()?) as usize);
     let atom = |at: &[u8]| {
         let (&length, name) = at.split_first()?;
@@ -64,7 +73,11 @@ fn plain(mut bytes: &[u8]) -> Option<()> {
         (name.is_ascii() || std::str::from_utf8(name).is_ok()).then_some(1 + length)
     };
     while left > 0 {
-        let (&tag, rest) = bytes.split_first()?;
+        let (&tag, rest) = bytes.get(at..)?.split_first()?;
+        let of_node = |numbers: usize| match rest.split_first() {
+            Some((&tag::SMALL_ATOM_UTF8, name)) => Some(1 + atom(name)? + numbers),
+            _ => None,
+        };
         let (length, parts) = match tag {
             tag::SMALL_INTEGER => (1, 0),
             tag::INTEGER => (4, 0),
@@ -75,18 +88,16 @@ fn plain(mut bytes: &[u8]) -> Option<()> {
             tag::SMALL_BIG => (2 + usize::from(*rest.first()?), 0),
             tag::SMALL_TUPLE => (1, usize::from(*rest.first()?)),
             tag::NIL => (0, 0),
+            tag::STRING => (2 + usize::from(u16::from_be_bytes(*rest.first_chunk()?)), 0),
             tag::LIST => (4, word(rest)? + 1),
             tag::MAP => (4, 2 * word(rest)?),
-            tag::NEW_PID => match rest.split_first()? {
-                (&tag::SMALL_ATOM_UTF8, name) => (1 + atom(name)? + 12, 0),
-                _ => return None,
-            },
+            tag::NEW_PID | tag::V4_PORT => (of_node(12)?, 0),
             _ => return None,
         };
-        bytes = rest.get(length..)?;
+        at = at.checked_add(1 + length)?;
         left = left.checked_add(parts)? - 1;
     }
-    Some(())
+    (at <= bytes.len()).then_some(at)
 }
 
 /// Whether bytes begin with a term (without a version byte), however deep, as far as the lengths of its parts tell.

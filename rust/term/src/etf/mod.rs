@@ -41,8 +41,8 @@ mod write;
 
 pub use decode::{decode, walk, DecodeError, Decoder, Limits};
 pub use encode::{Encoder, Full};
-pub use homed::homed;
-pub use measure::{is_plain, is_whole};
+pub use homed::{homed, renamed, NodeName};
+pub use measure::{is_plain, is_whole, plain};
 pub use portable::portable;
 pub use visit::{ClosureRef, Node, RecordRef, Visit};
 pub use write::{encode, encode_versioned};

@@ -1,7 +1,7 @@
 //! Modules of the standard library that this package uses, where the program has files of the same names.
 //!
-//! Such a module leaves `sys.modules` before the program begins ([`cover`]), so that the program finds its own. What asks for a module
-//! of the library by name asks here ([`module`]), and goes on with the one that it has always had.
+//! [`cover`] takes such a module out of the program's sight: it leaves `sys.modules` before the program begins, so the program imports
+//! its own file. This package gets its modules from [`module`], which still answers the library's.
 
 use pyo3::{prelude::*, sync::PyOnceLock, types::PyDict};
 
@@ -26,7 +26,7 @@ pub fn module<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyModule>
     py.import(name)
 }
 
-/// The same, if it is covered or has been imported.
+/// A module of the standard library that was imported before; `None` if it was not.
 pub fn present<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyAny>> {
     let covered = COVERED.get(py).and_then(|all| all.bind(py).get_item(name).ok()?);
     covered.or_else(|| py.import("sys").ok()?.getattr("modules").ok()?.get_item(name).ok())

@@ -1,0 +1,41 @@
+"""What an interpreter does before its program, where the environment asks for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from . import _native
+
+__all__ = ["begin"]
+
+
+def begin(known: set[str]) -> None:
+    """Follows a measured process, and starts tracing; ``known`` are the modules that there were before this package."""
+    if _native.is_ready():
+        return _begin(known)
+
+    def when_ready(may_wait: bool) -> bool:
+        if may_wait and not _native.is_ready():
+            return True
+        _begin(known)
+        return False
+
+    # 3.15 runs site too early for events: this is called before the first line of the program then
+    if not _native.call_soon(when_ready):
+        _begin(known)
+
+
+def _begin(known: set[str]) -> None:
+    if "INVISO_CHILDREN" in os.environ:
+        from ._children import start
+
+        start(known)
+    if "INVISO_AUTOSTART" not in os.environ:
+        return
+    try:
+        from .autostart._start import start as start_tracing
+
+        start_tracing(known)
+    except Exception as error:  # the program runs, whatever is wrong here
+        print(f"inviso: autostart: {type(error).__name__}: {error}; this process is not traced", file=sys.stderr)

@@ -1,0 +1,253 @@
+"""The commands that trace prepared processes from outside: ``inviso nodes``, ``status``, ``start``, ``stop``, ``tp``, ``tf``, ``fetch``.
+
+Each is a control component for its own duration: it adds or adopts the nodes, acts, and lets them go; the limits that
+``start`` has set go on in the nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ._command import wants_color
+from ._config import effective
+from .cluster import SECONDS, Answers, Cluster
+from .errors import BadArg
+from .runtime._component import FLAGS
+
+__all__ = ["COMMANDS", "main", "parser"]
+
+TAG = "cli"
+SPARE = 5.0
+"""Seconds after which a node stops that nobody has told to."""
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
+
+
+def main(words: list[str]) -> int:
+    """Carry out one of the commands; the exit status: 0, 1 if a node failed or none was found, 2 for a wrong command line.
+
+    >>> main(["nodes", "no-such-node"])
+    1
+    """
+    try:
+        given = parser().parse_args(words)
+    except SystemExit as end:  # argparse has said why
+        return int(end.code or 0)
+    try:
+        settings = effective({"timeout": given.timeout})
+        given.timeout = settings["timeout"].value
+        if settings["dir"].value is not None:
+            os.environ["INVISO_DIR"] = settings["dir"].value
+        return COMMANDS[given.command](given)
+    except BadArg as wrong:
+        print(f"inviso {given.command}: {wrong.argument}: {wrong.why}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"inviso {given.command}: {error.filename or 'the folder of sockets'}: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command lines.
+
+    >>> parser().parse_args(["start", "shop-*", "-p", "shop.**", "--for", "5s"]).seconds
+    5.0
+    """
+    top = argparse.ArgumentParser(prog="inviso", allow_abbrev=False)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, about: str, nodes: str = "*") -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
+        made.add_argument("nodes", nargs=nodes, metavar="NODE", help="a name, or a pattern with * and ? (in quotes)")
+        made.add_argument("--json", action="store_true", help="write JSON")
+        made.add_argument("--timeout", type=_seconds, metavar="TIME", help="how long a node may take (5s)")
+        return made
+
+    command("nodes", "List the processes of this host that can be traced from outside.")
+    command("status", "Show the state of nodes, and what they have traced.")
+    start = command("start", "Trace nodes: for a time, or until 'inviso stop'.", "+")
+    start.add_argument("-p", "--pattern", action="append", default=[], metavar="PATTERN",
+                       help="functions whose calls are traced: MODULE, MODULE:FUNCTION, PACKAGE.**; may be given several times")  # fmt: skip
+    start.add_argument("--messages", action="store_true", help="the messages of threads and tasks, too")
+    start.add_argument("--tokens", action="store_true", help="the events of sequential tracing, too")
+    start.add_argument("--returns", action="store_true", help="what functions return or raise, too")
+    start.add_argument("--args", action="store_true", help="the arguments of calls; they can hold secrets")
+    start.add_argument("--processes", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
+    start.add_argument("--for", dest="seconds", type=_seconds, metavar="TIME", help="trace so long, then stop and fetch the logs: 5s, 500ms, 2m")
+    start.add_argument("--limit", type=_number, metavar="N", help="stop a node after so many records")
+    start.add_argument("--rate", type=_number, metavar="N", help="stop a node that has more records in a second")
+    start.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
+    stop = command("stop", "Stop tracing nodes, and take everything out of them but the listener.", "+")
+    stop.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
+    fetch = command("fetch", "Copy the logs of nodes that don't trace any more.", "+")
+    fetch.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder")
+    tp = command("tp", "Trace the calls of more functions in nodes that trace.", "+")
+    tp.add_argument("-p", "--pattern", action="append", required=True, metavar="PATTERN", help="as of 'inviso start'")
+    tp.add_argument("--clear", action="store_true", help="trace them no longer")
+    tf = command("tf", "Set trace flags of processes in nodes that trace.", "+")
+    tf.add_argument("--process", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
+    tf.add_argument("--flag", action="append", required=True, choices=FLAGS, metavar="FLAG", help=f"one of {', '.join(FLAGS)}; may be given several times")
+    tf.add_argument("--clear", action="store_true", help="clear them")
+    return top
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
+    if found is None or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; give one such as 5s, 500ms or 2m")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number; give one from 1")
+    return int(text)
+
+
+def _nodes(given: Any) -> int:
+    with _Open(given, adds=False) as cluster:
+        rows = {}
+        for each in cluster.found():
+            control = each.about["control"]
+            rows[each.node] = {
+                "pid": str(each.pid),
+                "state": "-" if each.about["state"] is None else str(each.about["state"][0]),
+                "control": "-" if control is None else f"{control[0]} ({control[1]})",
+                "program": each.about["program"],
+            }
+        return _show(given, Answers(rows))
+
+
+def _status(given: Any) -> int:
+    with _Open(given, adds=False) as cluster:
+        return _show(given, cluster.status())
+
+
+def _start(given: Any) -> int:
+    with _Open(given) as cluster:
+        if not cluster.nodes:
+            return _show(given, cluster.refused)
+        limits = {"limit": given.limit, "rate": given.rate}
+        # a node stops by itself only if this command can't tell it to
+        seconds = SECONDS if given.seconds is None else given.seconds + SPARE
+        begun = cluster.trace(
+            *given.pattern, messages=given.messages, tokens=given.tokens, returns=given.returns, arguments=given.args,
+            processes=given.processes, seconds=seconds, folder=given.output, **limits,
+        )  # fmt: skip
+        if given.seconds is None:
+            cluster.leave()
+            rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
+            return _show(given, Answers(rows, {**begun.errors, **cluster.refused.errors}))
+        since = time.monotonic()
+        _wait(cluster, given.seconds)
+        took = time.monotonic() - since
+        stopped = cluster.stop()
+        rows = {node: {"traced": f"{took:.1f} s", **each} for node, each in stopped.items() if node in begun}
+        errors = {**stopped.errors, **begun.errors, **cluster.refused.errors}
+        cluster.close()
+        return _show(given, Answers(rows, errors))
+
+
+def _wait(cluster: Cluster, seconds: float) -> None:
+    """Until the time is over, no node is left, or Ctrl-C."""
+    gone = threading.Event()
+
+    def heard(event: Any) -> None:
+        if event[3][0] == "disconnected" and not cluster.nodes:
+            gone.set()
+
+    cluster.events(heard)
+    try:
+        gone.wait(seconds if cluster.nodes else 0)
+    except KeyboardInterrupt:
+        pass
+
+
+def _stop(given: Any) -> int:
+    with _Open(given) as cluster:
+        answers = cluster.stop()
+        if given.output is not None:
+            fetched = cluster.fetch(given.output)
+            rows = {node: {**each, **fetched.get(node, {})} for node, each in answers.items()}
+            answers = Answers(rows, {**answers.errors, **fetched.errors})
+        rows = {node: {name: value for name, value in each.items() if name != "log" or given.output} for node, each in answers.items()}
+        cluster.close()
+        return _show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))
+
+
+def _fetch(given: Any) -> int:
+    with _Open(given) as cluster:
+        answers = cluster.fetch(given.output)
+        cluster.leave()
+        return _show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
+
+
+def _tp(given: Any) -> int:
+    return _each(given, lambda cluster: cluster.patterns(*given.pattern, clear=given.clear))
+
+
+def _tf(given: Any) -> int:
+    return _each(given, lambda cluster: cluster.flags(*given.flag, processes=given.process, clear=given.clear))
+
+
+def _each(given: Any, work: Callable[[Cluster], Answers]) -> int:
+    with _Open(given) as cluster:
+        answers = work(cluster)
+        cluster.leave()
+        return _show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
+
+
+class _Open:
+    """A cluster that lets its nodes go at the end, whatever happens."""
+
+    def __init__(self, given: Any, *, adds: bool = True) -> None:
+        self._cluster = Cluster(*given.nodes, timeout=given.timeout, tag=TAG)
+        self._adds = adds
+
+    def __enter__(self) -> Cluster:
+        if self._adds:
+            self._cluster.add()
+        return self._cluster
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.leave()
+        self._cluster.close()
+
+
+def _show(given: Any, answers: Answers) -> int:
+    """Prints a table, or lines for another program, or JSON."""
+    if not len(answers) and not answers.errors:
+        what = " ".join(given.nodes) or "any process"
+        print(f"inviso {given.command}: {what}: nobody of that name listens; start programs by 'inviso run'", file=sys.stderr)
+        return 1
+    if given.json:
+        rows = {node: each for node, each in answers.items()}
+        errors = {node: str(error) for node, error in answers.errors.items()}
+        print(json.dumps({"nodes": rows, "errors": errors}, indent=1, default=str))
+    elif sys.stdout.isatty():
+        head, *lines = str(answers).splitlines()
+        print(f"\x1b[1m{head}\x1b[0m" if wants_color(1) else head)
+        print("\n".join(lines))
+    else:
+        for row in answers.table(plain=True)[1]:
+            print("\t".join(row))
+    return 1 if answers.errors else 0
+
+
+COMMANDS: dict[str, Callable[[Any], int]] = {
+    "nodes": _nodes,
+    "status": _status,
+    "start": _start,
+    "stop": _stop,
+    "fetch": _fetch,
+    "tp": _tp,
+    "tf": _tf,
+}

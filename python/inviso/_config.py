@@ -1,0 +1,187 @@
+"""Settings: what a command line says counts before the environment, that before ``[tool.inviso]`` of a ``pyproject.toml``.
+
+===========  ====================  =========================================================================
+setting      variable
+===========  ====================  =========================================================================
+``node``     ``INVISO_NODE``       the process's name; ``{pid}`` and ``{program}`` stand for these
+``dir``      ``INVISO_DIR``        the private folder with the sockets of this user's processes
+``log_dir``  ``INVISO_LOG_DIR``    the folder of logs
+``allow``    ``INVISO_ALLOW``      modules whose functions a control may name; a comma between two
+``follow``   ``INVISO_FOLLOW``     whether children are traced, too: ``yes`` or ``no``
+``wait``     ``INVISO_WAIT``       seconds that a program waits until its tracing was initiated
+``timeout``  ``INVISO_TIMEOUT``    seconds that a command waits for each answer
+===========  ====================  =========================================================================
+
+A command reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
+that is traced from its start reads neither: only the file that it was given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import BadArg, shown
+
+__all__ = ["FILE", "NAMES", "Setting", "effective", "from_environment", "pyproject"]
+
+FILE = "INVISO_CONFIG"
+"""Names a file in place of the one that is found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value, and where it is from: ``"command line"``, a variable's name, a file's path or ``"default"``."""
+
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    is_good: Callable[[Any], bool]
+    what: str
+    of_text: Callable[[str], Any]
+    """What a variable's text means; ValueError for none."""
+
+
+def _seconds(text: str) -> float:
+    return float(text)
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < float("inf")
+
+
+def _yes_or_no(text: str) -> bool:
+    words = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+    if text.lower() not in words:
+        raise ValueError(text)
+    return words[text.lower()]
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(name, str) and name for name in value)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+_TEXT = _Kind(lambda value: isinstance(value, str) and value != "", "a text", str)
+_SECONDS = _Kind(_is_seconds, "a number of seconds", _seconds)
+
+_SETTINGS: dict[str, tuple[_Kind, Any]] = {
+    "node": (_TEXT, None),
+    "dir": (_TEXT, None),
+    "log_dir": (_TEXT, "inviso-logs"),
+    "allow": (_Kind(_is_names, "a list of names of modules", _names), ()),
+    "follow": (_Kind(lambda value: isinstance(value, bool), "true or false", _yes_or_no), False),
+    "wait": (_SECONDS, 2.0),
+    "timeout": (_SECONDS, 5.0),
+}
+NAMES = tuple(_SETTINGS)
+
+
+def effective(
+    given: Mapping[str, Any] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: str | None = None,
+) -> dict[str, Setting]:
+    """All settings that are in force for a command.
+
+    Args:
+        given: what the command line says; a setting that is None was not given.
+        environ: the environment; this process's own if it is None.
+        folder: where the file is looked for, and above it; the working directory if it is None.
+
+    Raises:
+        BadArg: a value is not of its kind, or the file can't be used; says where it is from.
+
+    >>> found = effective({"node": "shop-1"}, environ={"INVISO_NODE": "web", "INVISO_WAIT": "0.5"}, folder="/")
+    >>> found["node"], found["wait"].source, found["timeout"]
+    (Setting(value='shop-1', source='command line'), 'INVISO_WAIT', Setting(value=5.0, source='default'))
+    """
+    env = os.environ if environ is None else environ
+    found = {name: Setting(default, "default") for name, (_, default) in _SETTINGS.items()}
+    path = env.get(FILE) or pyproject(folder)
+    if path is not None:
+        for name, value in _of_file(path).items():
+            found[name] = Setting(_checked(name, value, path), path)
+    found.update(from_environment(env))
+    for name, value in (given or {}).items():
+        if value is not None:
+            found[name] = Setting(_checked(name, value, "command line"), "command line")
+    return found
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> dict[str, Setting]:
+    """The settings that variables hold; an empty variable is none.
+
+    >>> from_environment({"INVISO_FOLLOW": "yes", "INVISO_NODE": ""})
+    {'follow': Setting(value=True, source='INVISO_FOLLOW')}
+    """
+    env = os.environ if environ is None else environ
+    found: dict[str, Setting] = {}
+    for name, (kind, _) in _SETTINGS.items():
+        variable = f"INVISO_{name.upper()}"
+        text = env.get(variable)
+        if not text:
+            continue
+        try:
+            value = kind.of_text(text)
+        except ValueError:
+            value = text
+        found[name] = Setting(_checked(name, value, variable), variable)
+    return found
+
+
+def pyproject(folder: str | None = None) -> str | None:
+    """The nearest ``pyproject.toml`` in a folder and those above it; None if there is none.
+
+    >>> pyproject("/") is None
+    True
+    """
+    try:
+        here = os.path.abspath(os.getcwd() if folder is None else folder)
+    except OSError:
+        return None
+    while True:
+        path = os.path.join(here, "pyproject.toml")
+        if os.path.isfile(path):
+            return path
+        above = os.path.dirname(here)
+        if above == here:
+            return None
+        here = above
+
+
+def _of_file(path: str) -> dict[str, Any]:
+    """``[tool.inviso]`` of a file, which belongs to this user or root."""
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            owner = os.fstat(file.fileno()).st_uid
+            content = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadArg("config", "file", f"{path} can't be read: {error}; mend it, or set {FILE} to another") from None
+    table = content.get("tool", {})
+    table = table.get("inviso", {}) if isinstance(table, dict) else {}
+    if not isinstance(table, dict):
+        raise BadArg("config", "file", f"{path}: tool.inviso is no table; write [tool.inviso]")
+    if table and owner not in (os.geteuid(), 0):
+        raise BadArg("config", "file", f"{path} is another user's; set {FILE} to a file of yours")
+    return table
+
+
+def _checked(name: str, value: Any, source: str) -> Any:
+    if name not in _SETTINGS:
+        raise BadArg("config", name, f"there is no such setting ({source}); there are {', '.join(NAMES)}")
+    kind, _ = _SETTINGS[name]
+    if not kind.is_good(value):
+        raise BadArg("config", name, f"{shown(value)} ({source}) is wrong; give {kind.what}")
+    return tuple(value) if isinstance(value, list) else value

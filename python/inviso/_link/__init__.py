@@ -1,0 +1,6 @@
+"""How a control component and the runtime components of one host reach each other: sockets, frames, who is there.
+
+* ``_frame``: one term of the external term format behind its length.
+* ``_folder``: the private folder that has a socket for each prepared process.
+* ``_peer``: who is at the other end of a connection, and when that process ends.
+"""

@@ -1,0 +1,232 @@
+"""The folder of sockets: one for each prepared process of a user, named by its process id.
+
+``INVISO_DIR``, else ``$XDG_RUNTIME_DIR/inviso``, else ``/tmp/inviso-UID``. Only its owner may enter it. It is opened once,
+without following a symbolic link, and everything below it is reached by the descriptor: who replaces the folder later
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from inviso._descriptor import Own, moved
+
+__all__ = ["CONTROL", "SUFFIX", "Folder", "place"]
+
+SUFFIX = ".sock"
+CONTROL = "control"
+"""The folder below it in which control components listen."""
+
+NAMES = "names"
+"""The folder below it that has a link for each name of a node to its process's socket."""
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def place() -> str:
+    """Where the folder is, by the environment.
+
+    >>> import os
+    >>> os.environ["INVISO_DIR"] = "/run/mine"
+    >>> place()
+    '/run/mine'
+    >>> del os.environ["INVISO_DIR"]
+    """
+    if named := os.environ.get("INVISO_DIR"):
+        return named
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return os.path.join(runtime, "inviso")
+    return f"/tmp/inviso-{os.getuid()}"
+
+
+class Folder:
+    """The folder, open."""
+
+    def __init__(self, path: str, descriptor: int, owner: int) -> None:
+        self.path = path
+        self.descriptor = descriptor
+        self._own = Own(descriptor)
+        self.owner = owner
+        """The user whose processes listen here."""
+
+    @classmethod
+    def open(cls, path: str | None = None, *, make: bool = True, is_control: bool = False) -> Folder:
+        """Opens it, made anew if it is not there and ``make`` says so. ``is_control``: root may open another user's.
+
+        Raises:
+            OSError: it is not there or can't be made; PermissionError if it belongs to another user, or others may
+                enter it.
+        """
+        path = place() if path is None else path
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+        try:
+            descriptor = moved(os.open(path, _FLAGS))
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):
+                raise PermissionError(errno.EPERM, "it is no folder; remove it, or set INVISO_DIR", path) from None
+            raise
+        found = os.fstat(descriptor)
+        is_ours = found.st_uid == os.geteuid() or (is_control and os.geteuid() == 0)
+        if not is_ours or stat.S_IMODE(found.st_mode) & 0o077:
+            os.close(descriptor)
+            why = "others may enter it, or it is another user's; chmod 700 it, or set INVISO_DIR"
+            raise PermissionError(errno.EPERM, why, path)
+        return cls(path, descriptor, found.st_uid)
+
+    def close(self) -> None:
+        """Gives the descriptor back, if the program hasn't closed it."""
+        self.descriptor = -1
+        self._own.close()
+
+    def is_there(self) -> bool:
+        """Whether it has not been removed."""
+        return self._own.is_there() and os.fstat(self.descriptor).st_nlink > 0
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def below(self, name: str) -> Folder:
+        """A folder in it, made if it is not there."""
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=self.descriptor)
+            self._give(name)
+        return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor), self.owner)
+
+    def pids(self) -> list[int]:
+        """The processes that have a socket here, whether or not they live."""
+        names = [name.removesuffix(SUFFIX) for name in os.listdir(self.descriptor) if name.endswith(SUFFIX)]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+    def claim(self, name: str, pid: int) -> str:
+        """Takes a node's name for a process; ``name-PID`` before the host if a living process has it. The name taken."""
+        with self._lock(), self.below(NAMES) as names:
+            taken = names._links()
+            other = taken.get(name)
+            if other is not None and other != pid and self._answers(other):
+                base, _, host = name.partition("@")
+                name = f"{base}-{pid}@{host}"
+            for known, owner in taken.items():
+                if owner == pid or known == name:
+                    os.unlink(known, dir_fd=names.descriptor)
+            os.symlink(f"{pid}{SUFFIX}", name, dir_fd=names.descriptor)
+        return name
+
+    def disclaim(self, pid: int) -> None:
+        """Gives the name of a process back."""
+        with self._lock(), self.below(NAMES) as names:
+            for known, owner in names._links().items():
+                if owner == pid:
+                    os.unlink(known, dir_fd=names.descriptor)
+
+    def names(self) -> dict[str, int]:
+        """Process ids by the names of nodes, whether or not they live."""
+        with self.below(NAMES) as names:
+            return names._links()
+
+    def named(self, name: str) -> int | None:
+        """The process id by the name of a node, whether or not it lives; None if nobody has had the name."""
+        with self.below(NAMES) as names, suppress(OSError, ValueError):
+            if os.sep not in name:
+                return int(os.readlink(name, dir_fd=names.descriptor).removesuffix(SUFFIX))
+        return None
+
+    def _links(self) -> dict[str, int]:
+        found = {}
+        for name in os.listdir(self.descriptor):
+            with suppress(OSError, ValueError):
+                found[name] = int(os.readlink(name, dir_fd=self.descriptor).removesuffix(SUFFIX))
+        return found
+
+    def _answers(self, pid: int) -> bool:
+        """Whether a process listens at its socket."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.setblocking(False)
+            try:
+                probe.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
+            except BlockingIOError:
+                return True  # its queue of connections is full
+            except OSError:
+                return False
+        return True
+
+    def listen(self, pid: int) -> socket.socket:
+        """A socket of this process's, which others of the user reach as ``pid``. OSError if that can't be."""
+        with self._lock():
+            name = f"{pid}{SUFFIX}"
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=self.descriptor)  # of an earlier process of this number
+            made = socket.socket(fileno=moved(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).detach()))
+            try:
+                made.bind(self._by_descriptor(name))
+                os.chmod(name, 0o600, dir_fd=self.descriptor)
+                made.listen(64)
+            except BaseException:
+                made.close()
+                raise
+            return made
+
+    def connect(self, pid: int) -> socket.socket:
+        """A connection to a process's socket, which doesn't block. A socket that nobody listens at any more is removed.
+
+        Raises:
+            FileNotFoundError: there is none.
+            ConnectionRefusedError: its process has ended.
+            BlockingIOError: too many wait for it already.
+            OSError: anything else.
+        """
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            made.setblocking(False)
+            made.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
+        except ConnectionRefusedError:
+            made.close()
+            self.remove(pid)
+            raise
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def remove(self, pid: int) -> None:
+        """Takes away the socket of a process that has ended; one that has a new process meanwhile stays."""
+        with self._lock():
+            if self._answers(pid):
+                return
+            with suppress(FileNotFoundError):
+                os.unlink(f"{pid}{SUFFIX}", dir_fd=self.descriptor)
+            with self.below(NAMES) as names:
+                for known, owner in names._links().items():
+                    if owner == pid:
+                        os.unlink(known, dir_fd=names.descriptor)
+
+    def _give(self, name: str) -> None:
+        """What root has made in another user's folder is that user's."""
+        if self.owner != os.geteuid():
+            os.chown(name, self.owner, -1, dir_fd=self.descriptor, follow_symlinks=False)
+
+    def _by_descriptor(self, name: str) -> str:
+        """A path that is short enough for a socket's address and leads into the open folder."""
+        return f"/proc/self/fd/{self.descriptor}/{name}"
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Held while the sockets of the folder change."""
+        lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self.descriptor)
+        try:
+            if os.fstat(lock).st_uid != self.owner:
+                self._give("lock")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)

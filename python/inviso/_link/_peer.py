@@ -1,0 +1,60 @@
+"""Processes at the other end of a connection: who they are, and when they end."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+from contextlib import suppress
+
+__all__ = ["Life", "credentials", "may_serve"]
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+def credentials(connection: socket.socket) -> tuple[int, int]:
+    """Process id and user id of who opened the other end, as the kernel knows them."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(data)
+    return pid, uid
+
+
+def may_serve(uid: int) -> bool:
+    """Whether a process of this user may trace this one: the same user, or root."""
+    return uid in (os.geteuid(), 0)
+
+
+class Life:
+    """A process that is watched for its end. A connection alone doesn't tell: a forked child may keep it open."""
+
+    __slots__ = ("descriptor", "pid")
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        try:
+            self.descriptor = os.pidfd_open(pid)
+            """Readable when the process has ended; -1 if that can't be watched, or it has ended already."""
+        except OSError:
+            self.descriptor = -1
+
+    def has_ended(self) -> bool:
+        """Whether the process is gone. Of one that can't be watched: whether its number is not in use."""
+        if self.descriptor < 0:
+            try:
+                os.kill(self.pid, 0)
+            except ProcessLookupError:
+                return True
+            except PermissionError:
+                pass
+            return False
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def close(self) -> None:
+        """Watches no longer."""
+        descriptor, self.descriptor = self.descriptor, -1
+        if descriptor >= 0:
+            with suppress(OSError):
+                os.close(descriptor)

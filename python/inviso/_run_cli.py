@@ -1,0 +1,92 @@
+"""``inviso run``: run a program that can be traced from outside, by ``inviso start`` and others."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ._command import CannotBegin, carry_out
+from ._options import Given, Options
+from ._run import Program
+
+__all__ = ["main"]
+
+HELP = """\
+usage: inviso run [options] SCRIPT [ARG ...]
+       inviso run [options] -m MODULE [ARG ...]
+
+Run a program that can be traced from outside: by 'inviso start' and the other
+commands, or from Python by inviso.Cluster. Until then nothing is traced, and
+it costs nothing.
+
+options:
+  --node NAME            its name, up to 64 letters, digits, '_', '.' and '-';
+                         {pid} and {program} stand for these
+                         (default: INVISO_NODE, else {program}-{pid})
+  --log-dir FOLDER       where logs are written (default: inviso-logs in the
+                         working directory)
+  --allow MODULE         a module whose functions may be named as handlers from
+                         outside, and all below it; may be given several times
+  -m MODULE              run a module, as python -m does
+  -h, --help             show this text
+
+Everything after SCRIPT or MODULE belongs to the program. Its exit status is
+the command's.
+
+examples:
+  inviso run --node shop-1 app.py --port 8000
+  inviso run -m celery -A tasks worker
+"""
+
+RUN = Options(
+    short={"-m": "-m"},
+    with_value=("-m", "--node", "--log-dir"),
+    several=("--allow",),
+)
+
+
+def main(words: list[str]) -> int:
+    """Carry out the command; the exit status."""
+    return carry_out("run", RUN, HELP, words, _prepared)
+
+
+def _prepared(given: Given, program: Program) -> _Prepared:
+    from . import runtime
+    from ._config import effective
+
+    options = given.options
+    settings = effective({
+        "node": options.get("--node"),
+        "log_dir": options.get("--log-dir"),
+        "allow": given.lists["--allow"] or None,
+    })  # fmt: skip
+    folder = settings["dir"].value
+    if folder is not None:
+        os.environ["INVISO_DIR"] = folder
+    name = runtime.node_name(settings["node"].value, program.name)
+    return _Prepared(name, settings["log_dir"].value or "inviso-logs", tuple(settings["allow"].value or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    name: str
+    log_dir: str
+    allow: tuple[str, ...]
+
+    def prepare(self) -> None:
+        """Listens: the program finds everything in place."""
+        from . import runtime
+
+        try:
+            runtime.listen(self.name, log_dir=self.log_dir, allow=self.allow)
+        except OSError as error:
+            raise CannotBegin(f"{error.filename or 'the folder of sockets'}: {error.strerror}") from None
+
+    def begin(self) -> None:
+        """Nothing: whoever wants to trace comes from outside."""
+
+    def cancel(self) -> None:
+        """There is no program."""
+        from . import runtime
+
+        runtime.stop_listening()

@@ -1,0 +1,448 @@
+"""Trace many processes together: those of this host that were started by ``inviso run``, or that listen otherwise.
+
+::
+
+    from inviso import Cluster
+
+    with Cluster("shop-*") as shop:
+        shop.trace("shop.**", messages=True, folder="logs")
+        ...                     # the processes go on meanwhile
+        print(shop.stop())      # a table: node, records, lost, log
+
+Each call goes to all nodes at once, and answers a mapping from node to result (:class:`Answers`); a node that fails hides
+no other's answer. Tracing ends by itself after 60 seconds, unless asked otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ._pattern import parse
+from .control._control import Control, Found
+from .control._logs import copy_set
+from .errors import BadArg, shown
+from .runtime import NO_NODE
+from .terms import Atom
+
+__all__ = ["Answers", "Cluster", "NodeError"]
+
+OK = Atom("ok")
+SECONDS = 60.0
+"""How long is traced if nothing is said."""
+
+FILES, MEGABYTES = 8, 16
+"""A log is a set of so many files of this size: the oldest is overwritten."""
+
+
+class NodeError(Exception):
+    """What one node answered in place of a result.
+
+    >>> NodeError("shop-1@h", "nodedown")
+    NodeError('shop-1@h: nodedown')
+    """
+
+    def __init__(self, node: str, reason: Any) -> None:
+        super().__init__(f"{node}: {reason if isinstance(reason, str) else shown(reason)}")
+        self.node = node
+        self.reason = reason
+
+
+class Answers(Mapping[str, Any]):
+    """Results by node; those that failed are in :attr:`errors`.
+
+    >>> answers = Answers({"shop-1@h": 3}, {"shop-2@h": NodeError("shop-2@h", "nodedown")})
+    >>> answers["shop-1@h"], len(answers)
+    (3, 1)
+    >>> print(answers)
+    node      result
+    shop-1@h  3
+    shop-2@h  nodedown
+    """
+
+    def __init__(self, results: Mapping[str, Any], errors: Mapping[str, NodeError] | None = None) -> None:
+        self._results = dict(results)
+        self.errors: dict[str, NodeError] = dict(errors or {})
+        """Of each node that failed, why."""
+
+    def __getitem__(self, node: str) -> Any:
+        if node in self.errors:
+            raise self.errors[node]
+        return self._results[node]
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._results
+
+    def get(self, node: str, default: Any = None) -> Any:
+        """A node's result, or ``default``, also if it failed."""
+        return self._results.get(node, default)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def check(self) -> Self:
+        """Itself; raises an ``ExceptionGroup`` of :class:`NodeError` if a node failed.
+
+        >>> Answers({"shop-1@h": 3}).check()["shop-1@h"]
+        3
+        """
+        if self.errors:
+            raise ExceptionGroup("nodes failed", list(self.errors.values()))
+        return self
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dict for each node: ``node``, and the result's own fields, or ``result``, or ``error``.
+
+        >>> Answers({"a@h": {"state": "new"}}).rows()
+        [{'node': 'a@h', 'state': 'new'}]
+        """
+        found = [{"node": node, **(each if isinstance(each, dict) else {"result": each})} for node, each in self._results.items()]
+        return found + [{"node": node, "error": _short(error)} for node, error in self.errors.items()]
+
+    def table(self, *, plain: bool = False) -> tuple[list[str], list[list[str]]]:
+        """Headings and cells, with ``plain`` for another program to read. An error stands in place of the results."""
+        names: list[str] = []
+        for row in self.rows():
+            names += [name for name in row if name not in (*names, "error")]
+        names = names if len(names) > 1 else ["node", "result"]
+        cells = []
+        for row in self.rows():
+            if "error" in row:
+                cells.append([row["node"], row["error"], *[""] * (len(names) - 2)])
+            else:
+                cells.append([_cell(row.get(name), plain) for name in names])
+        return names, cells
+
+    def __str__(self) -> str:
+        names, cells = self.table()
+        widths = [max(len(row[at]) for row in [names, *cells]) for at in range(len(names))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [names, *cells]]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<answers of {len(self._results)} nodes, {len(self.errors)} errors>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        names, cells = self.table()
+        head = "".join(f"<th>{escape(name)}</th>" for name in names)
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _short(error: NodeError) -> str:
+    return str(error).removeprefix(f"{error.node}: ")
+
+
+def _cell(value: Any, plain: bool) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value) if plain else f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    if isinstance(value, (list, tuple)) and all(isinstance(each, (str, int)) for each in value):
+        return " ".join(map(str, value))
+    return value if isinstance(value, str) else shown(value)
+
+
+class Cluster:
+    """The nodes of this host whose names match a pattern, while the ``with`` block lasts.
+
+    Args:
+        patterns: names such as ``"shop-1"``, or with ``*`` and ``?``. Default: all nodes.
+        timeout: seconds that a node may take for an answer.
+        tag: what the runtime components are called; who adopts them later is told.
+        options: of the runtime components, as for :func:`inviso.control.add_nodes`.
+
+    >>> with Cluster("no-such-node-*") as cluster:
+    ...     cluster.nodes
+    []
+    """
+
+    def __init__(self, *patterns: str, timeout: float = 5.0, tag: str = "cluster", options: Any = ()) -> None:
+        from .control import _arguments
+
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not pattern:
+                raise BadArg("Cluster", "patterns", f"{shown(pattern)} is no pattern; pass one such as 'shop-*'")
+        settings = _arguments.settings("Cluster", options)
+        if isinstance(settings, tuple):
+            raise BadArg("Cluster", "options", f"{shown(settings[1][1])} is no option; see inviso.control.add_nodes")
+        import inviso
+
+        own = inviso.node()
+        name = f"inviso-{os.getpid()}@{socket.gethostname()}" if own == NO_NODE else own
+        self._patterns = patterns or ("*",)
+        self._tag = tag
+        self._settings = settings
+        self._control = Control(name=name, settings=settings, timeout=timeout)
+        self._logs: dict[str, str] = {}
+        """Where the logs of nodes are to be copied when tracing stops."""
+        self.refused: Answers = Answers({})
+        """Of nodes that match and could not be added, why: ``refused`` has another living control."""
+
+    # nodes
+
+    def add(self) -> Answers:
+        """Adds the nodes that match and were not there before. What each answered: ``new``, or ``adopted``.
+
+        >>> with Cluster("no-such-node") as cluster:
+        ...     len(cluster.add())
+        0
+        """
+        found = [each for each in self._control.find(self._patterns) if each.node not in self._control.nodes()]
+        return self._add([each.node for each in found])
+
+    def _add(self, names: list[str]) -> Answers:
+        answers = self._answers(self._control.add(names, self._tag, self._settings))
+        self.refused = Answers({}, {**self.refused.errors, **answers.errors})
+        return Answers({node: each if isinstance(each, str) else each[0] for node, each in answers.items()}, answers.errors)
+
+    @property
+    def nodes(self) -> list[str]:
+        """The names of the nodes that were added and live."""
+        return self._control.nodes()
+
+    def found(self) -> list[Found]:
+        """The processes that match, whether or not they were added."""
+        return self._control.find(self._patterns)
+
+    def status(self) -> Answers:
+        """What is known of each process that matches, added or not: its number, state, status, control, what it has traced.
+
+        >>> with Cluster("no-such-node") as cluster:
+        ...     len(cluster.status())
+        0
+        """
+        rows = {}
+        for each in self.found():
+            about = each.about
+            state, status = about["state"] or ("-", "-")
+            row = {"pid": str(each.pid), "python": about["python"], "state": state}
+            row["status"] = status if isinstance(status, str) else f"suspended: {status[1]}"
+            row["control"] = "-" if about["control"] is None else f"{about['control'][0]} ({about['control'][1]})"
+            counts = about["info"] or {}
+            row |= {"records": counts.get("written"), "lost": counts.get("lost"), "ended": counts.get("ended")}
+            row["program"] = about["program"]
+            rows[each.node] = row
+        return Answers(rows)
+
+    # tracing
+
+    def trace(
+        self,
+        *patterns: str,
+        messages: bool = False,
+        tokens: bool = False,
+        returns: bool = False,
+        arguments: bool = False,
+        processes: str = "all",
+        seconds: float | None = SECONDS,
+        limit: int | None = None,
+        rate: int | None = None,
+        folder: str | os.PathLike[str] | None = None,
+    ) -> Answers:
+        """Begins to trace in every node.
+
+        Args:
+            patterns: functions, ``"module:function"``, ``"package.**"``; their calls are traced.
+            messages: the messages that threads and tasks send and receive, too.
+            tokens: the events of sequential tracing, if nothing in the process takes them yet.
+            returns: what functions return or raise, too.
+            arguments: with the arguments of calls; they can hold secrets. Without it, their number.
+            processes: ``"all"``, ``"existing"``, ``"new"``, or a registered name.
+            seconds: ends by itself after so long; None: goes on until it is stopped.
+            limit: ends by itself after so many records, in each node.
+            rate: ends when a node has more records in a second.
+            folder: where :meth:`stop` copies the logs.
+
+        Returns:
+            For each node the number of functions that match now.
+
+        Raises:
+            BadArg: a malformed argument; or nothing is asked for; or everything without a limit.
+        """
+        mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.trace, patterns")]
+        if not mfas and not messages and not tokens:
+            raise BadArg("Cluster.trace", "patterns", "nothing is asked for; pass a pattern such as 'shop.**', or messages=True")
+        if ("_", "_", "_") in mfas and seconds is None and limit is None and rate is None:
+            why = "every function without a limit; pass seconds=, limit= or rate=, or name a package"
+            raise BadArg("Cluster.trace", "patterns", why)
+        limits: dict[str, Any] = {} if seconds is None else {"ms": int(seconds * 1000)}
+        limits |= {name: value for name, value in (("limit", limit), ("rate", rate)) if value is not None}
+        flags = ["timestamp", *(["call"] if mfas else []), *([] if arguments else ["arity"])]
+        flags += ["send", "receive"] if messages else []
+        spec: Any = [("_", [], [("return_trace",), ("exception_trace",)])] if returns else True
+        if folder is not None:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._control.call(None, "change_options", {"limits": limits})
+        answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in self.nodes], "init_tracing"))
+        self._control.call(answers, "tpm_localnames")
+        found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]))
+        set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]))
+        told = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
+        if folder is not None:
+            self._logs |= {node: os.fspath(folder) for node in answers}
+        numbers, flagged = _numbers(found), _numbers(set_)
+        errors = {**answers.errors, **numbers.errors, **flagged.errors, **told.errors}
+        return Answers({node: each for node, each in numbers.items() if node not in errors}, errors)
+
+    def patterns(self, *patterns: str, clear: bool = False) -> Answers:
+        """Traces calls of more functions, or of these no longer. For each node how many match."""
+        mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.patterns, patterns")]
+        answers = self._answers(self._control.call(None, "ctpl" if clear else "tpl", [(*mfa, True) for mfa in mfas]))
+        return _numbers(answers)
+
+    def flags(self, *flags: str, processes: str = "all", clear: bool = False) -> Answers:
+        """Sets or clears trace flags of processes. For each node how many processes were meant."""
+        return _numbers(self._answers(self._control.call(None, "ctf" if clear else "tf", [(processes, list(flags))])))
+
+    def messages(self, **options: Any) -> Answers:
+        """As :meth:`trace` of no function, with all messages."""
+        return self.trace(messages=True, **options)
+
+    def tokens(self, **options: Any) -> Answers:
+        """As :meth:`trace` of no function, with the events of sequential tracing."""
+        return self.trace(tokens=True, **options)
+
+    def count(self, *patterns: str, type: str = "call_count") -> Answers:
+        """Measures functions from now on; :meth:`counts` reads.
+
+        Args:
+            patterns: as for :meth:`trace`.
+            type: ``"call_count"``, ``"call_time"`` (own time, nanoseconds) or ``"call_memory"`` (own allocations, words of 8 bytes).
+
+        Returns:
+            For each node how many functions match now.
+        """
+        from .tprof._check import one_of
+        from .tprof._model import CALL_TYPES
+
+        one_of("Cluster.count, type", type, CALL_TYPES)
+        mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.count, patterns")]
+        if not mfas:
+            raise BadArg("Cluster.count", "patterns", "nothing is asked for; pass a pattern such as 'shop.**'")
+        return self._answers(self._control.call(None, "count", type, mfas))
+
+    def counts(self) -> Answers:
+        """What :meth:`count` has measured: for each node a dict of ``"module:function/arity"`` and ``(calls, measurement)``, the
+        largest first.
+        """
+        answers = self._answers(self._control.call(None, "counts"))
+        return Answers({node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each} for node, each in answers.items()}, answers.errors)
+
+    def stop(self) -> Answers:
+        """Stops tracing in every node, and copies the logs if :meth:`trace` was given a folder.
+
+        Returns:
+            For each node a dict: ``records``, ``lost``, ``ended`` (why it ended by itself or was suspended, or None), ``log`` (the copy).
+        """
+        stopped = self._answers(self._control.call(None, "stop_tracing"))
+        info = self._answers(self._control.call(stopped, "info"))
+        results: dict[str, Any] = {}
+        errors = {**stopped.errors, **info.errors}
+        for node, each in info.items():
+            results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"] or each["suspended"]}
+            folder = self._logs.pop(node, None)
+            if folder is not None:
+                self._fetch(node, folder, results, errors)
+        return Answers(results, errors)
+
+    def fetch(self, folder: str | os.PathLike[str]) -> Answers:
+        """Copies the logs of nodes that don't trace any more into a folder. For each node a dict: ``log``, None if it has none."""
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        results: dict[str, Any] = {node: {} for node in self.nodes}
+        errors: dict[str, NodeError] = {}
+        for node in self.nodes:
+            self._fetch(node, os.fspath(folder), results, errors)
+        return Answers(results, errors)
+
+    def _fetch(self, node: str, folder: str, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
+        answers = self._answers(self._control.call([node], "log_paths"))
+        errors |= answers.errors
+        if answers.errors:
+            results.pop(node, None)
+            return
+        found = answers[node]
+        parts = {} if isinstance(found, str) else dict(found)
+        results[node]["log"] = None
+        try:
+            if names := parts.get("ti_log"):
+                copy_set(names, os.path.join(folder, f"{node}.ti"))
+            if paths := parts.get("trace_log"):
+                results[node]["log"] = copy_set(paths, os.path.join(folder, f"{node}.log"))
+        except OSError as error:
+            errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
+            results.pop(node, None)
+
+    def logs(self) -> Answers:
+        """The files of the logs of each node that exist: full paths."""
+        answers = self._answers(self._control.call(None, "info"))
+        return Answers({node: each["files"] for node, each in answers.items()}, answers.errors)
+
+    def events(self, function: Callable[[Any], object]) -> None:
+        """Has a function called with each event, in a thread of the control's; see :func:`inviso.control.subscribe`.
+
+        >>> with Cluster("no-such-node") as cluster:
+        ...     cluster.events(print)
+        """
+        self._control.subscribe(function)
+
+    # the end
+
+    def leave(self) -> Answers:
+        """Lets the nodes go, without ending what runs there. What each answered."""
+        return self._answers(self._control.remove(None, ends=False))
+
+    def close(self) -> None:
+        """Ends the runtime components of the nodes, and the control: nothing is left in the processes but the listener."""
+        if self._control.is_open:
+            self._control.remove(None, ends=True)
+            self._control.close()
+
+    def __enter__(self) -> Self:
+        self.add()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _answers(self, pairs: Iterable[tuple[str, Any]]) -> Answers:
+        results: dict[str, Any] = {}
+        errors: dict[str, NodeError] = {}
+        for node, answer in pairs:
+            if isinstance(answer, tuple) and answer[0] == "error":
+                errors[node] = NodeError(node, answer[1])
+            else:
+                results[node] = None if answer == OK else answer[1]
+        return Answers(results, errors)
+
+
+def _numbers(answers: Answers) -> Answers:
+    """The sum of a node's numbers; what is none in its place is the node's error."""
+    errors, results = dict(answers.errors), {}
+    for node, each in answers.items():
+        wrong = [one for one in each if not isinstance(one, int)]
+        if wrong:
+            errors[node] = NodeError(node, wrong[0][1])
+        else:
+            results[node] = sum(each)
+    return Answers(results, errors)
+
+
+def _log(node: str) -> Any:
+    """Tracer data: a wrap set, and a file with the names of processes."""
+    wrap = f"{node}.", Atom("wrap"), ".log", MEGABYTES << 20, FILES
+    return [(Atom("trace"), (Atom("file"), wrap)), (Atom("ti"), (Atom("file"), f"{node}.ti"))]

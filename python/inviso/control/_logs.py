@@ -1,0 +1,147 @@
+"""Fetching logs of nodes on this host: their files are copied by the control itself, no byte goes through a traced process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from typing import Any
+
+from inviso.terms import Atom
+
+__all__ = ["copy", "copy_set", "fetched", "posix", "shared_names"]
+
+OK, ERROR = Atom("ok"), Atom("error")
+CHUNK = 4 << 20
+
+
+def fetched(found: list[Any], folder: str, prefix: str) -> Any:
+    """The answer for one node: ``found`` has the paths of its logs by their kind."""
+    results: dict[str, list[Any]] = {"trace_log": [], "ti_log": []}
+    is_complete = True
+    for kind in ("ti_log", "trace_log"):
+        for path in dict(found).get(kind, []):
+            if is_complete:
+                result = copy(path, folder, prefix)
+                results[kind].append(result)
+                is_complete = result[0] == OK
+    parts = [(Atom(kind), results[kind]) for kind in ("trace_log", "ti_log")]
+    return Atom("complete" if is_complete else "incomplete"), parts
+
+
+def shared_names(answers: list[Any]) -> set[str]:
+    """The nodes one of whose logs has the base name of another node's. ``answers`` are theirs to ``log_paths``.
+
+    >>> found = [(node, ("ok", [("trace_log", [f"/{node}/a.log"])])) for node in ("a@h", "b@h")]
+    >>> sorted(shared_names([*found, ("c@h", ("ok", "no_log"))]))
+    ['a@h', 'b@h']
+    """
+    named: dict[str, set[str]] = {}
+    for node, answer in answers:
+        for _, paths in answer[1] if answer[0] == OK and isinstance(answer[1], list) else []:
+            for path in paths:
+                named.setdefault(os.path.basename(path), set()).add(node)
+    return {node for nodes in named.values() if len(nodes) > 1 for node in nodes}
+
+
+def copy(path: str, folder: str, prefix: str) -> Any:
+    """Copies a file under its base name with the prefix; one of that name is replaced when the copy is whole.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with open(folder + "/a.log", "wb") as file: _ = file.write(b"records")
+    >>> copy(folder + "/a.log", folder, "copy-of-")
+    ('ok', 'copy-of-a.log')
+    """
+    name = prefix + os.path.basename(path)
+    target = os.path.join(folder, name)
+    try:
+        source = open_log(path)
+    except OSError:
+        return ERROR, (Atom("remote_open"), path)
+    try:
+        try:
+            part = os.open(target + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            return ERROR, (Atom("file_open"), (posix(error), name))
+        try:
+            _pump(source, part)
+            os.replace(target + ".part", target)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(target + ".part")
+            return ERROR, (Atom("file_write"), (posix(error), name))
+        finally:
+            os.close(part)
+    finally:
+        os.close(source)
+    return OK, name
+
+
+def copy_set(paths: list[str], target: str) -> str:
+    """Copies the files of a wrap set into one log, oldest first; its path. OSError if that can't be."""
+    part = os.open(target + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        for path in in_order(paths):
+            source = open_log(path)
+            try:
+                _pump(source, part)
+            finally:
+                os.close(source)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(target + ".part")
+        raise
+    finally:
+        os.close(part)
+    os.replace(target + ".part", target)
+    return target
+
+
+def open_log(path: str) -> int:
+    """A log to read: a plain file, no link. What the path is comes from another process. OSError if it is anything else."""
+    source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(source).st_mode):
+        return source
+    os.close(source)
+    raise OSError(errno.EINVAL, "it is no plain file", path)
+
+
+def in_order(paths: list[str]) -> list[str]:
+    """The files of a wrap set, oldest first: the one after the gap in the numbers is the oldest.
+
+    >>> in_order(["a.2.log", "a.0.log", "a.3.log"])
+    ['a.2.log', 'a.3.log', 'a.0.log']
+    """
+    if len(paths) < 2:
+        return paths
+    names = [os.path.basename(path) for path in paths]
+    before = len(os.path.commonprefix(names))
+    while before and names[0][before - 1].isdigit():
+        before -= 1
+    by_number = sorted(paths, key=lambda path: int("0" + _digits(os.path.basename(path)[before:])))
+    numbers = [int("0" + _digits(os.path.basename(path)[before:])) for path in by_number]
+    gap = next((at for at, number in enumerate(numbers) if number != at), 0)
+    return by_number[gap:] + by_number[:gap]
+
+
+def _digits(text: str) -> str:
+    return text[: len(text) - len(text.lstrip("0123456789"))]
+
+
+def _pump(source: int, target: int) -> None:
+    while data := os.read(source, CHUNK):
+        view = memoryview(data)
+        while view:
+            view = view[os.write(target, view) :]
+
+
+def posix(error: OSError) -> Atom:
+    """The name of an error of the operating system's, as Erlang has it.
+
+    >>> posix(FileNotFoundError(2, "no such file"))
+    'enoent'
+    """
+    name: Atom = Atom(errno.errorcode.get(error.errno or 0, "unknown").lower())
+    return name

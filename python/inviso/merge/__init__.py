@@ -1,0 +1,463 @@
+"""Merging the logs of many nodes into one, each record with the names that its process had at that time (Inviso's
+``inviso_lfm``).
+
+>>> import os, tempfile
+>>> from inviso import etf, merge
+>>> folder = tempfile.mkdtemp()
+>>> trace_ts, call = inviso.Atom("trace_ts"), inviso.Atom("call")
+>>> for node, times in ("shop@h", (1, 4)), ("web@h", (2, 3)):
+...     with open(os.path.join(folder, f"{node}.log"), "wb") as file:
+...         for time in times:
+...             data = etf.dumps((trace_ts, inviso.self(), call, ("m", "f", [time]), (0, time, 0)))
+...             _ = file.write(bytes(1) + len(data).to_bytes(4) + data)
+>>> done = merge.logs(folder, os.path.join(folder, "all.txt"))
+>>> done.records, [node for node, name, message in merge.read(folder)]
+(4, ['shop@h', 'web@h', 'web@h', 'shop@h'])
+>>> print(open(os.path.join(folder, "all.txt")).readline(), end="")  # doctest: +ELLIPSIS
+shop@h (<0...>) call m:f(1) at 1970-01-01 ...
+
+:func:`logs` and :func:`read` are for everyone; :func:`merge` has Inviso's forms, answers and handlers. Records of a log
+stay in its order; those without a time stamp come right behind what they followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from inviso._log_read import Damage, _damage, apart
+from inviso._native import LogMerge
+from inviso.errors import BadArg, shown
+from inviso.terms import Atom
+
+from . import _files, _order
+from ._files import BadSpec, FileSet, handle_logfile_sort_wrapset
+from ._text import (
+    format_argument_string,
+    format_arguments,
+    outfile_closer,
+    outfile_opener,
+    outfile_writer,
+    posix,
+)
+
+__all__ = [
+    "Count",
+    "Entry",
+    "Merged",
+    "Node",
+    "format_argument_string",
+    "format_arguments",
+    "handle_logfile_sort_wrapset",
+    "logs",
+    "merge",
+    "outfile_closer",
+    "outfile_opener",
+    "outfile_writer",
+    "read",
+]
+
+OK, ERROR = Atom("ok"), Atom("error")
+FORMS = ("text", "inviso", "erlang", "blocks")
+ORDERS = ("follow", "inviso")
+Form: TypeAlias = Literal["text", "inviso", "erlang", "blocks"]
+Order: TypeAlias = Literal["follow", "inviso"]
+
+
+@dataclass(slots=True)
+class Node:
+    """What the log of one node had.
+
+    Attributes:
+        records: messages and drop records.
+        lost: messages that its drop records tell of.
+        damaged: how much could not be read.
+
+    >>> Node(records=3, lost=2)
+    Node(records=3, lost=2, damaged=0)
+    """
+
+    records: int = 0
+    lost: int = 0
+    damaged: int = 0
+
+
+@dataclass(slots=True)
+class Merged:
+    """What was merged.
+
+    Attributes:
+        records: messages and drop records of all logs.
+        nodes: what the log of each node had.
+        damage: what could not be read, the first thousand of it, each with its node.
+        absent: files that could not be opened, and why; of a reader in Python, its node and what it raised.
+        other_clock: time stamps that could not be compared with the others.
+        ti_damaged: entries of trace information files that could not be read.
+        ti: entries of the trace information file that was written.
+
+    >>> Merged(records=3).damaged
+    0
+    """
+
+    records: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
+    damage: list[tuple[str, Damage]] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    other_clock: int = 0
+    ti_damaged: int = 0
+    ti: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Messages that drop records tell of."""
+        return sum(node.lost for node in self.nodes.values())
+
+    @property
+    def damaged(self) -> int:
+        """How much could not be read."""
+        return sum(node.damaged for node in self.nodes.values())
+
+
+class Count(int):
+    """How many entries were merged; ``merged`` has what could not be read, and what each node had.
+
+    >>> Count.of(Merged(records=3)), Count.of(Merged(records=3)).merged.damaged
+    (3, 0)
+    """
+
+    merged: Merged
+
+    @classmethod
+    def of(cls, merged: Merged, count: int | None = None) -> Count:
+        """The count of what was merged."""
+        made = cls(merged.records if count is None else count)
+        made.merged = merged
+        return made
+
+
+class Entry(NamedTuple):
+    """An entry of a merged log: its node, the names of its process at that time, and the message, drop record or
+    damage.
+
+    >>> Entry("shop@h", ["db"], ("drop", 3)).node
+    'shop@h'
+    """
+
+    node: str
+    names: list[Any]
+    message: Any
+
+
+def logs(
+    sources: Any,
+    out: Any,
+    to: Form = "text",
+    *,
+    ti: Mapping[str, Any] | None = None,
+    clock: str = "wall",
+    order: Order = "follow",
+) -> Merged:
+    """Merges logs into a file.
+
+    Args:
+        sources: a mapping of nodes to logs, each as for :func:`inviso.log.read`; several files of one node are one
+            log. Or a folder: ``NODE.log``, the wrap set ``NODE.N.log``, and ``NODE.ti`` beside.
+        out: the file; what it held is lost.
+        to: ``"text"``: a line for each record, with names in place of processes. ``"inviso"``: the lines of Inviso.
+            ``"erlang"``: a log as trace ports write it, in which the processes of a node without a name get its name;
+            ``"blocks"``: the same, compressed. Beside a log, what is known of names is written to a file that ends in
+            ``.ti``, where :func:`inviso.log.format`'s command and another merge find it.
+        ti: trace information files of nodes, where they have not the name of the log.
+        clock: ``"wall"``: by the time stamps as they are.
+        order: ``"follow"``: what has no time stamp comes right behind what it followed in its log. ``"inviso"``: time
+            stamps are looked for as Inviso does, in ``trace_ts`` messages of five or six elements; all else comes as
+            soon as it is the next of its log.
+
+    Raises:
+        BadArg: an argument is of the wrong kind, or ``out`` is one of the logs.
+        OSError: no file of a node can be opened; or one can't be read or written.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "shop.log")
+    >>> with open(path, "wb") as file: _ = file.write(bytes([1, 0, 0, 0, 3]))
+    >>> logs({"shop@h": path}, path + ".txt").nodes
+    {'shop@h': Node(records=1, lost=3, damaged=0)}
+    >>> print(open(path + ".txt").read(), end="")
+    shop@h *** 3 messages were dropped
+    """
+    where = "logs/3"
+    if to not in FORMS:
+        raise BadArg(where, "to", f"{shown(to)} is no form of a merged log; pass one of {', '.join(FORMS)}")
+    sets = _checked(where, sources, ti, clock, order)
+    target = _path(where, "out", out)
+    apart(where, target, [(path, suffix) for each in sets for path, suffix in each.files])
+    native, sets = _opened(sets, order, is_named=to in ("text", "erlang", "blocks"))
+    with_ti = f"{os.path.splitext(target)[0]}.ti"
+    is_log = to in ("erlang", "blocks")
+    if is_log and any(each.ti for each in sets):
+        if with_ti == target:
+            raise BadArg(where, "out", f"{shown(target)} is the name of a trace information file; pass another")
+        for path in (path for each in sets for path in each.ti):
+            apart(where, with_ti, [(path, None)])
+    try:
+        if is_log:
+            native.write(target, to == "blocks")
+        else:
+            native.write_text(target, to)
+        written = native.write_ti(with_ti) if is_log else 0
+    finally:
+        native.close()
+    done = _told(native, sets)
+    done.ti = written
+    return done
+
+
+def read(
+    sources: Any, *, ti: Mapping[str, Any] | None = None, clock: str = "wall", order: Order = "follow"
+) -> Iterator[Entry]:
+    """The entries of logs in order, as objects: each with its node and the names of its process.
+
+    Args:
+        sources, ti, clock, order: as for :func:`logs`.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "shop.log")
+    >>> with open(path, "wb") as file: _ = file.write(bytes([1, 0, 0, 0, 3]))
+    >>> list(read({"shop@h": path}))
+    [Entry(node='shop@h', names=[], message=('drop', 3))]
+    """
+    native, sets = _opened(_checked("read/1", sources, ti, clock, order), order, is_named=False)
+
+    def entries() -> Iterator[Entry]:
+        try:
+            for at, names, _, message in _order.standard(native):
+                yield Entry(sets[at].node, names, message)
+        finally:
+            native.close()
+
+    return entries()
+
+
+def merge(
+    files: Any,
+    *arguments: Any,
+    form: Literal["inviso", "text"] = "inviso",
+    clock: str = "wall",
+    order: Order = "follow",
+) -> Any:
+    """Merges logs as Inviso does: ``merge(files, out)``, ``merge(files, work, data)`` or ``merge(files, begin, work,
+    end, data)``. One more argument, Inviso's ``Dbg``, does nothing.
+
+    Args:
+        files: a list of ``(node, logfiles)``, or ``("reader", reader, that)``. Log files are ``[("trace_log", [name]),
+            ("ti_log", [name])]``, where several names are a wrap set in any order, or a list of these, the oldest
+            first. A reader is an iterable of ``(names, time stamp or None, term)``; a function of the log files that
+            gives one; or module and function in its place.
+        out: a file, of a line for each entry.
+        begin, work, end: ``begin(data)`` answers ``("ok", data)``; ``work(node, term, names, data)`` is called with
+            each entry and answers ``("ok", data)``; both may answer ``("error", reason)``. ``end(data)`` is called at
+            last. ``begin`` and ``end`` that can't be called are not.
+        form: of the lines: ``"inviso"``, or ``"text"`` for the readable ones.
+        clock, order: as for :func:`logs`.
+
+    Returns:
+        ``("ok", count)``, where the count (:class:`Count`) also has what could not be read; or
+        ``("error", ("files", ("bad_reader_spec", spec)))``, ``("error", ("begin_handler", reason))``,
+        ``("error", ("writing_output_file", reason))``.
+
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "trace.log")
+    >>> with open(path, "wb") as file: _ = file.write(bytes([1, 0, 0, 0, 3]) * 2)
+    >>> merge([("shop@h", [("trace_log", [path])])], path + ".txt")
+    ('ok', 2)
+    >>> print(open(path + ".txt").read(), end="")
+    shop@h [] {drop,3}
+    shop@h [] {drop,3}
+    >>> merge([("shop@h", [("trace_log", [path])])], lambda node, term, names, data: ("ok", data + [term]), [])
+    ('ok', 2)
+    """
+    where = f"merge/{1 + len(arguments)}"
+    if not isinstance(files, list):
+        raise BadArg(where, "files", f"{shown(files)} is no list; pass a list of (node, logfiles)")
+    _check_clock(where, clock, order)
+    if form not in ("inviso", "text"):
+        raise BadArg(where, "form", f"{shown(form)} is no form of lines; pass 'inviso' or 'text'")
+    handlers = _handlers(where, arguments)
+    try:
+        sets = _files.of_specs(files)
+    except BadSpec as bad:
+        return ERROR, (Atom("files"), (Atom("bad_reader_spec"), bad.spec))
+    if isinstance(handlers, str):
+        apart(where, handlers, [(path, None) for each in sets for path, _ in each.files if os.path.exists(path)])
+        if not any(each.reader for each in sets):
+            return _to_file(sets, handlers, form, order)
+        handlers = _Handlers(outfile_opener, outfile_writer, outfile_closer, handlers)
+    return _handled(sets, handlers, order)
+
+
+@dataclass(frozen=True, slots=True)
+class _Handlers:
+    begin: Any
+    work: Callable[..., Any]
+    end: Any
+    data: Any
+
+
+def _handlers(where: str, arguments: tuple[Any, ...]) -> _Handlers | str:
+    """The handlers, or the name of the output file."""
+    match arguments:
+        case (out,) | (out, _) if not callable(out):
+            return _path(where, "out", out)
+        case (work, data) | (work, data, _) if callable(work):
+            return _Handlers(None, work, None, data)
+        case (begin, work, end, data) | (begin, work, end, data, _) if callable(work):
+            return _Handlers(begin, work, end, data)
+    mend = "pass an output file; a work function and its data; or begin, work, end and data"
+    raise BadArg(where, "work", f"{shown(arguments)} are no handlers; {mend}")
+
+
+def _to_file(sets: list[FileSet], out: str, form: str, order: str) -> Any:
+    try:
+        with open(out, "w"):
+            pass
+    except OSError as error:
+        return ERROR, (Atom("begin_handler"), (Atom("open"), posix(error)))
+    native, there = _opened(sets, order, is_named=form == "text", may_lack=True)
+    try:
+        native.write_text(out, form)
+    except OSError as error:
+        return ERROR, (Atom("writing_output_file"), posix(error))
+    finally:
+        native.close()
+    return OK, Count.of(_told(native, there, sets))
+
+
+def _handled(sets: list[FileSet], handlers: _Handlers, order: str) -> Any:
+    data = handlers.data
+    if callable(handlers.begin):
+        match handlers.begin(data):
+            case ("ok", data):
+                pass
+            case ("error", reason):
+                return ERROR, (Atom("begin_handler"), reason)
+            case other:
+                return ERROR, (Atom("begin_handler"), other)
+    count, failed, natives = 0, None, []
+    merged = Merged()
+    try:
+        # sets of this package's logs that stand together are merged natively
+        readers: list[Iterator[_order.Entry]] = []
+        nodes: list[str] = []
+        plain = all(each.reader is None for each in sets)
+        groups = [sets] if plain else [[each] for each in sets]
+        for group in groups:
+            base = len(nodes)
+            if plain or group[0].reader is None:
+                native, there = _opened(group, order, is_named=False, may_lack=True, merged=plain)
+                natives.append((native, there, group))
+                readers.append(_from(base, _order.standard(native)))
+                nodes += [each.node for each in there]
+            else:
+                each = group[0]
+                nodes.append(each.node)
+                readers.append(_order.entries(base, each.reader, each.spec, _note(each, merged)))
+        for at, names, _, term in _order.ordered(readers, order):
+            if type(term) is Damage:
+                continue
+            count += 1
+            match handlers.work(nodes[at], term, names, data):
+                case ("ok", data):
+                    pass
+                case ("error", reason):
+                    failed = (reason,)
+                    break
+                case other:
+                    failed = (other,)
+                    break
+    finally:
+        for native, _, _ in natives:
+            native.close()
+        if callable(handlers.end):
+            handlers.end(data)
+    if failed is not None:
+        return ERROR, (Atom("writing_output_file"), failed[0])
+    for native, there, group in natives:
+        _told(native, there, group, merged)
+    return OK, Count.of(merged, count)
+
+
+def _from(base: int, entries: Iterator[_order.Entry]) -> Iterator[_order.Entry]:
+    for at, names, stamp, term in entries:
+        yield base + at, names, stamp, term
+
+
+def _note(each: FileSet, merged: Merged) -> _order.Failed:
+    def note(at: int, why: str) -> None:
+        merged.absent.setdefault(each.node, why)
+        merged.nodes.setdefault(each.node, Node()).damaged += 1
+
+    return note
+
+
+def _checked(where: str, sources: Any, ti: Any, clock: str, order: str) -> list[FileSet]:
+    _check_clock(where, clock, order)
+    if ti is not None and not isinstance(ti, Mapping):
+        raise BadArg(where, "ti", f"{shown(ti)} is no mapping; pass {{node: path}}")
+    return _files.given(where, sources, ti)
+
+
+def _check_clock(where: str, clock: str, order: str) -> None:
+    if clock in ("aligned", "causal"):
+        why = f"{shown(clock)} needs the offsets between the clocks of hosts, which nothing measures yet; pass 'wall'"
+        raise BadArg(where, "clock", why)
+    if clock != "wall":
+        raise BadArg(where, "clock", f"{shown(clock)} is unknown; pass 'wall'")
+    if order not in ORDERS:
+        raise BadArg(where, "order", f"{shown(order)} is unknown; pass 'follow' or 'inviso'")
+
+
+def _path(where: str, argument: str, given: Any) -> str:
+    try:
+        path = os.fsdecode(given)
+    except TypeError:
+        raise BadArg(where, argument, f"{shown(given)} is no path; pass a str or a Path") from None
+    if "\0" in path or not path:
+        raise BadArg(where, argument, f"{shown(path)} is no path; pass the name of a file")
+    return path
+
+
+def _opened(
+    sets: list[FileSet], order: str, *, is_named: bool, may_lack: bool = False, merged: bool = True
+) -> tuple[LogMerge, list[FileSet]]:
+    """A native merge of those whose files can be opened, and which these are."""
+    there, files = [], []
+    for each in sets:
+        found = each.opened()
+        if found:
+            there.append(each)
+            files.append(found)
+        elif not may_lack:
+            path, why = next(iter(each.absent.items()))
+            raise FileNotFoundError(2, why, path)
+    return _order.opened(there, files, order, is_named, merged), there
+
+
+def _told(
+    native: LogMerge, there: list[FileSet], sets: list[FileSet] | None = None, into: Merged | None = None
+) -> Merged:
+    counts, damage, other_clock, ti = native.told()
+    merged = Merged() if into is None else into
+    for each, (records, lost, damaged) in zip(there, counts, strict=True):
+        node = merged.nodes.setdefault(each.node, Node())
+        node.records += records
+        node.lost += lost
+        node.damaged += damaged
+        merged.records += records
+    merged.damage += [(there[at].node, _damage(*what)) for at, what in damage]
+    for each in sets or there:
+        merged.absent |= each.absent
+    merged.other_clock += other_clock
+    merged.ti_damaged += sum(number for _, number in ti)
+    return merged

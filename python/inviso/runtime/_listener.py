@@ -1,0 +1,479 @@
+"""The listener of a prepared process: one thread, one socket, and the host of a runtime component.
+
+At rest the thread waits in the kernel: it takes no processor time and wakes nobody. A fork stops it and starts it again in
+the parent; the child has neither thread nor socket. Requests of this process itself go through the same thread, so that
+their order is the order of effects.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+import select
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from inviso import _fork
+from inviso._beside import Beside
+from inviso._descriptor import moved
+from inviso._link._bell import Bell, say
+from inviso._link._folder import SUFFIX, Folder
+from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
+from inviso._link._peer import Life, credentials, may_serve
+from inviso._system import Flag, get_ident
+from inviso.terms import Atom
+
+from ._host import Host
+from ._resolver import Remote
+
+__all__ = ["Listener"]
+
+OK, ERROR = Atom("ok"), Atom("error")
+EVENTS = 1 << 20
+"""Bytes of events that wait for one control; what comes then is counted and dropped."""
+
+ANSWERS = 64 << 20
+"""Bytes that wait for one control at all; then it is left."""
+
+GREETING = 10.0
+"""Seconds that a new connection has to say who it is."""
+
+CONNECTIONS = 64
+"""Connections at a time; others are refused."""
+
+SPARE = 0.5
+"""Seconds until a connection is taken that came when the process had no descriptor for it."""
+
+
+class _Connection:
+    """One control, or somebody who asks."""
+
+    def __init__(self, listener: Listener, made: socket.socket, pid: int) -> None:
+        self._listener = listener
+        self.socket = made
+        self.pid = pid
+        self.life: Life | None = None
+        self.about: dict[str, Any] | None = None
+        """What its first frame said."""
+        self.frames = Frames()
+        self.out = bytearray()
+        self.lost_events = 0
+        self.since = time.monotonic()
+
+    @property
+    def node(self) -> str:
+        """The control's node."""
+        return str((self.about or {}).get("node", f"process {self.pid}"))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not left."""
+        return self.socket.fileno() >= 0
+
+    def publish(self, event: Any) -> None:
+        """Sends an event; what does not fit is counted, and told before the next one that does. So is what is no term."""
+        try:
+            data = pack((Atom("event"), event))
+        except Exception:
+            self.lost_events += 1
+            return
+        if len(self.out) + len(data) > EVENTS:
+            self.lost_events += 1
+            return
+        if self.lost_events:
+            lost, self.lost_events = self.lost_events, 0
+            self._listener.send(self, pack((Atom("event"), (Atom("lost"), lost))))
+        self._listener.send(self, data)
+
+
+class Listener:
+    """Takes requests for this process. Made by :func:`inviso.runtime.listen`; without a folder for this process alone."""
+
+    def __init__(
+        self,
+        node: str,
+        folder: Folder | None,
+        log_dir: str,
+        allow: tuple[str, ...],
+        listening: socket.socket | None = None,
+    ) -> None:
+        self.node = node
+        self.log_dir = os.path.abspath(log_dir)
+        self.host = Host(Remote(log_dir, allow))
+        self._folder = folder
+        self._connections: dict[int, _Connection] = {}
+        self._lives: dict[int, _Connection] = {}
+        self._posted: deque[Callable[[], None]] = deque()
+        self._ident = 0
+        self._is_leaving = False
+        self._pid = os.getpid()
+        self._socket = listening
+        # not epoll: that doesn't wake where the program has closed the descriptors
+        self._poll = select.poll()
+        self._bell = Bell()
+        self._poll.register(self._bell.descriptor, select.POLLIN)
+        self._accept_at: float | None = None
+        """When connections are taken again; None: they are."""
+        if self._socket is not None:
+            self._socket.setblocking(False)
+            self._poll.register(self._socket.fileno(), select.POLLIN)
+        self._thread = Beside(self._step, self._bell.ring)
+        self._no_forks = _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid(), self._forget)
+        atexit.register(self.close)
+        self._thread.start(0.0)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process has it; a forked child doesn't."""
+        return self._pid == os.getpid()
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other processes reach it."""
+        return self._socket is not None
+
+    def close(self) -> None:
+        """Ends the component and the listener; a control sees the process leave."""
+        if self._pid != os.getpid():
+            return
+        self._thread.end()
+        if not self._bell.is_there():
+            self._give_up()
+        self._finish()
+
+    def _finish(self) -> None:
+        """Nothing is left of it but its thread, which has ended or is about to."""
+        self._work()
+        self.host.end()
+        self._pid = 0
+        atexit.unregister(self.close)
+        self._no_forks()
+        if self._socket is not None and self._folder is not None:
+            self._socket.close()
+            with suppress(OSError):
+                os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=self._folder.descriptor)
+                self._folder.disclaim(os.getpid())
+            self._folder.close()
+        for connection in list(self._connections.values()):
+            self._flush(connection)
+            self._leave(connection)
+        self._bell.close()
+
+    def run(self, job: Callable[[], Any], timeout: float | None = None) -> Any:
+        """What a job answers that the listener's thread does in its turn; in that thread itself it is done at once.
+
+        Raises:
+            TimeoutError: it was not done in ``timeout`` seconds.
+        """
+        if get_ident() == self._ident or not self.is_open:
+            return job()
+        done = Flag()
+        answers: list[Any] = []
+
+        def work() -> None:
+            try:
+                answers.append(job())
+            except BaseException as error:
+                answers.append(error)
+            done.set()
+
+        self.post(work)
+        if not done.wait(timeout):
+            raise TimeoutError(f"the runtime component was busy for {timeout} s")
+        if isinstance(answers[0], BaseException):
+            raise answers[0]
+        return answers[0]
+
+    def soon(self, job: Callable[[], None]) -> None:
+        """Has the listener's thread do a job in its turn; in that thread itself it is done at once."""
+        if get_ident() == self._ident or not self.is_open:
+            job()
+        else:
+            self.post(job)
+
+    def is_here(self) -> bool:
+        """Whether the calling thread is the listener's."""
+        return bool(get_ident() == self._ident)
+
+    def post(self, job: Callable[[], None]) -> None:
+        """Has the listener's thread do a job in its turn."""
+        self._posted.append(job)
+        self._bell.ring()
+        if not self.is_open:  # nobody else does it any more
+            self._work()
+
+    def join(self, made: socket.socket, pid: int, about: dict[str, Any], frames: Frames, data: bytes) -> None:
+        """Takes a connection that this process made to a control, which gets ``data`` and may confirm that it is its."""
+        connection = _Connection(self, made, pid)
+        connection.about, connection.frames = about, frames
+        made.setblocking(False)
+        self._connections[made.fileno()] = connection
+        self._poll.register(made.fileno(), select.POLLIN)
+        self.host.asks(connection)
+        self.send(connection, data)
+
+    def about(self) -> dict[str, Any]:
+        """What anybody may know of this process who may reach it."""
+        component, owner = self.host.component, self.host.owner
+        return {
+            "node": self.node,
+            "pid": os.getpid(),
+            "program": _program(),
+            "python": sys.version.split()[0],
+            "log_dir": self.log_dir,
+            "state": None if component is None else component.machine.both(),
+            "tag": None if component is None else component.tag,
+            "info": None if component is None else component.info(),
+            "control": None if owner is None else (owner.node, owner.pid),
+        }
+
+    def _go_on(self) -> None:
+        if self._pid == os.getpid():
+            self._thread.start(0.0)
+
+    def _forget(self) -> None:
+        """In a forked child: it has no listener, and keeps no connection of the parent's open."""
+        if not self._pid:
+            return
+        self._pid = 0
+        self._thread.forget()
+        for connection in self._connections.values():
+            connection.socket.close()
+            if connection.life is not None:
+                connection.life.close()
+        self._connections.clear()
+        self._lives.clear()
+        self._posted.clear()
+        if self._socket is not None:
+            self._socket.close()
+        if self._folder is not None:
+            self._folder.close()
+        self._bell.close()
+        self.host = Host(self.host.resolver)
+
+    def _give_up(self) -> None:
+        """The program has closed our descriptors: their numbers may be other files', which are left alone."""
+        for connection in self._connections.values():
+            connection.socket.detach()
+            if connection.life is not None:
+                connection.life.descriptor = -1
+        self._connections.clear()
+        self._lives.clear()
+        if self._socket is not None:
+            self._socket.detach()
+            self._socket = None
+        if self._folder is not None:
+            self._folder.descriptor = -1
+            self._folder = None
+
+    # the thread
+
+    def _step(self) -> float | None:
+        self._ident = get_ident()
+        wait = self._due()
+        ready = self._poll.poll(self._timeout(wait))
+        if not self._bell.is_there():
+            self._give_up()
+            self._end_component("the program has closed its descriptors")
+            self._pid = 0
+            self._work()
+            return None
+        for descriptor, event in ready:
+            if descriptor == self._bell.descriptor:
+                self._bell.answer()
+            elif self._socket is not None and descriptor == self._socket.fileno():
+                self._accept(self._socket)
+            elif (dead := self._lives.get(descriptor)) is not None:
+                self._leave(dead)
+            elif (connection := self._connections.get(descriptor)) is not None:
+                self._serve(connection, event)
+        self._work()
+        now = time.monotonic()
+        for each in list(self._connections.values()):
+            if each.about is None and now - each.since > GREETING:
+                self._leave(each)
+        if self._is_leaving:
+            self._finish()
+            return None
+        if self._accept_at is not None and now >= self._accept_at and self._socket is not None:
+            self._accept_at = None
+            self._poll.register(self._socket.fileno(), select.POLLIN)
+        return 0.0
+
+    def _work(self) -> None:
+        while True:
+            try:
+                job = self._posted.popleft()
+            except IndexError:
+                return
+            job()
+
+    def _due(self) -> float | None:
+        """What the component does by itself. It may not end the thread, whatever is wrong."""
+        try:
+            return self.host.poll()
+        except Exception as error:
+            self._end_component(f"{type(error).__name__}: {error}")
+            return None
+
+    def _end_component(self, why: str) -> None:
+        if self.host.component is not None:
+            say(f"the runtime component ends: {why}")
+        with suppress(Exception):
+            self.host.end()
+
+    def _timeout(self, wait: float | None) -> float | None:
+        """Milliseconds that the kernel may wait; None for as long as nothing happens."""
+        now = time.monotonic()
+        times = [] if wait is None else [wait]
+        times += [each.since + GREETING - now for each in self._connections.values() if each.about is None]
+        if self._accept_at is not None:
+            times.append(self._accept_at - now)
+        return max(0.0, min(times)) * 1000 if times else None
+
+    def _accept(self, listening: socket.socket) -> None:
+        try:
+            made = socket.socket(fileno=moved(listening.accept()[0].detach()))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._poll.unregister(listening.fileno())
+            if error.errno == errno.EBADF:
+                listening.detach()
+                self._socket = None
+            else:  # no descriptor is left: it is not asked for again and again
+                self._accept_at = time.monotonic() + SPARE
+            return
+        made.setblocking(False)
+        pid, uid = credentials(made)
+        connection = _Connection(self, made, pid)
+        if not may_serve(uid):
+            return self._refuse(made, "this process is another user's")
+        if len(self._connections) >= CONNECTIONS:
+            return self._refuse(made, f"this process has {CONNECTIONS} connections already")
+        self._connections[made.fileno()] = connection
+        self._poll.register(made.fileno(), select.POLLIN)
+        self.send(connection, greeting(node=self.node, pid=os.getpid(), python=sys.version.split()[0]))
+
+    def _refuse(self, made: socket.socket, why: str) -> None:
+        with suppress(OSError):
+            made.send(pack((Atom("refused"), why)))
+        made.close()
+
+    def _serve(self, connection: _Connection, event: int) -> None:
+        if event & select.POLLOUT:
+            self._flush(connection)
+        if not event & ~select.POLLOUT:
+            return
+        try:
+            data = connection.socket.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            return self._leave(connection)
+        try:
+            for term in connection.frames.feed(data):
+                if connection.about is None:
+                    connection.about = peer_of(term)
+                else:
+                    self._request(connection, term)
+                if not connection.is_open:
+                    return
+        except BadFrame as wrong:
+            say(f"process {connection.pid} sent what is no request: {wrong}")
+            with suppress(OSError):
+                connection.socket.send(pack((Atom("refused"), str(wrong))))
+            self._leave(connection)
+
+    def _request(self, connection: _Connection, term: Any) -> None:
+        match term:
+            case ("call", int(reference), str(name), list(arguments)):
+                owner = self.host.owner
+                answer = self._answer(connection, name, tuple(arguments))
+                if self.host.owner is connection and owner is not connection:
+                    self._watch(connection)
+                try:
+                    data = pack((Atom("answer"), reference, answer))
+                except Exception as error:
+                    data = pack((Atom("answer"), reference, (ERROR, (Atom("no_term"), str(error)))))
+                self.send(connection, data)
+            case ("relay", message):
+                if self.host.component is not None:
+                    self.host.component.relayed(message)
+            case _:
+                raise BadFrame("it is no request")
+
+    def _answer(self, connection: _Connection, name: str, arguments: tuple[Any, ...]) -> Any:
+        if name == "detach" and not arguments:
+            return self._detach()
+        if name == "about":
+            return self.about()
+        return self.host.request(connection, name, arguments)
+
+    def _detach(self) -> Any:
+        """Who attached to this process leaves it; not while a control has it."""
+        owner = self.host.owner
+        if owner is not None:
+            return ERROR, (Atom("refused"), owner.node, owner.pid)
+        self._is_leaving = True
+        return OK
+
+    def _watch(self, connection: _Connection) -> None:
+        """A control's process is watched for its end, since a child of it may keep the connection open."""
+        if connection.life is not None:
+            return
+        life = Life(connection.pid)
+        if life.descriptor >= 0:
+            connection.life = life
+            self._lives[life.descriptor] = connection
+            self._poll.register(life.descriptor, select.POLLIN)
+        elif life.has_ended():
+            self._leave(connection)
+
+    def send(self, connection: _Connection, data: bytes) -> None:
+        """Sends bytes as far as they go; the rest waits."""
+        connection.out += data
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        out = connection.out
+        try:
+            while out:
+                del out[: connection.socket.send(out)]
+        except BlockingIOError:
+            if len(out) > ANSWERS:
+                return self._leave(connection)
+        except OSError:
+            return self._leave(connection)
+        wants = select.POLLIN | (select.POLLOUT if out else 0)
+        if connection.socket.fileno() >= 0:
+            self._poll.modify(connection.socket.fileno(), wants)
+
+    def _leave(self, connection: _Connection) -> None:
+        """The other side has gone, or is of no use."""
+        number = connection.socket.fileno()
+        if number < 0:
+            return
+        self._connections.pop(number, None)
+        self._poll.unregister(number)
+        with suppress(OSError):
+            connection.socket.close()
+        if (life := connection.life) is not None:
+            self._lives.pop(life.descriptor, None)
+            self._poll.unregister(life.descriptor)
+            life.close()
+        self.host.left(connection)
+
+
+def _program() -> str:
+    """The program's command line, short, as far as it has left one."""
+    words = [word for word in sys.argv if isinstance(word, str)] if isinstance(sys.argv, list) else []
+    return " ".join([os.path.basename(words[0]), *words[1:8]])[:200] if words else ""
