@@ -422,6 +422,24 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_ends_leaves_the_cells_of_others_alone() {
+        let mut arenas: Vec<_> = (0..20).map(|_| (Arena::default(), Vec::new())).collect();
+        for pid in 1..=3 {
+            for (arena, cells) in &mut arenas {
+                let block = arena.block(pid);
+                cells.extend(block.start..block.start + block.len);
+            }
+        }
+        for (arena, cells) in &arenas {
+            cells.iter().for_each(|n| arena.cell(*n).enter(7));
+        }
+        let others: Vec<_> = arenas.into_iter().step_by(2).collect();
+        for (arena, cells) in &others {
+            assert_eq!(all(arena).len(), cells.len());
+        }
+    }
+
+    #[test]
     fn of_ended_processes_only_what_counts_is_kept() {
         let arena = Arena::default();
         for (pid, generation) in [(1, 5), (2, 6), (3, 0)] {

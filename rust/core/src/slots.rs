@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn chunks_stay_as_small_as_they_are_meant_to_be() {
-        for (n, part) in [(1, 1), (47, 47), (49, 1), (3_000, 1), (3_000, 3_000), (20_000, 997)] {
+        for (n, part) in [(1, 1), (47, 47), (49, 1), (500, 1), (3_000, 3_000), (20_000, 997)] {
             let snapshot = made(n, part);
             let crowds: Vec<_> = snapshot.chunks.iter().map(|c| c.iter().filter(|b| b.key != 0).count()).collect();
             assert_eq!(crowds.iter().sum::<usize>(), n);
@@ -294,6 +294,14 @@ mod tests {
                 assert!(chunk.len() > 3 * crowd && chunk.len() < 8 * crowd + 5, "{crowd} in {}", chunk.len());
             }
         }
+    }
+
+    #[test]
+    fn chunks_are_laid_out_anew_when_they_are_twice_as_full_as_meant() {
+        let chunks = |n, part| made(n, part).chunks.len();
+        assert_eq!([chunks(2 * CROWD, 1), chunks(2 * CROWD + 1, 1)], [1, 2]);
+        assert_eq!([chunks(4 * CROWD, 1), chunks(4 * CROWD + 1, 1)], [2, 4]);
+        assert_eq!([chunks(2 * CROWD, 2 * CROWD), chunks(2 * CROWD + 1, 2 * CROWD + 1)], [1, 2]);
     }
 
     #[test]

@@ -117,6 +117,29 @@ fn a_drain_takes_what_it_is_told() {
 }
 
 #[test]
+fn a_ring_of_eight_pages_says_once_a_page_that_it_is_half_full() {
+    let pressed = |frames, read| {
+        let (mut producer, ring) = Ring::split_pages(64, frames, Overflow::Drop);
+        let mut pressed = vec![];
+        for number in 0..2 * frames as u64 {
+            assert_eq!(push(&mut producer, number, &[]), Pushed::Stored);
+            if producer.take_pressure() {
+                pressed.push(number);
+            }
+            if number == read {
+                items(&ring, usize::MAX);
+            }
+        }
+        pressed
+    };
+    // pages of two records each; the fifth begins while the first is there
+    assert_eq!(pressed(8, u64::MAX), [8, 10, 12, 14]);
+    // a read in the third gives the first two back
+    assert_eq!(pressed(8, 4), [12, 14]);
+    assert_eq!(pressed(7, u64::MAX), []);
+}
+
+#[test]
 fn break_and_panic_leave_the_record() {
     let (mut producer, ring) = Ring::split_pages(32, 2, Overflow::Drop);
     let pushed = [0, 1, 2].map(|number| push(&mut producer, number, &[]));
