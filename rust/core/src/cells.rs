@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_ends_leaves_the_cells_of_others_alone() {
+    fn what_ends_leaves_the_cells_of_others_alone() {
         let mut arenas: Vec<_> = (0..20).map(|_| (Arena::default(), Vec::new())).collect();
         for pid in 1..=3 {
             for (arena, cells) in &mut arenas {
@@ -433,10 +433,11 @@ mod tests {
         for (arena, cells) in &arenas {
             cells.iter().for_each(|n| arena.cell(*n).enter(7));
         }
+        // a process of one session, then sessions as a whole
+        arenas[9].0.fold(2, 9);
+        assert!(arenas.iter().all(|(arena, cells)| all(arena).len() == cells.len()));
         let others: Vec<_> = arenas.into_iter().step_by(2).collect();
-        for (arena, cells) in &others {
-            assert_eq!(all(arena).len(), cells.len());
-        }
+        assert!(others.iter().all(|(arena, cells)| all(arena).len() == cells.len()));
     }
 
     #[test]
