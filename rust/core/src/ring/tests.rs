@@ -234,6 +234,16 @@ fn a_push_that_must_not_wait_is_an_ordinary_one_elsewhere() {
 }
 
 #[test]
+fn a_push_that_must_not_wait_fills_pages_to_their_end() {
+    for overflow in [Overflow::Drop, NOW] {
+        let (mut producer, ring) = Ring::split_pages(64, 2, overflow);
+        let outcomes = [(); 4].map(|()| producer.try_push([0; 4], &[]));
+        assert_eq!(outcomes, [Some(Pushed::Stored); 4]);
+        assert_eq!(allocated(&ring), 2);
+    }
+}
+
+#[test]
 fn a_closed_ring_is_read_to_its_end() {
     for overflow in [Overflow::Drop, Overflow::Overwrite, NOW] {
         let (mut producer, ring) = Ring::split_pages(64, 3, overflow);
