@@ -385,3 +385,29 @@ pub(super) fn trimmed(magnitude: &[u8]) -> &[u8] {
 fn first_characters(name: &str, limit: usize) -> &str {
     name.char_indices().nth(limit).and_then(|(at, _)| name.get(..at)).unwrap_or(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        etf::{decode, encode, MAX_ATOM},
+        term::Term,
+    };
+
+    #[test]
+    fn the_first_characters_of_a_long_atom_are_written() {
+        let kept = |name: &str| match decode(&encode(&Term::atom(name))) {
+            Ok(Term::Atom(kept)) => {
+                assert!(name.starts_with(&*kept));
+                kept.chars().count()
+            }
+            other => panic!("{other:?}"),
+        };
+        for letter in ["a", "é", "日"] {
+            for length in [1, 84, 85, 86, 127, 128, MAX_ATOM - 1, MAX_ATOM, MAX_ATOM + 1, 2 * MAX_ATOM] {
+                assert_eq!(kept(&letter.repeat(length)), length.min(MAX_ATOM));
+                let mark = format!("$inviso.{}", letter.repeat(length));
+                assert_eq!(kept(&mark), (length + 8).min(MAX_ATOM - 1), "one more character goes before it");
+            }
+        }
+    }
+}
