@@ -637,6 +637,48 @@ mod tests {
         assert_eq!(lost.to_owned().borrowed(), lost);
     }
 
+    /// Ticks of events, and how many were lost, of up to so many records.
+    fn taken(session: &Session, max: usize, losses: Losses) -> Vec<(u64, Option<u64>)> {
+        let mut taken = vec![];
+        let took = drain_borrowed(session, max, losses, |record| match record.what {
+            What::Lost(count) => taken.push((record.ticks, Some(count))),
+            What::Event(_) => taken.push((record.ticks, None)),
+        });
+        assert_eq!(took, Ok(taken.len()));
+        taken
+    }
+
+    #[test]
+    fn a_loss_has_the_time_of_what_is_before_it_or_else_after_it() {
+        let lose = |producer: &mut crate::ring::Producer| {
+            assert_eq!(producer.push([0; 4], &[0; 1 << 16]), Pushed::Lost);
+        };
+        let store = |producer: &mut crate::ring::Producer, ticks| {
+            assert_eq!(producer.push([0, ticks, 0, 0], &[0; 8]), Pushed::Stored);
+        };
+        for (losses, first) in [(Losses::Between, 5), (Losses::First, 0)] {
+            let session = Session::new(1, 0, "", 0, Options::default());
+            let (mut producer, ring) = Ring::split(0, Overflow::Drop);
+            assert!(session.add_ring(ring));
+            (0..3).for_each(|_| lose(&mut producer));
+            store(&mut producer, 5);
+            (0..2).for_each(|_| lose(&mut producer));
+            store(&mut producer, 9);
+            assert_eq!(taken(&session, 0, losses), []);
+            assert_eq!(taken(&session, 2, losses), [(first, Some(3)), (5, None)]);
+            // this drain has nothing before the loss either
+            let second = if losses == Losses::Between { 9 } else { 0 };
+            assert_eq!(taken(&session, 1, losses), [(second, Some(2))]);
+            assert_eq!(taken(&session, 1, losses), [(9, None)]);
+            lose(&mut producer);
+            assert_eq!(taken(&session, 9, losses), [(0, Some(1))], "there is nothing after it");
+            session.give_up(4, 4);
+            store(&mut producer, 12);
+            assert_eq!(taken(&session, 9, losses), [(0, Some(4)), (12, None)]);
+            assert_eq!(session.lost(), 10);
+        }
+    }
+
     #[test]
     fn no_more_is_spilled_than_is_allowed() {
         let session = Session::new(1, 0, "", 0, Options::default());
@@ -655,9 +697,9 @@ mod tests {
             assert_eq!((bytes(&session), ring.tail()), (after, tail));
         }
         // what is drained makes room
-        session.draining.lock().unwrap().bytes = 2 * one;
+        session.draining.lock().unwrap().bytes = 2 * one + 7;
         let mut taken = vec![];
         assert_eq!(drain(&session, 9, |record| taken.push(record.ticks)), Ok(4));
-        assert_eq!((taken, bytes(&session)), (vec![1, 2, 2, 2], 0));
+        assert_eq!((taken, bytes(&session)), (vec![1, 2, 2, 2], 7));
     }
 }
