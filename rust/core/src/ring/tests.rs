@@ -217,6 +217,24 @@ fn blocking_waits_as_long_as_it_may() {
 }
 
 #[test]
+fn a_push_waits_as_it_is_told_to() {
+    static WAITED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    for (overflow, waits) in [(NOW, [0, 0, 1, 2]), (Overflow::Drop, [0; 4]), (Overflow::Overwrite, [0; 4])] {
+        WAITED.store(0, Relaxed);
+        let (mut producer, _ring) = Ring::split_pages(32, 2, overflow);
+        producer.wait_by(|wait| {
+            WAITED.fetch_add(1, Relaxed);
+            wait();
+        });
+        let waited = [0, 1, 2, 3].map(|number| {
+            let _ = push(&mut producer, number, &[]);
+            WAITED.load(Relaxed)
+        });
+        assert_eq!(waited, waits, "{overflow:?}");
+    }
+}
+
+#[test]
 fn a_push_that_must_not_wait_is_an_ordinary_one_elsewhere() {
     for overflow in [Overflow::Drop, Overflow::Overwrite, NOW] {
         let (mut producer, ring) = Ring::split_pages(32, 2, overflow);
