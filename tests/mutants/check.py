@@ -33,25 +33,31 @@ def accepted() -> Counts:
     return counts
 
 
-def main(folder: pathlib.Path) -> int:
+def outcomes(folder: pathlib.Path) -> tuple[set[str], set[str]]:
+    """The mutants that were found, and those that lived."""
     unit, rest = folder / "unit" / "mutants.out", folder / "all" / "mutants.out"
     # the second run has a few more: cargo-mutants doesn't filter those that leave out a field
-    missed = lines(unit / "missed.txt") - lines(rest / "caught.txt", rest / "timeout.txt")
-    caught = lines(unit / "caught.txt", unit / "timeout.txt", unit / "missed.txt") - missed
-    lived, found = named(missed), named(caught)
+    lived = lines(unit / "missed.txt") - lines(rest / "caught.txt", rest / "timeout.txt")
+    return lines(unit / "caught.txt", unit / "timeout.txt", unit / "missed.txt") - lived, lived
+
+
+def main(folder: pathlib.Path) -> int:
+    found, lived = map(named, outcomes(folder))
     may, all_of_them = accepted(), named(lines(folder / "all.txt"))
     failed = False
-    for name in sorted(lived):
-        if lived[name] > may[name]:
-            print(f"lives: {lived[name] - may[name]} {name}")
-            failed = True
-    for name, count in sorted(may.items()):
+    for name, count in sorted((lived - may).items()):
+        print(f"lives: {count} {name}")
+        failed = True
+    for name, count in sorted((may - lived).items()):
         # of a name that a shard had only in part nothing is known
-        if lived[name] < count and lived[name] + found[name] >= all_of_them[name] > 0:
-            print(f"accepted, and is found: {count - lived[name]} {name}")
+        if lived[name] + found[name] >= all_of_them[name] > 0:
+            print(f"accepted, and is found: {count} {name}")
             failed = True
     run, kept = lived.total() + found.total(), (lived & may).total()
-    print(f"{found.total()} of {run} found ({found.total() / max(run, 1):.1%}), {kept} accepted, {lived.total() - kept} live")
+    print(
+        f"{found.total()} of {run} found ({found.total() / max(run, 1):.1%}), "
+        f"{kept} accepted, {lived.total() - kept} live"
+    )
     return int(failed)
 
 
