@@ -1,7 +1,7 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo cluster-demo test rust loom fuzz python real notebook stress bench format help
+.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook stress bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -19,6 +19,9 @@ rust:            ## format, lints and tests of the Rust crates
 
 loom:            ## models, and the bugs that they must find
 	@scripts/test.sh loom
+
+mutants:         ## hours: bugs that the tests must find, in part: make mutants MUTANTS="core --shard 0/6"
+	@scripts/mutants.sh $(MUTANTS)
 
 fuzz:            ## what reads bytes of strangers, a minute each: make fuzz INVISO_FUZZ_SECONDS=3600
 	@PYTHON=$(PYTHON) scripts/test.sh fuzz

@@ -378,6 +378,89 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_that_goes_on_counts_no_call() {
+        let cell = Cell::default();
+        cell.resume(3);
+        cell.charge(10);
+        cell.resume(3);
+        assert_eq!(cell.read(3), (0, 10));
+        cell.enter(3);
+        cell.enter(3);
+        assert_eq!(cell.read(3), (2, 10));
+        cell.resume(4);
+        assert_eq!((cell.read(3), cell.read(4)), ((0, 0), (0, 0)));
+        assert_eq!([key(5, Measure::Time), key(5, Measure::Memory)], [10, 11]);
+    }
+
+    #[test]
+    fn what_a_session_leaves_behind_is_used_again_and_empty() {
+        let mut starts = std::collections::HashSet::new();
+        for _ in 0..50 {
+            let arena = Arena::default();
+            // the sizes of blocks, and one more that is as large as the last
+            let blocks: Vec<_> = (0..=CLASSES).map(|_| arena.block(1)).collect();
+            let sizes: Vec<_> = blocks.iter().map(|block| block.len).collect();
+            assert_eq!(sizes, [4, 8, 16, 32, 64, 128, 256, 256]);
+            assert_eq!(all(&arena), []);
+            for block in &blocks {
+                starts.insert((block.start, block.len));
+                for n in block.start..block.start + block.len {
+                    arena.assign(n, n);
+                    arena.cell(n).enter(7);
+                    CellRef::of(n).get().charge(u64::from(n));
+                }
+            }
+            let mut seen = Vec::new();
+            arena.each(|r| seen.push((r.key, r.generation, r.count, r.amount)));
+            seen.sort_unstable();
+            let mut expected: Vec<_> =
+                blocks.iter().flat_map(|b| b.start..b.start + b.len).map(|n| (n, 7, 1, u64::from(n))).collect();
+            expected.sort_unstable();
+            assert_eq!(seen, expected);
+        }
+        assert!(starts.len() < 50, "blocks are not used again");
+    }
+
+    #[test]
+    fn what_ends_leaves_the_cells_of_others_alone() {
+        let mut arenas: Vec<_> = (0..20).map(|_| (Arena::default(), Vec::new())).collect();
+        for pid in 1..=3 {
+            for (arena, cells) in &mut arenas {
+                let block = arena.block(pid);
+                cells.extend(block.start..block.start + block.len);
+            }
+        }
+        for (arena, cells) in &arenas {
+            cells.iter().for_each(|n| arena.cell(*n).enter(7));
+        }
+        // a process of one session, then sessions as a whole
+        arenas[9].0.fold(2, 9);
+        assert!(arenas.iter().all(|(arena, cells)| all(arena).len() == cells.len()));
+        let others: Vec<_> = arenas.into_iter().step_by(2).collect();
+        assert!(others.iter().all(|(arena, cells)| all(arena).len() == cells.len()));
+    }
+
+    #[test]
+    fn of_ended_processes_only_what_counts_is_kept() {
+        let arena = Arena::default();
+        for (pid, generation) in [(1, 5), (2, 6), (3, 0)] {
+            let block = arena.block(pid);
+            let last = block.start + block.len - 1;
+            arena.assign(last, 9);
+            if generation != 0 {
+                arena.cell(last).enter(generation);
+                arena.cell(last).charge(pid);
+            }
+            arena.fold(pid, 9);
+            arena.fold(pid, 9);
+        }
+        assert_eq!(all(&arena), [(1, 1, 1), (2, 1, 2)]);
+        arena.forget(|generation| generation == 6);
+        assert_eq!(all(&arena), [(2, 1, 2)]);
+        assert_eq!(arena.books.lock().unpoisoned().ended.len(), 1);
+    }
+
+    #[test]
     fn ended_processes_are_kept_then_folded_and_their_cells_reused() {
         let arena = Arena::default();
         let mut starts = std::collections::HashSet::new();
@@ -399,11 +482,11 @@ mod tests {
     fn blocks_grow_and_never_overlap() {
         let arena = Arena::default();
         let mut seen = std::collections::HashSet::new();
-        for _ in 0..10 {
-            for pid in [1, 2] {
-                let b = arena.block(pid);
-                assert!((b.start..b.start + b.len).all(|n| seen.insert(n)));
-            }
+        let few = (0..10).flat_map(|_| [1, 2]);
+        // and after the largest, many of the smallest
+        for pid in few.chain(3..200) {
+            let b = arena.block(pid);
+            assert!((b.start..b.start + b.len).all(|n| seen.insert(n)));
         }
     }
 }

@@ -605,6 +605,81 @@ mod tests {
     };
 
     #[test]
+    fn a_record_is_read_as_it_was_written() {
+        for mask in 0..32u8 {
+            let is = |bit| mask & bit != 0;
+            let (carried, strict) = (is(stamp::CARRIED), mask & stamp::MASK == stamp::STRICT);
+            let mut payload = Vec::new();
+            for number in [carried.then_some(77u64), strict.then_some(88)].into_iter().flatten() {
+                payload.extend_from_slice(&number.to_ne_bytes());
+            }
+            payload.extend_from_slice(b"terms of more than eight bytes");
+            if is(stamp::EXTRA) {
+                assert_eq!(stamp::with_extra(&mut payload, b"more"), stamp::EXTRA);
+            }
+            let first = (32 + payload.len() as u64) | 9 << 32 | u64::from(mask) << 40 | 300 << 48;
+            let read = Record { ticks: 5, what: What::Event(event([first, 5, 6, 7], &payload)) };
+            let expected = Event {
+                kind: 9,
+                stamps: mask,
+                scheduler: 300,
+                tracee: 6,
+                what: 7,
+                carried: if carried { 77 } else { 0 },
+                unique: if strict { 88 } else { 0 },
+                payload: &b"terms of more than eight bytes"[..],
+                extra: if is(stamp::EXTRA) { b"more" } else { &[][..] },
+            };
+            assert_eq!(read.what, What::Event(expected));
+            assert_eq!(read.to_owned().borrowed(), read);
+        }
+        let lost = Record { ticks: 5, what: What::Lost(3) };
+        assert_eq!(lost.to_owned().borrowed(), lost);
+    }
+
+    /// Ticks of events, and how many were lost, of up to so many records.
+    fn taken(session: &Session, max: usize, losses: Losses) -> Vec<(u64, Option<u64>)> {
+        let mut taken = vec![];
+        let took = drain_borrowed(session, max, losses, |record| match record.what {
+            What::Lost(count) => taken.push((record.ticks, Some(count))),
+            What::Event(_) => taken.push((record.ticks, None)),
+        });
+        assert_eq!(took, Ok(taken.len()));
+        taken
+    }
+
+    #[test]
+    fn a_loss_has_the_time_of_what_is_before_it_or_else_after_it() {
+        let lose = |producer: &mut crate::ring::Producer| {
+            assert_eq!(producer.push([0; 4], &[0; 1 << 16]), Pushed::Lost);
+        };
+        let store = |producer: &mut crate::ring::Producer, ticks| {
+            assert_eq!(producer.push([0, ticks, 0, 0], &[0; 8]), Pushed::Stored);
+        };
+        for (losses, first) in [(Losses::Between, 5), (Losses::First, 0)] {
+            let session = Session::new(1, 0, "", 0, Options::default());
+            let (mut producer, ring) = Ring::split(0, Overflow::Drop);
+            assert!(session.add_ring(ring));
+            (0..3).for_each(|_| lose(&mut producer));
+            store(&mut producer, 5);
+            (0..2).for_each(|_| lose(&mut producer));
+            store(&mut producer, 9);
+            assert_eq!(taken(&session, 0, losses), []);
+            assert_eq!(taken(&session, 2, losses), [(first, Some(3)), (5, None)]);
+            // this drain has nothing before the loss either
+            let second = if losses == Losses::Between { 9 } else { 0 };
+            assert_eq!(taken(&session, 1, losses), [(second, Some(2))]);
+            assert_eq!(taken(&session, 1, losses), [(9, None)]);
+            lose(&mut producer);
+            assert_eq!(taken(&session, 9, losses), [(0, Some(1))], "there is nothing after it");
+            session.give_up(4, 4);
+            store(&mut producer, 12);
+            assert_eq!(taken(&session, 9, losses), [(0, Some(4)), (12, None)]);
+            assert_eq!(session.lost(), 10);
+        }
+    }
+
+    #[test]
     fn no_more_is_spilled_than_is_allowed() {
         let session = Session::new(1, 0, "", 0, Options::default());
         let (mut producer, ring) = Ring::split(1 << 16, Overflow::Drop);
@@ -614,7 +689,7 @@ mod tests {
         push(1);
         spill(&session);
         let one = bytes(&session);
-        assert!(one >= 8 && ring.tail() == 1);
+        assert_eq!((one, ring.tail()), (size_of::<Taken>() + 8, 1));
         for (before, after, tail) in [(MOST - 1, MOST - 1 + one, 2), (MOST, MOST, 2), (MOST + 1, MOST + 1, 2)] {
             session.draining.lock().unwrap().bytes = before;
             push(2);
@@ -622,9 +697,9 @@ mod tests {
             assert_eq!((bytes(&session), ring.tail()), (after, tail));
         }
         // what is drained makes room
-        session.draining.lock().unwrap().bytes = 2 * one;
+        session.draining.lock().unwrap().bytes = 2 * one + 7;
         let mut taken = vec![];
         assert_eq!(drain(&session, 9, |record| taken.push(record.ticks)), Ok(4));
-        assert_eq!((taken, bytes(&session)), (vec![1, 2, 2, 2], 0));
+        assert_eq!((taken, bytes(&session)), (vec![1, 2, 2, 2], 7));
     }
 }

@@ -143,4 +143,31 @@ mod tests {
         wait([section]);
         section.give_back();
     }
+
+    #[test]
+    fn a_section_that_was_given_back_is_taken_again() {
+        let places: std::collections::HashSet<_> = (0..100)
+            .map(|_| {
+                let section = Section::take();
+                section.give_back();
+                std::ptr::from_ref(section) as usize
+            })
+            .collect();
+        assert!(places.len() < 100);
+    }
+
+    #[test]
+    fn a_word_is_odd_inside_and_never_the_same() {
+        let section = Section::take();
+        let mut before = section.word.load(Relaxed);
+        assert_eq!(before % 2, 0);
+        for _ in 0..3 {
+            let inside = section.enter();
+            assert_eq!(section.word.load(Relaxed), before + 1);
+            drop(inside);
+            before += 2;
+            assert_eq!(section.word.load(Relaxed), before);
+        }
+        section.give_back();
+    }
 }

@@ -417,3 +417,137 @@ impl Session {
         feeds.lost + feeds.now.iter().map(|feed| feed.ring.lost()).sum::<u64>()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ring::{Producer, Pushed};
+
+    fn session() -> Session {
+        Session::new(1, 0, "", 0, Options::default())
+    }
+
+    #[test]
+    fn flags_are_noted_once_and_by_class() {
+        let session = session();
+        let [process, port] = [Class::Process, Class::Port];
+        let (call, send) = (Flags::CALL, Flags::SEND);
+        assert_eq!(session.note_flags(process, call), call);
+        assert_eq!(session.note_flags(process, call | send), send);
+        assert_eq!(session.note_flags(port, call), call);
+        assert_eq!((session.seen_flags(process), session.seen_flags(port)), (call | send, call));
+        session.forget_flags(process, call);
+        assert_eq!((session.seen_flags(process), session.seen_flags(port)), (send, call));
+        assert_eq!(session.note_flags(process, call | send), call);
+        session.note_flags(port, Flags::RETURN_TO);
+        assert!(!session.wants_return_to());
+        session.note_flags(process, Flags::RETURN_TO);
+        assert!(session.wants_return_to());
+    }
+
+    #[test]
+    fn new_flags_are_those_of_their_class() {
+        let session = session();
+        let flags = || [Kind::Thread, Kind::Task, Kind::Port, Kind::Queue].map(|kind| session.new_flags(kind));
+        session.change_new_flags(Class::Process, true, Flags::CALL);
+        session.change_new_flags(Class::Process, true, Flags::SEND);
+        session.change_new_flags(Class::Port, true, Flags::SEND);
+        let (both, send, none) = (Flags::CALL | Flags::SEND, Flags::SEND, Flags::NONE);
+        assert_eq!(flags(), [both, both, send, none]);
+        session.change_new_flags(Class::Process, false, Flags::NONE);
+        assert_eq!(flags(), [both, both, send, none]);
+        session.change_new_flags(Class::Process, false, Flags::SEND);
+        assert_eq!(flags(), [none, none, send, none]);
+        session.change_new_flags(Class::Process, true, Flags::CALL);
+        assert!(session.has_tracer());
+        session.lose_tracer();
+        assert_eq!((session.has_tracer(), flags()), (false, [none; 4]));
+    }
+
+    #[test]
+    fn what_is_noted_is_told_once() {
+        let session = session();
+        assert!(!session.has_seen_tokens());
+        assert_eq!([session.note_tokens(), session.note_tokens(), session.has_seen_tokens()], [true, false, true]);
+        session.forget_tokens();
+        assert_eq!([session.has_seen_tokens(), session.note_tokens()], [false, true]);
+        let asked = [true, true, false, false].map(|how| session.ask_cpu_stamps(how));
+        assert_eq!(asked, [false, true, true, false]);
+        assert_eq!([(), (), ()].map(|()| session.note_tracer_error()), [0, 1, 2]);
+        assert_eq!(session.tracer_errors(), 3);
+    }
+
+    #[test]
+    fn the_bell_rings_until_somebody_comes_once() {
+        static RUNG: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let rung = || RUNG.load(Relaxed);
+        let on_dump: fn() = || {
+            RUNG.fetch_add(1, Relaxed);
+        };
+        let session = Session::new(1, 0, "", 0, Options { on_dump: Some(on_dump), ..Options::default() });
+        assert!(!session.is_dump_asked() && !session.take_dump());
+        session.ask_dump();
+        session.ask_dump();
+        assert_eq!((rung(), session.is_dump_asked()), (1, true));
+        assert_eq!([session.take_dump(), session.take_dump(), session.is_dump_asked()], [true, false, false]);
+        session.ask_dump();
+        assert_eq!(rung(), 2);
+        let deaf = self::session();
+        deaf.ask_dump();
+        assert!(!deaf.is_dump_asked());
+    }
+
+    #[test]
+    fn what_sets_nothing_is_not_set_on_later_code() {
+        let session = Arc::new(session());
+        let entry = |has| Entry { has, ..Entry::new(&session) };
+        assert!(session.on_load().is_none());
+        session.set_on_load(Some(entry(4)));
+        assert_eq!(session.on_load().map(|entry| entry.has), Some(4));
+        session.set_on_load(Some(entry(0)));
+        assert!(session.on_load().is_none());
+    }
+
+    #[test]
+    fn a_session_ends_once_and_takes_no_ring_then() {
+        let session = session();
+        let (mut producer, ring) = Ring::split(0, Overflow::Drop);
+        assert!(session.is_alive() && session.add_ring(ring.clone()));
+        assert_eq!([session.begin_end(), session.begin_end(), session.is_alive()], [true, false, false]);
+        assert!(session.add_ring(Ring::split(0, Overflow::Drop).1), "not before its end is done");
+        session.finish_end();
+        assert!(ring.is_closed() && !session.add_ring(Ring::split(0, Overflow::Drop).1));
+        assert_eq!((session.feeds().len(), producer.push([0; 4], &[])), (2, Pushed::Closed));
+    }
+
+    #[test]
+    fn losses_are_counted_beyond_the_end_of_their_ring() {
+        let session = session();
+        let ring = |lost: usize, stored: usize| -> (Producer, Arc<Ring>) {
+            let (mut producer, ring) = Ring::split(0, Overflow::Drop);
+            assert!(session.add_ring(ring.clone()));
+            (0..stored).for_each(|_| assert_eq!(producer.push([0; 4], &[]), Pushed::Stored));
+            (0..lost).for_each(|_| assert_eq!(producer.push([0; 4], &[0; 1 << 16]), Pushed::Lost));
+            (producer, ring)
+        };
+        let left = || session.feeds().iter().map(|feed| feed.ring.lost()).collect::<Vec<_>>();
+        // two that have ended and are read, one that has ended and is not, one that goes on
+        let (ends, [read, other, unread, goes_on]) = {
+            let (all, rings): (Vec<_>, Vec<_>) =
+                [(2, 0), (3, 1), (5, 1), (7, 0)].map(|(l, s)| ring(l, s)).into_iter().unzip();
+            (all, <[_; 4]>::try_from(rings).unwrap_or_else(|_| unreachable!()))
+        };
+        let mut ends = ends.into_iter();
+        (0..3).for_each(|_| drop(ends.next()));
+        for ring in [read, other, goes_on] {
+            ring.drain(usize::MAX, |_| std::ops::ControlFlow::Continue(())).unwrap();
+        }
+        assert_eq!(session.lost(), 17);
+        session.forget_ended_rings();
+        assert_eq!((left(), session.lost(), unread.tail()), (vec![5, 7], 17, 0));
+        session.forget_ended_rings();
+        session.give_up(3, 2);
+        session.give_up(4, 1);
+        assert_eq!([session.lost(), session.take_untold(), session.take_untold()], [24, 3, 0]);
+    }
+}

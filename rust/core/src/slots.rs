@@ -251,21 +251,129 @@ mod tests {
         Plan::of(slot as u32, 0, false, vec![entry]).map(Arc::new)
     }
 
+    fn session(id: u64, index: u16) -> Arc<Session> {
+        Arc::new(Session::new(id, index, "", 0, Options::default()))
+    }
+
+    fn keys(n: usize) -> impl Iterator<Item = usize> {
+        (1..=n).map(|n| n * 64)
+    }
+
+    /// A snapshot of so many functions, made in parts.
+    fn made(n: usize, part: usize) -> Snapshot {
+        let (session, keys) = (session(1, 0), keys(n).collect::<Vec<_>>());
+        keys.chunks(part).fold(Snapshot::empty(), |snapshot, part| {
+            snapshot.with(part.iter().map(|key| (*key, plan(*key, &session))).collect())
+        })
+    }
+
     /// Keys are like addresses. Some of the 20,000 stand at the end of their chunk, so the search for the next one goes on at its beginning.
     #[test]
     fn every_function_is_found_wherever_its_place_is_and_no_other() {
-        let session = Arc::new(Session::new(1, 0, "", 0, Options::default()));
-        let keys = || (1..=20_000usize).map(|n| n * 64);
-        let mut snapshot = Snapshot::empty();
-        for part in keys().collect::<Vec<_>>().chunks(997) {
-            snapshot = snapshot.with(part.iter().map(|key| (*key, plan(*key, &session))).collect());
-        }
+        let snapshot = made(20_000, 997);
         assert_eq!(snapshot.len(), 20_000);
-        for key in keys() {
+        for key in keys(20_000) {
             assert_eq!(snapshot.find(key).map(|plan| plan.slot), Some(key as u32));
             for other in [key + 8, key + 16, key + 32, key << 20] {
                 assert!(other % 64 == 0 && other <= 20_000 * 64 || snapshot.bucket(other).is_none());
             }
         }
+    }
+
+    #[test]
+    fn chunks_stay_as_small_as_they_are_meant_to_be() {
+        for (n, part) in [(1, 1), (47, 47), (49, 1), (500, 1), (3_000, 3_000), (20_000, 997)] {
+            let snapshot = made(n, part);
+            let crowds: Vec<_> = snapshot.chunks.iter().map(|c| c.iter().filter(|b| b.key != 0).count()).collect();
+            assert_eq!(crowds.iter().sum::<usize>(), n);
+            let (most, average) = (crowds.iter().max().unwrap(), n / crowds.len());
+            assert!(average <= 2 * CROWD && *most <= 4 * CROWD, "{n} by {part}: {crowds:?}");
+            assert!(crowds.len() == 1 || average >= CROWD / 2, "{n} by {part}: {crowds:?}");
+            for chunk in &*snapshot.chunks {
+                let crowd = chunk.iter().filter(|b| b.key != 0).count();
+                assert!(chunk.len() > 3 * crowd && chunk.len() < 8 * crowd + 5, "{crowd} in {}", chunk.len());
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_are_laid_out_anew_when_they_are_twice_as_full_as_meant() {
+        let chunks = |n, part| made(n, part).chunks.len();
+        assert_eq!([chunks(2 * CROWD, 1), chunks(2 * CROWD + 1, 1)], [1, 2]);
+        assert_eq!([chunks(4 * CROWD, 1), chunks(4 * CROWD + 1, 1)], [2, 4]);
+        assert_eq!([chunks(2 * CROWD, 2 * CROWD), chunks(2 * CROWD + 1, 2 * CROWD + 1)], [1, 2]);
+    }
+
+    #[test]
+    fn a_change_copies_only_the_chunks_that_change() {
+        let before = made(3_000, 3_000);
+        let after = before.with(vec![(64, None), (8, plan(8, &session(1, 0)))]);
+        let shared = before.chunks.iter().zip(&*after.chunks).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
+        assert!(after.chunks.len() == before.chunks.len() && shared >= before.chunks.len() - 2);
+        assert_eq!(
+            (after.len(), after.find(64).is_some(), after.find(8).map(|plan| plan.slot)),
+            (3_000, false, Some(8))
+        );
+        let found: std::collections::BTreeSet<_> = after.plans().map(|(key, plan)| (key, plan.slot as usize)).collect();
+        assert_eq!(found, keys(3_000).skip(1).chain([8]).map(|key| (key, key)).collect());
+        assert!(before.find(64).is_some() && before.find(8).is_none());
+        // and a plan in another's place
+        let again = after.with(vec![(8, plan(9, &session(1, 0)))]);
+        assert_eq!((again.len(), again.find(8).map(|plan| plan.slot)), (3_000, Some(9)));
+        assert_eq!(after.find(8).map(|plan| plan.slot), Some(8));
+    }
+
+    #[test]
+    fn a_snapshot_says_what_is_in_it() {
+        let empty = Snapshot::empty();
+        assert!(empty.is_empty() && empty.events == 0 && empty.plans().count() == 0);
+        let one = empty.with(vec![(64, plan(1, &session(1, 0)))]);
+        assert!(!one.is_empty() && one.len() == 1 && one.events == crate::plan::events::CALL);
+        let mut timed = Entry::new(&session(1, 0));
+        timed.has = crate::plan::kinds::TIME;
+        let both = one.with(vec![(128, Plan::of(2, 0, false, vec![timed]).map(Arc::new))]);
+        assert_eq!(both.events, one.events | crate::plan::events::END | crate::plan::events::PAUSE);
+        assert_eq!(both.with(vec![(128, None)]).events, one.events);
+        assert!(one.version != both.version && both.version != empty.version);
+        let bucket = both.bucket(64).unwrap();
+        assert_eq!(bucket.plan().map(|plan| plan.slot), Some(1));
+    }
+
+    #[test]
+    fn a_session_is_told_from_the_next_one_in_its_place() {
+        let (first, second, third) = (session(5, 0), session(6, 1), session(7, 0));
+        let before = Snapshot::empty().with_sessions(vec![Some(first), Some(second.clone()), None]);
+        let after = before.with_sessions(vec![Some(third.clone()), Some(second), None]);
+        let id = |found: Option<&Arc<Session>>| found.map(|session| session.id);
+        for (snapshot, here, gone) in [(&before, 5, 7), (&after, 7, 5)] {
+            assert_eq!((id(snapshot.session(0, here)), id(snapshot.session(0, gone))), (Some(here.into()), None));
+            assert!(snapshot.has_session(0, here) && !snapshot.has_session(0, gone) && snapshot.has_session(1, 6));
+            assert!(
+                !snapshot.has_session(3, 6)
+                    && id(snapshot.session(3, 6)).is_none()
+                    && id(snapshot.session(2, 0)).is_none()
+            );
+            assert_eq!(snapshot.width(), 3);
+            assert_eq!(snapshot.sessions().map(|session| session.id).collect::<Vec<_>>(), [here.into(), 6]);
+            assert_eq!(
+                snapshot.session_table().iter().map(|s| id(s.as_ref())).collect::<Vec<_>>(),
+                [Some(here.into()), Some(6), None]
+            );
+            assert_eq!(snapshot.standing(0).map(|(session, _)| session.id), Some(here.into()));
+            assert!(snapshot.standing(2).is_none() && snapshot.standing(3).is_none());
+        }
+    }
+
+    #[test]
+    fn what_a_session_traces_of_messages_ends_with_it() {
+        use crate::messages::Pattern;
+        let nothing = || Patterns { send: Pattern::Nothing, ..Patterns::default() };
+        let traces = |snapshot: &Snapshot, index| matches!(snapshot.standing(index).unwrap().1.send, Pattern::All);
+        let (first, second) = (session(5, 0), session(6, 1));
+        let before = Snapshot::empty().with_sessions(vec![Some(first), Some(second.clone())]);
+        let set = before.with_patterns(0, nothing()).with_patterns(1, nothing()).with_patterns(9, nothing());
+        assert_eq!([0, 1].map(|index| (traces(&before, index), traces(&set, index))), [(true, false); 2]);
+        let later = set.with(vec![]).with_sessions(vec![Some(session(7, 0)), Some(second)]);
+        assert!(traces(&later, 0) && !traces(&later, 1));
     }
 }

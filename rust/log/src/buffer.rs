@@ -261,4 +261,62 @@ mod tests {
         buffer.file.write_all(b"end").unwrap();
         assert_eq!(there(), b"end");
     }
+
+    /// A buffer, and what its file has.
+    fn buffer(room: usize) -> (tempfile::TempDir, Buffer, impl Fn() -> Vec<u8>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let buffer = Buffer::create(&path, Options { form: Form::Erlang, room, new: false }).unwrap();
+        (folder, buffer, move || std::fs::read(&path).unwrap())
+    }
+
+    /// Seven bytes as a record.
+    const NIL: [u8; 2] = [131, 106];
+
+    #[test]
+    fn a_buffer_is_written_when_the_next_record_does_not_fit() {
+        type Add = fn(&mut Buffer) -> io::Result<()>;
+        let ways: [Add; 2] = [|to| to.term(&NIL[1..]), |to| to.copy(frame::Record::Term(&NIL))];
+        for add in ways {
+            let (_folder, mut buffer, there) = buffer(14);
+            for (length, written) in [(7, 0), (14, 0), (21, 14), (28, 14), (35, 28)] {
+                add(&mut buffer).unwrap();
+                assert_eq!((buffer.length(), there().len() as u64, buffer.counts()), (length, written, (written, 0)));
+            }
+        }
+        let (_folder, mut buffer, there) = buffer(14);
+        (0..4).for_each(|n| buffer.drop_record(n).unwrap());
+        assert_eq!((buffer.length(), there().len()), (20, 10));
+    }
+
+    #[test]
+    fn what_was_lost_is_told_before_what_comes_next() {
+        let lost = [1, 0, 0, 0, 3];
+        let (_folder, mut buffer, there) = buffer(100);
+        buffer.lost = 3;
+        buffer.copy(frame::Record::Term(&NIL)).unwrap();
+        buffer.lost = 3;
+        buffer.term(&NIL).unwrap();
+        buffer.lost = 3;
+        assert_eq!(buffer.untold(), 3);
+        buffer.dropped(4).unwrap();
+        buffer.lost = 3;
+        buffer.flush().unwrap();
+        let nil = [0, 0, 0, 0, 2, 131, 106];
+        assert_eq!(there(), [&lost[..], &nil, &lost, &nil, &lost, &[1, 0, 0, 0, 4], &lost].concat());
+        assert_eq!((buffer.untold(), buffer.counts().1), (0, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted() {
+        let (_folder, mut buffer, _) = buffer(100);
+        buffer.term(&NIL).unwrap();
+        buffer.dropped(4).unwrap();
+        buffer.copy(frame::Record::Term(&NIL)).unwrap();
+        buffer.drop_record(5).unwrap();
+        buffer.lose();
+        assert_eq!((buffer.untold(), buffer.counts(), buffer.length()), (11, (0, 2), 0));
+        buffer.flush().unwrap();
+        assert_eq!((buffer.untold(), buffer.counts(), buffer.length()), (0, (5, 2), 5));
+    }
 }

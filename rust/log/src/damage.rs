@@ -72,3 +72,28 @@ impl What {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_damage_has_one_word_and_says_where_it_is() {
+        let term = DecodeError::Short;
+        let all = [
+            (What::Cut(3), "cut"),
+            (What::Op(7), "op"),
+            (What::Long(9), "long"),
+            (What::NoTerm, "term"),
+            (What::Term(term), "term"),
+            (What::Hole(6), "hole"),
+            (What::Block, "block"),
+            (What::Overtaken, "overtaken"),
+            (What::Anew, "anew"),
+        ];
+        for (what, word) in all {
+            assert_eq!(what.name(), word);
+            assert_eq!(Damage { at: 12, what }.to_string(), format!("at byte 12: {what}"));
+        }
+    }
+}

@@ -140,3 +140,42 @@ impl Drop for FileLog {
         let _ = self.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seven bytes as a record.
+    const NIL: [u8; 2] = [131, 106];
+
+    #[test]
+    fn what_is_dropped_is_written_and_what_is_abandoned_is_not() {
+        for (abandons, length) in [(false, 7), (true, 0)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("trace");
+            let mut log = FileLog::create(&path, Options::default()).unwrap();
+            log.term(&NIL).unwrap();
+            if abandons {
+                log.abandon();
+            }
+            drop(log);
+            assert_eq!(std::fs::read(&path).unwrap().len(), length);
+        }
+    }
+
+    #[test]
+    fn records_of_another_log_are_the_same_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let mut log = FileLog::create(&path, Options::default()).unwrap();
+        for record in [Record::Term(&NIL), Record::Dropped(0), Record::Dropped(3)] {
+            log.copy(record).unwrap();
+            log.record(record).unwrap();
+        }
+        log.close().unwrap();
+        let (nil, none, three) = ([0, 0, 0, 0, 2, 131, 106], [1, 0, 0, 0, 0], [1, 0, 0, 0, 3]);
+        assert_eq!(std::fs::read(&path).unwrap(), [&nil[..], &nil, &none, &none, &three, &three].concat());
+        let errors = [log.copy(Record::Dropped(1)), log.record(Record::Dropped(1)), log.record(Record::Term(&NIL))];
+        assert_eq!(errors.map(|done| done.unwrap_err().kind()), [io::ErrorKind::NotConnected; 3]);
+    }
+}

@@ -153,9 +153,7 @@ impl IpPort {
     pub fn close_within(&mut self, time: Duration) -> io::Result<u64> {
         self.resume()?;
         let Sending::Runs(sender) = std::mem::replace(&mut self.sending, Sending::IsOver) else { return Ok(0) };
-        // a time without an end is a long one
-        let long = || Instant::now() + Duration::from_secs(1 << 30);
-        self.shared.lock().closing = Some(Instant::now().checked_add(time).unwrap_or_else(long));
+        self.shared.lock().closing = Some(end_of(time));
         self.shared.changed.notify_all();
         sender.join().map_err(|_| panicked())?;
         let mut state = self.shared.lock();
@@ -424,6 +422,12 @@ impl State {
     }
 }
 
+/// When a time that begins now is over; one without an end is a long one.
+fn end_of(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(1 << 30))
+}
+
 fn prepare(client: TcpStream) -> io::Result<Own<TcpStream>> {
     client.set_nonblocking(false)?;
     client.set_nodelay(true)?;
@@ -458,4 +462,16 @@ fn is_timeout(e: &io::Error) -> bool {
 /// What the system says.
 pub fn connect(address: impl ToSocketAddrs) -> io::Result<Reader<TcpStream>> {
     TcpStream::connect(address).map(Reader::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_an_end_is_a_long_one() {
+        let years = Instant::now() + Duration::from_secs(1 << 29);
+        assert!(end_of(Duration::MAX) > years);
+        assert!(end_of(Duration::from_secs(1 << 28)) < years && end_of(Duration::ZERO) <= Instant::now());
+    }
 }

@@ -205,3 +205,29 @@ impl Merge {
         Ok(Some(if self.order == Order::Inviso { key } else { head.latest }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_in_the_order_of_time_and_what_has_none_is_first() {
+        let key = |ns: i128, unique| Key::of(Some(&Stamp { clock: Clock::Monotonic, ns, unique }));
+        let keys = [
+            Key::of(None),
+            key(-(1 << 80), 0),
+            key(-(1 << 62), 0),
+            key(-1, 0),
+            key(0, i64::MIN),
+            key(0, -1),
+            key(0, 0),
+            key(0, 1),
+            key(0, i64::MAX),
+            key(1, -5),
+            key(1 << 62, 0),
+            key(1 << 80, 0),
+        ];
+        assert!(keys.windows(2).all(|two| two[0] < two[1]), "{keys:?}");
+        assert_eq!([key(-(1 << 80), 7), key(1 << 80, 7)], [key(i64::MIN.into(), 7), key(i64::MAX.into(), 7)]);
+    }
+}

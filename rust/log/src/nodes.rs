@@ -286,6 +286,42 @@ mod tests {
     }
 
     #[test]
+    fn every_form_of_an_identifier_says_whose_it_is() {
+        let names =
+            [&[tag::SMALL_ATOM_UTF8, 3][..], &[tag::SMALL_ATOM, 3], &[tag::ATOM_UTF8, 0, 3], &[tag::ATOM, 0, 3]];
+        let (word, long) = ([1, 2, 3, 4], [0, 0, 0, 9, 1, 2, 3, 4]);
+        let (low, both) = (0x0102_0304, 0x0102_0304 | 9 << 32);
+        let forms: [(u8, &[&[u8]], u64); 5] = [
+            (tag::NEW_PID, &[&word, &[0, 0, 0, 9], &[0, 0, 2, 7]], both),
+            (tag::PID, &[&word, &[0, 0, 0, 9], &[7]], both),
+            (tag::V4_PORT, &[&long, &[0, 0, 2, 7]], both),
+            (tag::NEW_PORT, &[&word, &[0, 0, 2, 7]], low),
+            (tag::PORT, &[&word, &[7]], low),
+        ];
+        for (tag, numbers, number) in forms {
+            let numbers = numbers.concat();
+            let creation = if matches!(tag, tag::PID | tag::PORT) { 7 } else { 0x207 };
+            for name in names {
+                let bytes = [&[tag][..], name, b"a@b", &numbers].concat();
+                assert_eq!(pid(&bytes), Some(("a@b", creation, number)));
+                assert!((0..bytes.len()).all(|end| pid(&bytes[..end]).is_none()));
+            }
+        }
+        assert_eq!(pid(&[&[tag::ATOM][..], names[0], b"a@b", &[0; 12]].concat()), None);
+    }
+
+    #[test]
+    fn a_tracee_is_the_second_of_three_in_a_trace_message() {
+        let of =
+            |n, name: &[u8]| [&[131, tag::SMALL_TUPLE, n, tag::SMALL_ATOM_UTF8, name.len() as u8], name, &[7]].concat();
+        for (n, name, found) in
+            [(3, "trace", true), (4, "trace_ts", true), (2, "trace", false), (3, "seq_trace", false)]
+        {
+            assert_eq!(tracee(&of(n, name.as_bytes())), found.then_some(&[7][..]), "{n} {name}");
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_term_stay() {
         let nodes = Nodes::new(["a@h"]);
         for bytes in [&[][..], &[131], &[131, 88, 119], &[7, 7, 7], &[131, 80, 1, 2]] {

@@ -386,3 +386,43 @@ impl Window {
         added
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use blocks::Packer;
+
+    /// Seven bytes as a record.
+    const NIL: [u8; 7] = [0, 0, 0, 0, 2, 131, 106];
+
+    #[test]
+    fn a_block_of_something_else_costs_only_itself() {
+        let mut bytes = blocks::MAGIC.to_vec();
+        for records in [&NIL[..], &[9, 1, 2], &NIL] {
+            Packer::default().put(&mut bytes, records);
+        }
+        let mut reader = Reader::new(&bytes[..]);
+        let record = |at| Some(Event::Record { at, record: Record::Term(&NIL[5..]) });
+        assert_eq!(reader.read().unwrap(), record(0));
+        assert_eq!(reader.read().unwrap(), Some(Event::Damage(Damage { at: 7, what: What::Op(9) })));
+        assert_eq!(reader.read().unwrap(), record(10));
+        assert_eq!(reader.read().unwrap(), None);
+    }
+
+    #[test]
+    fn a_long_log_takes_the_memory_of_a_few_steps() {
+        let erlang = NIL.repeat(200_000);
+        let mut blocks = blocks::MAGIC.to_vec();
+        erlang.chunks(7 * 1000).for_each(|records| Packer::default().put(&mut blocks, records));
+        for log in [erlang, blocks] {
+            let mut reader = Reader::new(&log[..]);
+            let mut count = 0;
+            while let Some(event) = reader.read().unwrap() {
+                assert_eq!(event, Event::Record { at: 7 * count, record: Record::Term(&NIL[5..]) });
+                count += 1;
+            }
+            assert_eq!(count, 200_000);
+            assert!(reader.records.bytes.len() + reader.blocks.bytes.len() <= 4 * STEP);
+        }
+    }
+}

@@ -218,3 +218,61 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
     a.created().ok() == b.created().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Record;
+    use std::{
+        fs::{self, OpenOptions},
+        io::Write,
+    };
+
+    fn number(term: u8) -> [u8; 8] {
+        [0, 0, 0, 0, 3, 131, 97, term]
+    }
+
+    /// The next of a reader: its number, or what is damaged.
+    fn next(reader: &mut SetReader) -> Option<Result<u8, What>> {
+        reader.read().unwrap().map(|event| match event {
+            Event::Record { record: Record::Term(&[131, 97, n]), .. } => Ok(n),
+            Event::Record { record, .. } => panic!("{record:?}"),
+            Event::Damage(damage) => Err(damage.what),
+        })
+    }
+
+    #[test]
+    fn a_reader_says_which_file_it_is_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = Names::new(&folder.path().join("trace"), ".log").unwrap();
+        for (file, term) in [(0, 30), (1, 40), (3, 20)] {
+            fs::write(names.path(file), number(term)).unwrap();
+        }
+        let mut reader = SetReader::open(names.clone(), false).unwrap();
+        assert_eq!((reader.number(), reader.path()), (None, None));
+        for (file, term) in [(3, 20), (0, 30), (1, 40)] {
+            assert_eq!(next(&mut reader), Some(Ok(term)));
+            assert_eq!((reader.number(), reader.path()), (Some(file), Some(names.path(file))));
+        }
+        assert_eq!((next(&mut reader), reader.number()), (None, Some(1)));
+    }
+
+    #[test]
+    fn a_file_that_is_begun_anew_is_followed_until_there_is_a_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = Names::new(&folder.path().join("trace"), ".log").unwrap();
+        let path = names.path(0);
+        let add = |bytes: &[u8]| OpenOptions::new().append(true).open(&path).unwrap().write_all(bytes).unwrap();
+        fs::write(&path, number(1)).unwrap();
+        let mut reader = SetReader::open(names.clone(), true).unwrap();
+        assert_eq!([next(&mut reader), next(&mut reader)], [Some(Ok(1)), None]);
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+        add(&number(2)[..6]);
+        assert_eq!([next(&mut reader), next(&mut reader)], [Some(Err(What::Anew)), None]);
+        add(&number(2)[6..]);
+        assert_eq!([next(&mut reader), next(&mut reader)], [Some(Ok(2)), None]);
+        fs::write(names.path(1), number(3)).unwrap();
+        add(&[0, 0]);
+        assert_eq!([next(&mut reader), next(&mut reader)], [Some(Err(What::Cut(2))), Some(Ok(3))]);
+    }
+}

@@ -172,3 +172,59 @@ impl Files {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Record;
+    use std::{fs, io::Write, net::TcpListener};
+
+    fn dropped(source: &mut Source) -> Option<u32> {
+        source.read().unwrap().map(|event| match event {
+            Event::Record { record: Record::Dropped(n), .. } => n,
+            event => panic!("{event:?}"),
+        })
+    }
+
+    fn record(n: u8) -> [u8; 5] {
+        [1, 0, 0, 0, n]
+    }
+
+    #[test]
+    fn files_say_where_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = Names::new(&folder.path().join("set"), ".log").unwrap();
+        let paths: Vec<_> = (0..3).map(|n| names.path(n)).collect();
+        for (path, n) in paths.iter().zip(0..) {
+            fs::write(path, [record(2 * n), record(2 * n + 1)].concat()).unwrap();
+        }
+        let file = Source::open(&paths[0], false).unwrap();
+        let set = Source::open_set(names, false).unwrap();
+        let files = Source::files(paths.clone()).unwrap();
+        // each with the numbers of its files
+        for (mut source, numbers) in [(file, None), (set, Some(0..3)), (files, Some(0..3))] {
+            assert!(!source.is_stream() && !source.is_ready());
+            for (n, path) in (0..).zip(&paths).take(numbers.map_or(1, |numbers| numbers.count())) {
+                assert_eq!(dropped(&mut source), Some(2 * n));
+                assert!(source.is_ready(), "the second came with the first");
+                assert_eq!(dropped(&mut source), Some(2 * n + 1));
+                assert!(!source.is_ready());
+                assert_eq!(source.path().as_ref(), Some(path));
+                let is_numbered = !matches!(source.0, Kind::File(..));
+                assert_eq!(source.number(), is_numbered.then_some(n.into()));
+            }
+            assert_eq!((dropped(&mut source), source.is_ready()), (None, false));
+        }
+        assert!(Source::files(vec![]).is_err());
+    }
+
+    #[test]
+    fn a_stream_is_nowhere() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.accept().unwrap().0.write_all(&record(7)).unwrap();
+        let mut source = Source::stream(stream);
+        assert_eq!((source.is_stream(), source.is_ready(), source.path(), source.number()), (true, false, None, None));
+        assert_eq!([dropped(&mut source), dropped(&mut source)], [Some(7), None]);
+    }
+}

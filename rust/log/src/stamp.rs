@@ -337,6 +337,16 @@ mod tests {
     }
 
     #[test]
+    fn a_time_of_day_is_that_many_nanoseconds() {
+        let some = [0, 1, -1, 7, 1_720, 999_999, 1 << 40, i64::MAX, i64::MIN];
+        for (megas, secs, micros) in some.iter().flat_map(|a| some.iter().flat_map(|b| some.map(|c| (*a, *b, c)))) {
+            let ns = [(megas, 10i128.pow(15)), (secs, 10i128.pow(9)), (micros, 1000)];
+            let ns = ns.into_iter().map(|(n, unit)| i128::from(n) * unit).sum();
+            assert_eq!(wall(megas, secs, micros), Stamp { clock: Clock::Wall, ns, unique: 0 });
+        }
+    }
+
+    #[test]
     fn inviso_takes_five_or_six_elements_alone() {
         for message in messages() {
             let Term::Tuple(elements) = &message else { continue };

@@ -271,8 +271,10 @@ mod tests {
 
     fn aliases(entries: &[(Option<u64>, &str, &str, i64)]) -> Aliases {
         let mut aliases = Aliases::default();
+        assert!(aliases.is_empty() && aliases.names().is_empty() && aliases.name(0).is_none());
         aliases.read(&written(entries));
-        assert_eq!(aliases.damage, []);
+        assert_eq!((&aliases.damage[..], aliases.is_empty()), (&[][..], entries.is_empty()));
+        assert!(aliases.names().iter().zip(0..).all(|(name, number)| aliases.name(number) == Some(name)));
         aliases
     }
 

@@ -163,3 +163,57 @@ impl Drop for WrapLog {
         let _ = self.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seven bytes as a record.
+    const NIL: [u8; 2] = [131, 106];
+
+    fn log(folder: &tempfile::TempDir, limit: Limit) -> (Names, WrapLog) {
+        let names = Names::new(&folder.path().join("trace"), ".log").unwrap();
+        (names.clone(), WrapLog::create(names, limit, 2, Instant::now()).unwrap())
+    }
+
+    #[test]
+    fn numbers_go_round_and_the_one_after_is_the_hole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (names, mut log) = log(&folder, Limit::Bytes(7));
+        for (number, there) in [(1, [0, 1]), (2, [1, 2]), (0, [2, 0]), (1, [0, 1])] {
+            log.term(&NIL).unwrap();
+            assert_eq!((log.number(), names.present().unwrap()), (number, there.to_vec()));
+        }
+        log.dropped(3).unwrap();
+        assert_eq!((log.number(), log.bytes()), (1, 28), "five bytes are too few");
+        log.flush().unwrap();
+        assert_eq!(log.bytes(), 33);
+    }
+
+    #[test]
+    fn what_is_closed_has_all_and_takes_nothing_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let (names, mut log) = log(&folder, Limit::default());
+        log.term(&NIL).unwrap();
+        assert_eq!((log.bytes(), log.lost()), (0, 0));
+        log.close().unwrap();
+        log.close().unwrap();
+        assert_eq!((log.bytes(), log.lost(), fs::read(names.path(0)).unwrap().len()), (7, 0, 7));
+        let errors = [log.term(&NIL), log.dropped(1), log.flush()].map(|done| done.unwrap_err().kind());
+        assert_eq!(errors, [io::ErrorKind::NotConnected; 3]);
+    }
+
+    #[test]
+    fn what_is_dropped_is_written_and_what_is_abandoned_is_not() {
+        for (abandons, length) in [(false, 7), (true, 0)] {
+            let folder = tempfile::tempdir().unwrap();
+            let (names, mut log) = log(&folder, Limit::default());
+            log.term(&NIL).unwrap();
+            if abandons {
+                log.abandon();
+            }
+            drop(log);
+            assert_eq!(fs::read(names.path(0)).unwrap().len(), length);
+        }
+    }
+}

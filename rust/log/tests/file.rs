@@ -50,7 +50,7 @@ fn records_wait_until_there_are_enough_or_a_flush() {
     log.dropped(0).unwrap();
     log.close().unwrap();
     log.close().unwrap();
-    assert_eq!(length(), 128);
+    assert_eq!((length(), log.bytes(), log.lost(), log.untold()), (128, 128, 0, 0));
     assert!(log.term(&[106]).is_err() && log.dropped(1).is_err() && log.flush().is_err());
 }
 
@@ -120,9 +120,13 @@ fn a_full_disk_costs_messages_and_no_records() {
         };
         log.term(&[131, 106]).unwrap();
         log.dropped(5).unwrap();
+        let counts = |log: &FileLog| (log.bytes(), log.lost(), log.untold());
+        assert_eq!(counts(&log), (0, 0, 0));
         assert!(log.flush().is_err());
+        assert_eq!(counts(&log), (0, 1, 6));
         assert!(log.flush().is_err(), "the drop record can't be written either");
         assert!(log.close().is_err());
+        assert_eq!(counts(&log), (0, 1, 6), "also when it is closed");
     }
 
     // in a wrap set the next file can be another device: a link that is gone when the set comes round

@@ -84,6 +84,8 @@ mod tests {
     fn a_header_is_four_words_and_back() {
         let header = Header { len: 40, kind: Kind::Exit as u8, flags: 5, extra: 7, stamp: 1, tracee: 2, what: 3 };
         assert_eq!(Header::from_words(header.words()), header);
+        assert_eq!(Header::from(<[u64; 4]>::from(header)), header);
+        assert_eq!((header.kind(), Header { kind: 0, ..header }.kind()), (Some(Kind::Exit), None));
         #[cfg(target_endian = "little")]
         assert_eq!(header.words(), [40 | 6 << 32 | 5 << 40 | 7 << 48, 1, 2, 3]);
     }

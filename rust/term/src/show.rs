@@ -183,6 +183,51 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_separated_by_commas() {
+        let two = || vec![Term::from(1), Term::str("a")];
+        let pairs = vec![(Term::from(1), Term::from(2)), (Term::from(3), Term::from(4))];
+        let cases = [
+            (Term::Tuple(two()), r#"{1,<<"a">>}"#),
+            (Term::List(two()), r#"[1,<<"a">>]"#),
+            (Term::ImproperList(two(), Box::new(Term::atom("b"))), r#"[1,<<"a">>|b]"#),
+            (Term::Set(two()), r#"#Set<1,<<"a">>>"#),
+            (Term::Map(pairs), "#{1 => 2,3 => 4}"),
+            (Term::BitString([5, 0xa0].into(), 3), "<<5,5:3>>"),
+            (Term::BitString([5, 0x80].into(), 8), "<<5,128>>"),
+            (Term::Opaque("app.Order".into(), 16, Some("<Order 7>".into())), "#Object<app.Order <Order 7>>"),
+        ];
+        for (term, text) in cases {
+            assert_eq!(term.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn identifiers_of_other_nodes_show_which_start_of_it() {
+        let of = |creation| Identifier::new(4 | 2 << 32, "a@b", creation);
+        assert_eq!([0, 1, 7].map(|n| Term::Pid(of(n)).to_string()), ["<1.4.2>", "<1.4.2>", "<7.4.2>"]);
+        assert_eq!(Term::Port(of(7)).to_string(), "#Port<7.8589934596>");
+        assert_eq!(Term::Ref(of(7)).to_string(), "#Ref<7.8589934596>");
+    }
+
+    #[test]
+    fn atoms_that_need_quotes_have_them() {
+        for plain in ["a", "aB_9@c", "z"] {
+            assert_eq!(Term::atom(plain).to_string(), plain);
+        }
+        for quoted in ["A", "_a", "9", "a b", "a-b", "é", "aé", "$a"] {
+            assert_eq!(Term::atom(quoted).to_string(), format!("'{quoted}'"));
+        }
+        assert_eq!(Term::atom("a\\b\n\u{7f}").to_string(), r"'a\\b\x{a}\x{7f}'");
+    }
+
+    #[test]
+    fn a_hundred_levels_are_shown() {
+        let nested = |levels| (0..levels).fold(Term::from(7), |term, _| Term::Tuple(vec![term])).to_string();
+        assert!(nested(DEPTH - 1).contains("{7}"));
+        assert!(nested(DEPTH).contains("{...}") && !nested(DEPTH).contains('7'));
+    }
+
+    #[test]
     fn what_is_very_deep_is_cut() {
         let mut term = Term::List(vec![]);
         for _ in 0..1000 {

@@ -172,3 +172,25 @@ impl From<i64> for Term {
         Term::Int(n.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_nodes_identifiers_have_neither_a_name_nor_a_creation() {
+        let is_own = |node, creation| Identifier::new(7, node, creation).is_own();
+        assert!(Identifier::own(7).is_own() && is_own("nonode@nohost", 0));
+        assert!(!is_own("nonode@nohost", 1) && !is_own("a@b", 0) && !is_own("a@b", 1));
+    }
+
+    #[test]
+    fn what_is_a_binary_has_bits_in_its_last_byte() {
+        let bits = |n| Term::BitString([0xa0].into(), n);
+        let of = |term: &Term| term.as_binary().map(|(bytes, bits)| (bytes.to_vec(), bits));
+        assert_eq!(of(&Term::str("a")), Some((vec![b'a'], 8)));
+        assert_eq!(of(&Term::Bytes([1, 2].into())), Some((vec![1, 2], 8)));
+        assert_eq!([0, 1, 7, 8, 9].map(|n| of(&bits(n))), [1, 1, 7, 8, 8].map(|n| Some((vec![0xa0], n))));
+        assert_eq!(of(&Term::List(vec![])), None);
+    }
+}

@@ -117,6 +117,29 @@ fn a_drain_takes_what_it_is_told() {
 }
 
 #[test]
+fn a_ring_of_eight_pages_says_once_a_page_that_it_is_half_full() {
+    let pressed = |frames, read| {
+        let (mut producer, ring) = Ring::split_pages(64, frames, Overflow::Drop);
+        let mut pressed = vec![];
+        for number in 0..2 * frames as u64 {
+            assert_eq!(push(&mut producer, number, &[]), Pushed::Stored);
+            if producer.take_pressure() {
+                pressed.push(number);
+            }
+            if number == read {
+                items(&ring, usize::MAX);
+            }
+        }
+        pressed
+    };
+    // pages of two records each; the fifth begins while the first is there
+    assert_eq!(pressed(8, u64::MAX), [8, 10, 12, 14]);
+    // a read in the third gives the first two back
+    assert_eq!(pressed(8, 4), [12, 14]);
+    assert_eq!(pressed(7, u64::MAX), []);
+}
+
+#[test]
 fn break_and_panic_leave_the_record() {
     let (mut producer, ring) = Ring::split_pages(32, 2, Overflow::Drop);
     let pushed = [0, 1, 2].map(|number| push(&mut producer, number, &[]));
@@ -194,6 +217,24 @@ fn blocking_waits_as_long_as_it_may() {
 }
 
 #[test]
+fn a_push_waits_as_it_is_told_to() {
+    static WAITED: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    for (overflow, waits) in [(NOW, [0, 0, 1, 2]), (Overflow::Drop, [0; 4]), (Overflow::Overwrite, [0; 4])] {
+        WAITED.store(0, Relaxed);
+        let (mut producer, _ring) = Ring::split_pages(32, 2, overflow);
+        producer.wait_by(|wait| {
+            WAITED.fetch_add(1, Relaxed);
+            wait();
+        });
+        let waited = [0, 1, 2, 3].map(|number| {
+            let _ = push(&mut producer, number, &[]);
+            WAITED.load(Relaxed)
+        });
+        assert_eq!(waited, waits, "{overflow:?}");
+    }
+}
+
+#[test]
 fn a_push_that_must_not_wait_is_an_ordinary_one_elsewhere() {
     for overflow in [Overflow::Drop, Overflow::Overwrite, NOW] {
         let (mut producer, ring) = Ring::split_pages(32, 2, overflow);
@@ -207,6 +248,16 @@ fn a_push_that_must_not_wait_is_an_ordinary_one_elsewhere() {
         assert_eq!(producer.try_push([0; 4], &[0; 1]), Some(Pushed::Lost), "no waiting makes it fit");
         ring.close();
         assert_eq!(producer.try_push([0; 4], &[]), Some(Pushed::Closed));
+    }
+}
+
+#[test]
+fn a_push_that_must_not_wait_fills_pages_to_their_end() {
+    for overflow in [Overflow::Drop, NOW] {
+        let (mut producer, ring) = Ring::split_pages(64, 2, overflow);
+        let outcomes = [(); 4].map(|()| producer.try_push([0; 4], &[]));
+        assert_eq!(outcomes, [Some(Pushed::Stored); 4]);
+        assert_eq!(allocated(&ring), 2);
     }
 }
 

@@ -223,3 +223,20 @@ fn word(negative: bool, magnitude: &[u8]) -> Option<i128> {
 pub(super) fn small(negative: bool, magnitude: &[u8]) -> Option<i64> {
     word(negative, magnitude).and_then(|value| i64::try_from(value).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_float_that_is_text_has_digits_on_both_sides_of_its_point() {
+        for text in ["1.5", "+1.5", "-1.5", "1.5e3", "1.5E3", "1.5e+3", "1.5e-3", "00.10"] {
+            assert!(is_float(text), "{text}");
+        }
+        for text in
+            ["", ".", "1.", ".5", "15", "1.5e", "1e3", "1.5e+", "--1.5", "1.5e--3", "a.b", "1.5ex", "1.x", "x.1"]
+        {
+            assert!(!is_float(text), "{text}");
+        }
+    }
+}

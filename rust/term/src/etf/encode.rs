@@ -385,3 +385,69 @@ pub(super) fn trimmed(magnitude: &[u8]) -> &[u8] {
 fn first_characters(name: &str, limit: usize) -> &str {
     name.char_indices().nth(limit).and_then(|(at, _)| name.get(..at)).unwrap_or(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        etf::{decode, encode},
+        term::Term,
+    };
+
+    #[test]
+    fn an_encoder_knows_what_it_has_and_has_room_for() {
+        let mut buffer = [0; 5];
+        let mut out = Encoder::new(&mut buffer);
+        let seen = |out: &Encoder<'_>| (out.len(), out.room(), out.is_empty(), out.mark(), out.written().to_vec());
+        assert_eq!(seen(&out), (0, 5, true, 0, vec![]));
+        out.int(7).unwrap();
+        let mark = out.mark();
+        out.raw(&[1, 2, 3]).unwrap();
+        assert_eq!(seen(&out), (5, 0, false, 5, vec![97, 7, 1, 2, 3]));
+        assert_eq!((out.nil(), out.raw(&[4]), out.raw(&[])), (Err(Full), Err(Full), Ok(())));
+        out.truncate(9);
+        assert_eq!(out.len(), 5, "there is nothing more to take back");
+        out.truncate(mark);
+        assert_eq!(seen(&out), (2, 3, false, 2, vec![97, 7]));
+        assert_eq!(out.set(1), Err(Full));
+        assert_eq!(out.len(), 2, "all of it or nothing");
+    }
+
+    #[test]
+    fn integers_take_the_shortest_form() {
+        let written = |n: i64| encode(&Term::from(n));
+        let small = |n: i64| written(n)[0] == tag::SMALL_INTEGER;
+        let word = |n: i64| written(n)[0] == tag::INTEGER;
+        assert!([0, 255].into_iter().all(small));
+        assert!([-1, 256, i32::MAX.into(), i32::MIN.into()].into_iter().all(word));
+        for n in [i64::from(i32::MAX) + 1, i64::from(i32::MIN) - 1, i64::MAX, i64::MIN] {
+            assert_eq!(written(n)[0], tag::SMALL_BIG);
+            assert_eq!(decode(&written(n)), Ok(Term::from(n)));
+        }
+        // whichever way they came
+        for n in [0i64, 1, -1, 255, 256, i32::MAX.into(), i32::MIN.into(), 1 << 31, -(1 << 31) - 1, 1 << 40] {
+            let mut buffer = [0; 20];
+            let mut out = Encoder::new(&mut buffer);
+            out.big(n < 0, &n.unsigned_abs().to_le_bytes()).unwrap();
+            assert_eq!(out.written(), written(n), "{n}");
+        }
+    }
+
+    #[test]
+    fn the_first_characters_of_a_long_atom_are_written() {
+        let kept = |name: &str| match decode(&encode(&Term::atom(name))) {
+            Ok(Term::Atom(kept)) => {
+                assert!(name.starts_with(&*kept));
+                kept.chars().count()
+            }
+            other => panic!("{other:?}"),
+        };
+        for letter in ["a", "é", "日"] {
+            for length in [1, 84, 85, 86, 127, 128, MAX_ATOM - 1, MAX_ATOM, MAX_ATOM + 1, 2 * MAX_ATOM] {
+                assert_eq!(kept(&letter.repeat(length)), length.min(MAX_ATOM));
+                let mark = format!("$inviso.{}", letter.repeat(length));
+                assert_eq!(kept(&mark), (length + 8).min(MAX_ATOM - 1), "one more character goes before it");
+            }
+        }
+    }
+}

@@ -237,4 +237,23 @@ mod tests {
             assert!(!is_plain(&term), "a leaf that messages don't have");
         }
     }
+
+    #[test]
+    fn what_messages_are_made_of_is_plain_and_nothing_else_is() {
+        let is_one = |tag| {
+            let numbers = [tag::SMALL_INTEGER, tag::INTEGER, tag::NEW_FLOAT, tag::SMALL_BIG];
+            let texts = [tag::SMALL_ATOM_UTF8, tag::BINARY, tag::BIT_BINARY, tag::NIL, tag::STRING];
+            [&numbers[..], &texts, &[tag::NEW_PID, tag::V4_PORT]].concat().contains(&tag)
+        };
+        for leaf in leaves() {
+            let whole = is_one(leaf[0]).then_some(leaf.len());
+            let lengths: Vec<_> = (0..3).map(|n| plain(&leaf.repeat(n), n)).collect();
+            assert_eq!(lengths, [Some(0), whole, whole.map(|length| 2 * length)], "{leaf:?}");
+            assert!((0..leaf.len()).all(|end| plain(&leaf[..end], 1).is_none()), "{leaf:?}");
+        }
+        let bits = |bits, n: u8| plain(&[&[tag::BIT_BINARY, 0, 0, 0, n, bits][..], &vec![1; n.into()]].concat(), 1);
+        assert_eq!([bits(0, 1), bits(1, 1), bits(8, 1), bits(9, 1), bits(8, 0)], [None, Some(7), Some(7), None, None]);
+        let atom = |name: &[u8]| plain(&[&[tag::SMALL_ATOM_UTF8, name.len() as u8], name].concat(), 1);
+        assert_eq!([atom("é".as_bytes()), atom(&[0xe9]), atom(b"")], [Some(4), None, Some(2)]);
+    }
 }

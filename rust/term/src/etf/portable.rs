@@ -124,6 +124,32 @@ mod tests {
     }
 
     #[test]
+    fn every_one_of_a_container_is_replaced() {
+        let record = |x: &Term| {
+            let fields = vec![("f".into(), x.clone()), ("g".into(), x.clone())];
+            Term::Record(Box::new(Record { module: "m".into(), name: "r".into(), exported: false, fields }))
+        };
+        let containers = |x: &Term, other: &Term| {
+            let (x, other) = (|| x.clone(), || other.clone());
+            vec![
+                Term::Tuple(vec![x(), x()]),
+                Term::List(vec![x(), x()]),
+                Term::Set(vec![x(), other()]),
+                Term::ImproperList(vec![x()], Box::new(x())),
+                Term::Map(vec![(x(), x())]),
+                Term::Map(vec![(Term::from(1), x()), (Term::from(2), x())]),
+                Term::Map(vec![(x(), Term::from(1)), (other(), Term::from(2))]),
+                record(&x()),
+            ]
+        };
+        let before = containers(&Term::Float(f64::INFINITY), &Term::Float(f64::NEG_INFINITY));
+        let after = containers(&Term::atom("infinity"), &Term::atom("-infinity"));
+        for (before, after) in before.into_iter().zip(after) {
+            assert_eq!(decode(&portable(&encode(&before))), Ok(after), "{before}");
+        }
+    }
+
+    #[test]
     fn a_map_with_a_key_twice_is_a_list_of_pairs() {
         let with = |a: Term, b: Term| Term::Map(vec![(a, Term::from(1)), (b, Term::from(2))]);
         let (text, bytes) = (Term::str("key"), Term::Bytes((*b"key").into()));

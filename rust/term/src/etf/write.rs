@@ -124,3 +124,49 @@ impl<'a> From<&'a Identifier> for Node<'a> {
         Node { name: &of.node, id: of.id, rest: of.rest, creation: of.creation }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::term::Record;
+
+    /// What is longer than 32 bits can say is cut by this.
+    #[test]
+    fn a_size_is_that_of_the_longest_text_or_the_number_of_parts() {
+        let two = || vec![Term::from(1), Term::from(2)];
+        let fields = vec![("a".into(), Term::from(1)), ("b".into(), Term::from(2))];
+        let record = Record { module: "m".into(), name: "r".into(), exported: false, fields };
+        let opaque = |text: Option<&str>| Term::Opaque("name".into(), 1, text.map(Into::into));
+        let cases = [
+            (Term::from(255), (2, false)),
+            (Term::from(-1), (1, false)),
+            (Term::Str("text".into()), (4, false)),
+            (Term::Cut("text".into()), (4, false)),
+            (Term::Bytes([1, 2, 3].into()), (3, false)),
+            (Term::BitString([1, 2, 3].into(), 5), (3, false)),
+            (opaque(None), (4, false)),
+            (opaque(Some("longer")), (6, false)),
+            (opaque(Some("s")), (4, false)),
+            (Term::Tuple(two()), (2, true)),
+            (Term::List(two()), (2, true)),
+            (Term::Set(two()), (2, true)),
+            (Term::ImproperList(two(), Box::new(Term::from(3))), (2, true)),
+            (Term::Map(vec![(Term::from(1), Term::from(2))]), (1, true)),
+            (Term::Record(Box::new(record)), (2, true)),
+            (Term::atom("a"), (0, false)),
+        ];
+        for (term, size) in cases {
+            assert_eq!(measure(&term), size, "{term}");
+        }
+    }
+
+    #[test]
+    fn the_buffer_grows_until_the_term_fits() {
+        for length in [0, 122, 123, 124, 507, 508, 100_000] {
+            let text = "x".repeat(length);
+            let written = encode_versioned(&Term::str(&text));
+            assert_eq!((written[0], written.len()), (VERSION, 6 + length));
+            assert!(written.ends_with(text.as_bytes()));
+        }
+    }
+}

@@ -237,6 +237,15 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_says_what_its_messages_have() {
+        assert_eq!([Kind::Call, Kind::Seq, Kind::Delivered].map(Kind::tag), ["call", "seq_trace", ""]);
+        let has = |kind: Kind| [Element::Trace, Element::Extra, Element::Peer].map(|of| kind.shape().has(of));
+        assert_eq!(has(Kind::Call), [true, true, false]);
+        assert_eq!(has(Kind::Spawn), [true, false, true]);
+        assert_eq!(has(Kind::Delivered), [false; 3]);
+    }
+
+    #[test]
     fn a_tag_gives_the_first_kind_that_has_it() {
         for kind in Kind::ALL {
             let first =
