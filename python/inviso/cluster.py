@@ -19,7 +19,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ._pattern import parse
 from .control._control import Control, Found, is_meant
@@ -27,6 +27,9 @@ from .control._logs import copy_set, left
 from .errors import BadArg, shown
 from .runtime import NO_NODE
 from .terms import Atom
+
+if TYPE_CHECKING:
+    from .merge import Form, Merged
 
 __all__ = ["Answers", "Cluster", "NodeError"]
 
@@ -192,6 +195,8 @@ class Cluster:
         """Nodes that trace: the number of the process, and the folder that it writes in."""
         self._noted: dict[str, tuple[int, str]] = {}
         """Those that an earlier control has left tracing."""
+        self._copied: dict[str, str] = {}
+        """The last log that was copied, of each node."""
         self.refused: Answers = Answers({})
         """Of nodes that match and could not be added, why: ``refused`` has another living control."""
 
@@ -314,11 +319,11 @@ class Cluster:
         """Sets or clears trace flags of processes. For each node how many processes were meant."""
         return _numbers(self._answers(self._control.call(None, "ctf" if clear else "tf", [(processes, list(flags))])))
 
-    def messages(self, **options: Any) -> Answers:
+    def messages(self, /, **options: Any) -> Answers:
         """As :meth:`trace` of no function, with all messages."""
         return self.trace(messages=True, **options)
 
-    def tokens(self, **options: Any) -> Answers:
+    def tokens(self, /, **options: Any) -> Answers:
         """As :meth:`trace` of no function, with the events of sequential tracing."""
         return self.trace(tokens=True, **options)
 
@@ -415,7 +420,9 @@ class Cluster:
         try:
             paths = left(place, node)
             counted = stats([*paths]) if paths else Stats()
-            log = None if folder is None or not paths else copy_set(paths, os.path.join(folder, f"{node}.log"))
+            log = None
+            if folder is not None and paths:
+                log = self._copied[node] = copy_set(paths, os.path.join(folder, f"{node}.log"))
             if folder is not None and os.path.exists(ti := os.path.join(place, f"{node}.ti")):
                 copy_set([ti], os.path.join(folder, f"{node}.ti"))
         except OSError as error:
@@ -438,10 +445,33 @@ class Cluster:
             if names := parts.get("ti_log"):
                 copy_set(names, os.path.join(folder, f"{node}.ti"))
             if paths := parts.get("trace_log"):
-                results[node]["log"] = copy_set(paths, os.path.join(folder, f"{node}.log"))
+                results[node]["log"] = self._copied[node] = copy_set(paths, os.path.join(folder, f"{node}.log"))
         except OSError as error:
             errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
             results.pop(node, None)
+
+    def merge(self, out: str | os.PathLike[str], to: Form = "text") -> Merged:
+        """Merges the logs that :meth:`stop` and :meth:`fetch` have copied, of each node the last, into one in order of time.
+
+        Args:
+            out: the file; what it held is lost.
+            to: ``"text"``, ``"inviso"``, ``"erlang"`` or ``"blocks"``, as for :func:`inviso.merge.logs`.
+
+        Raises:
+            BadArg: an argument is wrong, or no log has been copied.
+
+        >>> with Cluster("no-such-node") as cluster:
+        ...     cluster.merge("all.txt")
+        Traceback (most recent call last):
+        ...
+        inviso.errors.BadArg: Cluster.merge, out: no log has been copied; give trace a folder, or call fetch, and stop first
+        """
+        from .merge import logs
+
+        if not self._copied:
+            why = "no log has been copied; give trace a folder, or call fetch, and stop first"
+            raise BadArg("Cluster.merge", "out", why)
+        return logs(self._copied, out, to)
 
     def logs(self) -> Answers:
         """The files of the logs of each node that exist: full paths."""

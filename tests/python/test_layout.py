@@ -78,7 +78,8 @@ BELOW = {
         *("process", "seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
     },
     "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
-    "cluster": {"_log_stats", "_pattern", "control", "errors", "runtime", "terms", "tprof"},
+    "cluster": {"_log_stats", "_pattern", "control", "errors", "merge", "runtime", "terms", "tprof"},
+    "_cluster_async": {"cluster"},
     "case": {"errors", "match_spec", "process", "terms"},
     "_config": {"errors"},
     "autostart": {
@@ -93,11 +94,12 @@ BELOW = {
     "_attach": {"_link", "errors", "terms"},
     "_attached": {"runtime"},
     "_attach_cli": {"_attach", "_config", "_options", "errors"},
+    "_completion_cli": {"_options"},
     "_run_cli": {"_command", "_config", "_options", "_run", "autostart", "runtime"},
     "_cluster_cli": {"_command", "_config", "cluster", "errors", "runtime"},
     "cli": {
-        *("_attach_cli", "_cluster_cli", "_command", "_log_cli", "_merge_cli", "_options", "_pattern", "_report", "_run"),
-        *("_run_cli", "_trace_cli", "tprof"),
+        *("_attach_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
+        *("_report", "_run", "_run_cli", "_trace_cli", "tprof"),
     },
     "__main__": {"cli"},
 }
