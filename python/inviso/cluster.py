@@ -420,11 +420,11 @@ class Cluster:
         try:
             paths = left(place, node)
             counted = stats([*paths]) if paths else Stats()
-            log = None if folder is None or not paths else copy_set(paths, os.path.join(folder, f"{node}.log"))
+            log = None
+            if folder is not None and paths:
+                log = self._copied[node] = copy_set(paths, os.path.join(folder, f"{node}.log"))
             if folder is not None and os.path.exists(ti := os.path.join(place, f"{node}.ti")):
                 copy_set([ti], os.path.join(folder, f"{node}.ti"))
-            if log is not None:
-                self._copied[node] = log
         except OSError as error:
             errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
             return

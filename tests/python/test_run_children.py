@@ -82,6 +82,10 @@ class Running:
     def end(self) -> tuple[int, str]:
         """Status and standard error of the program, whose child is told that there are no more jobs."""
         os.write(self._jobs, b"\n")
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """The same of one that ends by itself."""
         out, err = self._program.communicate(timeout=LIMIT)
         assert self._data + out == b""
         return self._program.returncode, err.decode()
@@ -310,3 +314,21 @@ def test_settings_are_those_of_the_parent(python: Path, folder: Path) -> None:
     words = ("--log-dir", "logs", "--allow", "shop.handlers", "--node", "web")
     found = one_line(python, folder, program, *words)
     assert found.startswith("web-") and found.endswith(f"@{HOST} {folder}/logs ('shop.handlers',)\n")
+
+
+@pytest.mark.parametrize("ends", ["the program", "its child"])
+def test_sigterm_leaves_the_log_whole(python: Path, folder: Path, ends: str) -> None:
+    """The status is the signal's, and each call is in the log that was made before."""
+    program = "child()\n" if ends == "the program" else FORK.replace(" + 7", "")
+    with running(python, folder, program, "--node", "shop") as shop:
+        pid = int(shop.line())
+        (name,) = (node for node, number in nodes().items() if number == pid)
+        with Cluster(name) as cluster:
+            cluster.trace("__main__:work", folder=folder / "logs").check()
+            for n in range(200):
+                shop.work(n % 10)
+            os.kill(pid, signal.SIGTERM)
+            status, errors = shop.ended()
+            assert errors == "" and status == (-signal.SIGTERM if ends == "the program" else -signal.SIGTERM & 0xFF)
+            stopped = cluster.stop().check()
+        assert [(each["records"], each["ended"]) for each in stopped.values()] == [(200, "its process has ended")]
