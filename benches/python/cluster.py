@@ -54,10 +54,11 @@ import sys, time
 if sys.argv[2:]:
     from inviso import runtime
     runtime.listen(log_dir=sys.argv[1])
+    time.sleep(0.3)  # until it is at rest
 def fibonacci(n):
     return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 began = time.process_time()
-fibonacci(27)
+fibonacci(30)
 print(time.process_time() - began)
 """
 
