@@ -364,6 +364,29 @@ mod tests {
     }
 
     #[test]
+    fn what_python_adds_has_an_order_of_its_own() {
+        let set = |elements: &[i64]| T::Set(elements.iter().copied().map(T::from).collect());
+        let opaque = |class: &str, id, text: Option<&str>| T::Opaque(class.into(), id, text.map(Into::into));
+        let of_objects = [
+            opaque("a", 1, None),
+            opaque("a", 1, Some("x")),
+            opaque("a", 1, Some("y")),
+            opaque("a", 2, None),
+            opaque("b", 0, None),
+        ];
+        ascending(&of_objects, None);
+        ascending(&[set(&[9]), set(&[1, 2]), set(&[3, 1]), set(&[2, 3])], None);
+        assert_eq!(set(&[1, 2]), set(&[2, 1]));
+        ascending(&[T::Cut("depth".into()), T::Cut("items".into())], None);
+    }
+
+    #[test]
+    fn functions_compare_by_module_then_name_then_arity() {
+        let fun = |module: &str, name: &str, arity| T::Fun(module.into(), name.into(), arity);
+        ascending(&[fun("a", "f", 2), fun("a", "g", 0), fun("a", "g", 1), fun("b", "a", 0)], None);
+    }
+
+    #[test]
     fn lists_go_on_into_their_tails() {
         let list = |n: &[i64]| T::List(n.iter().copied().map(T::from).collect());
         let improper = |n: &[i64], tail: T| T::ImproperList(n.iter().copied().map(T::from).collect(), tail.into());
