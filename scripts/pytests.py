@@ -27,6 +27,7 @@ LONG = ["test_stress.py", "test_host_fork.py", "test_comings_and_goings.py", "te
 ONCE = {
     "test_bad_arguments.py": "arguments are checked before anything is traced",
     "test_benches.py": "the benchmark's runner and its tables",
+    "test_completion.py": "files that are made from the command's options",
     "test_conformance_runner.py": "the runner of recorded cases; the cases themselves run under each interpreter",
     "test_differential.py": "match specifications outside calls, compared with Erlang's answers",
     "test_etf.py": "terms and bytes",

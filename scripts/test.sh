@@ -6,7 +6,7 @@
 #   scripts/test.sh real [PYTHON ...]  real programs under each tool; REAL=long: each program under each
 # CONTRIBUTING.md has a table of what runs where, and how long it takes.
 # INVISO_STRESS_SECONDS is how long each of the two stress tests takes under each interpreter, INVISO_FUZZ_SECONDS how long each
-# body is fuzzed that reads bytes of strangers: three at a time, so that on two cores it is a minute's work.
+# body is fuzzed that reads bytes of strangers: four at a time, so that on two cores it is a minute's work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-90}"
@@ -24,7 +24,7 @@ fuzz() {
     local body running=()
     echo "== fuzzing: the external term format, logs, what comes over connections"
     CARGO_TARGET_DIR="$PWD/target" cargo test --quiet --manifest-path fuzz/Cargo.toml -- --nocapture
-    for body in etf log client; do
+    for body in etf log client frames; do
         PYTHONPATH=tests/python .venv/bin/python "fuzz/python/fuzz_$body.py" "$INVISO_FUZZ_SECONDS" >"target/fuzz-$body.log" 2>&1 &
         running+=("$body:$!")
     done

@@ -7,6 +7,8 @@
 * ``tf`` on all nodes: ``--real`` of them are processes, the others speak the real protocol, each over its own socket, from
   the threads of a few processes. Every answer is checked.
 * memory of the control for each node, and its growth over rounds of ``get_status`` on all.
+* how soon a control is told of a runtime that was killed.
+* a program with a listener at rest, beside the same program without: processor time of recursive calls, in turns.
 
 One line of JSON on standard output for each figure, with the load of the machine.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import resource
 import select
 import socket
@@ -43,6 +46,20 @@ if len(sys.argv) > 3:
     while True:
         step(1)
 sys.stdin.read()
+"""
+
+
+REST = """
+import sys, time
+if sys.argv[2:]:
+    from inviso import runtime
+    runtime.listen(log_dir=sys.argv[1])
+    time.sleep(0.3)  # until it is at rest
+def fibonacci(n):
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+began = time.process_time()
+fibonacci(30)
+print(time.process_time() - began)
 """
 
 
@@ -79,6 +96,14 @@ def measure(given: argparse.Namespace, folder: str, children: list[subprocess.Po
     tell("get_status, beside a busy thread", p50(lambda: checked(control.call([busy], "get_status"), 1), 200), "us")
     tell("switch interval", sys.getswitchinterval() * 1e6, "us")
     children.pop().kill()
+    tell(
+        "kill -9 is seen, p50",
+        statistics.median(took := [killed(control, children, folder, n) for n in range(21)]),
+        "ms",
+    )
+    tell("kill -9 is seen, at most", max(took), "ms")
+    rounds = [[rested(folder, *words) for words in ((), ("listen",))] for _ in range(9)]
+    tell("a listener at rest, x", statistics.median(there / without for without, there in rounds), "")
 
     names = [start(children, folder, f"real-{number}") for number in range(given.real)]
     names += speak(children, given.nodes - given.real)
@@ -105,6 +130,29 @@ def measure(given: argparse.Namespace, folder: str, children: list[subprocess.Po
             sizes.append(resident())
     tell(f"growth over {given.rounds * 9 // 10} rounds", sizes[-1] - sizes[0], "bytes")
     control.close()
+
+
+def killed(control: Any, children: list[subprocess.Popen[bytes]], folder: str, number: int) -> float:
+    """Milliseconds until an event says that a runtime is gone."""
+    name = start(children, folder, f"killed-{number}")
+    assert control.add([name], "bench", {})[0][1] == ("ok", "new")
+    seen: queue.Queue[float] = queue.Queue()
+
+    def look(event: Any) -> None:
+        if event[3][0] == "disconnected" and event[3][1] == name:
+            seen.put(time.perf_counter())
+
+    control.subscribe(look)
+    began = time.perf_counter()
+    children.pop().kill()
+    took = seen.get(timeout=20) - began
+    control.unsubscribe(look)
+    return 1000 * took
+
+
+def rested(folder: str, *words: str) -> float:
+    """Seconds of processor time that a program takes for calls, with a listener or without."""
+    return float(subprocess.run([sys.executable, "-c", REST, folder, *words], capture_output=True, check=True).stdout)
 
 
 def start(children: list[subprocess.Popen[bytes]], folder: str, name: str, *words: str) -> str:
@@ -179,7 +227,7 @@ def resident() -> int:
 
 def tell(what: str, value: float, unit: str) -> None:
     print(
-        json.dumps({"what": what, "value": round(value, 1), "unit": unit, "load": round(os.getloadavg()[0], 1)}),
+        json.dumps({"what": what, "value": round(value, 2), "unit": unit, "load": round(os.getloadavg()[0], 1)}),
         flush=True,
     )
 

@@ -33,6 +33,7 @@ from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Record
 
 if TYPE_CHECKING:
     from . import cluster, control, dbg, etf, export, log, match_spec, process, runtime, seq_trace, tprof, trace, tracer, tracing
+    from ._cluster_async import AsyncCluster
     from .cluster import Cluster
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms
     from .process import (
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncCluster",
     "Atom",
     "BadArg",
     "BitString",
@@ -133,6 +135,7 @@ _MODULES = frozenset({
     *("tprof", "trace", "trace_ports", "tracer", "tracing"),
 })
 _OF = {
+    "AsyncCluster": "_cluster_async",
     "Cluster": "cluster",
     "Session": "trace",
     "MatchSpec": "match_spec",

@@ -13,7 +13,6 @@ import os
 import re
 import select
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from inviso._link._folder import Folder
-from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
+from inviso._link._frame import BadFrame, pack
+from inviso._link._meet import Met
 from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 
@@ -157,39 +157,23 @@ def detach(pid: int, *, timeout: float = 5.0) -> str:
     _check_number("detach", pid, timeout)
     until = time.monotonic() + timeout
     try:
-        with Folder.open(make=False) as folder, folder.connect(pid) as made:
-            made.settimeout(max(0.001, until - time.monotonic()))
-            made.sendall(greeting(node=f"detach-{os.getpid()}", pid=os.getpid()) + pack((Atom("call"), 1, Atom("detach"), [])))
-            frames, node = Frames(), None
-            while True:
-                made.settimeout(max(0.001, until - time.monotonic()))
-                data = made.recv(1 << 16)
-                if not data:
-                    raise BadFrame("it closed the connection")
-                for term in frames.feed(data):
-                    if node is None:
-                        node = str(peer_of(term).get("node", ""))
-                        continue
-                    match term:
-                        case ("answer", 1, "ok"):
-                            _wait_for_end(made, until)
-                            return node
-                        case ("answer", 1, ("error", ("refused", control, number))):
-                            raise CannotAttach(f"{node} belongs to the control {control} (process {number}); stop that first")
-                        case ("answer", 1, other):
-                            raise CannotAttach(f"{node} answered {other!r:.200}")
+        with Folder.open(make=False) as folder, Met(folder, pid, f"detach-{os.getpid()}", until) as met:
+            met.send(pack((Atom("call"), 1, Atom("detach"), [])))
+            for term in met.terms():
+                match term:
+                    case ("answer", 1, "ok"):
+                        met.wait_for_end()  # nothing is left there then
+                        break
+                    case ("answer", 1, ("error", ("refused", control, number))):
+                        why = f"{met.node} belongs to the control {control} (process {number}); stop that first"
+                        raise CannotAttach(why)
+                    case ("answer", 1, other):
+                        raise CannotAttach(f"{met.node} answered {other!r:.200}")
+            return met.node
     except (FileNotFoundError, ConnectionRefusedError):
         raise NoProcess(f"nobody can be detached from process {pid}: it has no listener") from None
     except (OSError, BadFrame) as error:
         raise CannotAttach(f"process {pid} does not answer: {error}") from None
-
-
-def _wait_for_end(made: socket.socket, until: float) -> None:
-    """The other side closes the connection when nothing is left there."""
-    while True:
-        made.settimeout(max(0.001, until - time.monotonic()))
-        if not made.recv(1 << 16):
-            return
 
 
 def _check_number(function: str, pid: Any, timeout: Any) -> None:
@@ -203,17 +187,8 @@ def _node_of(pid: int, timeout: float) -> str | None:
     """What a process with a listener is called; None if it has none."""
     until = time.monotonic() + timeout
     try:
-        with Folder.open(make=False) as folder, folder.connect(pid) as made:
-            made.settimeout(max(0.001, until - time.monotonic()))
-            made.sendall(greeting(node=f"attach-{os.getpid()}", pid=os.getpid()))
-            frames = Frames()
-            while True:
-                made.settimeout(max(0.001, until - time.monotonic()))
-                data = made.recv(1 << 16)
-                if not data:
-                    return None
-                for term in frames.feed(data):
-                    return str(peer_of(term).get("node", ""))
+        with Folder.open(make=False) as folder, Met(folder, pid, f"attach-{os.getpid()}", until) as met:
+            return met.node
     except (OSError, BadFrame):
         return None
 

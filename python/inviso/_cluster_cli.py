@@ -173,11 +173,7 @@ def _wait(cluster: Cluster, seconds: float) -> None:
 
 def _stop(given: Any) -> int:
     with _Open(given) as cluster:
-        answers = cluster.stop()
-        if given.output is not None:
-            fetched = cluster.fetch(given.output)
-            rows = {node: {**each, **fetched.get(node, {})} for node, each in answers.items()}
-            answers = Answers(rows, {**answers.errors, **fetched.errors})
+        answers = cluster.stop(given.output)
         rows = {node: {name: value for name, value in each.items() if name != "log" or given.output} for node, each in answers.items()}
         cluster.close()
         return _show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _resting: list[tuple[Callable[[], None], Callable[[], None], Callable[[], bool]]] = []
+_waiting: list[Callable[[], None]] = []
+"""How those of them rest that wait for the others at times."""
+
 _forgetting: list[Callable[[], None]] = []
 """What is called in a child."""
 
@@ -25,18 +28,25 @@ def rest(
     resume: Callable[[], None],
     needed: Callable[[], bool],
     forget: Callable[[], None] = lambda: None,
+    *,
+    waits: bool = False,
 ) -> Callable[[], None]:
     """Has threads of ours stopped before each fork and started again in the parent, if there are any then. ``forget`` is called
-    in the child. What is returned takes that back.
+    in the child. ``waits``: the thread may wait for another one of ours, as a tracer's; that rests after it. What is returned takes
+    that back.
     """
     entry = pause, resume, needed
     _resting.append(entry)
     _forgetting.append(forget)
+    if waits:
+        _waiting.append(pause)
 
     def take_back() -> None:
         if entry in _resting:
             _resting.remove(entry)
             _forgetting.remove(forget)
+            if waits:
+                _waiting.remove(pause)
 
     return take_back
 
@@ -107,6 +117,8 @@ def _wait_for_imports() -> None:
 
 
 def _before() -> None:
+    for pause in list(_waiting):
+        pause()
     _forks[get_ident()] = _Restart(sys._getframe().f_back)
     for pause, _, _ in list(_resting):
         pause()

@@ -120,9 +120,12 @@ def name(text: str) -> str:
 def moment(stamp: Any) -> str:
     """A time stamp: the local time, or nanoseconds.
 
-    >>> moment(1700), moment((1700, 2)), moment(None)
-    ('1700 ns', '1700 ns (2)', 'None')
+    >>> moment(1700), moment((1700, 2)), moment(None), moment(False)
+    ('1700 ns', '1700 ns (2)', 'None', 'False')
     """
+    parts = stamp if isinstance(stamp, tuple) else (stamp,)
+    if any(isinstance(part, bool) for part in parts):
+        return show(stamp)  # an atom
     match stamp:
         case (int(megas), int(seconds), int(micros)):
             try:

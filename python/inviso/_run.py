@@ -215,7 +215,7 @@ def _give_way(folder: str) -> None:
     What is imported from here on may be the program's. So what runs beside or after the program imports nothing, and native
     code asks ``_native`` for modules of the library by name.
     """
-    ours = [name for name in sys.modules if name.partition(".")[0] in sys.stdlib_module_names - _OF_INTERPRETER]
+    ours = [name for name in _brought() if name.partition(".")[0] in sys.stdlib_module_names - _OF_INTERPRETER]
     theirs = set()
     for top in {name.partition(".")[0] for name in ours}:
         is_file = getattr(getattr(sys.modules.get(top), "__spec__", None), "has_location", False)
@@ -226,6 +226,14 @@ def _give_way(folder: str) -> None:
     for name in ours:
         if name.partition(".")[0] in theirs:
             _native.cover(name, sys.modules.pop(name))
+
+
+def _brought() -> list[str]:
+    """The modules that came with this command. What stands before ``site`` was there when the interpreter was ready, for any program:
+    some ``sitecustomize`` imports ``re``.
+    """
+    names = list(sys.modules)
+    return names if sys.flags.no_site else names[names.index("site") + 1 :]
 
 
 _OF_INTERPRETER = frozenset({"encodings"})

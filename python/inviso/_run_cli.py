@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ._command import CannotBegin, carry_out
 from ._options import Given, Options
 from ._run import Program
+
+if TYPE_CHECKING:
+    from .autostart._file import Plan
 
 __all__ = ["main"]
 
@@ -25,6 +29,8 @@ options:
                          (default: INVISO_NODE, else {program}-{pid})
   --log-dir FOLDER       where logs are written (default: inviso-logs in the
                          working directory)
+  --no-children          processes that the program starts can't be traced;
+                         without it each listens by its own name, NAME-PID
   --allow MODULE         a module whose functions may be named as handlers from
                          outside, and all below it; may be given several times
   -m MODULE              run a module, as python -m does
@@ -41,6 +47,7 @@ examples:
 RUN = Options(
     short={"-m": "-m"},
     with_value=("-m", "--node", "--log-dir"),
+    without_value=("--no-children",),
     several=("--allow",),
 )
 
@@ -53,34 +60,46 @@ def main(words: list[str]) -> int:
 def _prepared(given: Given, program: Program) -> _Prepared:
     from . import runtime
     from ._config import effective
+    from .autostart._file import Plan
 
     options = given.options
     settings = effective({
         "node": options.get("--node"),
         "log_dir": options.get("--log-dir"),
         "allow": given.lists["--allow"] or None,
+        "follow": False if "--no-children" in options else None,
     })  # fmt: skip
     folder = settings["dir"].value
     if folder is not None:
         os.environ["INVISO_DIR"] = folder
-    name = runtime.node_name(settings["node"].value, program.name)
-    return _Prepared(name, settings["log_dir"].value or "inviso-logs", tuple(settings["allow"].value or ()))
+    template = settings["node"].value or "{program}-{pid}"
+    base = runtime.node_name("{program}", program.name).partition("@")[0]
+    plan = Plan(
+        node=template,
+        log_dir=os.path.abspath(settings["log_dir"].value),
+        allow=settings["allow"].value,
+        follow=settings["follow"].value or settings["follow"].source == "default",
+    )
+    return _Prepared(runtime.node_name(template, program.name), base, plan)
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     name: str
-    log_dir: str
-    allow: tuple[str, ...]
+    program: str
+    """What names call the program."""
+    plan: Plan
 
     def prepare(self) -> None:
-        """Listens: the program finds everything in place."""
+        """Listens: the program finds everything in place. So do the processes that it starts."""
         from . import runtime
+        from .autostart._process import lead
 
         try:
-            runtime.listen(self.name, log_dir=self.log_dir, allow=self.allow)
+            runtime.listen(self.name, log_dir=self.plan.log_dir or "inviso-logs", allow=self.plan.allow)
         except OSError as error:
             raise CannotBegin(f"{error.filename or 'the folder of sockets'}: {error.strerror}") from None
+        lead(self.plan, self.program)
 
     def begin(self) -> None:
         """Nothing: whoever wants to trace comes from outside."""

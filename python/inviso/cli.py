@@ -39,6 +39,7 @@ commands:
   log          print, convert, merge and count trace logs
   merge        put the logs of several nodes together
   attach       have a running process traced from outside
+  completion   write what a shell completes of this command
 
 options:
   -h, --help   show this text; 'inviso tprof --help' has the command's own
@@ -121,6 +122,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _attach_cli
 
             return _attach_cli.main(rest)
+        case ["completion", *rest]:
+            from . import _completion_cli
+
+            return _completion_cli.main(rest)
         case ["log", *rest]:
             from . import _log_cli
 

@@ -19,14 +19,17 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ._pattern import parse
-from .control._control import Control, Found
-from .control._logs import copy_set
+from .control._control import Control, Found, is_meant
+from .control._logs import copy_set, left
 from .errors import BadArg, shown
 from .runtime import NO_NODE
 from .terms import Atom
+
+if TYPE_CHECKING:
+    from .merge import Form, Merged
 
 __all__ = ["Answers", "Cluster", "NodeError"]
 
@@ -188,6 +191,12 @@ class Cluster:
         self._control = Control(name=name, settings=settings, timeout=timeout)
         self._logs: dict[str, str] = {}
         """Where the logs of nodes are to be copied when tracing stops."""
+        self._copied: dict[str, str] = {}
+        """The last log that was copied, of each node."""
+        self._began: dict[str, tuple[int, str]] = {}
+        """Nodes that trace: the number of the process, and the folder that it writes in."""
+        self._noted: dict[str, tuple[int, str]] = {}
+        """Those that an earlier control has left tracing."""
         self.refused: Answers = Answers({})
         """Of nodes that match and could not be added, why: ``refused`` has another living control."""
 
@@ -201,6 +210,8 @@ class Cluster:
         0
         """
         found = [each for each in self._control.find(self._patterns) if each.node not in self._control.nodes()]
+        noted = self._control.folder().noted().items()
+        self._noted = {node: each for node, each in noted if any(is_meant(node, pattern) for pattern in self._patterns)}
         return self._add([each.node for each in found])
 
     def _add(self, names: list[str]) -> Answers:
@@ -287,12 +298,13 @@ class Cluster:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         self._control.call(None, "change_options", {"limits": limits})
         answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in self.nodes], "init_tracing"))
+        self._began |= self._where(answers)
+        self._noted.clear()  # what was before belongs to no answer of this one
         self._control.call(answers, "tpm_localnames")
         found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]))
         set_ = self._answers(self._control.call(found, "tf", [(processes, flags)]))
         told = self._answers(self._control.call(set_, "trace_tokens", True)) if tokens else set_
-        if folder is not None:
-            self._logs |= {node: os.fspath(folder) for node in answers}
+        self._logs |= {node: os.fspath(folder) for node in answers if folder is not None}
         numbers, flagged = _numbers(found), _numbers(set_)
         errors = {**answers.errors, **numbers.errors, **flagged.errors, **told.errors}
         return Answers({node: each for node, each in numbers.items() if node not in errors}, errors)
@@ -307,11 +319,11 @@ class Cluster:
         """Sets or clears trace flags of processes. For each node how many processes were meant."""
         return _numbers(self._answers(self._control.call(None, "ctf" if clear else "tf", [(processes, list(flags))])))
 
-    def messages(self, **options: Any) -> Answers:
+    def messages(self, /, **options: Any) -> Answers:
         """As :meth:`trace` of no function, with all messages."""
         return self.trace(messages=True, **options)
 
-    def tokens(self, **options: Any) -> Answers:
+    def tokens(self, /, **options: Any) -> Answers:
         """As :meth:`trace` of no function, with the events of sequential tracing."""
         return self.trace(tokens=True, **options)
 
@@ -341,31 +353,84 @@ class Cluster:
         answers = self._answers(self._control.call(None, "counts"))
         return Answers({node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each} for node, each in answers.items()}, answers.errors)
 
-    def stop(self) -> Answers:
-        """Stops tracing in every node, and copies the logs if :meth:`trace` was given a folder.
+    def stop(self, folder: str | os.PathLike[str] | None = None) -> Answers:
+        """Stops tracing in every node, and copies the logs if there is a folder. A node whose process has ended meanwhile is among
+        them: its log is what it has left.
+
+        Args:
+            folder: where the logs are copied; if it is None the one that :meth:`trace` was given.
 
         Returns:
             For each node a dict: ``records``, ``lost``, ``ended`` (why it ended by itself or was suspended, or None), ``log`` (the copy).
         """
+        ended = self._ended()
+        if folder is not None:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            self._logs |= dict.fromkeys([*self.nodes, *ended], os.fspath(folder))
         stopped = self._answers(self._control.call(None, "stop_tracing"))
         info = self._answers(self._control.call(stopped, "info"))
         results: dict[str, Any] = {}
         errors = {**stopped.errors, **info.errors}
         for node, each in info.items():
             results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"] or each["suspended"]}
-            folder = self._logs.pop(node, None)
-            if folder is not None:
-                self._fetch(node, folder, results, errors)
+            copies = self._logs.pop(node, None)
+            if copies is not None:
+                self._fetch(node, copies, results, errors)
+        for node in ended:
+            self._read_left(node, self._logs.pop(node, None), results, errors)
+        for node in [*ended, *stopped]:
+            self._forget(node)
         return Answers(results, errors)
 
     def fetch(self, folder: str | os.PathLike[str]) -> Answers:
-        """Copies the logs of nodes that don't trace any more into a folder. For each node a dict: ``log``, None if it has none."""
+        """Copies the logs of nodes that don't trace any more into a folder, also of those that have ended since :meth:`trace`. For
+        each node a dict: ``log``, None if it has none.
+        """
         os.makedirs(folder, mode=0o700, exist_ok=True)
         results: dict[str, Any] = {node: {} for node in self.nodes}
         errors: dict[str, NodeError] = {}
         for node in self.nodes:
             self._fetch(node, os.fspath(folder), results, errors)
-        return Answers(results, errors)
+        for node in self._ended():
+            self._read_left(node, os.fspath(folder), results, errors)
+        return Answers({node: {"log": each["log"]} for node, each in results.items()}, errors)
+
+    def _where(self, nodes: Iterable[str]) -> dict[str, tuple[int, str]]:
+        """Of nodes that have begun: their processes, and where their logs are."""
+        pids = {each.node: each.pid for each in self.found()}
+        files = {node: each["files"] for node, each in self._answers(self._control.call(nodes, "info")).items()}
+        return {node: (pids[node], os.path.dirname(each[0])) for node, each in files.items() if each and node in pids}
+
+    def _ended(self) -> list[str]:
+        """Nodes that began to trace, and are not there any more."""
+        there = {*self._control.nodes(), *self.refused.errors}
+        return [node for node in {**self._noted, **self._began} if node not in there]
+
+    def _forget(self, node: str) -> None:
+        """It traces no longer, or that it has ended was said."""
+        for known in (self._began, self._noted):
+            known.pop(node, None)
+        self._control.folder().take_note(node)
+
+    def _read_left(self, node: str, folder: str | None, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
+        """The result of a node that is not there any more, by its log."""
+        from ._log_stats import Stats, stats
+
+        pid, place = {**self._noted, **self._began}[node]
+        try:
+            paths = left(place, node)
+            counted = stats([*paths]) if paths else Stats()
+            log = None
+            if folder is not None and paths:
+                log = self._copied[node] = copy_set(paths, os.path.join(folder, f"{node}.log"))
+            if folder is not None and os.path.exists(ti := os.path.join(place, f"{node}.ti")):
+                copy_set([ti], os.path.join(folder, f"{node}.ti"))
+        except OSError as error:
+            errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
+            return
+        why = "it does not listen any more" if os.path.exists(f"/proc/{pid}") else "its process has ended"
+        why += ", and the end of its log is missing" if counted.damaged else ""
+        results[node] = {"records": counted.messages, "lost": counted.dropped, "ended": why, "log": log}
 
     def _fetch(self, node: str, folder: str, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
         answers = self._answers(self._control.call([node], "log_paths"))
@@ -380,10 +445,33 @@ class Cluster:
             if names := parts.get("ti_log"):
                 copy_set(names, os.path.join(folder, f"{node}.ti"))
             if paths := parts.get("trace_log"):
-                results[node]["log"] = copy_set(paths, os.path.join(folder, f"{node}.log"))
+                results[node]["log"] = self._copied[node] = copy_set(paths, os.path.join(folder, f"{node}.log"))
         except OSError as error:
             errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
             results.pop(node, None)
+
+    def merge(self, out: str | os.PathLike[str], to: Form = "text") -> Merged:
+        """Merges the logs that :meth:`stop` and :meth:`fetch` have copied, of each node the last, into one in order of time.
+
+        Args:
+            out: the file; what it held is lost.
+            to: ``"text"``, ``"inviso"``, ``"erlang"`` or ``"blocks"``, as for :func:`inviso.merge.logs`.
+
+        Raises:
+            BadArg: an argument is wrong, or no log has been copied.
+
+        >>> with Cluster("no-such-node") as cluster:
+        ...     cluster.merge("all.txt")
+        Traceback (most recent call last):
+        ...
+        inviso.errors.BadArg: Cluster.merge, out: no log has been copied; give trace a folder, or call fetch, and stop first
+        """
+        from .merge import logs
+
+        if not self._copied:
+            why = "no log has been copied; give trace a folder, or call fetch, and stop first"
+            raise BadArg("Cluster.merge", "out", why)
+        return logs(self._copied, out, to)
 
     def logs(self) -> Answers:
         """The files of the logs of each node that exist: full paths."""
@@ -401,13 +489,18 @@ class Cluster:
     # the end
 
     def leave(self) -> Answers:
-        """Lets the nodes go, without ending what runs there. What each answered."""
+        """Lets the nodes go, without ending what runs there. What each answered. Who stops them later learns also of those that have
+        ended until then.
+        """
+        for node, (pid, place) in self._began.items() if self._control.is_open else ():
+            self._control.folder().note(node, pid, place)
         return self._answers(self._control.remove(None, ends=False))
 
     def close(self) -> None:
         """Ends the runtime components of the nodes, and the control: nothing is left in the processes but the listener."""
         if self._control.is_open:
-            self._control.remove(None, ends=True)
+            for node, _ in self._control.remove(None, ends=True):
+                self._forget(node)
             self._control.close()
 
     def __enter__(self) -> Self:

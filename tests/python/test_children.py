@@ -194,7 +194,7 @@ print([os.waitpid(pid, 0)[1] for pid in workers])
 
 
 MISSING = {
-    "killed": ("pid = os.fork() or os.kill(os.getpid(), signal.SIGKILL); os.waitpid(pid, 0)", "ended before it wrote"),
+    "killed": ("pid = os.fork() or os.kill(os.getpid(), signal.SIGKILL); os.waitpid(pid, 0)", "ended, or became another program, before it wrote"),
     "isolated": ("subprocess.run([sys.executable, '-I', 'ten.py'])", "python"),
     "without the environment": ("subprocess.run([sys.executable, '-E', 'ten.py'])", "python"),
     "without site": ("subprocess.run([sys.executable, '-S', 'ten.py'])", "python"),

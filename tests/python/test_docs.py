@@ -49,6 +49,7 @@ MODULES = [
     *("runtime", "control", "cluster", "_cluster_cli"),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
+    *("integrations._listening", "integrations.gunicorn", "integrations.uvicorn"),
     *("_attach", "_attach_cli", "_config", "runtime._initiator", "runtime._local"),
     *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
     *("case._parse", "case._translate", "_children._interpreter"),
@@ -71,6 +72,7 @@ def test_docstrings(name: str) -> None:
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
     *("etf", "log", "merge", "dbg", "meta", "ttb", "autostart", "case", "runtime", "control", "cluster"),
+    *("integrations.gunicorn", "integrations.uvicorn"),
 ]
 BARE = {
     *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "FLAGS", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),

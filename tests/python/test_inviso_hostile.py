@@ -13,7 +13,9 @@ from inviso import etf
 from inviso._link._frame import DEPTH, LIMIT, Frames, pack
 from inviso.control._control import Control
 from inviso.terms import Atom
+from frame_check import check_frames, seeds
 from inviso_tools import HOST, Node, Peer, Place, descriptors, frame, resident, sets, until
+from test_log import mutated
 
 GREETING = ("inviso", (1, 0), {"node": "peer@here", "pid": 1})
 
@@ -246,6 +248,17 @@ def test_random_frames_change_nothing(place: Place, request: pytest.FixtureReque
     until(lambda: descriptors(node.pid) == opened)
     assert sizes[-1] - sizes[2] < 4 << 20, sizes
     goes_on(place, node)
+
+
+@pytest.mark.parametrize("which", range(len(seeds())))
+def test_rounds_of_calls_that_are_nearly_right(place: Place, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As fuzz/python/fuzz_frames.py does it longer."""
+    monkeypatch.setenv("INVISO_DIR", str(place.sockets))
+    monkeypatch.chdir(place.path)
+    check_frames(seeds()[which])
+    chance = random.Random(which)
+    for _ in range(10):
+        check_frames(mutated(chance, [seeds()[which]]))
 
 
 def random_frame(chance: random.Random) -> bytes:

@@ -19,7 +19,10 @@ def other() -> str | None:
     """Another version's interpreter that has this package, built from these sources."""
     for path in sorted(ROOT.glob(".venv*/bin/python")) + sorted(ROOT.glob(".dev-*/bin/python")):
         text = "import sys, inviso._native, inviso.control; print(*sys.version_info[:2])"
-        done = subprocess.run([path, "-c", text], capture_output=True, text=True, timeout=60)
+        try:
+            done = subprocess.run([path, "-c", text], capture_output=True, text=True, timeout=60)
+        except OSError:  # a link to an interpreter that is not here
+            continue
         if done.returncode == 0 and done.stdout.split() != [str(part) for part in sys.version_info[:2]]:
             return str(path)
     return None

@@ -134,6 +134,33 @@ def test_many_forks(place: Place, control: Control) -> None:
     assert node.stderr() == ""
 
 
+def test_tracing_begins_and_ends_while_the_program_forks(place: Place, control: Control) -> None:
+    """A request waits for other threads of ours, which rest during a fork: neither waits for the other until its time is over."""
+    node = place.node()
+    assert control.add([node.node], "mine", {"overload": None})[0][1] == ("ok", "new")
+    node.ask(
+        "is_over, longest, forks = threading.Event(), 0.0, 0\n"
+        "def fork():\n"
+        "    global longest, forks\n"
+        "    while not is_over.is_set():\n"
+        "        began = time.monotonic()\n"
+        "        if not (pid := os.fork()):\n"
+        "            os._exit(0)\n"
+        "        longest, forks = max(longest, time.monotonic() - began), forks + 1\n"
+        "        os.waitpid(pid, 0)\n"
+        "forking = threading.Thread(target=fork)\n"
+        "forking.start()\n"
+    )
+    data = [("trace", ("file", "log")), ("ti", ("file", "ti"))]
+    for _ in range(30):
+        assert control.call(None, "init_tracing", data) == [(node.node, ("ok", [("trace_log", "ok"), ("ti_log", "ok")]))]
+        assert control.call(None, "tf", [("all", FLAGS)])[0][1][0] == "ok"
+        assert control.call(None, "flush") == [(node.node, "ok")]
+        assert control.call(None, "stop_tracing") == [(node.node, ("ok", "idle"))]
+    node.ask("is_over.set() or forking.join()")
+    assert node.ask("forks") > 30 and node.ask("longest") < 1.5
+
+
 def test_a_fork_in_the_listeners_own_thread(place: Place) -> None:
     """A check of overload forks: it waits for no thread that is itself."""
     (place.path / "checks.py").write_text(
@@ -278,6 +305,76 @@ def test_handlers_of_signals_are_the_programs(place: Place, control: Control, na
     node.ask("work(3)")
     assert stop(control, node) == 3
     assert node.ask(f"signal.getsignal(signal.{name}) is not before")
+
+
+CAUGHT = "int(re.search('SigCgt:\\\\t(.*)', open('/proc/self/status').read())[1], 16) >> 14 & 1"
+"""Whether some handler is in place for SIGTERM."""
+
+
+def test_sigterm_ends_a_program_after_its_log_is_whole(place: Place, control: Control) -> None:
+    """Also in the midst of its work; the program sees the default action, and that is what ends it."""
+    node = place.node(body="import re\n")
+    trace(control, node)
+    node.ask("work(5000)")
+    assert node.ask("signal.getsignal(signal.SIGTERM) is signal.SIG_DFL")
+    node.tell("done = work(5000), os.kill(os.getpid(), signal.SIGTERM), signal.pause()")
+    assert node.wait() == -signal.SIGTERM
+    assert calls(place.path / "logs" / "log") == 10_000
+    assert node.stderr() == ""
+    until(lambda: control.nodes() == [])
+    assert os.listdir(place.sockets / "names") == []
+
+
+def test_sigterm_is_left_alone_where_nothing_is_traced(place: Place, control: Control) -> None:
+    """Neither before, nor afterwards: there is one thread, and no handler."""
+    node = place.node(body="import re\n")
+    facts = f"len(os.listdir('/proc/self/task')), {CAUGHT}"
+    assert node.ask(facts) == (2, 0)
+    trace(control, node)
+    assert node.ask(facts)[1] == 1
+    for _ in range(3):
+        assert control.call(None, "stop_tracing") == [(node.node, ("ok", "idle"))]
+        assert node.ask(CAUGHT) == 0
+        assert control.call(None, "init_tracing", ("file", "again"))[0][1][0] == "ok"
+        assert node.ask(CAUGHT) == 1
+    assert control.remove(None, ends=True) == [(node.node, "ok")]
+    until(lambda: node.ask(facts) == (2, 0))
+    node.kill(signal.SIGTERM)
+    assert node.wait() == -signal.SIGTERM
+
+
+def test_sigterm_of_a_program_that_handles_it_no_longer(place: Place, control: Control) -> None:
+    node = place.node(body="import re\ngot = []\nsignal.signal(signal.SIGTERM, lambda *_: got.append(1))\n")
+    trace(control, node)
+    node.ask("os.kill(os.getpid(), signal.SIGTERM)")
+    assert node.ask("got") == [1]
+    node.ask("signal.signal(signal.SIGTERM, signal.SIG_DFL)")
+    until(lambda: node.ask(CAUGHT) == 1)
+    node.tell("done = work(100), os.kill(os.getpid(), signal.SIGTERM), signal.pause()")
+    assert node.wait() == -signal.SIGTERM
+    assert calls(place.path / "logs" / "log") == 100
+
+
+def test_sigterm_while_the_program_ends(place: Place, control: Control) -> None:
+    """Whichever is the first, the log is whole."""
+    for n in range(10):
+        node = place.node()
+        trace(control, node, f"log-{n}")
+        node.ask("work(1000)")
+        node.tell("raise SystemExit(3)")
+        node.kill(signal.SIGTERM)
+        assert node.wait() in (3, -signal.SIGTERM)
+        until(lambda: control.nodes() == [])
+        assert calls(place.path / "logs" / f"log-{n}") == 1000
+
+
+def test_sigterm_while_the_interpreter_is_held(place: Place, control: Control) -> None:
+    """Native code that keeps the GIL doesn't keep the process alive: after two seconds the signal ends it."""
+    node = place.node(body="import re\n")
+    trace(control, node)
+    node.tell("re.match('(a*)*b', 'a' * 40)")
+    node.kill(signal.SIGTERM)
+    assert node.wait(timeout=30) == -signal.SIGTERM
 
 
 def test_a_thread_of_the_program_waits_for_signals(place: Place, control: Control) -> None:

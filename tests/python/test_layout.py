@@ -31,6 +31,7 @@ BELOW = {
     "_seq_merge": {"_native", "_system", "_seq_nodes", "_seq_text", "errors", "process", "terms", "tracer"},
     "_seq_chart": {"_native", "_seq_merge", "_seq_text", "errors"},
     "propagate": {"_native", "_seq_nodes", "errors"},
+    "integrations": {"_config", "_link", "_native", "_seq_nodes", "autostart", "propagate", "runtime"},
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_beside", "_fork", "_native", "errors", "terms"},
@@ -73,11 +74,12 @@ BELOW = {
     "_link": {"_descriptor", "_native", "errors", "etf"},
     "meta": {"errors", "etf", "process", "terms"},
     "runtime": {
-        *("_beside", "_descriptor", "_fork", "_link", "_native", "_pattern", "_system", "dbg", "errors", "meta", "process"),
-        *("seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
+        *("_beside", "_children", "_descriptor", "_fork", "_link", "_native", "_pattern", "_system", "dbg", "errors", "meta"),
+        *("process", "seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
     },
     "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
-    "cluster": {"_pattern", "control", "errors", "runtime", "terms", "tprof"},
+    "cluster": {"_log_stats", "_pattern", "control", "errors", "merge", "runtime", "terms", "tprof"},
+    "_cluster_async": {"cluster"},
     "case": {"errors", "match_spec", "process", "terms"},
     "_config": {"errors"},
     "autostart": {
@@ -92,11 +94,12 @@ BELOW = {
     "_attach": {"_link", "errors", "terms"},
     "_attached": {"runtime"},
     "_attach_cli": {"_attach", "_config", "_options", "errors"},
-    "_run_cli": {"_command", "_config", "_options", "_run", "runtime"},
+    "_completion_cli": {"_options"},
+    "_run_cli": {"_command", "_config", "_options", "_run", "autostart", "runtime"},
     "_cluster_cli": {"_command", "_config", "cluster", "errors", "runtime"},
     "cli": {
-        *("_attach_cli", "_cluster_cli", "_command", "_log_cli", "_merge_cli", "_options", "_pattern", "_report", "_run"),
-        *("_run_cli", "_trace_cli", "tprof"),
+        *("_attach_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
+        *("_report", "_run", "_run_cli", "_trace_cli", "tprof"),
     },
     "__main__": {"cli"},
 }
@@ -145,7 +148,7 @@ def test_modules_import_downwards_only(module: str) -> None:
 def test_the_package_needs_the_standard_library_only() -> None:
     for path in PACKAGE.rglob("*.py"):
         # a module for another package is named after it, and nobody else imports it
-        guest = {path.stem} if path.parent.name == "propagate" else set()
+        guest = {path.stem} if path.parent.name in ("integrations", "propagate") else set()
         others = {name.partition(".")[0] for name in imports(path)} - {"inviso", "__future__"} - guest
         assert others <= sys.stdlib_module_names, path
 

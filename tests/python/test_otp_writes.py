@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,9 +71,8 @@ def test_logs_of_a_node_are_read_as_that_node_reads_them(kind: str, tmp_path: Pa
     assert erl(COMPARE, "file", str(back), str(theirs)) == f"{len(messages)} true"
 
 
+# Told what to do by its standard input: a node of OTP 29 that has a socket of gen_tcp's beside the port dies of SIGBUS.
 SERVE = r"""
-[Control] = init:get_plain_arguments(),
-{ok, Line} = gen_tcp:connect("127.0.0.1", list_to_integer(Control), [binary, {packet, line}, {active, false}]),
 {ok, _} = dbg:tracer(port, dbg:trace_port(ip, {0, 5})),
 {ok, Port} = dbg:trace_port_control(get_listen_port),
 Count = fun C(N, To) when N > To -> done; C(N, To) -> lists:seq(1, N), C(N + 1, To) end,
@@ -83,11 +82,11 @@ Pid = spawn(Loop),
 Calls = fun(From, To) -> Pid ! {calls, From, To, self()}, receive done -> ok end,
   T = erlang:trace_delivered(all), receive {trace_delivered, _, T} -> ok end end,
 Calls(1, 12),
-ok = gen_tcp:send(Line, [integer_to_list(Port), " ", pid_to_list(Pid), "\n"]),
-Go = fun G() -> case gen_tcp:recv(Line, 0, 30000) of
-    {ok, <<"calls ", Rest/binary>>} ->
-        [From, To] = [binary_to_integer(B) || B <- binary:split(string:trim(Rest), <<" ">>)],
-        Calls(From, To), ok = gen_tcp:send(Line, "done\n"), G();
+io:format("~p ~s~n", [Port, pid_to_list(Pid)]),
+Go = fun G() -> case io:get_line('') of
+    "calls " ++ Rest ->
+        [From, To] = [list_to_integer(N) || N <- string:lexemes(Rest, " \n")],
+        Calls(From, To), io:format("done~n"), G();
     _ -> dbg:stop() end end,
 Go(), halt().
 """
@@ -96,24 +95,24 @@ Go(), halt().
 @contextmanager
 def node() -> Iterator[tuple[int, str, Any]]:
     """A node that has traced 12 calls to an IP port with room for 5: that, its pid, and what has it trace more."""
-    with socket.create_server(("127.0.0.1", 0)) as control:
-        control.settimeout(30)
-        process = subprocess.Popen(command(SERVE, str(control.getsockname()[1])))
+    words = [word for word in command(SERVE) if word != "-noinput"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        told, said = process.stdin, process.stdout
+        assert told is not None and said is not None
+        end = threading.Timer(60, process.kill)
+        end.start()
+
+        def more(text: str) -> None:
+            told.write(f"{text}\n")
+            told.flush()
+            assert text == "end" or said.readline() == "done\n"
+
         try:
-            line, _ = control.accept()
-            with line, line.makefile("rw") as file:
-                line.settimeout(30)
-                port, pid = file.readline().split()
-
-                def more(text: str) -> None:
-                    file.write(f"{text}\n")
-                    file.flush()
-                    assert text == "end" or file.readline() == "done\n"
-
-                yield int(port), pid, more
+            port, pid = said.readline().split()
+            yield int(port), pid, more
         finally:
+            end.cancel()
             process.kill()
-            process.wait()
 
 
 @pytest.fixture(autouse=True)

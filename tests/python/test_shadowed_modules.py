@@ -27,6 +27,8 @@ SHADOW = "print('the file of the program was run:', __name__)\n"
 COMMAND = ["../bin/inviso"]
 SCRIPT = "import sys\nfrom inviso.cli import main\nsys.exit(main())\n"
 """As the installed ``inviso``, whose own folder is first on the path."""
+OLDER_SCRIPT = "import re\n" + SCRIPT
+"""As pip has made it."""
 PROGRAM = """
 import sys
 def f(n): return n if n < 2 else f(n - 1) + f(n - 2)
@@ -34,8 +36,8 @@ print(f(10), sorted(name for name, module in sys.modules.items() if "shadows" in
 """
 
 
-def run(folder: pathlib.Path, *words: str) -> tuple[int, str, str]:
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+def run(folder: pathlib.Path, *words: str, **more: str) -> tuple[int, str, str]:
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **more}
     command = [sys.executable, *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     return done.returncode, done.stdout, done.stderr
@@ -89,6 +91,23 @@ def test_a_program_finds_its_own_modules(shadows: pathlib.Path, command: str) ->
     status, out, err = run(shadows, *COMMAND, *COMMANDS[command], "imports.py")
     assert (status, out) == plain[:2], err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("script", [SCRIPT, OLDER_SCRIPT])
+def test_what_was_there_before_the_command_stays(shadows: pathlib.Path, script: str) -> None:
+    """A ``sitecustomize`` imports some; with the command the program finds the same, and its own for all others."""
+    (shadows / "imports.py").write_text(IMPORTS.replace("NAMES", repr(OFTEN)))
+    for name in [*OFTEN, "re"]:
+        (shadows / f"{name}.py").write_text("")
+    (shadows.parent / "bin" / "inviso").write_text(script)
+    site = shadows.parent / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import enum, types, functools\n")
+    path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+    plain = run(shadows, "imports.py", PYTHONPATH=path)
+    assert plain[0] == 0 and "shadows/copy.py" in plain[1] and "shadows/enum.py" not in plain[1], plain
+    status, out, err = run(shadows, *COMMAND, "tprof", "imports.py", PYTHONPATH=path)
+    assert (status, out) == plain[:2], err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

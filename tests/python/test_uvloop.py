@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import inviso
@@ -457,3 +458,20 @@ with trace.session_create("early") as session:
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "['send', 'receive']\n", done.stderr
+
+
+def test_a_subprocess_is_counted_as_not_measured(tmp_path: Path) -> None:
+    """libuv forks it and makes it another program in C: nobody sees which."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import asyncio, uvloop\n"
+        "async def main():\n"
+        "    child = await asyncio.create_subprocess_exec('sh', '-c', 'cat; exit 3', stdin=-1, stdout=-1)\n"
+        "    print(await child.communicate(b'through a child'), child.returncode)\n"
+        "uvloop.run(main())\n"
+    )
+    words = [sys.executable, "-m", "inviso", "trace", "-p", "__main__", "-o", str(tmp_path / "calls.txt"), str(program)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "(b'through a child', None) 3\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("*** inviso trace: 1 child process was not measured: ended, or became another program, ")

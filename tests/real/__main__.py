@@ -1,10 +1,10 @@
-"""Runs real programs untraced and under each tool, and compares output and exit status.
+"""Runs real programs untraced and under each tool, and compares output and exit status; and real services under Inviso.
 
     python -m tests.real [--long] [PYTHON ...]
 
 Each interpreter (this one by default) gets a virtual environment of its own, ``.venv-real-VERSION``, with this package
 and the libraries of ``requirements.txt``. The short form runs each program in a third of the modes; the number of
-commits says which. The long form runs each program in all modes, and untraced once more.
+commits says which. The long form runs each program in all modes, and untraced once more. Either form runs all services.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .modes import MODES, UNTRACED, Mode
-from .runs import Program, differences, run
+from .runs import Program, differences, run, run_service
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -33,6 +33,8 @@ PROGRAMS = [
     "orjson", "lxml",
 ]  # fmt: skip
 """The one that takes longest comes first."""
+SERVICES = [("shop",), ("shop", "run"), ("pools",), ("gunicorn",), ("uvicorn",), ("autostart",)]
+"""Scripts of the folder ``services``, which end with status 0, and their words."""
 VERSION = """
 import sys, sysconfig
 print("%d.%d" % sys.version_info[:2] + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""))
@@ -89,7 +91,8 @@ class Stage:
             modes = [mode for mode in self._modes(index, number) if self._is_wanted(f"{name} {mode.name}")]
             if modes:
                 jobs.append(self._pool.submit(self._look, program, modes, found.missing))
-        return jobs
+        services = [each for each in SERVICES if self._is_wanted(f"service {' '.join(each)}")]
+        return jobs + [self._pool.submit(self._serve, found, *each) for each in services]
 
     def _is_wanted(self, name: str) -> bool:
         return not self._only or any(words in name for words in self._only)
@@ -116,6 +119,18 @@ class Stage:
                 texts.append(f"\n{where}:\n  {wrong}\n  again: {traced.again}{traced.dump()}\n")
         row = f"{head} {plain.seconds:5.1f} | {' | '.join(cells)}"
         self._show("\n".join([row, *texts]), len(modes) - len(texts), len(texts))
+
+    def _serve(self, found: Interpreter, name: str, *words: str) -> None:
+        """Runs the script of one service; prints its row."""
+        head = f"{found.version:5} service {' '.join([name, *words]):12}"
+        status, said, seconds = run_service(found.python, HERE / "services" / f"{name}_service.py", *words)
+        if found.missing and "ModuleNotFoundError" in said:
+            self._show(f"{head} left out: no build of {', '.join(found.missing)}", skipped=1)
+        elif status:
+            again = f"{found.python} {HERE}/services/{name}_service.py {' '.join(words)}"
+            self._show(f"{head} FAILED, exit status {status}; again: {again}\n{said[-4000:]}", failed=1)
+        else:
+            self._show(f"{head} {seconds:5.1f}", passed=1)
 
     def _show(self, text: str, passed: int = 0, failed: int = 0, skipped: int = 0) -> None:
         with self._lock:

@@ -45,6 +45,10 @@ BEHIND = "*** inviso trace stopped: it fell behind"
 """What trace says on a busy machine. A program never waits for its messages; when many are lost, tracing ends."""
 
 
+UNMEASURED = "*** inviso trace: "
+"""What trace says in the end where a child is no Python: uvloop's subprocess is a shell."""
+
+
 def _shown(python: Path, folder: Path, steps: int) -> list[str]:
     lines, lost = 0, False
     with open(folder / "calls.txt", "rb") as file:
@@ -108,7 +112,7 @@ UNTRACED = Mode("untraced", (), lambda python, folder, steps: [])
 MODES = [
     *(_tprof(kind) for kind in TYPES),
     *(_tprof(kind, "--per-process") for kind in TYPES),
-    _trace("trace", _shown, "-o", "calls.txt"),
+    _trace("trace", _shown, "-o", "calls.txt", says=UNMEASURED),
     _trace("trace to a log", _logged, "--exceptions", "--caller", "--time", "-o", "calls.log", says="*** inviso trace"),
     *(_session(name) for name in NEEDED),
 ]

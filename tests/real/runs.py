@@ -89,6 +89,24 @@ def _run(program: Program, mode: Mode, folder: Path) -> Done:
     return Done(status, text, err, seconds, wrong, again)
 
 
+def run_service(python: Path, script: Path, *words: str) -> tuple[int | str, str, float]:
+    """Runs the script of a service in a folder and a process group of its own: its exit status, what it said, and how long it took."""
+    folder = Path(tempfile.mkdtemp(prefix="real-"))
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "INVISO"))}
+    env = {**plain, "PYTHONFAULTHANDLER": "1", "INVISO_DIR": str(folder / "sockets"), "HOME": str(folder)}
+    began = time.monotonic()
+    try:
+        with open(folder / "said", "wb") as said:
+            child = subprocess.Popen(
+                [python, script, *words], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                start_new_session=True,
+            )  # fmt: skip
+            status = _status(child)
+        return status, (folder / "said").read_text(errors="replace"), time.monotonic() - began
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _status(child: subprocess.Popen[bytes]) -> int | str:
     """Waits for the program's end, then ends the processes that it has left running."""
     try:

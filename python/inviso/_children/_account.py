@@ -63,7 +63,7 @@ class Outcome:
         return f"{number} child {'process was' if number == 1 else 'processes were'} not measured: {reasons}."
 
 
-KILLED = "ended before it wrote what it did"
+KILLED = "ended, or became another program, before it wrote what it did"
 PARTLY = "was killed before it wrote the last of what it did"
 RUNNING = "still runs"
 OTHER = "another program"

@@ -26,6 +26,9 @@ CONTROL = "control"
 NAMES = "names"
 """The folder below it that has a link for each name of a node to its process's socket."""
 
+BEGAN = "began"
+"""The folder below it in which a control that has left notes who traces: a link for each node to its process and log folder."""
+
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -140,6 +143,31 @@ class Folder:
             if os.sep not in name:
                 return int(os.readlink(name, dir_fd=names.descriptor).removesuffix(SUFFIX))
         return None
+
+    def note(self, node: str, pid: int, log_dir: str) -> None:
+        """Leaves word that a node traces, and where: whoever comes later learns of it, also if its process has ended. OSError if it
+        can't be written.
+        """
+        with self.below(BEGAN) as began, suppress(FileExistsError):
+            if os.sep not in node:
+                with suppress(FileNotFoundError):
+                    os.unlink(node, dir_fd=began.descriptor)
+                os.symlink(f"{pid}:{log_dir}", node, dir_fd=began.descriptor)
+
+    def noted(self) -> dict[str, tuple[int, str]]:
+        """The nodes of which word was left: process id and folder of the log."""
+        found = {}
+        with self.below(BEGAN) as began:
+            for node in os.listdir(began.descriptor):
+                with suppress(OSError, ValueError):
+                    pid, _, log_dir = os.readlink(node, dir_fd=began.descriptor).partition(":")
+                    found[node] = int(pid), log_dir
+        return found
+
+    def take_note(self, node: str) -> None:
+        """There is no need of that word any more."""
+        with self.below(BEGAN) as began, suppress(OSError):
+            os.unlink(node, dir_fd=began.descriptor)
 
     def _links(self) -> dict[str, int]:
         found = {}

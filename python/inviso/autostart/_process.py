@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import posix
 import sys
 from typing import Any
 
-from inviso import process, runtime
+from inviso import runtime
 from inviso._children._doors import is_between, open_doors
 from inviso._children._interpreter import SITE, has_hook, runs
-from inviso._system import allocate_lock
 from inviso.runtime._initiator import Initiator
 from inviso.runtime._settings import Unknown, dependency_node, merged, read
 
 from ._announce import announce, find
-from ._ending import Guard
-from ._file import Plan, Wrong
+from ._file import Plan, Wrong, written_lines
+from ._file import read as read_plan
 from ._names import Names
 from ._settings import effective
-from ._start import ARGUMENT, STARTED, VARIABLE
+from ._start import ARGUMENT, PREPARED, STARTED, VARIABLE
 
-__all__ = ["Process", "begin", "this"]
-
-PATIENCE = 5.0
-"""Seconds that the end of the process waits for the log, if another thread writes it already."""
-
+__all__ = ["Process", "begin", "begin_prepared", "lead", "this"]
 
 class Process:
     """This process, as its plan has it."""
 
-    def __init__(self, plan: Plan, value: str, base: str, *, is_child: bool) -> None:
+    def __init__(self, plan: Plan, value: str, names: Names) -> None:
         self.plan = plan
-        self.names = Names(_program(base), is_child)
+        self.names = names
         self.node = ""
         self._value = value
-        self._guard = Guard(self.exits)
-        self._ending = allocate_lock()
+        self._is_prepared = value == PREPARED
+        """Whether it only listens, and its program sees no variable of ours."""
 
     @property
     def folder(self) -> str | None:
@@ -45,7 +39,7 @@ class Process:
         return None if self.plan.path is None else os.path.dirname(self.plan.path)
 
     def begin(self) -> None:
-        """A listener, a runtime component, its control if there is one; then what initiates tracing.
+        """A listener; if it isn't only prepared a runtime component, its control if there is one; then what initiates tracing.
 
         Raises:
             Wrong: there can be no listener, or the options are none.
@@ -56,9 +50,9 @@ class Process:
             listener = runtime.listen(template, log_dir=plan.log_dir or "inviso-logs", allow=plan.allow)
         except (OSError, ValueError) as error:
             raise Wrong(str(error)) from None
-        if self.node and process.node() == self.node:  # forked: pids are of this process from here on
-            process.set_node(listener.node)
         self.node = listener.node
+        if self._is_prepared:
+            return
         os.environ[STARTED] = f"{self.names.program} {self._value}"
         try:
             settings = merged(read(plan.options))
@@ -94,32 +88,29 @@ class Process:
     def follow(self) -> None:
         """Has children begin by themselves, if the plan says so, and the log whole however this process ends by itself."""
         open_doors(self)
-        atexit.register(self.exits)  # before the listener's own end, so that a signal waits for it
-        self._guard_log()
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         if is_between() or not self.plan.follow:
             return
         self.names = Names(self.names.program, True)
-        self._ending = allocate_lock()
         try:
             self.begin()
         except Wrong as why:
             print(f"inviso: autostart: {why}; process {os.getpid()} is not traced", file=sys.stderr)
-        self._guard_log()
-
-    def _guard_log(self) -> None:
-        if runtime.listening() is not None:
-            self._guard.start()
 
     def variables(self) -> list[tuple[bytes, bytes]]:
-        if not self.plan.follow or VARIABLE not in os.environ:
+        # a program that names an autostart of its own has its children begin so
+        if not self.plan.follow or (VARIABLE in os.environ) == self._is_prepared:
             return []
         ours = [(VARIABLE, self._value), (STARTED, f"{self.names.program} {self._value}")]
-        if ARGUMENT in os.environ:
-            ours.append((ARGUMENT, os.environ[ARGUMENT]))
+        argument = _settings(self.plan) if self._is_prepared else os.environ.get(ARGUMENT)
+        if argument is not None:
+            ours.append((ARGUMENT, argument))
         found = [(name.encode(), os.fsencode(value)) for name, value in ours]
+        if self._is_prepared:
+            for name, value in found:
+                posix.putenv(name, value)  # not into os.environ
         if not has_hook():
             found.append((b"PYTHONPATH", os.fsencode(SITE)))
             theirs = os.environ.get("PYTHONPATH")
@@ -143,15 +134,10 @@ class Process:
         pass
 
     def exits(self) -> None:
-        """The log is written; who comes second, of the program and a signal, waits for the first."""
+        """The log is written."""
         listener = runtime.listening()
-        if listener is not None and listener.is_here():
-            return
-        if self._ending.acquire(timeout=PATIENCE):
-            try:
-                runtime.stop_listening()
-            finally:
-                self._ending.release()
+        if listener is not None and not listener.is_here():
+            runtime.stop_listening()
 
 
 def _program(base: str) -> str:
@@ -170,8 +156,39 @@ def this() -> Process | None:
 
 def begin(plan: Plan, value: str, base: str, *, is_child: bool) -> None:
     """Begins in this process; ``base`` is what the program is called in its first process, "" if this is the first."""
+    _begin(Process(effective(plan), value, Names(_program(base), is_child)))
+
+
+def begin_prepared(settings: str, base: str) -> None:
+    """A child of a prepared process listens, too. ``settings`` are its parent's, ``base`` what that one's program is called.
+
+    Raises:
+        Wrong: there can be no listener.
+    """
+    _begin(Process(read_plan(settings, ARGUMENT), PREPARED, Names(_program(base), is_child=True)))
+
+
+def _begin(process: Process) -> None:
     global _this
-    _this = Process(effective(plan), value, base, is_child=is_child)
-    if not (is_child and runs("multiprocessing.forkserver")):  # which only makes the processes that are traced
-        _this.begin()
-    _this.follow()
+    _this = process
+    if not (process.names.is_child and runs("multiprocessing.forkserver")):  # which only makes the processes that are traced
+        process.begin()
+    process.follow()
+
+
+def lead(plan: Plan, program: str) -> None:
+    """Has children of this process, which listens already, listen as the plan says. A process that started by itself has its own
+    plan. ``program`` is what names call it.
+    """
+    global _this
+    listener = runtime.listening()
+    if _this is None and listener is not None:
+        _this = Process(plan, PREPARED, Names(program, is_child=False))
+        _this.node = listener.node
+        _this.follow()
+
+
+def _settings(plan: Plan) -> str:
+    """What a child of a prepared process is to do, as a config file says it, in one line."""
+    pairs = [("allow", list(plan.allow)), ("follow", plan.follow), ("node", plan.node), ("log_dir", plan.log_dir)]
+    return written_lines([pair for pair in pairs if pair[1] is not None]).strip().replace("\n", ";")

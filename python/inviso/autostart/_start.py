@@ -15,12 +15,15 @@ from inviso._children._interpreter import place_of_program, runs, take_back_path
 from ._file import DEFAULT_TAG, Plan, Wrong, check, load
 from ._trust import environment_counts
 
-__all__ = ["ARGUMENT", "STARTED", "VARIABLE", "is_file", "plan_of", "start"]
+__all__ = ["ARGUMENT", "PREPARED", "STARTED", "VARIABLE", "is_file", "plan_of", "start"]
 
 VARIABLE = "INVISO_AUTOSTART"
 ARGUMENT = "INVISO_AUTOSTART_ARG"
 STARTED = "INVISO_AUTOSTARTED"
 """Set in a process that was started: the name of its program, and the value of the variable. Its children find it."""
+
+PREPARED = "inviso:run"
+"""The variable's value for children of ``inviso run``: they listen, and do no more. The argument is a config file's text."""
 
 _WITH_A_PROGRAM = ("run", "trace", "tprof")
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
@@ -46,13 +49,20 @@ def start(known: set[str]) -> None:
 
 def _start() -> None:
     value = os.environ[VARIABLE]
+    base, _, earlier = os.environ.get(STARTED, "").partition(" ")
+    settings = _hidden() if value == PREPARED else ""
     if value in ("", "no") or runs("multiprocessing.resource_tracker") or not environment_counts():
+        return
+    if value == PREPARED:
+        if not _is_own_command(sys.orig_argv, _WITH_A_PROGRAM[1:]):  # `inviso run` prepares by its own words
+            from ._process import begin_prepared
+
+            begin_prepared(settings, base)
         return
     if _is_own_command(sys.orig_argv):
         return
     if is_file(value):
         value = os.environ[VARIABLE] = os.path.abspath(value)
-    base, _, earlier = os.environ.get(STARTED, "").partition(" ")
     is_child = bool(base) and earlier == value
     plan = plan_of(value, counts=not is_child)
     if plan is None or (is_child and not plan.follow):
@@ -62,7 +72,14 @@ def _start() -> None:
     begin(plan, value, base, is_child=is_child)
 
 
-def _is_own_command(words: list[str]) -> bool:
+def _hidden() -> str:
+    """The settings of who was started by a prepared process. The program finds none of the variables; its own children do."""
+    environment: dict[bytes, bytes] = os.environ._data  # type: ignore[attr-defined]
+    found = [environment.pop(name.encode(), b"") for name in (ARGUMENT, STARTED, VARIABLE)]
+    return os.fsdecode(found[0])
+
+
+def _is_own_command(words: list[str], with_a_program: tuple[str, ...] = _WITH_A_PROGRAM) -> bool:
     """Whether a command line is one of this package's that run no program: such a process is not what is to be traced.
 
     >>> _is_own_command(["python", "-X", "dev", "/bin/inviso", "log"]), _is_own_command(["python", "-m", "inviso", "run", "a.py"])
@@ -75,9 +92,9 @@ def _is_own_command(words: list[str]) -> bool:
         if word in ("-X", "-W"):
             next(rest, None)
         elif word == "-m":
-            return next(rest, None) == "inviso" and next(rest, None) not in _WITH_A_PROGRAM
+            return next(rest, None) == "inviso" and next(rest, None) not in with_a_program
         elif not word.startswith("-"):
-            return os.path.basename(word) == "inviso" and next(rest, None) not in _WITH_A_PROGRAM
+            return os.path.basename(word) == "inviso" and next(rest, None) not in with_a_program
         elif word.startswith("-c"):
             return False
     return False
@@ -89,7 +106,7 @@ def is_file(value: str) -> bool:
     >>> is_file("/etc/inviso.config"), is_file("my.module:autostart"), is_file("no")
     (True, False, False)
     """
-    return value not in ("", "no") and not value.startswith("conf=") and not _FUNCTION.fullmatch(value)
+    return value not in ("", "no", PREPARED) and not value.startswith("conf=") and not _FUNCTION.fullmatch(value)
 
 
 def plan_of(value: str, *, counts: bool) -> Plan | None:

@@ -307,7 +307,7 @@ def init_tracing(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
     Args:
         words: tracer data is where messages go: ``("file", name)``; ``("file", (name, "wrap", suffix, size, count))``;
-            ``("ip", port)``; ``"collector"`` (printed in the traced process); ``(handler, data)`` with
+            ``("ip", port)``, which whoever is on the host can read; ``"collector"`` (printed in the traced process); ``(handler, data)`` with
             ``handler(message, data) -> data``, a function or ``("module", "function")``; ``("relayer", node)``, whose component prints them or has a handler. Or
             ``[("trace", one of these), ("ti", ("file", name))]``: with a file of aliases, and meta tracing.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from inviso.terms import Atom
 
-__all__ = ["copy", "copy_set", "fetched", "posix", "shared_names"]
+__all__ = ["copy", "copy_set", "fetched", "left", "posix", "shared_names"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 CHUNK = 4 << 20
@@ -97,6 +97,16 @@ def copy_set(paths: list[str], target: str) -> str:
         os.close(part)
     os.replace(target + ".part", target)
     return target
+
+
+def left(folder: str, node: str) -> list[str]:
+    """The files of the wrap set of a node that is not there any more, oldest first. OSError if the folder can't be read.
+
+    >>> left("/", "shop-1@h")
+    []
+    """
+    names = [name for name in os.listdir(folder) if name.startswith(f"{node}.") and name.endswith(".log")]
+    return in_order([os.path.join(folder, name) for name in names if name[len(node) + 1 : -len(".log")].isdigit()])
 
 
 def open_log(path: str) -> int:

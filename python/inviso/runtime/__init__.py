@@ -149,7 +149,7 @@ def listen(node: str | None = None, *, log_dir: str = "inviso-logs", allow: tupl
         if found is not None:
             found.close()
         _listener = made
-        if process.node() == NO_NODE:
+        if process.node() in (NO_NODE, _named):  # the latter is that of the process which has forked this one
             process.set_node(taken)
             _named = taken
         return made
@@ -209,7 +209,7 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
     """
     text = given if given is not None else os.environ.get("INVISO_NODE") or "{program}-{pid}"
     if program is None:
-        program = next((word for word in sys.orig_argv[1:] if not word.startswith("-")), "python")
+        program = _program(sys.orig_argv)
     base = re.sub(r"[^A-Za-z0-9_.-]", "_", os.path.basename(program).removesuffix(".py"))[:48] or "python"
     name, _, host = text.replace("{pid}", str(os.getpid())).replace("{program}", base).partition("@")
     if not _NAME.fullmatch(name):
@@ -219,3 +219,20 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
         why = f"{shown(host)} is no name of a host; leave it out, and it is this one's"
         raise BadArg("runtime.listen", "node", why)
     return f"{name}@{host or socket.gethostname()}"
+
+
+def _program(words: list[str]) -> str:
+    """The script or module of a command line; ``python`` where it has none.
+
+    >>> _program(["python", "-X", "dev", "work/job.py", "-c"]), _program(["python", "-m", "job"]), _program(["python", "-c", "1"])
+    ('work/job.py', 'job', 'python')
+    """
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-X", "-W"):
+            next(rest, None)
+        elif word.startswith("-c") or word == "-":
+            break
+        elif not word.startswith("-"):
+            return word
+    return "python"

@@ -453,9 +453,8 @@ class Component(MetaCalls):
         self._tell(self.machine.port_down(why))
 
     def _set(self, patterns: Any, flag: str, *, sets: bool = True) -> Any:
-        answers: list[Any] = []
-        for given in patterns:
-            answers += [self._set_one(pattern) for pattern in expand(tuple(given), flag)]
+        found = [pattern for given in patterns for pattern in expand(given, flag)]
+        answers = [self._set_one(pattern) for pattern in found]
         if sets:
             self._tell(self.machine.patterns())
         return OK, answers

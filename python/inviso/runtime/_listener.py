@@ -26,9 +26,10 @@ from inviso._link._bell import Bell, say
 from inviso._link._folder import SUFFIX, Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life, credentials, may_serve
-from inviso._system import Flag, get_ident
+from inviso._system import Flag, RLock, get_ident
 from inviso.terms import Atom
 
+from ._ending import Guard
 from ._host import Host
 from ._resolver import Remote
 
@@ -46,6 +47,9 @@ GREETING = 10.0
 
 CONNECTIONS = 64
 """Connections at a time; others are refused."""
+
+PATIENCE = 5.0
+"""Seconds that who ends it waits for another thread that does so already."""
 
 SPARE = 0.5
 """Seconds until a connection is taken that came when the process had no descriptor for it."""
@@ -118,20 +122,25 @@ class Listener:
         self._poll = select.poll()
         self._bell = Bell()
         self._poll.register(self._bell.descriptor, select.POLLIN)
+        self._guard = Guard(self.close)
+        self._closing = RLock()
         self._accept_at: float | None = None
         """When connections are taken again; None: they are."""
         if self._socket is not None:
             self._socket.setblocking(False)
             self._poll.register(self._socket.fileno(), select.POLLIN)
         self._thread = Beside(self._step, self._bell.ring)
-        self._no_forks = _fork.rest(self._thread.stop, self._go_on, lambda: self._pid == os.getpid(), self._forget)
+        self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_ours, self._forget, waits=True)
         atexit.register(self.close)
         self._thread.start(0.0)
+
+    def _is_ours(self) -> bool:
+        return self._pid == os.getpid()
 
     @property
     def is_open(self) -> bool:
         """Whether this process has it; a forked child doesn't."""
-        return self._pid == os.getpid()
+        return self._is_ours()
 
     @property
     def is_public(self) -> bool:
@@ -139,18 +148,25 @@ class Listener:
         return self._socket is not None
 
     def close(self) -> None:
-        """Ends the component and the listener; a control sees the process leave."""
-        if self._pid != os.getpid():
+        """Ends the component and the listener; a control sees the process leave. Who comes second, of the program's end and a
+        signal's, waits for the first.
+        """
+        if self._pid != os.getpid() or not self._closing.acquire(timeout=PATIENCE):
             return
-        self._thread.end()
-        if not self._bell.is_there():
-            self._give_up()
-        self._finish()
+        try:
+            if self._pid == os.getpid():
+                self._thread.end()
+                if not self._bell.is_there():
+                    self._give_up()
+                self._finish()
+        finally:
+            self._closing.release()
 
     def _finish(self) -> None:
         """Nothing is left of it but its thread, which has ended or is about to."""
         self._work()
         self.host.end()
+        self._guard.close()
         self._pid = 0
         atexit.unregister(self.close)
         self._no_forks()
@@ -181,6 +197,7 @@ class Listener:
                 answers.append(job())
             except BaseException as error:
                 answers.append(error)
+            self._guard_log()
             done.set()
 
         self.post(work)
@@ -243,6 +260,7 @@ class Listener:
             return
         self._pid = 0
         self._thread.forget()
+        self._closing = RLock()
         for connection in self._connections.values():
             connection.socket.close()
             if connection.life is not None:
@@ -281,6 +299,7 @@ class Listener:
         if not self._bell.is_there():
             self._give_up()
             self._end_component("the program has closed its descriptors")
+            self._guard.close()
             self._pid = 0
             self._work()
             return None
@@ -294,6 +313,7 @@ class Listener:
             elif (connection := self._connections.get(descriptor)) is not None:
                 self._serve(connection, event)
         self._work()
+        self._guard_log()
         now = time.monotonic()
         for each in list(self._connections.values()):
             if each.about is None and now - each.since > GREETING:
@@ -313,6 +333,14 @@ class Listener:
             except IndexError:
                 return
             job()
+
+    def _guard_log(self) -> None:
+        """While a log is open the process is not ended by SIGTERM before that is whole."""
+        component = self.host.component
+        if component is not None and component.machine.is_tracing:
+            self._guard.keep()
+        else:
+            self._guard.end()
 
     def _due(self) -> float | None:
         """What the component does by itself. It may not end the thread, whatever is wrong."""
@@ -398,6 +426,7 @@ class Listener:
             case ("call", int(reference), str(name), list(arguments)):
                 owner = self.host.owner
                 answer = self._answer(connection, name, tuple(arguments))
+                self._guard_log()
                 if self.host.owner is connection and owner is not connection:
                     self._watch(connection)
                 try:
@@ -474,6 +503,9 @@ class Listener:
 
 
 def _program() -> str:
-    """The program's command line, short, as far as it has left one."""
+    """The program's command line, short, as far as it has left one; a package by its name."""
     words = [word for word in sys.argv if isinstance(word, str)] if isinstance(sys.argv, list) else []
-    return " ".join([os.path.basename(words[0]), *words[1:8]])[:200] if words else ""
+    if not words:
+        return ""
+    folder, name = os.path.split(words[0])
+    return " ".join([os.path.basename(folder) if folder and name == "__main__.py" else name, *words[1:8]])[:200]

@@ -10,6 +10,7 @@ from typing import Any
 
 from inviso import trace
 from inviso._pattern import covers
+from inviso.errors import BadArg, shown
 
 __all__ = ["GLOBAL", "LOCAL", "Pattern", "Patterns", "expand"]
 
@@ -76,20 +77,32 @@ class Patterns:
         trace._on_load(session, flag, [one.mfa for one in ours if one.match_spec == newest], newest)
 
 
-def expand(given: tuple[Any, ...], flag: str) -> list[Pattern]:
-    """The patterns that ``(module, function, arity, match_spec)`` stands for: one for each module of a regular expression.
+def expand(given: Any, flag: str) -> list[Pattern]:
+    """The patterns that ``(module, function, arity, match_spec)`` stands for: one for each module of a regular expression, which is
+    ``("re", module)`` or ``("re", folder, module)``. BadArg for anything else.
 
     >>> import json.decoder
     >>> [one.module for one in expand((("re", "json\\.de.*"), "_", "_", True), "local")]
     ['json.decoder']
     """
-    module, function, arity, match_spec = given[:4]
-    if isinstance(module, str):
-        return [Pattern(module, function, arity, match_spec, flag)]
-    _, *texts = module
-    folder = None if len(texts) == 1 else re.compile(texts[0])
-    name = re.compile(texts[-1])
-    return [Pattern(each, function, arity, match_spec, flag) for each in sorted(_loaded(name, folder))]
+    match given:
+        case [str(module), function, arity, match_spec, *_]:
+            return [Pattern(module, function, arity, match_spec, flag)]
+        case [["re", str(name)], function, arity, match_spec, *_]:
+            modules = _loaded(_compiled(name), None)
+        case [["re", str(folder), str(name)], function, arity, match_spec, *_]:
+            modules = _loaded(_compiled(name), _compiled(folder))
+        case _:
+            why = f"{shown(given)} is no pattern; pass (module, function, arity, match specification)"
+            raise BadArg("tp", "patterns", why)
+    return [Pattern(each, function, arity, match_spec, flag) for each in sorted(modules)]
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise BadArg("tp", "patterns", f"{shown(text)} is no regular expression: {error}") from None
 
 
 def _loaded(name: re.Pattern[str], folder: re.Pattern[str] | None) -> list[str]:

@@ -90,11 +90,13 @@ pub fn hide(py: Python<'_>) -> PyResult<()> {
 fn change_own(py: Python<'_>, own: Arc<Tracee>) -> PyResult<()> {
     let host = host::host(py)?;
     let change = |here: &mut Here| {
-        host.directory.replace_own(&own);
+        let known = host.directory.replace_own(&own);
         let was = door::become_process(here, own);
         here.turn.told = true; // nor was it told that it began
-        if let Some(was) = was {
-            host.node.end_process(&was);
+                               // who looked for threads may have found it before it was anything to itself
+        let found = known.filter(|known| was.as_ref().is_none_or(|was| !Arc::ptr_eq(known, was)));
+        for before in was.iter().chain(&found) {
+            host.node.end_process(before);
         }
     };
     // SAFETY: attached.

@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from celery import Celery, chain, chord, group
 from celery.contrib.testing.worker import start_worker
 from celery.exceptions import Retry
 from kombu.transport import filesystem, memory
+from kombu.utils.json import dumps
 
 steps = 0
 lock = threading.Lock()
@@ -42,8 +45,17 @@ class Memory(Quick, memory.Transport):
     pass
 
 
+class Whole(filesystem.Channel):
+    """A message is there when all of it is: its reader takes one that is still being written, and loses it."""
+
+    def _put(self, queue: str, payload: Any, **options: Any) -> None:
+        name = f"{self.data_folder_out}/{time.monotonic_ns()}_{uuid.uuid4()}.{queue}"
+        Path(f"{name}.part").write_text(dumps(payload))
+        os.rename(f"{name}.part", f"{name}.msg")
+
+
 class Files(Quick, filesystem.Transport):
-    pass
+    Channel = Whole
 
 
 def make() -> Celery:

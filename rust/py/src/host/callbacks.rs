@@ -332,7 +332,7 @@ mod frames {
             let before = keep(stack);
             let result = segment.run(eval::behind(), tstate, raw, throwflag);
             Segment::leave(outer);
-            before.and_then(|before| keep(before));
+            before.and_then(keep);
             segment.give();
             result
         }

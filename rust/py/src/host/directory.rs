@@ -285,30 +285,40 @@ impl Directory {
             process(tracee).found.store(0, Ordering::Release);
             return tracee.clone();
         }
-        let tracee = host.spawning.adopted(host, frame).unwrap_or_else(|| host.node.process(Kind::Thread, 0));
-        lock(&self.threads).insert(id, tracee.clone());
+        let object = host.spawning.own_object(frame);
+        let mut threads = lock(&self.threads);
+        // who looks for threads has found this one meanwhile
+        if let Some(tracee) = threads.get(&id) {
+            process(tracee).found.store(0, Ordering::Release);
+            return tracee.clone();
+        }
+        let announced = object.and_then(|object| host.spawning.adopted(object));
+        let tracee = announced.unwrap_or_else(|| host.node.process(Kind::Thread, 0));
+        threads.insert(id, tracee.clone());
         tracee
     }
 
     /// A thread of this number exists.
     fn thread(&self, host: &Host, id: u64) -> Arc<Tracee> {
-        if let Some(tracee) = lock(&self.threads).get(&id) {
-            return tracee.clone();
-        }
-        let tracee = host.node.process(Kind::Thread, 0);
-        process(&tracee).found.store(id, Ordering::Release);
-        lock(&self.threads).entry(id).or_insert(tracee).clone()
+        let make = || host.node.process(Kind::Thread, 0);
+        Directory::found(&mut lock(&self.threads), id, make)
+    }
+
+    /// The process that `threads` have for this number; or else one that is made, which is the same for everybody from then on.
+    fn found(threads: &mut FxHashMap<u64, Arc<Tracee>>, id: u64, make: impl FnOnce() -> Arc<Tracee>) -> Arc<Tracee> {
+        let new = || {
+            let tracee = make();
+            process(&tracee).found.store(id, Ordering::Release);
+            tracee
+        };
+        threads.entry(id).or_insert_with(new).clone()
     }
 
     /// A thread of this number and object exists. It is the process that was announced for it, though no event has told so.
     fn thread_of(&self, host: &Host, id: u64, object: &Bound<'_, PyAny>) -> Arc<Tracee> {
-        if !lock(&self.threads).contains_key(&id) {
-            if let Some(tracee) = host.spawning.begun(object.as_ptr() as usize) {
-                process(&tracee).found.store(id, Ordering::Release);
-                return lock(&self.threads).entry(id).or_insert(tracee).clone();
-            }
-        }
-        self.thread(host, id)
+        let announced = || host.spawning.begun(object.as_ptr() as usize);
+        let make = || announced().unwrap_or_else(|| host.node.process(Kind::Thread, 0));
+        Directory::found(&mut lock(&self.threads), id, make)
     }
 
     /// The name of a process that has ended, if it is still known.
@@ -349,9 +359,9 @@ impl Directory {
         names
     }
 
-    /// The calling thread is this process from now on.
-    pub fn replace_own(&self, own: &Arc<Tracee>) {
-        lock(&self.threads).insert(native_id(), own.clone());
+    /// The calling thread is this process from now on; which one was known for it.
+    pub fn replace_own(&self, own: &Arc<Tracee>) -> Option<Arc<Tracee>> {
+        lock(&self.threads).insert(native_id(), own.clone())
     }
 
     /// The calling thread has ended.

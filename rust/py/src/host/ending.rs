@@ -6,7 +6,7 @@
 //! the handler follows it at once: what holds the interpreter for long may not keep the process alive.
 //!
 //! # States
-//! `COME` is 0, or the number of the signal that was noted. `WAITER` is the process whose thread waits; a forked child has none.
+//! `TAKEN` is the signal that is waited for. `COME` is 0, or the number of the signal that was noted. `WAITER` is the process whose thread waits; a forked child has none.
 
 use inviso_port::signals::follow;
 use pyo3::prelude::*;
@@ -20,6 +20,8 @@ use std::{
 const PATIENCE: i64 = 2;
 
 static WAITER: AtomicI32 = AtomicI32::new(0);
+/// The signal that it waits for.
+static TAKEN: AtomicI32 = AtomicI32::new(0);
 static COME: AtomicI32 = AtomicI32::new(0);
 /// 1: there is something to look at.
 static BELL: AtomicU32 = AtomicU32::new(0);
@@ -91,6 +93,7 @@ pub fn ending_take(number: i32) -> bool {
             TIMER.store(timer as usize, Ordering::Release);
             HAS_TIMER.store(made, Ordering::Release);
             COME.store(0, Ordering::Release);
+            TAKEN.store(number, Ordering::Release);
             WAITER.store(own, Ordering::Release);
         }
         if there.sa_sigaction == ours {
@@ -100,8 +103,24 @@ pub fn ending_take(number: i32) -> bool {
         action.sa_sigaction = ours;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
         libc::sigemptyset(&raw mut action.sa_mask);
-        libc::sigaction(number, &raw const action, ptr::null_mut()) == 0
+        replace(number, libc::SIG_DFL, &action)
     }
+}
+
+/// Puts an action in the place of the one whose handler is `expected`; one that another thread has set meanwhile stays.
+fn replace(number: i32, expected: libc::sighandler_t, action: &libc::sigaction) -> bool {
+    // SAFETY: plain structures of the system's, valid as zeroes.
+    unsafe {
+        let mut there: libc::sigaction = zeroed();
+        if libc::sigaction(number, action, &raw mut there) != 0 {
+            return false;
+        }
+        if there.sa_sigaction != expected {
+            libc::sigaction(number, &raw const there, ptr::null_mut());
+            return false;
+        }
+    }
+    true
 }
 
 /// Waits so many seconds, or until the signal comes or `ending_wake` is called; answers the signal that has come, or 0.
@@ -135,10 +154,23 @@ pub fn ending_follow(number: i32) {
     follow(number);
 }
 
-/// Nobody waits for the signal any more: its default action follows at once.
+/// Nobody waits for the signal any more: its default action is there again, and follows at once if it has come.
 #[pyfunction]
 pub fn ending_give() {
-    WAITER.store(0, Ordering::Release);
+    // SAFETY: plain structures of the system's, valid as zeroes; the timer is this process's, and nobody's after the swap.
+    unsafe {
+        if WAITER.swap(0, Ordering::AcqRel) == libc::getpid() {
+            if HAS_TIMER.swap(false, Ordering::AcqRel) {
+                libc::timer_delete(TIMER.load(Ordering::Acquire) as libc::timer_t);
+            }
+            let mut there: libc::sigaction = zeroed();
+            let number = TAKEN.load(Ordering::Acquire);
+            let ours = on_signal as *const () as usize;
+            if libc::sigaction(number, ptr::null(), &raw mut there) == 0 && there.sa_sigaction == ours {
+                replace(number, ours, &zeroed());
+            }
+        }
+    }
     let number = COME.swap(0, Ordering::AcqRel);
     if number != 0 {
         follow(number);

@@ -108,8 +108,7 @@ pub fn outcome(future: &Tracee) -> MutexGuard<'_, Outcome> {
 /// # Safety
 /// The object stands; callbacks run attached on this thread.
 pub unsafe fn record(here: &mut Here, object: *mut ffi::PyObject) -> Arc<Tracee> {
-    let record = here.host.directory.object_process(here.host, Kind::Queue, object as usize, None);
-    record
+    here.host.directory.object_process(here.host, Kind::Queue, object as usize, None)
 }
 
 fn adopt_concurrent(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) -> PyResult<()> {

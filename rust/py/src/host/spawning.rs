@@ -100,15 +100,18 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Spawning {
-    /// The process that was announced for the calling thread, told by the thread object at the bottom of its frames.
-    pub fn adopted(&self, host: &Host, frame: Option<Frame>) -> Option<Arc<Tracee>> {
-        if lock(&self.pending).is_empty() {
-            return None;
-        }
-        let pending = lock(&self.pending).remove(&(thread_object(frame)? as usize))?;
+    /// The calling thread's object, at the bottom of its frames, where something may have been announced of it.
+    pub fn own_object(&self, frame: Option<Frame>) -> Option<usize> {
+        let may_be = !lock(&self.pending).is_empty();
+        may_be.then(|| thread_object(frame)).flatten().map(|object| object as usize)
+    }
+
+    /// The process that was announced for the calling thread, whose object this is.
+    pub fn adopted(&self, object: usize) -> Option<Arc<Tracee>> {
+        let pending = lock(&self.pending).remove(&object)?;
         directory::process(&pending.tracee).announced.store(0, Ordering::Release);
         if let Some(name) = pending.name {
-            lock(&host.spawning.started).insert(pending.tracee.pid, (pending.parent, name));
+            lock(&self.started).insert(pending.tracee.pid, (pending.parent, name));
         }
         Some(pending.tracee)
     }

@@ -1,0 +1,11 @@
+"""Servers and task queues whose processes are traced together, where they are not started by ``inviso run``.
+
+* :mod:`inviso.integrations.gunicorn`: a hook of its configuration, by which each worker listens.
+* :mod:`inviso.integrations.uvicorn`: an application around another one, by which each worker listens.
+* :mod:`inviso.integrations.celery`: workers and their pools listen, and tasks carry tokens of sequential tracing.
+
+Under ``inviso run`` all processes listen already, and these leave them as they are. Of tokens over HTTP see :mod:`inviso.propagate`.
+Settings are those of the environment: ``INVISO_NODE``, ``INVISO_LOG_DIR``, ``INVISO_ALLOW``.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,66 @@
+"""Celery: workers and the processes of their pools can be traced from outside, and tasks carry tokens of sequential tracing. ::
+
+    from inviso.integrations.celery import install
+
+    install()       # beside the tasks: where they are sent, and where they run
+
+A worker is the node ``NAME`` by the part of its host name before ``@`` (``celery``, or what ``-n`` says), a process of its pool
+``NAME-PID``. To send a task is to send a message; the task that runs has its token, and who runs it has its own again afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import _native
+from .._seq_nodes import HEADER, inject, take
+from ..propagate._needs import needs
+from ._listening import listen
+
+with needs("celery"):
+    from celery import signals
+
+__all__ = ["install"]
+
+_ASIDE = "_inviso_aside"
+"""The attribute of a request that has its runner's own token."""
+
+
+def install() -> None:
+    """Has this process's tasks carry tokens, and its workers listen; a second time changes nothing.
+
+    >>> install()
+    """
+    for signal, handler in (
+        (signals.celeryd_after_setup, _worker_begins),
+        (signals.worker_process_init, _child_begins),
+        (signals.before_task_publish, _send),
+        (signals.task_prerun, _take),
+        (signals.task_postrun, _give_back),
+    ):
+        signal.connect(handler, weak=False, dispatch_uid=f"inviso {handler.__name__}")
+
+
+def _worker_begins(sender: str, **_: Any) -> None:
+    listen(sender.partition("@")[0], is_worker=False)
+
+
+def _child_begins(sender: str, **_: Any) -> None:
+    listen(sender.partition("@")[0])
+
+
+def _send(headers: dict[str, Any], **_: Any) -> None:
+    inject(headers)
+
+
+def _take(task: Any, **_: Any) -> None:
+    request = task.request
+    if not request.is_eager:  # it is a call
+        value = vars(request).get(HEADER)
+        setattr(request, _ASIDE, _native.seq_exchange(None))
+        take([] if value is None else [value], "clear")
+
+
+def _give_back(task: Any, **_: Any) -> None:
+    if _ASIDE in vars(task.request):
+        _native.seq_exchange(vars(task.request).pop(_ASIDE))

@@ -1,0 +1,83 @@
+"""A process that is told to end by SIGTERM, and does not handle it, writes its log before it does: so end workers of a pool."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from inviso import _children, _fork, _native
+from inviso._beside import Beside
+from inviso._system import allocate_lock
+
+__all__ = ["Guard"]
+
+SIGTERM = 15
+LONG = 3600.0
+"""Seconds that the thread waits for a signal before it waits again."""
+
+
+class Guard:
+    """A thread that waits for the signal; ``work`` is done before its action follows. The program's own handler counts before it.
+
+    Who measures the process waits for the signal, too, and tells us: then there is no thread.
+    """
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self._process = 0
+        """Whose thread waits; 0 when the signal has come, or nobody waits for it."""
+        self._deciding = allocate_lock()
+        """By who ends it and who has the signal: one of them is the first."""
+        self._is_over = False
+        self._thread = Beside(self._step, _native.ending_wake)
+        self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_here, self._forget)
+        _children.before_taking.append(self.close)
+
+    def keep(self) -> None:
+        """Waits for the signal from now on. To be called now and then: a program that handled it may have put the default back."""
+        if self._is_over or _children.is_measured() or not _native.ending_take(SIGTERM) or self._is_here():
+            return
+        self._process = os.getpid()
+        self._thread.start(0.0)
+
+    def end(self) -> None:
+        """Waits no longer: the signal's action follows at once."""
+        with self._deciding:
+            if not self._is_here():
+                return
+            self._process = 0
+        self._thread.stop()
+        _native.ending_give()
+
+    def close(self) -> None:
+        """Nothing is left of it."""
+        self._is_over = True
+        self.end()
+        self._no_forks()
+        if self.close in _children.before_taking:
+            _children.before_taking.remove(self.close)
+
+    def _is_here(self) -> bool:
+        return self._process == os.getpid()
+
+    def _go_on(self) -> None:
+        if self._is_here():
+            self._thread.start(0.0)
+
+    def _forget(self) -> None:
+        """In a forked child."""
+        self._process = 0
+        self._deciding = allocate_lock()
+        self._thread.forget()
+
+    def _step(self) -> float | None:
+        number = _native.ending_wait(LONG)
+        if not number:
+            return 0.0
+        with self._deciding:
+            if not self._is_here():
+                return None
+            self._process, self._is_over = 0, True  # what is done at the end does not wait for this thread
+        self._work()
+        _native.ending_follow(number)
+        return None

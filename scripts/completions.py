@@ -1,0 +1,90 @@
+"""Writes what shells complete of the command ``inviso``, by shtab: run after a change of its options.
+
+    .venv/bin/python scripts/completions.py
+
+Two forms of options are read: parsers of argparse, and ``inviso._options.Options``, described in the help texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import re
+import sys
+from typing import Any
+
+import shtab
+from inviso import _attach_cli, _cluster_cli, _completion_cli, _log_cli, _merge_cli, _run_cli, _trace_cli, cli
+from inviso._options import Options
+
+FOLDER = pathlib.Path(_completion_cli.__file__).parent / "_completion"
+CHOICES = {
+    ("tprof", "--type"): ["call_count", "call_time", "call_memory"],
+    ("tprof", "--sort"): ["measurement", "measurement_per_call", "calls", "function", "module"],
+    ("merge", "--to"): ["erlang", "blocks", "text", "inviso"],
+    ("print", "--color"): ["auto", "always", "never"],
+    ("merge", "--color"): ["auto", "always", "never"],
+}
+WITH_FILE = {"--output", "--json", "--log-dir"}
+SHELLS = ("bash", "zsh")
+
+
+def described(text: str) -> dict[str, str]:
+    """The options of a help text with the first line of what each does.
+
+    >>> described("options:\\n  -n, --limit N          at most N lines\\n")
+    {'--limit': 'at most N lines'}
+    """
+    return dict(re.findall(r"^  (?:-\w, )?(--?[\w-]+)(?: [A-Z.]+)* {2,}(.*)$", text, re.MULTILINE))
+
+
+def add(parser: argparse.ArgumentParser, name: str, options: Options, text: str, *, is_program: bool) -> None:
+    """Has a parser know a command's options. It is read for completion only, and never parses."""
+    about, short = described(text), {full: letter for letter, full in options.short.items() if letter != full}
+    for full in (*options.with_value, *options.several, *options.without_value):
+        names = [short[full], full] if full in short else [full]
+        action: Any = parser.add_argument(*names, help=about.get(full, "").replace("%", "%%"), **(
+            {"action": "store_true"} if full in options.without_value else {"choices": CHOICES.get((name, full))}
+        ))  # fmt: skip
+        if full in WITH_FILE and full not in options.without_value:
+            action.complete = shtab.FILE
+    words: Any = parser.add_argument("script" if is_program else "log", nargs="*")
+    words.complete = shtab.FILE
+
+
+def whole() -> argparse.ArgumentParser:
+    """A parser of all commands."""
+    top = argparse.ArgumentParser(prog="inviso", description="Exact tracing and profiling of Python programs")
+    top.add_argument("--version", action="store_true", help="show the version")
+    commands = top.add_subparsers(dest="command")
+
+    def options(name: str, about: str, known: Options, text: str, *, is_program: bool) -> None:
+        add(commands.add_parser(name, help=about), name, known, text, is_program=is_program)
+
+    options("tprof", "run a program and count its calls", cli.TPROF, cli.TPROF_HELP, is_program=True)
+    options("trace", "run a program and show calls", _trace_cli.TRACE, _trace_cli.HELP, is_program=True)
+    options("run", "run a program that can be traced from outside", _run_cli.RUN, _run_cli.HELP, is_program=True)
+    options("merge", "put the logs of several nodes together", _merge_cli.KNOWN, _merge_cli.HELP, is_program=False)
+    log = commands.add_parser("log", help="print, convert, merge and count trace logs").add_subparsers(dest="part")
+    for name, (_, text, known) in _log_cli.COMMANDS.items():
+        about = next(line for line in text.splitlines() if line and not line.startswith(("usage:", " ")))
+        add(log.add_parser(name, help=about), name, known, text, is_program=False)
+    (nodes,) = (each for each in _cluster_cli.parser()._actions if isinstance(each, argparse._SubParsersAction))
+    abouts = {each.dest: each.help for each in nodes._choices_actions}
+    own = [*nodes.choices.items(), ("attach", _attach_cli.parser()), ("completion", _completion_cli.parser())]
+    for name, parser in own:
+        commands.add_parser(name, help=abouts.get(name) or parser.description, parents=[parser], add_help=False)
+    return top
+
+
+def written() -> dict[pathlib.Path, str]:
+    """The files and what is in them."""
+    return {FOLDER / shell: shtab.complete(whole(), shell=shell).rstrip("\n") + "\n" for shell in SHELLS}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in written().items():
+        path.write_text(text)
+        print(path.relative_to(pathlib.Path.cwd()) if path.is_relative_to(pathlib.Path.cwd()) else path)
+    sys.exit(0)
