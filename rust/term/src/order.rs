@@ -297,8 +297,14 @@ mod tests {
             ],
             Some(Mode::Loose),
         );
-        for (a, b) in [(int(two_53), two_53 as f64), (max, f64::MAX), (int(i64::MIN), i64::MIN as f64), (int(0), -0.0)]
-        {
+        let two_63 = T::Int(BigInt::from(1) << 63);
+        for (a, b) in [
+            (int(two_53), two_53 as f64),
+            (two_63, (1u64 << 63) as f64),
+            (max, f64::MAX),
+            (int(i64::MIN), i64::MIN as f64),
+            (int(0), -0.0),
+        ] {
             assert_eq!(loose(&a, &T::Float(b)), Equal);
             assert_ne!(a, T::Float(b));
         }
