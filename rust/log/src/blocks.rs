@@ -193,6 +193,7 @@ pub fn to_erlang(from: impl Read, to: &mut impl Write) -> io::Result<Converted> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use inviso_term::etf::DecodeError;
 
     #[test]
     fn blocks_come_back_also_those_that_do_not_compress() {
@@ -236,5 +237,25 @@ mod tests {
         assert_eq!(next(&header(1 << 24, 1 << 30), 1 << 29, &mut out), Next::Long(1 << 30));
         assert_eq!(next(&header(2, 1), 1 << 29, &mut out), Next::Damaged);
         assert_eq!(out.capacity(), 0);
+    }
+
+    #[test]
+    fn all_of_a_log_and_what_is_wrong_with_it_comes_in_the_other_form() {
+        let (nil, none) = ([0, 0, 0, 0, 2, 131, 106], [0, 0, 0, 0, 2, 131, 255]);
+        // more than is written at a time
+        let many = nil.repeat(30_000);
+        let mut log = MAGIC.to_vec();
+        for records in [&many[..], &none, &nil] {
+            Packer::default().put(&mut log, records);
+        }
+        for (from, cut) in [(log, None), ([&many[..], &none, &nil, &[0]].concat(), Some(1))] {
+            let mut out = Vec::new();
+            let done = to_erlang(&from[..], &mut out).unwrap();
+            assert_eq!((done.records, &out), (30_001, &[&many[..], &nil].concat()));
+            let at = many.len() as u64;
+            let mut damage = vec![Damage { at, what: What::Term(DecodeError::Tag(255)) }];
+            damage.extend(cut.map(|n| Damage { at: at + 14, what: What::Cut(n) }));
+            assert_eq!(done.damage, damage);
+        }
     }
 }

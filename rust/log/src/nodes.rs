@@ -243,6 +243,30 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_found_by_its_node_in_the_log_and_in_what_was_merged() {
+        let mut nodes = Nodes::new(["a@h", "b@h", "c@h"]);
+        nodes.learn(0, &message(&Identifier::new(1, "nonode@nohost", 7), vec![]));
+        nodes.learn(1, &message(&Identifier::new(1, "real@h", 3), vec![]));
+        nodes.learn(2, &message(&Identifier::own(1), vec![]));
+        let of = |node: &str, creation| nodes.of(node, creation).map(|(log, own)| (log, &*own.node, own.creation));
+        let nameless = Some((0, "nonode@nohost", 7));
+        assert_eq!([of("nonode@nohost", 7), of("a@h", 7), of("a@h", 8)], [nameless, nameless, None]);
+        assert_eq!([of("real@h", 3), of("b@h", 3)], [Some((1, "real@h", 3)), None]);
+        assert_eq!(of("c@h", 0), Some((2, "nonode@nohost", 0)));
+        assert_eq!([0, 1, 2, 3].map(|log| nodes.name(log)), ["a@h", "b@h", "c@h", ""]);
+
+        let named = |log, node: &str, creation| {
+            let named = nodes.named(log, &Origin { node: node.into(), creation });
+            (named.node.to_string(), named.creation)
+        };
+        let is = |node: &str, creation| (node.to_owned(), creation);
+        assert_eq!(named(0, "x@h", 5), is("x@h", 5));
+        assert_eq!([named(0, NAMELESS, 0), named(0, NAMELESS, 7)], [is("a@h", 7), is("a@h", 7)]);
+        assert_eq!([named(1, NAMELESS, 0), named(1, NAMELESS, 7)], [is("b@h", 0), is("a@h", 7)]);
+        assert_eq!([named(0, NAMELESS, 3), named(9, NAMELESS, 0)], [is(NAMELESS, 3), is(NAMELESS, 0)]);
+    }
+
+    #[test]
     fn a_node_that_has_a_name_keeps_it() {
         let (own, other) = (Identifier::new(5, "real@h", 3), Identifier::new(6, "nonode@nohost", 0));
         let mut nodes = Nodes::new(["label@h"]);

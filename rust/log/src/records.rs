@@ -87,3 +87,28 @@ pub(crate) fn no_term(zeros: u64) -> What {
         zeros => What::Hole(zeros),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_ends_where_the_next_begins() {
+        let nil = [0, 0, 0, 0, 2, 131, 106];
+        let bytes = [&nil[..], &[1, 0, 0, 0, 3], &[0, 0, 0, 0, 1, 9], &[0; 7], &nil, &[1, 0]].concat();
+        let mut records = Records::new(&bytes);
+        let steps: Vec<_> = std::iter::from_fn(|| records.next().map(|next| (next, records.at()))).collect();
+        let damage = |at, what| Err(Damage { at, what });
+        let expected = [
+            (Ok((0, Record::Term(&[131, 106]))), 7),
+            (Ok((7, Record::Dropped(3))), 12),
+            (damage(12, What::NoTerm), 18),
+            (damage(18, What::Hole(7)), 25),
+            (Ok((25, Record::Term(&[131, 106]))), 32),
+            (damage(32, What::Cut(2)), 34),
+        ];
+        assert_eq!(steps, expected);
+        let mut records = Records::new(&[7, 7]);
+        assert_eq!((records.next(), records.at(), records.next()), (Some(damage(0, What::Op(7))), 2, None));
+    }
+}

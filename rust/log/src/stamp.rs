@@ -337,6 +337,24 @@ mod tests {
     }
 
     #[test]
+    fn a_stamp_comes_back_from_its_term() {
+        for ns in [0, 1000, -1000, 999_999_000, 1_700_000_000_000_005_000, -1_700_000_000_000_005_000] {
+            let stamp = Stamp { clock: Clock::Wall, ns, unique: 0 };
+            assert_eq!(of_term(&to_term(stamp)), Some(stamp));
+            for unique in [0, 1, -1, i64::MAX] {
+                let stamp = Stamp { clock: Clock::Monotonic, ns, unique };
+                assert_eq!(of_term(&to_term(stamp)), Some(stamp));
+            }
+        }
+        let shown = |clock, ns, unique| to_term(Stamp { clock, ns, unique }).to_string();
+        assert_eq!(shown(Clock::Wall, -1000, 0), "{-1,999999,999999}");
+        assert_eq!([shown(Clock::Monotonic, 5, 0), shown(Clock::Monotonic, 5, 7)], ["5", "{5,7}"]);
+        for none in [Term::atom("a"), Term::Tuple(vec![]), Term::Tuple(vec![Term::from(1), Term::atom("a")])] {
+            assert_eq!(of_term(&none), None);
+        }
+    }
+
+    #[test]
     fn a_time_of_day_is_that_many_nanoseconds() {
         let some = [0, 1, -1, 7, 1_720, 999_999, 1 << 40, i64::MAX, i64::MIN];
         for (megas, secs, micros) in some.iter().flat_map(|a| some.iter().flat_map(|b| some.map(|c| (*a, *b, c)))) {

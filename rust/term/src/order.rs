@@ -297,8 +297,14 @@ mod tests {
             ],
             Some(Mode::Loose),
         );
-        for (a, b) in [(int(two_53), two_53 as f64), (max, f64::MAX), (int(i64::MIN), i64::MIN as f64), (int(0), -0.0)]
-        {
+        let two_63 = T::Int(BigInt::from(1) << 63);
+        for (a, b) in [
+            (int(two_53), two_53 as f64),
+            (two_63, (1u64 << 63) as f64),
+            (max, f64::MAX),
+            (int(i64::MIN), i64::MIN as f64),
+            (int(0), -0.0),
+        ] {
             assert_eq!(loose(&a, &T::Float(b)), Equal);
             assert_ne!(a, T::Float(b));
         }
@@ -361,6 +367,29 @@ mod tests {
         let value = |value| T::Map(vec![(int(1), value)]);
         assert_eq!(loose(&value(int(1)), &value(float())), Equal);
         assert_eq!(map(&[(int(1), 7), (int(2), 1)]), map(&[(int(2), 1), (int(1), 7)]));
+    }
+
+    #[test]
+    fn what_python_adds_has_an_order_of_its_own() {
+        let set = |elements: &[i64]| T::Set(elements.iter().copied().map(T::from).collect());
+        let opaque = |class: &str, id, text: Option<&str>| T::Opaque(class.into(), id, text.map(Into::into));
+        let of_objects = [
+            opaque("a", 1, None),
+            opaque("a", 1, Some("x")),
+            opaque("a", 1, Some("y")),
+            opaque("a", 2, None),
+            opaque("b", 0, None),
+        ];
+        ascending(&of_objects, None);
+        ascending(&[set(&[9]), set(&[1, 2]), set(&[3, 1]), set(&[2, 3])], None);
+        assert_eq!(set(&[1, 2]), set(&[2, 1]));
+        ascending(&[T::Cut("depth".into()), T::Cut("items".into())], None);
+    }
+
+    #[test]
+    fn functions_compare_by_module_then_name_then_arity() {
+        let fun = |module: &str, name: &str, arity| T::Fun(module.into(), name.into(), arity);
+        ascending(&[fun("a", "f", 2), fun("a", "g", 0), fun("a", "g", 1), fun("b", "a", 0)], None);
     }
 
     #[test]

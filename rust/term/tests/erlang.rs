@@ -309,3 +309,25 @@ fn a_visitor_without_closures_gets_an_object_with_erlangs_text() {
     assert_eq!(text.as_deref(), Ok("fun #Fun<m.3.77705923>"));
     assert_eq!(etf::walk(&hex("6101"), etf::Limits::default(), &mut Texts), Err(DecodeError::Refused("no fun")));
 }
+
+/// What a visitor can give back to Erlang.
+#[test]
+fn a_visitor_gets_a_fun_as_it_was_written() {
+    struct Funs;
+    impl etf::Visit for Funs {
+        type Value = Vec<u8>;
+        type Error = DecodeError;
+        fn closure(&mut self, of: etf::ClosureRef<'_>) -> Result<Vec<u8>, DecodeError> {
+            Ok(of.encoded().to_vec())
+        }
+        fn tuple(&mut self, elements: Vec<Vec<u8>>) -> Result<Vec<u8>, DecodeError> {
+            Ok(elements.concat())
+        }
+        inviso_term::alike! {
+            Ok(Vec::new()); int big float atom str bytes bits list improper map record set pid port reference fun opaque cut
+        }
+    }
+    let bytes = hex(&fun(hex(&fun(0)).len() as u32 - 1));
+    let around = [&hex("68 03 6101")[..], &bytes, &hex("6102")].concat();
+    assert_eq!(etf::walk(&around, etf::Limits::default(), &mut Funs), Ok(bytes));
+}
