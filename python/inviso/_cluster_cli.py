@@ -19,6 +19,7 @@ from typing import Any
 from ._command import wants_color
 from ._config import effective
 from .cluster import SECONDS, Answers, Cluster
+from .control._control import is_meant
 from .errors import BadArg
 from .runtime._component import FLAGS
 
@@ -46,10 +47,17 @@ def main(words: list[str]) -> int:
         given.timeout = settings["timeout"].value
         if settings["dir"].value is not None:
             os.environ["INVISO_DIR"] = settings["dir"].value
-        return COMMANDS[given.command](given)
+        status = COMMANDS[given.command](given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
     except BadArg as wrong:
         print(f"inviso {given.command}: {wrong.argument}: {wrong.why}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # nobody reads any more; nor must the interpreter find out when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
     except OSError as error:
         print(f"inviso {given.command}: {error.filename or 'the folder of sockets'}: {error.strerror}", file=sys.stderr)
         return 1
@@ -123,7 +131,7 @@ def _nodes(given: Any) -> int:
                 "control": "-" if control is None else f"{control[0]} ({control[1]})",
                 "program": each.about["program"],
             }
-        return _show(given, Answers(rows))
+        return _show(given, Answers(rows, cluster.silent))
 
 
 def _status(given: Any) -> int:
@@ -142,10 +150,13 @@ def _start(given: Any) -> int:
             *given.pattern, messages=given.messages, tokens=given.tokens, returns=given.returns, arguments=given.args,
             processes=given.processes, seconds=seconds, folder=given.output, **limits,
         )  # fmt: skip
+        _tell_unmatched(given, begun)
         if given.seconds is None:
             cluster.leave()
             rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
             return _show(given, Answers(rows, {**begun.errors, **cluster.refused.errors}))
+        if begun.errors:  # they may trace for somebody else
+            cluster.leave(*begun.errors)
         since = time.monotonic()
         _wait(cluster, given.seconds)
         took = time.monotonic() - since
@@ -154,6 +165,14 @@ def _start(given: Any) -> int:
         errors = {**stopped.errors, **begun.errors, **cluster.refused.errors}
         cluster.close()
         return _show(given, Answers(rows, errors))
+
+
+def _tell_unmatched(given: Any, begun: Answers) -> None:
+    """Which nodes have no function of the patterns: they trace no calls until one is loaded."""
+    names = [node for node, found in begun.items() if given.pattern and not found]
+    if names:
+        what = " ".join(given.pattern)
+        print(f"inviso start: {what}: matches no function of {', '.join(names)} that is loaded now", file=sys.stderr)
 
 
 def _wait(cluster: Cluster, seconds: float) -> None:
@@ -219,23 +238,26 @@ class _Open:
 
 
 def _show(given: Any, answers: Answers) -> int:
-    """Prints a table, or lines for another program, or JSON."""
-    if not len(answers) and not answers.errors:
-        what = " ".join(given.nodes) or "any process"
+    """Prints a table, or lines for another program, or JSON. The status is 1, too, if one of the names is nobody's."""
+    known = [*answers, *answers.errors]
+    absent = [name for name in given.nodes if not any(is_meant(node, name) for node in known)]
+    if absent or not known:
+        what = " ".join(absent) or "any process"
         print(f"inviso {given.command}: {what}: nobody of that name listens; start programs by 'inviso run'", file=sys.stderr)
+    if not known:
         return 1
     if given.json:
         rows = {node: each for node, each in answers.items()}
         errors = {node: str(error) for node, error in answers.errors.items()}
         print(json.dumps({"nodes": rows, "errors": errors}, indent=1, default=str))
-    elif sys.stdout.isatty():
+    elif sys.stdout is not None and sys.stdout.isatty():
         head, *lines = str(answers).splitlines()
         print(f"\x1b[1m{head}\x1b[0m" if wants_color(1) else head)
         print("\n".join(lines))
     else:
         for row in answers.table(plain=True)[1]:
             print("\t".join(row))
-    return 1 if answers.errors else 0
+    return 1 if answers.errors or absent else 0
 
 
 COMMANDS: dict[str, Callable[[Any], int]] = {

@@ -125,8 +125,11 @@ def absolute(path: str | None, option: str, *, dash: bool) -> str | None:
 
 def say(text: str) -> int:
     """Print a text that was asked for; the status."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # nobody reads any more; nor must the interpreter find out when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
 

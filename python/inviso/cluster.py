@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ._link._peer import has_ended
 from ._pattern import parse
 from .control._control import Control, Found, is_meant
 from .control._logs import copy_set, left
@@ -140,7 +141,20 @@ class Answers(Mapping[str, Any]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+ADVICE = {
+    "already_initiated": "it traces already; stop that first",
+    "no_tracerdata": "it has no log open; earlier ones are in its folder of logs",
+    "timeout": "it did not answer in time",
+}
+"""What a reason means for who looks at a table."""
+
+
 def _short(error: NodeError) -> str:
+    match error.reason:
+        case ("refused", control, pid):
+            return f"refused: it belongs to the control {control}, process {pid}"
+        case str(reason) if reason in ADVICE:
+            return f"{reason}: {ADVICE[reason]}"
     return str(error).removeprefix(f"{error.node}: ")
 
 
@@ -197,6 +211,10 @@ class Cluster:
         """Nodes that trace: the number of the process, and the folder that it writes in."""
         self._noted: dict[str, tuple[int, str]] = {}
         """Those that an earlier control has left tracing."""
+        self._counted: set[str] = set()
+        """Nodes that measure."""
+        self._others: set[str] = set()
+        """Nodes that traced already when they were adopted: for somebody else."""
         self.refused: Answers = Answers({})
         """Of nodes that match and could not be added, why: ``refused`` has another living control."""
 
@@ -212,11 +230,19 @@ class Cluster:
         found = [each for each in self._control.find(self._patterns) if each.node not in self._control.nodes()]
         noted = self._control.folder().noted().items()
         self._noted = {node: each for node, each in noted if any(is_meant(node, pattern) for pattern in self._patterns)}
-        return self._add([each.node for each in found])
+        answers = self._add([each.node for each in found])
+        self.refused = Answers({}, {**self.refused.errors, **self.silent})
+        return Answers(answers, {**answers.errors, **self.silent})
+
+    @property
+    def silent(self) -> dict[str, NodeError]:
+        """The nodes that match and did not answer in time when they were last looked for."""
+        return {node: NodeError(node, "timeout") for node in self._control.silent}
 
     def _add(self, names: list[str]) -> Answers:
         answers = self._answers(self._control.add(names, self._tag, self._settings))
         self.refused = Answers({}, {**self.refused.errors, **answers.errors})
+        self._others |= {node for node, each in answers.items() if isinstance(each, tuple) and each[1] == "tracing"}
         return Answers({node: each if isinstance(each, str) else each[0] for node, each in answers.items()}, answers.errors)
 
     @property
@@ -246,7 +272,7 @@ class Cluster:
             row |= {"records": counts.get("written"), "lost": counts.get("lost"), "ended": counts.get("ended")}
             row["program"] = about["program"]
             rows[each.node] = row
-        return Answers(rows)
+        return Answers(rows, self.silent)
 
     # tracing
 
@@ -286,6 +312,9 @@ class Cluster:
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.trace, patterns")]
         if not mfas and not messages and not tokens:
             raise BadArg("Cluster.trace", "patterns", "nothing is asked for; pass a pattern such as 'shop.**', or messages=True")
+        for name, value in (("seconds", seconds), ("limit", limit), ("rate", rate)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+                raise BadArg("Cluster.trace", name, f"{shown(value)} is no number above 0")
         if ("_", "_", "_") in mfas and seconds is None and limit is None and rate is None:
             why = "every function without a limit; pass seconds=, limit= or rate=, or name a package"
             raise BadArg("Cluster.trace", "patterns", why)
@@ -299,6 +328,7 @@ class Cluster:
         self._control.call(None, "change_options", {"limits": limits})
         answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in self.nodes], "init_tracing"))
         self._began |= self._where(answers)
+        self._others -= {*answers}
         self._noted.clear()  # what was before belongs to no answer of this one
         self._control.call(answers, "tpm_localnames")
         found = self._answers(self._control.call(answers, "tpl", [(*mfa, spec) for mfa in mfas]))
@@ -307,6 +337,9 @@ class Cluster:
         self._logs |= {node: os.fspath(folder) for node in answers if folder is not None}
         numbers, flagged = _numbers(found), _numbers(set_)
         errors = {**answers.errors, **numbers.errors, **flagged.errors, **told.errors}
+        if failed := [node for node in answers if node in errors]:
+            for node, _ in self._control.call(failed, "stop_tracing"):
+                self._forget(node)
         return Answers({node: each for node, each in numbers.items() if node not in errors}, errors)
 
     def patterns(self, *patterns: str, clear: bool = False) -> Answers:
@@ -344,13 +377,17 @@ class Cluster:
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.count, patterns")]
         if not mfas:
             raise BadArg("Cluster.count", "patterns", "nothing is asked for; pass a pattern such as 'shop.**'")
-        return self._answers(self._control.call(None, "count", type, mfas))
+        answers = self._answers(self._control.call(None, "count", type, mfas))
+        self._counted |= {*answers}
+        return answers
 
     def counts(self) -> Answers:
         """What :meth:`count` has measured: for each node a dict of ``"module:function/arity"`` and ``(calls, measurement)``, the
         largest first.
         """
         answers = self._answers(self._control.call(None, "counts"))
+        gone = self._counted - {*self._control.nodes()}
+        answers.errors |= {node: NodeError(node, "its process has ended, and its counts with it") for node in gone}
         return Answers({node: {f"{m}:{f}/{a}": (calls, measured) for m, f, a, calls, measured in each} for node, each in answers.items()}, answers.errors)
 
     def stop(self, folder: str | os.PathLike[str] | None = None) -> Answers:
@@ -380,6 +417,7 @@ class Cluster:
             self._read_left(node, self._logs.pop(node, None), results, errors)
         for node in [*ended, *stopped]:
             self._forget(node)
+        self._others -= {*stopped}
         return Answers(results, errors)
 
     def fetch(self, folder: str | os.PathLike[str]) -> Answers:
@@ -428,7 +466,7 @@ class Cluster:
         except OSError as error:
             errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
             return
-        why = "it does not listen any more" if os.path.exists(f"/proc/{pid}") else "its process has ended"
+        why = "its process has ended" if has_ended(pid) else "it does not listen any more"
         why += ", and the end of its log is missing" if counted.damaged else ""
         results[node] = {"records": counted.messages, "lost": counted.dropped, "ended": why, "log": log}
 
@@ -488,17 +526,26 @@ class Cluster:
 
     # the end
 
-    def leave(self) -> Answers:
-        """Lets the nodes go, without ending what runs there. What each answered. Who stops them later learns also of those that have
-        ended until then.
+    def leave(self, *nodes: str) -> Answers:
+        """Lets nodes go, by default all, without ending what runs there. What each answered. Who stops them later learns also of
+        those that have ended until then.
+
+        >>> with Cluster("no-such-node") as cluster:
+        ...     len(cluster.leave())
+        0
         """
         for node, (pid, place) in self._began.items() if self._control.is_open else ():
-            self._control.folder().note(node, pid, place)
-        return self._answers(self._control.remove(None, ends=False))
+            if not nodes or node in nodes:
+                self._control.folder().note(node, pid, place)
+        return self._answers(self._control.remove(nodes or None, ends=False))
 
     def close(self) -> None:
-        """Ends the runtime components of the nodes, and the control: nothing is left in the processes but the listener."""
+        """Ends the runtime components of the nodes, and the control: nothing is left in the processes but the listener. A node that
+        traced already when it was added, and that :meth:`stop` was not called for, is let go: it traces for somebody else.
+        """
         if self._control.is_open:
+            others = [node for node in self._control.nodes() if node in self._others]
+            self._control.remove(others, ends=False)
             for node, _ in self._control.remove(None, ends=True):
                 self._forget(node)
             self._control.close()

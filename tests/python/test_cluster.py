@@ -142,13 +142,15 @@ def test_what_is_refused() -> None:
 def test_answers_as_tables() -> None:
     answers = Answers({"a@h": {"n": 1234, "x": None, "f": 1.25, "b": True}}, {"b@h": NodeError("b@h", ("refused", "c", 1))})
     assert str(answers).splitlines() == [
-        "node  n                    x  f    b",
-        "a@h   1,234                   1.2  yes",
-        "b@h   ('refused', 'c', 1)",
+        "node  n                                                x  f    b",
+        "a@h   1,234                                               1.2  yes",
+        "b@h   refused: it belongs to the control c, process 1",
     ]
     assert repr(answers) == "<answers of 1 nodes, 1 errors>"
     assert "b@h" not in answers and answers.get("b@h") is None
-    assert "<td>(&#x27;refused&#x27;, &#x27;c&#x27;, 1)</td>" in answers._repr_html_()
+    assert "<td>refused: it belongs to the control c, process 1</td>" in answers._repr_html_()
+    hostile = Answers({"a@h": "<b>"})
+    assert "<td>&lt;b&gt;</td>" in hostile._repr_html_()
 
 
 def test_the_commands_from_a_shell(tmp_path: Path, shop: list[Node]) -> None:

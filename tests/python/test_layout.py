@@ -78,7 +78,7 @@ BELOW = {
         *("process", "seq_trace", "terms", "tprof", "trace", "trace_ports", "tracing"),
     },
     "control": {"_beside", "_fork", "_link", "_native", "_system", "errors", "process", "runtime", "terms"},
-    "cluster": {"_log_stats", "_pattern", "control", "errors", "merge", "runtime", "terms", "tprof"},
+    "cluster": {"_link", "_log_stats", "_pattern", "control", "errors", "merge", "runtime", "terms", "tprof"},
     "_cluster_async": {"cluster"},
     "case": {"errors", "match_spec", "process", "terms"},
     "_config": {"errors"},
@@ -96,7 +96,7 @@ BELOW = {
     "_attach_cli": {"_attach", "_config", "_options", "errors"},
     "_completion_cli": {"_options"},
     "_run_cli": {"_command", "_config", "_options", "_run", "autostart", "runtime"},
-    "_cluster_cli": {"_command", "_config", "cluster", "errors", "runtime"},
+    "_cluster_cli": {"_command", "_config", "cluster", "control", "errors", "runtime"},
     "cli": {
         *("_attach_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
         *("_report", "_run", "_run_cli", "_trace_cli", "tprof"),

@@ -8,7 +8,7 @@ import socket
 import struct
 from contextlib import suppress
 
-__all__ = ["Life", "credentials", "may_serve"]
+__all__ = ["Life", "credentials", "has_ended", "may_serve"]
 
 _CREDENTIALS = struct.Struct("3i")
 
@@ -23,6 +23,19 @@ def credentials(connection: socket.socket) -> tuple[int, int]:
 def may_serve(uid: int) -> bool:
     """Whether a process of this user may trace this one: the same user, or root."""
     return uid in (os.geteuid(), 0)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or has ended and was not waited for by its parent yet.
+
+    >>> has_ended(os.getpid()), has_ended(2**22 + 1)
+    (False, True)
+    """
+    life = Life(pid)
+    try:
+        return life.has_ended()
+    finally:
+        life.close()
 
 
 class Life:

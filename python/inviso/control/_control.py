@@ -57,6 +57,8 @@ class Control:
         self._folder: Folder | None = None
         self._hub = Hub(self.node if self.is_distributed else f"inviso-{os.getpid()}@{socket.gethostname()}")
         self._nodes: dict[str, Link | LocalLink] = {}
+        self.silent: list[str] = []
+        """Nodes that :meth:`find` looked for last, and that did not answer in time."""
         """Those that were added, in that order."""
         self._subscribers: list[Pid | Callable[[Any], object]] = []
         self._listening: Folder | None = None
@@ -116,7 +118,9 @@ class Control:
             return self._folder
 
     def find(self, patterns: Iterable[str] = ("*",)) -> list[Found]:
-        """The prepared processes of this host whose names match a pattern: a name, or one with ``*`` and ``?``."""
+        """The prepared processes of this host whose names match a pattern: a name, or one with ``*`` and ``?``. Those that match and
+        do not answer in time are in :attr:`silent`.
+        """
         wanted = list(patterns)
         folder = self.folder()
         named = {name: pid for name, pid in folder.names().items() if any(is_meant(name, each) for each in wanted)}
@@ -130,6 +134,8 @@ class Control:
         for link in links:
             if link.pid not in known:
                 self._hub.leave(link)
+        hung = {link.pid for link, answer in zip(links, answers, strict=True) if answer == (ERROR, "timeout")}
+        self.silent = sorted(name for name, pid in named.items() if pid in hung)
         return sorted((Found(answer) for answer in answers if is_about(answer)), key=lambda one: (one.node, one.pid))
 
     def _connect(self, pid: int) -> Link | None:

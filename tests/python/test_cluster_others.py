@@ -1,0 +1,107 @@
+"""What a cluster and the commands leave alone, and what they say of nodes that they can't reach."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from inviso import BadArg, Cluster, log
+from node_tools import HOST, Node, started
+
+INVISO = [sys.executable, "-m", "inviso"]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
+    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
+    monkeypatch.chdir(tmp_path)
+    with started(tmp_path, "shop-1", "shop-2") as found:
+        yield found
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*INVISO, *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_refused_start_leaves_what_is_traced_alone(shop: list[Node]) -> None:
+    assert command("start", "shop-1", "-p", "__main__:work").returncode == 0
+    shop[0].run("work(1)")
+    refused = command("start", "shop-*", "-p", "__main__:fails", "--for", "10ms")
+    assert refused.returncode == 1 and "already_initiated" in refused.stdout
+    shop[0].run("work(2)")
+    stopped = command("stop", "shop-1", "-o", "logs")
+    assert stopped.returncode == 0, stopped
+    assert [message[2] for message in log.read(f"logs/shop-1@{HOST}.log")] == ["call", "call"]
+
+
+def test_a_look_leaves_what_is_traced_alone(shop: list[Node]) -> None:
+    assert command("start", "shop-1", "-p", "__main__:work").returncode == 0
+    with Cluster("shop-*") as cluster:
+        assert cluster.status()[f"shop-1@{HOST}"]["state"] == "tracing"
+    shop[0].run("work(1)")
+    with Cluster("shop-1") as cluster:
+        assert cluster.stop()[f"shop-1@{HOST}"]["records"] == 1
+    with Cluster("shop-1") as cluster:
+        assert cluster.status()[f"shop-1@{HOST}"]["state"] == "new", "who stops it ends it"
+
+
+def test_a_start_that_fails_leaves_nothing_open(shop: list[Node]) -> None:
+    with Cluster("shop-1") as cluster:
+        assert cluster.trace("__main__:work", processes="nobody").errors
+        assert cluster.trace("__main__:work").check()
+
+
+def test_a_stopped_process_is_said_to_be_silent(shop: list[Node]) -> None:
+    shop[0].kill(signal.SIGSTOP)
+    try:
+        with Cluster("shop-*", timeout=0.5) as cluster:
+            assert cluster.nodes == [shop[1].name]
+            assert [str(error) for error in cluster.refused.errors.values()] == [f"{shop[0].name}: timeout"]
+            assert list(cluster.status().errors) == [shop[0].name] == list(cluster.silent)
+        for name in ("nodes", "status"):
+            done = command(name, "shop-*", "--timeout", "500ms")
+            assert done.returncode == 1 and f"{shop[0].name}\ttimeout" in done.stdout and shop[1].name in done.stdout
+    finally:
+        shop[0].kill(signal.SIGCONT)
+
+
+def test_the_counts_of_a_process_that_ended_are_missed(shop: list[Node]) -> None:
+    with Cluster("shop-*") as cluster:
+        cluster.count("__main__:work").check()
+        ended = threading.Event()
+        cluster.events(lambda event: ended.set() if event[3][0] == "disconnected" else None)
+        shop[0].kill()
+        assert ended.wait(20)
+        counts = cluster.counts()
+        assert list(counts) == [shop[1].name]
+        assert str(counts.errors[shop[0].name]) == f"{shop[0].name}: its process has ended, and its counts with it"
+
+
+def test_names_and_patterns_that_mean_nobody_are_told(shop: list[Node]) -> None:
+    done = command("start", "shop-1", "shpo", "-p", "__main__:wrok", "--for", "10ms")
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        f"inviso start: __main__:wrok: matches no function of shop-1@{HOST} that is loaded now",
+        "inviso start: shpo: nobody of that name listens; start programs by 'inviso run'",
+    ]
+
+
+@pytest.mark.parametrize("name", ["seconds", "limit", "rate"])
+@pytest.mark.parametrize("value", ["5s", 0, -1, True])
+def test_numbers_are_checked(shop: list[Node], name: str, value: object) -> None:
+    with Cluster("shop-1") as cluster, pytest.raises(BadArg, match=f"{name}.* is no number above 0"):
+        cluster.trace("__main__", **{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", [["nodes"], ["--help"], ["completion", "bash"], ["status", "--json"]])
+def test_nobody_reads_the_output(shop: list[Node], words: list[str]) -> None:
+    with subprocess.Popen([*INVISO, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.close()
+        assert running.wait(60) == 0
+        assert running.stderr.read() == ""
