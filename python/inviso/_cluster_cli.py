@@ -10,10 +10,12 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ._command import wants_color
@@ -140,31 +142,35 @@ def _status(given: Any) -> int:
 
 
 def _start(given: Any) -> int:
-    with _Open(given) as cluster:
-        if not cluster.nodes:
-            return _show(given, cluster.refused)
-        limits = {"limit": given.limit, "rate": given.rate}
-        # a node stops by itself only if this command can't tell it to
-        seconds = SECONDS if given.seconds is None else given.seconds + SPARE
-        begun = cluster.trace(
-            *given.pattern, messages=given.messages, tokens=given.tokens, returns=given.returns, arguments=given.args,
-            processes=given.processes, seconds=seconds, folder=given.output, **limits,
-        )  # fmt: skip
-        _tell_unmatched(given, begun)
-        if given.seconds is None:
+    # a node stops by itself only if this command can't tell it to
+    seconds = SECONDS if given.seconds is None else given.seconds + SPARE
+    if given.seconds is None:
+        with _Open(given) as cluster:
+            begun = _begin(given, cluster, seconds)
             cluster.leave()
             rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
-            return _show(given, Answers(rows, {**begun.errors, **cluster.refused.errors}))
+            return _show(given, Answers(rows, begun.errors))
+    with _until_told() as over, _Open(given) as cluster:
+        begun = _begin(given, cluster, seconds)
         if begun.errors:  # they may trace for somebody else
             cluster.leave(*begun.errors)
         since = time.monotonic()
-        _wait(cluster, given.seconds)
+        _wait(cluster, over, given.seconds)
         took = time.monotonic() - since
         stopped = cluster.stop()
         rows = {node: {"traced": f"{took:.1f} s", **each} for node, each in stopped.items() if node in begun}
-        errors = {**stopped.errors, **begun.errors, **cluster.refused.errors}
         cluster.close()
-        return _show(given, Answers(rows, errors))
+        return _show(given, Answers(rows, {**stopped.errors, **begun.errors}))
+
+
+def _begin(given: Any, cluster: Cluster, seconds: float) -> Answers:
+    """Begins to trace; the errors are those of nodes that could not be added, too."""
+    begun = cluster.trace(
+        *given.pattern, messages=given.messages, tokens=given.tokens, returns=given.returns, arguments=given.args,
+        processes=given.processes, seconds=seconds, folder=given.output, limit=given.limit, rate=given.rate,
+    )  # fmt: skip
+    _tell_unmatched(given, begun)
+    return Answers(begun, {**begun.errors, **cluster.refused.errors})
 
 
 def _tell_unmatched(given: Any, begun: Answers) -> None:
@@ -175,19 +181,27 @@ def _tell_unmatched(given: Any, begun: Answers) -> None:
         print(f"inviso start: {what}: matches no function of {', '.join(names)} that is loaded now", file=sys.stderr)
 
 
-def _wait(cluster: Cluster, seconds: float) -> None:
-    """Until the time is over, no node is left, or Ctrl-C."""
-    gone = threading.Event()
+def _wait(cluster: Cluster, over: threading.Event, seconds: float) -> None:
+    """Until the time is over, no node is left, or the command is told to end."""
 
     def heard(event: Any) -> None:
         if event[3][0] == "disconnected" and not cluster.nodes:
-            gone.set()
+            over.set()
 
     cluster.events(heard)
+    over.wait(seconds if cluster.nodes else 0)
+
+
+@contextmanager
+def _until_told() -> Iterator[threading.Event]:
+    """Set by Ctrl-C or SIGTERM, however often: what was begun is ended in order."""
+    over = threading.Event()
+    before = {number: signal.signal(number, lambda *_: over.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        gone.wait(seconds if cluster.nodes else 0)
-    except KeyboardInterrupt:
-        pass
+        yield over
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(given: Any) -> int:

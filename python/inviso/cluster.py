@@ -325,8 +325,10 @@ class Cluster:
         spec: Any = [("_", [], [("return_trace",), ("exception_trace",)])] if returns else True
         if folder is not None:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._control.call(None, "change_options", {"limits": limits})
-        answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in self.nodes], "init_tracing"))
+        # who does not answer is not asked again: each time would cost the others the time that a node may take
+        there = self._answers(self._control.call(None, "change_options", {"limits": limits}))
+        answers = self._answers(self._control.call_each([(node, [_log(node)]) for node in there], "init_tracing"))
+        answers.errors |= there.errors
         self._began |= self._where(answers)
         self._others -= {*answers}
         self._noted.clear()  # what was before belongs to no answer of this one
@@ -435,7 +437,7 @@ class Cluster:
 
     def _where(self, nodes: Iterable[str]) -> dict[str, tuple[int, str]]:
         """Of nodes that have begun: their processes, and where their logs are."""
-        pids = {each.node: each.pid for each in self.found()}
+        pids = self._control.pids()
         files = {node: each["files"] for node, each in self._answers(self._control.call(nodes, "info")).items()}
         return {node: (pids[node], os.path.dirname(each[0])) for node, each in files.items() if each and node in pids}
 

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from inviso import BadArg, Cluster, log
@@ -80,6 +82,44 @@ def test_the_counts_of_a_process_that_ended_are_missed(shop: list[Node]) -> None
         counts = cluster.counts()
         assert list(counts) == [shop[1].name]
         assert str(counts.errors[shop[0].name]) == f"{shop[0].name}: its process has ended, and its counts with it"
+
+
+def test_a_command_that_is_told_to_end_fetches_the_logs(shop: list[Node]) -> None:
+    words = [*INVISO, "start", "shop-*", "-p", "__main__:work", "--for", "60s", "-o", "logs"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        until = time.monotonic() + 30
+        while not looked("shop-1")[0]["records"]:
+            assert running.poll() is None and time.monotonic() < until
+            shop[0].run("work(1)")
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, ""), err
+    one, two = (int(row.split("\t")[2]) for row in out.splitlines())
+    assert one > 0 and two == 0
+    assert Path(f"logs/shop-1@{HOST}.log").exists()
+
+
+def looked(*patterns: str) -> list[dict[str, Any]]:
+    """The states of nodes, without adding one."""
+    cluster = Cluster(*patterns)
+    try:
+        return list(cluster.status().values())
+    finally:
+        cluster.close()
+
+
+def test_one_that_hangs_costs_the_others_its_time_once(shop: list[Node]) -> None:
+    with Cluster("shop-*", timeout=1.0) as cluster:
+        shop[0].kill(signal.SIGSTOP)
+        try:
+            answers = cluster.trace("__main__:work", messages=True)
+            shop[1].run("work(1)")
+            assert list(answers) == [shop[1].name] and list(answers.errors) == [shop[0].name]
+            began = time.monotonic()
+            cluster.trace("__main__:work")  # refused, which takes no time
+            assert time.monotonic() - began < 2.5, "two times, had it been asked twice"
+        finally:
+            shop[0].kill(signal.SIGCONT)
 
 
 def test_names_and_patterns_that_mean_nobody_are_told(shop: list[Node]) -> None:

@@ -117,6 +117,10 @@ class Control:
                 self._folder = Folder.open(is_control=True)
             return self._folder
 
+    def pids(self) -> dict[str, int]:
+        """The process ids of the nodes that were added and live."""
+        return {name: link.pid for name, link in self._nodes.items()}
+
     def find(self, patterns: Iterable[str] = ("*",)) -> list[Found]:
         """The prepared processes of this host whose names match a pattern: a name, or one with ``*`` and ``?``. Those that match and
         do not answer in time are in :attr:`silent`.
