@@ -38,6 +38,9 @@ OK = Atom("ok")
 SECONDS = 60.0
 """How long is traced if nothing is said."""
 
+GONE = ("no_response", "disconnected")
+"""Why a node has not answered that ended meanwhile."""
+
 FILES, MEGABYTES = 8, 16
 """A log is a set of so many files of this size: the oldest is overwritten."""
 
@@ -402,21 +405,21 @@ class Cluster:
         Returns:
             For each node a dict: ``records``, ``lost``, ``ended`` (why it ended by itself or was suspended, or None), ``log`` (the copy).
         """
-        ended = self._ended()
         if folder is not None:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            self._logs |= dict.fromkeys([*self.nodes, *ended], os.fspath(folder))
+            self._logs = dict.fromkeys([*self.nodes, *self._noted, *self._began], os.fspath(folder))
+        folders, self._logs = self._logs, {}
         stopped = self._answers(self._control.call(None, "stop_tracing"))
         info = self._answers(self._control.call(stopped, "info"))
         results: dict[str, Any] = {}
         errors = {**stopped.errors, **info.errors}
         for node, each in info.items():
             results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"] or each["suspended"]}
-            copies = self._logs.pop(node, None)
-            if copies is not None:
-                self._fetch(node, copies, results, errors)
+            if node in folders:
+                self._fetch(node, folders[node], results, errors)
+        ended = self._ended(errors)
         for node in ended:
-            self._read_left(node, self._logs.pop(node, None), results, errors)
+            self._read_left(node, folders.get(node), results, errors)
         for node in [*ended, *stopped]:
             self._forget(node)
         self._others -= {*stopped}
@@ -431,7 +434,7 @@ class Cluster:
         errors: dict[str, NodeError] = {}
         for node in self.nodes:
             self._fetch(node, os.fspath(folder), results, errors)
-        for node in self._ended():
+        for node in self._ended(errors):
             self._read_left(node, os.fspath(folder), results, errors)
         return Answers({node: {"log": each["log"]} for node, each in results.items()}, errors)
 
@@ -441,10 +444,14 @@ class Cluster:
         files = {node: each["files"] for node, each in self._answers(self._control.call(nodes, "info")).items()}
         return {node: (pids[node], os.path.dirname(each[0])) for node, each in files.items() if each and node in pids}
 
-    def _ended(self) -> list[str]:
-        """Nodes that began to trace, and are not there any more."""
-        there = {*self._control.nodes(), *self.refused.errors}
-        return [node for node in {**self._noted, **self._began} if node not in there]
+    def _ended(self, errors: dict[str, NodeError]) -> list[str]:
+        """Nodes that began to trace, and are not there any more: those too that have left while they were asked, whose errors go."""
+        left = {node for node, error in errors.items() if error.reason == GONE}
+        there = {*self._control.nodes(), *self.refused.errors} - left
+        ended = [node for node in {**self._noted, **self._began} if node not in there]
+        for node in ended:
+            errors.pop(node, None)
+        return ended
 
     def _forget(self, node: str) -> None:
         """It traces no longer, or that it has ended was said."""

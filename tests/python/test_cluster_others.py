@@ -122,6 +122,15 @@ def test_one_that_hangs_costs_the_others_its_time_once(shop: list[Node]) -> None
             shop[0].kill(signal.SIGCONT)
 
 
+@pytest.mark.parametrize("number", range(5))
+def test_a_process_that_ends_while_it_is_stopped_is_answered_for(shop: list[Node], number: int) -> None:
+    with Cluster("shop-*") as cluster:
+        cluster.trace("__main__:work", folder="logs").check()
+        shop[0].kill()  # its control may not know yet
+        stopped = cluster.stop().check()
+        assert stopped[shop[0].name]["ended"].startswith("its process has ended") and len(stopped) == 2
+
+
 def test_names_and_patterns_that_mean_nobody_are_told(shop: list[Node]) -> None:
     done = command("start", "shop-1", "shpo", "-p", "__main__:wrok", "--for", "10ms")
     assert done.returncode == 1
