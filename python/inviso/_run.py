@@ -229,11 +229,12 @@ def _give_way(folder: str) -> None:
 
 
 def _brought() -> list[str]:
-    """The modules that came with this command. What stands before ``site`` was there when the interpreter was ready, for any program:
-    some ``sitecustomize`` imports ``re``.
+    """The modules that came with this command. Those before ``site`` came before it, for any program: some ``sitecustomize`` imports
+    ``re``.
     """
     names = list(sys.modules)
-    return names if sys.flags.no_site else names[names.index("site") + 1 :]
+    is_known = not sys.flags.no_site and "site" in names
+    return names[names.index("site") + 1 :] if is_known else names
 
 
 _OF_INTERPRETER = frozenset({"encodings"})

@@ -11,6 +11,7 @@ import inviso
 import pytest
 from inviso import dbg, trace
 from inviso_tools import Place, at_most
+from node_tools import Node, started
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts its background jobs so, and the programs that the tests start would inherit it.
@@ -37,6 +38,15 @@ def empty_mailbox() -> None:
     """Takes what earlier tests have left to the caller, such as answers of `delivered`."""
     while inviso.peek():
         inviso.receive(timeout=0)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
+    """Two prepared processes, in a folder that is the working directory."""
+    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
+    monkeypatch.chdir(tmp_path)
+    with started(tmp_path, "shop-1", "shop-2") as found:
+        yield found
 
 
 @pytest.fixture

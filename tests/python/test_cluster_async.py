@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from inviso import AsyncCluster, BadArg, Cluster
 from inviso._cluster_async import _Twin
-from node_tools import HOST, Node, started
-
-
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
-    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
-    monkeypatch.chdir(tmp_path)
-    with started(tmp_path, "shop-1", "shop-2") as found:
-        yield found
+from node_tools import HOST, Node
 
 
 def test_every_call_of_a_cluster_is_there() -> None:

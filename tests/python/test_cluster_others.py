@@ -7,23 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from inviso import BadArg, Cluster, log
-from node_tools import HOST, Node, started
+from node_tools import HOST, Node
 
 INVISO = [sys.executable, "-m", "inviso"]
-
-
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
-    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
-    monkeypatch.chdir(tmp_path)
-    with started(tmp_path, "shop-1", "shop-2") as found:
-        yield found
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
