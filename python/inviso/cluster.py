@@ -15,6 +15,7 @@ no other's answer. Tracing ends by itself after 60 seconds, unless asked otherwi
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,7 +40,7 @@ SECONDS = 60.0
 """How long is traced if nothing is said."""
 
 GONE = ("no_response", "disconnected")
-"""Why a node has not answered that ended meanwhile."""
+"""Why a node did not answer that ended while it was asked."""
 
 FILES, MEGABYTES = 8, 16
 """A log is a set of so many files of this size: the oldest is overwritten."""
@@ -316,7 +317,7 @@ class Cluster:
         if not mfas and not messages and not tokens:
             raise BadArg("Cluster.trace", "patterns", "nothing is asked for; pass a pattern such as 'shop.**', or messages=True")
         for name, value in (("seconds", seconds), ("limit", limit), ("rate", rate)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf):
                 raise BadArg("Cluster.trace", name, f"{shown(value)} is no number above 0")
         if ("_", "_", "_") in mfas and seconds is None and limit is None and rate is None:
             why = "every function without a limit; pass seconds=, limit= or rate=, or name a package"
@@ -445,9 +446,9 @@ class Cluster:
         return {node: (pids[node], os.path.dirname(each[0])) for node, each in files.items() if each and node in pids}
 
     def _ended(self, errors: dict[str, NodeError]) -> list[str]:
-        """Nodes that began to trace, and are not there any more: those too that have left while they were asked, whose errors go."""
-        left = {node for node, error in errors.items() if error.reason == GONE}
-        there = {*self._control.nodes(), *self.refused.errors} - left
+        """Nodes that began to trace and are gone, also while they were asked; their errors are taken out: their logs answer."""
+        gone = {node for node, error in errors.items() if error.reason == GONE}
+        there = {*self._control.nodes(), *self.refused.errors} - gone
         ended = [node for node in {**self._noted, **self._began} if node not in there]
         for node in ended:
             errors.pop(node, None)
