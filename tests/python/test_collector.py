@@ -256,3 +256,40 @@ assert seen and gc.callbacks == []
 """
     # each collection of a free-threaded build stops all threads
     assert good(text, "2" if FREE_THREADED else "30") == ""
+
+
+SEARCH = """
+import gc, threading, time
+from inviso import trace
+
+def fall(depth, *rest):
+    return depth and fall(depth - 1, *rest)
+
+def work():
+    sizes = 0
+    while not done.is_set():
+        sizes = (sizes + 1) % 11
+        scope = {}
+        names = "=".join(f"n{i}" for i in range(sizes + 1))
+        exec(f"def fall(depth):\\n {names} = True\\n return depth and fall(depth - 1)", scope)
+        for _ in range(20):
+            scope["fall"](100)
+
+done = threading.Event()
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+me = threading.get_ident()
+gc.callbacks.append(lambda *_: threading.get_ident() == me and time.sleep(0.0001))
+gc.set_threshold(10, 1000, 1000)
+with trace.session_create("short") as session:
+    for _ in range(8):
+        session.function(("__main__", "fall", "_"), True, ["call_count"])
+    gc.set_threshold(1000)
+    print(session.function(("__main__", "fall", "_"), False, ["call_count"]))
+done.set()
+"""
+
+
+def test_other_threads_go_on_in_one_while_functions_are_looked_for() -> None:
+    assert good(SEARCH) == "1\n"

@@ -198,7 +198,7 @@ def add_nodes(nodes: Iterable[str], tag: Any, options: Any = ()) -> Any:
             ends: it ends at once (0), after so many milliseconds, or never (``"infinity"``, the default).
             ``("overload", ms)``: built-in checks every so many milliseconds, ``("overload", (load, ms))`` and
             ``("overload", (load, ms, init, remove))``: one's own, ``"overload"``: none. ``("protect", {...})``: limits of
-            the built-in checks: ``queue`` and ``lost`` (records), ``cpu`` (percent of a processor), ``disk`` (MiB that
+            the built-in checks: ``queue`` and ``lost`` (records), ``cpu`` (percent of a processor), ``lag`` (milliseconds of an event loop), ``disk`` (MiB that
             stay free). ``("resume_after", ms)``: a suspension by overload ends by itself. ``("limits", {...})``:
             tracing ends by itself after ``ms``, or by ``limit``, ``rate`` or ``lost`` of :func:`inviso.tracing.begin`.
 

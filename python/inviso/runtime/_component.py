@@ -24,8 +24,8 @@ from inviso.trace_ports import TracePort
 from ._machine import Machine
 from ._meta_calls import MetaCalls
 from ._overload import Load, Overload
-from ._relay import Relay
 from ._patterns import GLOBAL, LOCAL, Pattern, Patterns, expand
+from ._relay import Relay
 from ._resolver import Resolver
 from ._settings import Settings, merged
 from ._tracerdata import Refused, TracerData, parse

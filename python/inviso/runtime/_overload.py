@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from inviso._native import LoopProbe, event_loops
 from inviso.terms import Atom
 
 from ._settings import Settings
@@ -61,6 +62,7 @@ class Overload:
         self._cpu = _own_seconds()
         self._looked = now
         self._was_busy = False
+        self._loops = _Loops()
         given = settings["overload"]
         self._is_own = isinstance(given, tuple)
         self._remove: Any = None
@@ -86,9 +88,10 @@ class Overload:
         self._due = now
 
     def began(self, now: float) -> None:
-        """Tracing began: losses and processor time count from here."""
+        """Tracing began: losses, processor time and the lag of event loops count from here."""
         self._lost = 0
         self._cpu, self._looked, self._was_busy = _own_seconds(), now, False
+        self._loops = _Loops()
 
     def timed(self, now: float, load: Load) -> Any:
         """The check that is due: why to suspend, or None."""
@@ -149,6 +152,9 @@ class Overload:
         was_busy, self._was_busy = self._was_busy, is_busy or (percent is None and self._was_busy)
         if is_busy and was_busy:  # twice in a row: what is done once, such as finding functions, is none
             return ((Atom("cpu"), percent),)
+        lag = self._loops.lag() if allowed["lag"] is not None else 0
+        if _is_above(lag, allowed["lag"]):
+            return ((Atom("lag"), lag),)
         if load.folder is not None and allowed["disk"] is not None:
             free = _free_mib(load.folder)
             if free is not None and free < allowed["disk"]:
@@ -164,6 +170,37 @@ class Overload:
         percent = int(100 * (cpu - self._cpu) / took)
         self._cpu, self._looked = cpu, now
         return percent
+
+
+class _Loops:
+    """The event loops that run, each with a callback of ours that it is to get to; no trace shows it."""
+
+    def __init__(self) -> None:
+        self._probes: dict[int, LoopProbe] = {}
+        self._answered: set[int] = set()
+
+    def lag(self) -> int:
+        """Milliseconds that the slowest has taken since the last look, or takes. A loop counts once it has got to a callback
+        since tracing began: what kept it before is not tracing's doing.
+        """
+        probes, self._probes = self._probes, {}
+        answered, self._answered = self._answered, set()
+        lag = 0
+        for event_loop in event_loops():
+            name = id(event_loop)
+            probe = probes.get(name)
+            if probe is not None:
+                if name in answered:
+                    lag = max(lag, probe.waited // 1_000_000)
+                if name in answered or probe.came:
+                    self._answered.add(name)
+                if not probe.came:
+                    self._probes[name] = probe
+                    continue
+            with suppress(Exception):  # it closes, or the loop is of another kind
+                event_loop.call_soon_threadsafe(fresh := LoopProbe())
+                self._probes[name] = fresh
+        return lag
 
 
 def _is_above(value: int, limit: int | None) -> bool:

@@ -81,7 +81,7 @@ class Remote(Resolver):
 
     def may_delete(self, path: str) -> bool:
         """Only files of logs that were written here, whoever asks now."""
-        return any(path == before and not behind or _is_of_set(path, before, behind) for before, behind in self._written)
+        return any((path == before and not behind) or _is_of_set(path, before, behind) for before, behind in self._written)
 
     def function(self, named: Any) -> Callable[..., Any]:
         if not isinstance(named, tuple) or not all(isinstance(word, str) for word in named):

@@ -26,9 +26,10 @@ __all__ = ["BUILT_IN", "PROTECT", "Settings", "Unknown", "dependency_ms", "depen
 
 Settings: TypeAlias = dict[str, Any]
 
-PROTECT: dict[str, int | None] = {"queue": 1000, "lost": 10_000, "cpu": 80, "disk": 64}
+PROTECT: dict[str, int | None] = {"queue": 1000, "lost": 10_000, "cpu": 80, "lag": 2000, "disk": 64}
 """What the built-in checks allow: messages that wait for the runtime component, records lost since the last check, percent
-of one processor that the threads of this package take, and MiB that stay free where the log is. None: not checked.
+of one processor that the threads of this package take, milliseconds that an event loop takes to get to a callback, and MiB
+that stay free where the log is. None: not checked.
 """
 
 EVERY = 1000

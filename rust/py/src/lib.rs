@@ -60,6 +60,8 @@ mod _native {
     #[pymodule_export]
     use super::host::fault::fail_at;
     #[pymodule_export]
+    use super::host::loop_lag::{event_loops, LoopProbe};
+    #[pymodule_export]
     use super::host::ports::{new_port, port_name, port_object, port_of, ports};
     #[pymodule_export]
     use super::host::relations::{

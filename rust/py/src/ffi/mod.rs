@@ -27,6 +27,7 @@
 //! | `bottom` | calls below which no frame is seen |
 //! | `standard` | modules of the standard library, also where the program has one of the name |
 //! | `stack` | how much C stack is left, and more of it (3.11) |
+//! | `stacks` | the stacks of all threads |
 //! | `tracer_abi` | the tables of `inviso_tracer.h`: tracer modules in C |
 //! | `alloc` | a count of bytes asked of Python's allocators |
 //! | `watch` | code and function watchers (3.12+) |
@@ -68,6 +69,7 @@ pub mod opcodes;
 pub mod profile;
 #[cfg(not(Py_3_12))]
 pub mod stack;
+pub mod stacks;
 pub mod standard;
 pub mod state;
 pub mod steps;

@@ -4,7 +4,7 @@ use super::foreign;
 use crate::ffi::{
     calling,
     frame::{self, CodeLayout},
-    objects,
+    objects, stacks,
 };
 use inviso_core::plan::Mfa;
 use pyo3::{ffi, prelude::*, types::*};
@@ -98,7 +98,7 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
         search.modules()?;
     }
     search.renamed();
-    search.frames()?;
+    search.frames();
     if let Some(found) = foreign::find(py, pattern)? {
         search.found.push(found);
     }
@@ -304,20 +304,17 @@ impl<'py> Search<'py> {
     }
 
     /// Code that only a running frame holds.
-    fn frames(&mut self) -> PyResult<()> {
-        let frames = self.py.import("sys")?.call_method0("_current_frames")?.cast_into::<PyDict>()?;
-        for top in frames.values() {
-            let mut frame = top;
-            while !frame.is_none() {
-                let code = frame.getattr("f_code")?;
-                if !self.seen.contains(&(code.as_ptr() as usize)) {
-                    let globals = frame.getattr("f_globals")?;
-                    self.code(&code, &globals, None);
-                }
-                frame = frame.getattr("f_back")?;
+    fn frames(&mut self) {
+        let (py, seen, mut found) = (self.py, &self.seen, Vec::new());
+        stacks::visit(py, |frame| {
+            // SAFETY: the frame stands, and so do its code and its globals.
+            let (code, globals) = unsafe { (frame.code(), frame.globals()) };
+            if !seen.contains(&(code as usize)) {
+                // SAFETY: the same; attached.
+                found.push(unsafe { [code, globals].map(|object| Bound::from_borrowed_ptr(py, object)) });
             }
-        }
-        Ok(())
+        });
+        found.iter().for_each(|[code, globals]| self.code(code, globals, None));
     }
 
     /// Named in the module's `__all__`; without it, no part of the qualified name begins with `_` (dunders are exported).

@@ -7,6 +7,7 @@
 use super::{
     here::Here,
     instruments::{self, Instrument},
+    loop_lag,
     modules::{self, Module},
     originals,
     parcels::quietly,
@@ -120,7 +121,7 @@ unsafe fn callback(py: Python<'_>, here: &mut Here, frame: Frame) -> Option<(Box
     unsafe {
         let handle = frame.local(0);
         let callback = attribute(py, handle, "_callback")?;
-        if callback.is_none() || steps::is_step(callback.as_ptr()) {
+        if callback.is_none() || steps::is_step(callback.as_ptr()) || loop_lag::is_probe(py, callback.as_ptr()) {
             return None;
         }
         let arguments = attribute(py, handle, "_args").and_then(|args| args.cast_into::<PyTuple>().ok());

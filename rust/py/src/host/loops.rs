@@ -7,6 +7,7 @@ use super::{
     gathered,
     here::Here,
     instruments::Instrument,
+    loop_lag,
     loop_tokens::{self, Way},
     modules::{self, Module},
     originals,
@@ -20,6 +21,7 @@ use super::{
 use crate::{
     capture,
     ffi::{
+        calling::attached,
         frame::{code_qualname, Frame},
         held::Held,
         steps,
@@ -218,6 +220,9 @@ fn on_handle(here: &mut Here, frame: Frame) {
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
+        if attached(|py| loop_lag::is_probe(py, frame.local(1))) {
+            return;
+        }
         if asyncio_futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
             senders(&HANDLES).insert(handle, Sent::INNER);
             return;

@@ -39,6 +39,7 @@
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
 //! | `loop_callbacks` | what an event loop runs besides tasks |
+//! | `loop_lag` | how long an event loop takes to get to what it is handed |
 //! | `uv_loops` | the same of uvloop's |
 //! | `collector` | collections of garbage |
 //! | `tokens` | tokens of sequential tracing on their way |
@@ -75,6 +76,7 @@ pub mod late;
 pub mod lengths;
 pub mod loading;
 pub mod loop_callbacks;
+pub mod loop_lag;
 pub mod loop_tokens;
 pub mod loops;
 pub mod modules;

@@ -10,7 +10,7 @@ use super::{
     asyncio_futures, door, gathered,
     here::Here,
     instruments::{self, Instrument},
-    loop_callbacks,
+    loop_callbacks, loop_lag,
     loop_tokens::{self, Way},
     loops,
     modules::{self, Module},
@@ -216,6 +216,7 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
         // `call_at` calls `call_later`, and that may call `call_soon`
         if steps::is_step(callback)
             || attached(|py| Bound::from_borrowed_ptr(py, callback).is_instance_of::<Scheduled>())
+            || attached(|py| loop_lag::is_probe(py, callback))
             || method.kind == Kind::Signal && is_coroutine_function(here, callback)
         {
             return None;

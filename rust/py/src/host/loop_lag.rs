@@ -1,0 +1,107 @@
+//! How long an event loop takes to get to what it is handed: a callback of the package's own, which no trace shows.
+
+use crate::{
+    capture,
+    ffi::{
+        frame::{code_qualname, module_of, CodeLayout},
+        stacks,
+    },
+};
+use pyo3::{ffi::PyObject, prelude::*};
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+/// A callback for `call_soon_threadsafe`, which notes when the loop has got to it.
+#[pyclass(frozen, module = "inviso._native")]
+pub struct LoopProbe {
+    made: Instant,
+    /// Nanoseconds after `made`; 0: not yet. Written once by the loop's thread and read by itself: nothing else goes by it.
+    after: AtomicU64,
+}
+
+#[pymethods]
+impl LoopProbe {
+    #[new]
+    fn new() -> Self {
+        LoopProbe { made: Instant::now(), after: AtomicU64::new(0) }
+    }
+
+    fn __call__(&self) {
+        self.after.store(self.passed().max(1), Ordering::Relaxed);
+    }
+
+    /// Whether the loop has got to it.
+    #[getter]
+    fn came(&self) -> bool {
+        self.after.load(Ordering::Relaxed) != 0
+    }
+
+    /// Nanoseconds that it has waited, or waits since.
+    #[getter]
+    fn waited(&self) -> u64 {
+        match self.after.load(Ordering::Relaxed) {
+            0 => self.passed(),
+            after => after,
+        }
+    }
+}
+
+impl LoopProbe {
+    fn passed(&self) -> u64 {
+        u64::try_from(self.made.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Whether an object is such a callback.
+///
+/// # Safety
+/// It stands; the calling thread is attached.
+pub unsafe fn is_probe(py: Python<'_>, object: *mut PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { Bound::from_borrowed_ptr_or_opt(py, object) }
+        .is_some_and(|object| object.is_exact_instance_of::<LoopProbe>())
+}
+
+/// The methods that run an event loop: module, qualified name, and where the loop is if it is not the method's own object.
+const RUNNERS: [(&str, &str, Option<&str>); 2] =
+    [("asyncio.base_events", "BaseEventLoop.run_forever", None), ("asyncio.runners", "Runner.run", Some("_loop"))];
+
+/// The event loops that threads run now: asyncio's own, and others that `asyncio.run` or a `Runner` runs.
+///
+/// # Errors
+/// What the interpreter raises where it has no memory.
+#[pyfunction]
+pub fn event_loops(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
+    let mut runs = Vec::new();
+    stacks::visit(py, |frame| {
+        // SAFETY: the frame stands, and so has its code's name; attached.
+        let runner = RUNNERS.iter().find(|(_, name, _)| unsafe { capture::is_text(code_qualname(frame.code()), name) });
+        let Some(runner) = runner else { return };
+        // SAFETY: the frame stands, and so does its code.
+        if unsafe { CodeLayout::read(frame.code()) }.positional == 0 {
+            return;
+        }
+        // SAFETY: the globals stand, and so does the first parameter, if it has one still; they are held from here on.
+        runs.extend(unsafe {
+            let globals = Bound::from_borrowed_ptr(py, frame.globals());
+            Bound::from_borrowed_ptr_or_opt(py, frame.local(0)).map(|object| (globals, object, runner))
+        });
+    });
+    let mut found: Vec<Bound<'_, PyAny>> = Vec::new();
+    for (globals, object, (module, _, field)) in runs {
+        // SAFETY: the globals are held; attached.
+        if !unsafe { capture::is_text(module_of(globals.as_ptr()).as_ptr(), module) } {
+            continue;
+        }
+        let event_loop = match field {
+            None => object,
+            Some(field) => object.getattr(*field)?,
+        };
+        if !event_loop.is_none() && !found.iter().any(|other| other.is(&event_loop)) {
+            found.push(event_loop);
+        }
+    }
+    Ok(found)
+}
