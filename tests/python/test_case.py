@@ -212,3 +212,10 @@ def test_a_call_of_values() -> None:
 def test_the_runtime_component_by_its_old_name() -> None:
     assert case.run_text("inviso_rt.tf('all', ['call'])").value == ("error", "not_started")
     assert "there are 2; pass 1, 4, 5" in case.run_text("inviso_rt.tp('a', 'b')").problems[0].why
+
+
+def test_answers_that_are_errors_are_kept_apart() -> None:
+    done = case.run_text("A = inviso_rt.tf('all', [])\njson.loads('1')\ninviso_rt.tf('all', [])\nerror = A")
+    assert (done.problems, done.value) == ([], ("error", "not_started"))
+    assert [(each.line, each.why) for each in done.refused] == [(3, "the answer was ('error', 'not_started')")]
+    assert case.call("inviso_rt", "tf", ["all", []]).refused[0].why == done.refused[0].why

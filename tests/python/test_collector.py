@@ -293,3 +293,41 @@ done.set()
 
 def test_other_threads_go_on_in_one_while_functions_are_looked_for() -> None:
     assert good(SEARCH) == "1\n"
+
+
+STEPS = """
+import gc, threading
+from inviso import trace
+from subjects import services
+
+class Cycle:
+    def __init__(self): self.itself = self
+    def __del__(self):
+        if threading.get_ident() == me and not busy.is_set():
+            busy.set()
+            done.wait(30)
+
+def ask():
+    while busy.wait(30) and rounds:
+        found.add(session.function(("subjects.services", "_", "_"), True, ["call_count"]))
+        done.set()
+        busy.clear()
+
+me, rounds, found = threading.get_ident(), 1, set()
+busy, done = threading.Event(), threading.Event()
+with trace.session_create("steps") as session:
+    found.add(session.function(("subjects.services", "_", "_"), True, ["call_count"]))
+    asker = threading.Thread(target=ask)
+    asker.start()
+    for _ in range(300):
+        done.clear()
+        kept = [Cycle() if n % 50 == 0 else [n] for n in range(5000)]
+    rounds = 0
+    busy.set()
+    asker.join()
+    print(len(found))
+"""
+
+
+def test_functions_are_found_while_a_collection_runs_finalizers() -> None:
+    assert good(STEPS) == "1\n"

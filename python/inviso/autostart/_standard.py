@@ -125,7 +125,7 @@ class _Work:
                 self._file(name, dict(bindings))
             case ("inviso", str(function), list(arguments)):
                 done = case.call("inviso", function, arguments, self._bindings, self._translations, trace=self._traced)
-                for problem in done.problems:
+                for problem in done.problems + done.refused:
                     _say(f"inviso.{function}: {problem.why}")
             case (str(module), str(function), list(arguments)):
                 try:
@@ -149,7 +149,7 @@ class _Work:
         except (OSError, UnicodeDecodeError) as error:
             return _say(f"{path} can't be read: {getattr(error, 'strerror', None) or error}")
         done = case.run_text(text, {**self._bindings, **local}, self._translations, name=path, trace=self._traced)
-        for problem in done.problems:
+        for problem in sorted(done.problems + done.refused, key=lambda one: one.line):
             _say(f"{path}, line {problem.line}: {problem.why}")
 
 

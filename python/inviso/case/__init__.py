@@ -24,7 +24,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from inviso.errors import BadArg, shown
@@ -51,6 +51,8 @@ class Done:
     """Names with their values at the end, those that were given, too."""
     problems: list[Problem]
     """Statements that were skipped."""
+    refused: list[Problem] = field(default_factory=list)
+    """Calls whose answer was ``("error", why)``, or had one for a node or a pattern; not those whose answer got a name."""
 
 
 Bindings = Mapping[str, Any] | Iterable[tuple[str, Any]]
@@ -106,6 +108,7 @@ def run_text(
     names = _names(bindings)
     last: Any = None
     problems: list[Problem] = []
+    refused: list[Problem] = []
     for each in statements(text):
         if isinstance(each, Problem):
             problems.append(each)
@@ -116,10 +119,12 @@ def run_text(
         except Exception as error:
             problems.append(Problem(line, _why(error)))
             continue
+        if isinstance(statement, ast.Expr):
+            refused += [Problem(line, f"the answer was {shown(one)}") for one in _errors(last)]
         if trace is not None:
             where = f"{name}:{line}: " if name else f"{line}: "
             trace(f"{where}{ast.unparse(statement)} -> {shown(last)}")
-    return Done(last, names, problems)
+    return Done(last, names, problems, refused)
 
 
 def call(
@@ -147,7 +152,7 @@ def call(
         return Done(None, names, [Problem(1, _why(error))])
     if trace is not None:
         trace(f"{ast.unparse(statement)} -> {shown(found)}")
-    return Done(found, names, [])
+    return Done(found, names, [], [Problem(1, f"the answer was {shown(one)}") for one in _errors(found)])
 
 
 def _carry_out(statement: ast.Expr | ast.Assign, names: dict[str, Any]) -> Any:
@@ -161,6 +166,24 @@ def _carry_out(statement: ast.Expr | ast.Assign, names: dict[str, Any]) -> Any:
                 raise Failed(f"{name!r} is bound to another value already")
         names.update(made)
     return found
+
+
+def _errors(answer: Any) -> list[Any]:
+    """The errors in an answer of the control's or of a runtime component's.
+
+    >>> _errors(("ok", [("shop@h", ("ok", [1, ("error", "timeout")])), ("web@h", ("error", "nodedown"))]))
+    [('error', 'timeout'), ('web@h', ('error', 'nodedown'))]
+    """
+    match answer:
+        case ("error", _):
+            return [answer]
+        case ("ok", list(parts)):
+            return [one for part in parts for one in _errors(part)]
+        case (str(), ("error", _)):
+            return [answer]
+        case (str(), ("ok", list())):
+            return _errors(answer[1])
+    return []
 
 
 def _why(error: Exception) -> str:

@@ -4,13 +4,9 @@
 
 use super::frame::Frame;
 use pyo3::{
-    ffi::{self as api, PyInterpreterState, PyThreadState},
+    ffi::{self as api, PyThreadState},
     Python,
 };
-
-extern "C" {
-    fn PyInterpreterState_ThreadHead(interpreter: *mut PyInterpreterState) -> *mut PyThreadState;
-}
 
 /// Shows `each` every Python frame of every thread, each thread's from the innermost on. It may take references, and calls nothing of the interpreter's;
 /// the frames stand until it returns. None where frames can't be read ([`layout::raw_ok`](super::layout::raw_ok)).
@@ -18,8 +14,8 @@ pub fn visit(py: Python<'_>, mut each: impl FnMut(Frame)) {
     if !super::layout::raw_ok() {
         return;
     }
-    // SAFETY: attached, and the interpreter is the calling thread's.
-    let first = unsafe { PyInterpreterState_ThreadHead(api::PyInterpreterState_Get()) };
+    // SAFETY: attached.
+    let first = unsafe { first() };
     stopped(py, || {
         let mut thread = first;
         while !thread.is_null() {
@@ -67,12 +63,24 @@ fn stopped<R: FnOnce()>(_py: Python<'_>, run: R) {
     unsafe { PyUnstable_GC_VisitObjects(once::<R>, (&raw mut run).cast()) };
 }
 
+/// The first of the interpreter's threads.
+///
+/// # Safety
+/// The calling thread is attached.
+pub(super) unsafe fn first() -> *mut PyThreadState {
+    extern "C" {
+        fn PyInterpreterState_ThreadHead(interpreter: *mut api::PyInterpreterState) -> *mut PyThreadState;
+    }
+    // SAFETY: the interpreter is the calling thread's.
+    unsafe { PyInterpreterState_ThreadHead(api::PyInterpreterState_Get()) }
+}
+
 /// The thread after this one.
 ///
 /// # Safety
 /// It is one of the interpreter's, and none ends meanwhile.
 #[cfg(not(Py_GIL_DISABLED))]
-unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
+pub(super) unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
     extern "C" {
         fn PyThreadState_Next(thread: *mut PyThreadState) -> *mut PyThreadState;
     }
@@ -85,7 +93,7 @@ unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
 /// # Safety
 /// The same.
 #[cfg(Py_GIL_DISABLED)]
-unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
+pub(super) unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
     // SAFETY: a thread's state begins with the one before and the one after.
     unsafe { super::layout::at(thread.cast(), size_of::<usize>()) }
 }
