@@ -10,7 +10,7 @@ from typing import Any
 from ._command import wants_color
 from ._log_cli import guarded, lines, output
 from ._options import Options, Usage, number, refuse, say
-from .merge import FORMS, Merged, _files, _opened, _told, logs
+from .merge import FORMS, Merged, _opened, _told, logs
 
 HELP = """\
 usage: inviso merge [options] FOLDER
@@ -30,7 +30,8 @@ options:
                          blocks: the same, compressed, for inviso only
                          text: a line for each record
                          inviso: the lines of Erlang's Inviso
-  --clock CLOCK          wall (default): time stamps as they are
+  --clock CLOCK          wall: time stamps as they are; aligned: shifted by what
+                         agents have measured (default where they have)
   -n, --limit N          at most N lines
   --color WHEN           auto (default), always or never
   --json                 say what was merged as JSON: on standard output with
@@ -71,7 +72,7 @@ def _run(words: list[str]) -> int:
         return say(HELP)
     if not given:
         return refuse(" merge", "no log was given; name a folder of logs, or NODE=LOG")
-    sources, clock = _sources(given), options.get("--clock", "wall")
+    sources, clock = _sources(given), options.get("--clock")
     limit = number(options.get("--limit"), "--limit", "lines")
     if "--output" not in options:
         if "--to" in options:
@@ -100,11 +101,10 @@ def _sources(given: list[str]) -> Any:
     return sources
 
 
-def _print(sources: Any, clock: str, limit: int | None, options: dict[str, str]) -> int:
-    from .merge import _check_clock
+def _print(sources: Any, clock: str | None, limit: int | None, options: dict[str, str]) -> int:
+    from .merge import _checked
 
-    _check_clock("merge", clock, "follow")
-    native, there = _opened(_files.given("merge", sources, None), "follow", is_named=True)
+    native, there = _opened(_checked("merge", sources, None, clock, "follow"), "follow", is_named=True)
     status = lines(native, limit, options)
     done = _told(native, there)
     if limit is None or done.damaged:
@@ -132,6 +132,8 @@ def _say(done: Merged, out: str | None, as_json: bool) -> int:
         print(f"inviso merge: and {done.damaged - 10} more that could not be read", file=stream)
     for path, why in done.absent.items():
         print(f"inviso merge: {path}: {why}", file=stream)
+    for node, clock in done.clocks.items():
+        print(f"inviso merge: {node}: clock shifted by {clock.text()}, to that of {clock.to}", file=stream)
     if done.other_clock:
         text = f"{done.other_clock} time stamps of another clock than the first were not compared"
         print(f"inviso merge: {text}", file=stream)
@@ -154,7 +156,7 @@ def _as_json(done: Merged, out: str | None) -> dict[str, Any]:
     damage = [f"{node}: {damage}" for node, damage in done.damage]
     return {
         "records": done.records, "nodes": nodes, "output": out, "damage": damage, "absent": done.absent,
-        "other_clock": done.other_clock, "ti": done.ti, "ti_damaged": done.ti_damaged,
+        "clocks": {node: clock.text() for node, clock in done.clocks.items()}, "other_clock": done.other_clock, "ti": done.ti, "ti_damaged": done.ti_damaged,
     }  # fmt: skip
 
 

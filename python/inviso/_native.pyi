@@ -8,7 +8,6 @@ from typing import Any, final
 from .terms import Port, Ref
 
 __all__ = [
-    "is_ready",
     "ArrowRows",
     "Exporter",
     "Library",
@@ -46,13 +45,13 @@ __all__ = [
     "etf_loads",
     "etf_text",
     "event_loops",
-    "fail_at",
     "exit_signal",
+    "fail_at",
     "function_exists",
-    "port_exists",
     "has_cpu_clock",
     "hide",
     "hide_thread",
+    "is_ready",
     "leaving",
     "link",
     "linking",
@@ -79,6 +78,7 @@ __all__ = [
     "pid_of",
     "pid_of_made",
     "pid_of_node",
+    "port_exists",
     "port_name",
     "port_object",
     "port_of",
@@ -250,6 +250,7 @@ class LogMerge:
         named: bool,
         drop: Callable[[int], object],
         damage: Callable[[int, str, str, Any], object],
+        shifts: list[list[tuple[int, int]]] = ...,
     ) -> LogMerge: ...
     def text(self, form: str, colour: bool, n: int) -> bytes | None: ...
     def write_text(self, out: str, form: str) -> None: ...

@@ -372,8 +372,8 @@ def test_bad_arguments_of_merge(arguments: tuple[Any, ...], why: str) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"to": "zip"}, "to: 'zip' is no form"), ({"clock": "aligned"}, "needs the offsets between the clocks"),
-        ({"clock": "causal"}, "needs the offsets"), ({"clock": "sun"}, "clock: 'sun' is unknown"),
+        ({"to": "zip"}, "to: 'zip' is no form"), ({"clock": "aligned"}, "there is no NODE.clock"),
+        ({"clock": "causal"}, "nothing looks for yet"), ({"clock": "sun"}, "clock: 'sun' is unknown"),
         ({"order": "any"}, "order: 'any' is unknown"), ({"ti": 7}, "ti: 7 is no mapping"), ({"ti": {"z": "x"}}, "none of the nodes"),
     ],
 )  # fmt: skip

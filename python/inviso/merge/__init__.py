@@ -32,7 +32,7 @@ from inviso._native import LogMerge
 from inviso.errors import BadArg, shown
 from inviso.terms import Atom
 
-from . import _files, _order
+from . import _clocks, _files, _order
 from ._files import BadSpec, FileSet, handle_logfile_sort_wrapset
 from ._text import (
     format_argument_string,
@@ -93,6 +93,7 @@ class Merged:
         nodes: what the log of each node had.
         damage: what could not be read, the first thousand of it, each with its node.
         absent: files that could not be opened, and why; of a reader in Python, its node and what it raised.
+        clocks: of nodes whose clock was shifted, by how much (``clocks[node].text()``).
         other_clock: time stamps that could not be compared with the others.
         ti_damaged: entries of trace information files that could not be read.
         ti: entries of the trace information file that was written.
@@ -105,6 +106,7 @@ class Merged:
     nodes: dict[str, Node] = field(default_factory=dict)
     damage: list[tuple[str, Damage]] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
+    clocks: dict[str, _clocks.Clock] = field(default_factory=dict)
     other_clock: int = 0
     ti_damaged: int = 0
     ti: int = 0
@@ -156,7 +158,7 @@ def logs(
     to: Form = "text",
     *,
     ti: Mapping[str, Any] | None = None,
-    clock: str = "wall",
+    clock: str | None = None,
     order: Order = "follow",
 ) -> Merged:
     """Merges logs into a file.
@@ -170,7 +172,8 @@ def logs(
             ``"blocks"``: the same, compressed. Beside a log, what is known of names is written to a file that ends in
             ``.ti``, where :func:`inviso.log.format`'s command and another merge find it.
         ti: trace information files of nodes, where they have not the name of the log.
-        clock: ``"wall"``: by the time stamps as they are.
+        clock: ``"wall"``: by the time stamps as they are. ``"aligned"``: each host's wall clock is shifted by what the agents have
+            measured, which is in ``NODE.clock`` beside ``NODE.log``; time stamps are shown so. None: aligned where there are such files.
         order: ``"follow"``: what has no time stamp comes right behind what it followed in its log. ``"inviso"``: time
             stamps are looked for as Inviso does, in ``trace_ts`` messages of five or six elements; all else comes as
             soon as it is the next of its log.
@@ -215,7 +218,7 @@ def logs(
 
 
 def read(
-    sources: Any, *, ti: Mapping[str, Any] | None = None, clock: str = "wall", order: Order = "follow"
+    sources: Any, *, ti: Mapping[str, Any] | None = None, clock: str | None = None, order: Order = "follow"
 ) -> Iterator[Entry]:
     """The entries of logs in order, as objects: each with its node and the names of its process.
 
@@ -260,7 +263,7 @@ def merge(
             each entry and answers ``("ok", data)``; both may answer ``("error", reason)``. ``end(data)`` is called at
             last. ``begin`` and ``end`` that can't be called are not.
         form: of the lines: ``"inviso"``, or ``"text"`` for the readable ones.
-        clock, order: as for :func:`logs`.
+        clock, order: as for :func:`logs`; by the time stamps as they are unless asked otherwise.
 
     Returns:
         ``("ok", count)``, where the count (:class:`Count`) also has what could not be read; or
@@ -289,6 +292,7 @@ def merge(
         sets = _files.of_specs(files)
     except BadSpec as bad:
         return ERROR, (Atom("files"), (Atom("bad_reader_spec"), bad.spec))
+    sets = _aligned(where, sets, clock)
     if isinstance(handlers, str):
         apart(where, handlers, [(path, None) for each in sets for path, _ in each.files if os.path.exists(path)])
         if not any(each.reader for each in sets):
@@ -401,19 +405,33 @@ def _note(each: FileSet, merged: Merged) -> _order.Failed:
     return note
 
 
-def _checked(where: str, sources: Any, ti: Any, clock: str, order: str) -> list[FileSet]:
+def _checked(where: str, sources: Any, ti: Any, clock: str | None, order: str) -> list[FileSet]:
     _check_clock(where, clock, order)
     if ti is not None and not isinstance(ti, Mapping):
         raise BadArg(where, "ti", f"{shown(ti)} is no mapping; pass {{node: path}}")
-    return _files.given(where, sources, ti)
+    return _aligned(where, _files.given(where, sources, ti), clock)
 
 
-def _check_clock(where: str, clock: str, order: str) -> None:
-    if clock in ("aligned", "causal"):
-        why = f"{shown(clock)} needs the offsets between the clocks of hosts, which nothing measures yet; pass 'wall'"
+def _aligned(where: str, sets: list[FileSet], clock: str | None) -> list[FileSet]:
+    """The sets, with the offsets of their clocks."""
+    for each in sets if clock != "wall" else []:
+        each.clock = _clocks.read(where, each.offsets) if each.offsets else None
+    if clock == "aligned" and not any(each.clock for each in sets):
+        why = "there is no NODE.clock beside a log, which agents of several hosts leave there; pass 'wall'"
         raise BadArg(where, "clock", why)
-    if clock != "wall":
-        raise BadArg(where, "clock", f"{shown(clock)} is unknown; pass 'wall'")
+    towards = sorted({each.clock.to for each in sets if each.clock})
+    if len(towards) > 1:
+        why = f"the logs are aligned with several hosts: {', '.join(towards)}; fetch them from one, or pass 'wall'"
+        raise BadArg(where, "clock", why)
+    return sets
+
+
+def _check_clock(where: str, clock: str | None, order: str) -> None:
+    if clock == "causal":
+        why = "'causal' would need what was received before it was sent, which nothing looks for yet; pass 'aligned' or 'wall'"
+        raise BadArg(where, "clock", why)
+    if clock not in (None, "wall", "aligned"):
+        raise BadArg(where, "clock", f"{shown(clock)} is unknown; pass 'wall' or 'aligned'")
     if order not in ORDERS:
         raise BadArg(where, "order", f"{shown(order)} is unknown; pass 'follow' or 'inviso'")
 
@@ -458,6 +476,8 @@ def _told(
     merged.damage += [(there[at].node, _damage(*what)) for at, what in damage]
     for each in sets or there:
         merged.absent |= each.absent
+        if each.clock:
+            merged.clocks[each.node] = each.clock
     merged.other_clock += other_clock
     merged.ti_damaged += sum(number for _, number in ti)
     return merged

@@ -14,6 +14,9 @@ from inviso._log_files import beside
 from inviso._log_read import Named, named
 from inviso.errors import BadArg, is_text, shown
 
+from ._clocks import Clock
+from ._clocks import beside as offsets_beside
+
 __all__ = ["BadSpec", "FileSet", "folder", "given", "handle_logfile_sort_wrapset", "of_specs"]
 
 _NUMBERED = re.compile(r"(.+)\.(\d+)\.log")
@@ -36,6 +39,10 @@ class FileSet:
     """Its files, the oldest first, or one wrap set by its name and suffix."""
     ti: list[str]
     """Its trace information files."""
+    offsets: str | None = None
+    """Where the offsets of its host's clock are, if they were measured."""
+    clock: Clock | None = None
+    """These, if the logs are aligned."""
     reader: Any = None
     """What reads it, if that is not this package."""
     spec: Any = None
@@ -79,7 +86,7 @@ def _of_spec(spec: Any) -> FileSet:
             return _read_by(reader, inner, spec)
         case (str(node), list(logs)) if node and is_text(node):
             files, ti = _parts(logs, spec)
-            return FileSet(node, files, ti, spec=logs)
+            return FileSet(node, files, ti, spec=logs, offsets=offsets_beside(files[0][0]) if files else None)
     raise BadSpec(spec)
 
 
@@ -190,7 +197,8 @@ def _of_mapping(where: str, node: Any, source: Any) -> FileSet:
     files = named(where, "sources", source)
     if len(files) > 1 and any(suffix is not None for _, suffix in files):
         raise BadArg(where, "sources", f"{node}: a wrap set among other logs; pass it alone, or the paths of its files")
-    return FileSet(node, files, beside(files))
+    path, suffix = files[0]
+    return FileSet(node, files, beside(files), offsets=offsets_beside(path if suffix is None else f"{path.rstrip('.')}."))
 
 
 def folder(path: str) -> list[FileSet]:
@@ -213,7 +221,7 @@ def folder(path: str) -> list[FileSet]:
     for node in sorted({*plain, *wrapped}):
         files = [*handle_logfile_sort_wrapset(wrapped.get(node, [])), *([plain[node]] if node in plain else [])]
         ti = os.path.join(path, f"{node}.ti")
-        sets.append(FileSet(node, [(file, None) for file in files], [ti] if os.path.isfile(ti) else []))
+        sets.append(FileSet(node, [(file, None) for file in files], [ti] if os.path.isfile(ti) else [], offsets=os.path.join(path, f"{node}.clock")))
     return sets
 
 

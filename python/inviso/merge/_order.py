@@ -37,7 +37,8 @@ def opened(sets: list[FileSet], files: list[list[Named]], order: str, named: boo
     logs: list[tuple[str | None, list[Named], list[str]]] = [
         (each.node, there, each.ti) for each, there in zip(sets, files, strict=True)
     ]
-    return LogMerge(logs, merged, False, order, named, *Reader._made)
+    shifts = [[(when, offset) for when, offset, _ in each.clock.points] if each.clock else [] for each in sets]
+    return LogMerge(logs, merged, False, order, named, *Reader._made, shifts)
 
 
 def entries(at: int, reader: Any, spec: Any, failed: Failed) -> Iterator[Entry]:

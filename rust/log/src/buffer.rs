@@ -197,8 +197,11 @@ impl Buffer {
 
 /// The file, empty, that only its owner may read, also if it was there before, unless it has to be new. Each write goes to its
 /// end, wherever that is then: others may empty it, or write to it as well.
+///
+/// # Errors
+/// It can't be opened, or `new` and it is there.
 #[cfg(unix)]
-fn private(path: &Path, new: bool) -> io::Result<File> {
+pub fn private(path: &Path, new: bool) -> io::Result<File> {
     use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
     let file = OpenOptions::new().append(true).create(true).create_new(new).mode(0o600).open(path)?;
     if file.metadata()?.is_file() {
@@ -209,8 +212,11 @@ fn private(path: &Path, new: bool) -> io::Result<File> {
 }
 
 /// The file, empty.
+///
+/// # Errors
+/// The same.
 #[cfg(not(unix))]
-fn private(path: &Path, new: bool) -> io::Result<File> {
+pub fn private(path: &Path, new: bool) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).create_new(new).open(path)
 }
 

@@ -64,8 +64,11 @@ mod queue;
 pub mod reader;
 pub mod records;
 pub mod set;
+pub mod shift;
 pub mod sink;
 pub mod source;
 pub mod stamp;
 pub mod ti;
 pub mod wrap;
+
+pub use buffer::private;

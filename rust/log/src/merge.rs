@@ -10,6 +10,7 @@ use crate::{
     damage::{Damage, What},
     frame::Record,
     reader::{Event, Found},
+    shift::Shift,
     source::Source,
     stamp::{self, Clock, Shapes, Stamp},
 };
@@ -75,8 +76,9 @@ pub enum Order {
 struct Head {
     source: Source,
     found: Option<Found>,
-    /// The stamp of the record that was found.
+    /// The stamp of the record that was found, shifted.
     stamp: Option<Stamp>,
+    shift: Shift,
     /// The latest time so far.
     latest: Key,
 }
@@ -107,10 +109,21 @@ impl Merge {
     /// The same in an order.
     #[must_use]
     pub fn ordered(sources: Vec<Source>, order: Order) -> Merge {
-        let heads: Vec<_> =
-            sources.into_iter().map(|source| Head { source, found: None, stamp: None, latest: Key(0) }).collect();
+        let heads: Vec<_> = sources
+            .into_iter()
+            .map(|source| Head { source, found: None, stamp: None, shift: Shift::default(), latest: Key(0) })
+            .collect();
         let fresh = (0..heads.len()).rev().collect();
         Merge { heads, order, queue: BinaryHeap::new(), fresh, given: false, clock: None, other_clock: 0 }
+    }
+
+    /// The same with the wall clocks of the logs, in their order, shifted so that they are one clock.
+    #[must_use]
+    pub fn shifted(mut self, shifts: impl IntoIterator<Item = Shift>) -> Merge {
+        for (head, shift) in self.heads.iter_mut().zip(shifts) {
+            head.shift = shift;
+        }
+        self
     }
 
     /// The next record or damage, with the number of its log. A record that holds no term is damage ([`What::Term`]).
@@ -124,7 +137,7 @@ impl Merge {
         Ok(head.and_then(|head| Some((at, head.source.event(head.found?)))))
     }
 
-    /// The same with the record's time stamp, if it has one of the merge's clock.
+    /// The same with the record's time stamp, if it has one of the merge's clock; shifted as the log is.
     ///
     /// # Errors
     /// As [`Merge::read`].
@@ -193,7 +206,12 @@ impl Merge {
             let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
             match stamp::checked(payload, shapes) {
                 Ok(None) => {}
-                Ok(Some(stamp)) if *self.clock.get_or_insert(stamp.clock) == stamp.clock => head.stamp = Some(stamp),
+                Ok(Some(mut stamp)) if *self.clock.get_or_insert(stamp.clock) == stamp.clock => {
+                    if stamp.clock == Clock::Wall {
+                        stamp.ns += head.shift.of(stamp.ns);
+                    }
+                    head.stamp = Some(stamp);
+                }
                 Ok(Some(_)) => self.other_clock += 1,
                 Err(e) => head.found = Some(Found::Damage(Damage { at, what: What::Term(e) })),
             }

@@ -16,6 +16,7 @@ use inviso_log::{
     merge::{Merge, Order},
     names::Names,
     reader::Event,
+    shift::Shift,
     sink::Sink,
     source::Source,
     stamp::Stamp,
@@ -116,11 +117,11 @@ fn is_pause(e: &io::Error) -> bool {
 }
 
 impl Logs {
-    /// Opens logs of files each, or of one wrap set; in an order, or one after the other.
+    /// Opens logs of files each, or of one wrap set; in an order, with their clocks shifted, or one after the other.
     ///
     /// # Errors
     /// What the system says.
-    pub fn of(logs: Vec<Vec<Named>>, follow: bool, order: Option<Order>) -> PyResult<Logs> {
+    pub fn of(logs: Vec<Vec<Named>>, follow: bool, order: Option<Order>, shifts: Vec<Shift>) -> PyResult<Logs> {
         let one = |mut files: Vec<Named>| {
             let first = files.first().map(|(path, _)| path.clone());
             let source = match (files.pop(), files.is_empty()) {
@@ -131,7 +132,7 @@ impl Logs {
         };
         let sources = logs.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
         Ok(match order {
-            Some(order) => Logs::Merged(Box::new(Merge::ordered(sources, order))),
+            Some(order) => Logs::Merged(Box::new(Merge::ordered(sources, order).shifted(shifts))),
             None => Logs::Chain(sources, 0),
         })
     }

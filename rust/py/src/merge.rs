@@ -22,7 +22,9 @@ use inviso_log::{
     frame::Record,
     merge::Order,
     nodes::{self, Nodes, Origin},
+    private,
     reader::Event,
+    shift::Shift,
     sink::Sink,
     stamp::{self, Clock, Shapes, Stamp},
     ti::Aliases,
@@ -191,7 +193,7 @@ const LOOKED: usize = 1000;
 /// The first message of a log that is about a tracee: whose pids are its own has to be known before any of another log's record is
 /// written. No bytes where there is none, or nothing can be read now.
 fn first_tracee(files: &[Named]) -> Vec<u8> {
-    let Ok(mut from) = Logs::of(vec![files.to_vec()], false, None) else { return Vec::new() };
+    let Ok(mut from) = Logs::of(vec![files.to_vec()], false, None, Vec::new()) else { return Vec::new() };
     let mut found = Vec::new();
     for _ in 0..LOOKED {
         let read = from.read_stamped(false, |_, event, _| {
@@ -366,13 +368,19 @@ fn stamp_object<'py>(py: Python<'py>, stamp: Option<Stamp>) -> PyResult<Bound<'p
 #[pymethods]
 impl LogMerge {
     /// Opens logs; with `merge` they are read in the order of time, else one after the other. `order` is `follow` or `inviso`.
-    /// `drop` and `damage` make objects, as [`LogReader`](crate::log::LogReader) says.
+    /// `drop` and `damage` make objects, as [`LogReader`](crate::log::LogReader) says. `shifts` has for each log the offsets of its wall
+    /// clock: when, and by how many nanoseconds.
     #[new]
     #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (logs, merge, follow, order, named, drop, damage, shifts=Vec::new()))]
     fn new(
         py: Python<'_>, logs: Vec<Input>, merge: bool, follow: bool, order: &str, named: bool, drop: Py<PyAny>,
-        damage: Py<PyAny>,
+        damage: Py<PyAny>, shifts: Vec<Vec<(i64, i64)>>,
     ) -> PyResult<LogMerge> {
+        let shift = |points: Vec<(i64, i64)>| {
+            Shift::new(points.into_iter().map(|(when, offset)| (when.into(), offset.into())).collect())
+        };
+        let shifts = shifts.into_iter().map(shift).collect();
         let order = match order {
             "follow" => Order::Follow,
             "inviso" => Order::Inviso,
@@ -390,7 +398,7 @@ impl LogMerge {
                 aliases.push(read);
             }
             let own = if merge { places.iter().map(|files| first_tracee(files)).collect() } else { Vec::new() };
-            let from = Logs::of(places, follow, merge.then_some(order))?;
+            let from = Logs::of(places, follow, merge.then_some(order), shifts)?;
             let has_labels = labels.iter().any(Option::is_some);
             let nodes = Nodes::new(labels.iter().map(|label| label.as_deref().unwrap_or("")));
             let counts = vec![Count::default(); labels.len()];
@@ -417,7 +425,7 @@ impl LogMerge {
     fn write_text(&self, py: Python<'_>, out: PathBuf, form: &str) -> PyResult<()> {
         let style = style(form)?;
         let to = |error: io::Error| of_system(&error, Some(&out));
-        let mut file = py.detach(|| fs::File::create(&out)).map_err(to)?;
+        let mut file = py.detach(|| private(&out, false)).map_err(to)?;
         let mut text = String::with_capacity(PART + (PART >> 2));
         loop {
             let more = py.detach(|| -> PyResult<bool> {
@@ -530,7 +538,9 @@ impl LogMerge {
                 return Ok(0);
             }
             let bytes: Vec<u8> = all.iter().flat_map(|(_, entry)| entry.iter().copied()).collect();
-            fs::write(&out, bytes).map_err(|error| of_system(&error, Some(&out)))?;
+            private(&out, false)
+                .and_then(|mut file| file.write_all(&bytes))
+                .map_err(|error| of_system(&error, Some(&out)))?;
             Ok(all.len())
         })
     }

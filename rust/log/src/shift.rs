@@ -1,0 +1,37 @@
+//! What is added to a host's wall clock, so that it is another host's: measured now and then, and in between taken to change evenly.
+
+/// Measured offsets in the order of time.
+///
+/// ```
+/// use inviso_log::shift::Shift;
+///
+/// let shift = Shift::new(vec![(100, 10), (200, 20)]);
+/// assert_eq!([0, 100, 150, 200, 900].map(|ns| shift.of(ns)), [10, 10, 15, 20, 20]);
+/// assert_eq!(Shift::default().of(7), 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shift {
+    /// When, by the clock that is shifted, in nanoseconds, and by how many nanoseconds.
+    points: Vec<(i128, i128)>,
+}
+
+impl Shift {
+    /// Of points in any order: when by the clock that is shifted, and by how much. Without any nothing is shifted.
+    #[must_use]
+    pub fn new(mut points: Vec<(i128, i128)>) -> Shift {
+        points.sort_unstable();
+        points.dedup_by_key(|point| point.0);
+        Shift { points }
+    }
+
+    /// By how much a moment is shifted. Before the first measurement and after the last one it is as much as there.
+    #[must_use]
+    pub fn of(&self, ns: i128) -> i128 {
+        let after = self.points.partition_point(|point| point.0 <= ns);
+        match (after.checked_sub(1).and_then(|at| self.points.get(at)), self.points.get(after)) {
+            (Some(&(from, first)), Some(&(to, last))) => first + (last - first) * (ns - from) / (to - from),
+            (Some(&(_, only)), None) | (None, Some(&(_, only))) => only,
+            (None, None) => 0,
+        }
+    }
+}
