@@ -32,7 +32,22 @@ from .errors import BadArg, SystemLimit
 from .terms import Atom, BitString, Cut, ImproperList, Map, Opaque, Port, Record, Ref
 
 if TYPE_CHECKING:
-    from . import cluster, control, dbg, etf, export, log, match_spec, process, runtime, seq_trace, tprof, trace, tracer, tracing
+    from . import (
+        cluster,
+        control,
+        dbg,
+        etf,
+        export,
+        log,
+        match_spec,
+        process,
+        runtime,
+        seq_trace,
+        tprof,
+        trace,
+        tracer,
+        tracing,
+    )
     from ._cluster_async import AsyncCluster
     from .cluster import Cluster
     from .match_spec import MatchSpec, Prefix, match_spec_test, ms

@@ -35,7 +35,7 @@ UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
 def main(words: list[str]) -> int:
-    """Carry out one of the commands; the exit status: 0, 1 if a node failed or none was found, 2 for a wrong command line.
+    """Carry out one of the commands; the exit status: 0, 1 if a node failed, was suspended, or none was found, 2 for a wrong command line.
 
     >>> main(["nodes", "no-such-node"])
     1
@@ -271,7 +271,12 @@ def _show(given: Any, answers: Answers) -> int:
     else:
         for row in answers.table(plain=True)[1]:
             print("\t".join(row))
-    return 1 if answers.errors or absent else 0
+    return 1 if answers.errors or absent or any(_is_suspended(each) for each in answers.values()) else 0
+
+
+def _is_suspended(result: Any) -> bool:
+    """Whether a node that was stopped had been suspended: it has traced less than it was asked for."""
+    return isinstance(result, dict) and str(result.get("ended") or "").startswith("suspended: ")
 
 
 COMMANDS: dict[str, Callable[[Any], int]] = {

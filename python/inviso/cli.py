@@ -39,6 +39,7 @@ commands:
   log          print, convert, merge and count trace logs
   merge        put the logs of several nodes together
   attach       have a running process traced from outside
+  agent        join the processes of this host with those of other hosts
   completion   write what a shell completes of this command
 
 options:
@@ -118,6 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _run_cli
 
             return _run_cli.main(rest)
+        case ["agent", *rest]:
+            from . import _agent_cli
+
+            return _agent_cli.main(rest)
         case ["attach", *rest]:
             from . import _attach_cli
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ._link._names import full, host, host_of
 from ._link._peer import has_ended
 from ._pattern import parse
 from .control._control import Control, Found, is_meant
@@ -101,7 +101,7 @@ class Answers(Mapping[str, Any]):
         3
         """
         if self.errors:
-            raise ExceptionGroup("nodes failed", list(self.errors.values()))
+            raise ExceptionGroup(f"failed: {', '.join(self.errors)}", list(self.errors.values()))
         return self
 
     def rows(self) -> list[dict[str, Any]]:
@@ -202,7 +202,7 @@ class Cluster:
         import inviso
 
         own = inviso.node()
-        name = f"inviso-{os.getpid()}@{socket.gethostname()}" if own == NO_NODE else own
+        name = full(f"inviso-{os.getpid()}") if own == NO_NODE else own
         self._patterns = patterns or ("*",)
         self._tag = tag
         self._settings = settings
@@ -344,6 +344,7 @@ class Cluster:
         numbers, flagged = _numbers(found), _numbers(set_)
         errors = {**answers.errors, **numbers.errors, **flagged.errors, **told.errors}
         if failed := [node for node in answers if node in errors]:
+            errors = self._explained(errors)
             for node, _ in self._control.call(failed, "stop_tracing"):
                 self._forget(node)
         return Answers({node: each for node, each in numbers.items() if node not in errors}, errors)
@@ -351,12 +352,13 @@ class Cluster:
     def patterns(self, *patterns: str, clear: bool = False) -> Answers:
         """Traces calls of more functions, or of these no longer. For each node how many match."""
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.patterns, patterns")]
-        answers = self._answers(self._control.call(None, "ctpl" if clear else "tpl", [(*mfa, True) for mfa in mfas]))
-        return _numbers(answers)
+        answers = _numbers(self._answers(self._control.call(None, "ctpl" if clear else "tpl", [(*mfa, True) for mfa in mfas])))
+        return Answers(answers, self._explained(answers.errors))
 
     def flags(self, *flags: str, processes: str = "all", clear: bool = False) -> Answers:
         """Sets or clears trace flags of processes. For each node how many processes were meant."""
-        return _numbers(self._answers(self._control.call(None, "ctf" if clear else "tf", [(processes, list(flags))])))
+        answers = _numbers(self._answers(self._control.call(None, "ctf" if clear else "tf", [(processes, list(flags))])))
+        return Answers(answers, self._explained(answers.errors))
 
     def messages(self, /, **options: Any) -> Answers:
         """As :meth:`trace` of no function, with all messages."""
@@ -418,6 +420,7 @@ class Cluster:
             results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"] or each["suspended"]}
             if node in folders:
                 self._fetch(node, folders[node], results, errors)
+        self._write_clocks({node: folder for node, folder in folders.items() if node in results})
         ended = self._ended(errors)
         for node in ended:
             self._read_left(node, folders.get(node), results, errors)
@@ -435,9 +438,20 @@ class Cluster:
         errors: dict[str, NodeError] = {}
         for node in self.nodes:
             self._fetch(node, os.fspath(folder), results, errors)
+        self._write_clocks(dict.fromkeys(results, os.fspath(folder)))
         for node in self._ended(errors):
             self._read_left(node, os.fspath(folder), results, errors)
         return Answers({node: {"log": each["log"]} for node, each in results.items()}, errors)
+
+    def _write_clocks(self, folders: dict[str, str]) -> None:
+        """How far the clocks of other hosts are off, beside the logs."""
+        if all(host_of(node) == host() for node in folders):
+            return
+        from .merge._clocks import Clock, write
+
+        clocks = self._control.clocks()
+        for node, folder in folders.items():
+            write(os.path.join(folder, f"{node}.clock"), Clock(host_of(node), host(), clocks.get(host_of(node), [])))
 
     def _where(self, nodes: Iterable[str]) -> dict[str, tuple[int, str]]:
         """Of nodes that have begun: their processes, and where their logs are."""
@@ -491,9 +505,11 @@ class Cluster:
         results[node]["log"] = None
         try:
             if names := parts.get("ti_log"):
-                copy_set(names, os.path.join(folder, f"{node}.ti"))
+                copy_set(names, os.path.join(folder, f"{node}.ti"), self._control.sources(node))
             if paths := parts.get("trace_log"):
-                results[node]["log"] = self._copied[node] = copy_set(paths, os.path.join(folder, f"{node}.log"))
+                results[node]["log"] = self._copied[node] = copy_set(
+                    paths, os.path.join(folder, f"{node}.log"), self._control.sources(node)
+                )
         except OSError as error:
             errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
             results.pop(node, None)
@@ -568,6 +584,14 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self.close()
+
+    def _explained(self, errors: dict[str, NodeError]) -> dict[str, NodeError]:
+        """The errors; of nodes that are suspended with what for."""
+        suspended = [node for node, error in errors.items() if error.reason == "suspended"]
+        for node, each in self._answers(self._control.call(suspended, "info")).items():
+            if each["suspended"]:
+                errors[node] = NodeError(node, each["suspended"])
+        return errors
 
     def _answers(self, pairs: Iterable[tuple[str, Any]]) -> Answers:
         results: dict[str, Any] = {}

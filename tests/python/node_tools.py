@@ -38,8 +38,10 @@ for line in sys.stdin:
 class Node:
     """A process with a listener; it runs until the test ends."""
 
-    def __init__(self, name: str, log_dir: Path, allow: tuple[str, ...] = (), python: str = sys.executable, **environment: str) -> None:
-        self.name = f"{name}@{HOST}"
+    def __init__(
+        self, name: str, log_dir: Path, allow: tuple[str, ...] = (), python: str = sys.executable, host: str = HOST, **environment: str
+    ) -> None:
+        self.name = f"{name}@{host}"
         self.log_dir = log_dir
         self._process = subprocess.Popen(
             [python, "-c", PROGRAM, name, str(log_dir), *allow],
@@ -61,8 +63,10 @@ class Node:
         assert self._process.returncode == 0
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Sends it a signal."""
+        """Sends it a signal; SIGSTOP has stopped it afterwards."""
         self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def close(self) -> None:
         """It is gone, however."""

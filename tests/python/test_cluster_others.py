@@ -150,3 +150,20 @@ def test_nobody_reads_the_output(shop: list[Node], words: list[str]) -> None:
         running.stdout.close()
         assert running.wait(60) == 0
         assert running.stderr.read() == ""
+
+
+def test_a_node_that_is_suspended_at_once_says_why(shop: list[Node]) -> None:
+    with Cluster("shop-1", options=[("protect", {"disk": 1 << 40})]) as cluster:
+        begun = cluster.trace("__main__", folder="logs")
+        assert str(begun.errors[shop[0].name]).endswith(" MiB are free where the log is")
+        with pytest.raises(ExceptionGroup, match=shop[0].name):
+            begun.check()
+
+
+def test_a_command_that_stops_a_suspended_node_fails(shop: list[Node]) -> None:
+    assert command("start", "shop-1", "-p", "__main__", "-o", "logs").returncode == 0
+    shop[0].run("runtime.suspend('hot')")
+    done = command("tp", "shop-1", "-p", "json")
+    assert (done.returncode, done.stdout.split("\t")[1].strip()) == (1, "suspended: hot")
+    done = command("stop", "shop-1")
+    assert done.returncode == 1 and "suspended: hot" in done.stdout

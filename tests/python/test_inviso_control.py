@@ -13,6 +13,7 @@ from typing import Any
 
 import inviso
 import pytest
+from agent_tools import THERE, Host, joined, until
 from inviso import BadArg, control, log, runtime
 from node_tools import HOST, Node, started
 
@@ -33,10 +34,27 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     inviso.set_node(before)
 
 
-@pytest.fixture
-def nodes(tmp_path: Path, named: None) -> Iterator[list[Node]]:
-    with started(tmp_path, "one", "two") as found:
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
+    pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
+    with joined(tmp_path_factory.mktemp("hosts"), HOST) as found:
         yield found
+
+
+@pytest.fixture(params=["socket", "agent"])
+def nodes(request: pytest.FixtureRequest, tmp_path: Path, named: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
+    """Two processes: of this host, and of another, which its agent reaches."""
+    if request.param == "socket":
+        with started(tmp_path, "one", "two") as found:
+            yield found
+        return
+    here, there = request.getfixturevalue("hosts")
+    monkeypatch.setenv("INVISO_DIR", str(here.folder))
+    with started(tmp_path, "one", "two", host=THERE, **there.environment) as found:
+        until(lambda: here.sees(*(node.name for node in found)))
+        yield found
+    control.stop()
+    until(lambda: here.sees())
 
 
 @pytest.fixture

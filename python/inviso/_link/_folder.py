@@ -17,11 +17,14 @@ from contextlib import contextmanager, suppress
 
 from inviso._descriptor import Own, moved
 
-__all__ = ["CONTROL", "SUFFIX", "Folder", "place"]
+__all__ = ["AGENT", "CONTROL", "SUFFIX", "Folder", "place"]
 
 SUFFIX = ".sock"
 CONTROL = "control"
 """The folder below it in which control components listen."""
+
+AGENT = "agent"
+"""The folder below it in which the agent listens for controls of this host."""
 
 NAMES = "names"
 """The folder below it that has a link for each name of a node to its process's socket."""
@@ -136,6 +139,11 @@ class Folder:
         """Process ids by the names of nodes, whether or not they live."""
         with self.below(NAMES) as names:
             return names._links()
+
+    def names_changed(self) -> int:
+        """When the names of nodes changed last: a number that is another one then."""
+        with self.below(NAMES) as names:
+            return os.fstat(names.descriptor).st_mtime_ns
 
     def named(self, name: str) -> int | None:
         """The process id by the name of a node, whether or not it lives; None if nobody has had the name."""

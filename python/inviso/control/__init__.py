@@ -36,7 +36,7 @@ from inviso.terms import Atom
 
 from . import _arguments as given
 from ._control import NOT_ADDED, OK, Control
-from ._logs import fetched, shared_names
+from ._logs import Source, fetched, shared_names
 
 __all__ = [
     "NotStarted", "add_node", "add_node_if_ref", "add_nodes", "add_nodes_if_ref", "cancel_suspension", "change_options",
@@ -795,15 +795,15 @@ def fetch_log(*words: Any) -> Any:
     answers = control.call_each(asked, "log_paths")
     shared = shared_names(answers)
     prefixes = {name: f"{prefix}{name}-" if name in shared else prefix for name, _ in answers}
-    return OK, _in_parallel([(name, _copied(answer, folder, prefixes[name])) for name, answer in answers])
+    return OK, _in_parallel([(name, _copied(answer, folder, prefixes[name], control.sources(name))) for name, answer in answers])
 
 
-def _copied(answer: Any, folder: str, prefix: str) -> Callable[[], Any]:
+def _copied(answer: Any, folder: str, prefix: str, opened: Callable[[str], Source]) -> Callable[[], Any]:
     if answer[0] != OK:
         return lambda: answer
     if answer[1] == "no_log":
         return lambda: (Atom("complete"), Atom("no_log"))
-    return lambda: fetched(answer[1], folder, prefix)
+    return lambda: fetched(answer[1], folder, prefix, opened)
 
 
 def _in_parallel(jobs: list[tuple[str, Callable[[], Any]]]) -> list[tuple[str, Any]]:

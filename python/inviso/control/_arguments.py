@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterable
 from typing import Any
 
+from inviso._link._names import full
 from inviso.errors import BadArg, shown
 from inviso.runtime._settings import Settings, Unknown, read
 
@@ -34,7 +34,7 @@ def node_name(where: str, given: Any) -> str:
     """The full name of a node of this host, or of the host that is named."""
     if not isinstance(given, str) or not given or given.count("@") > 1:
         raise BadArg(f"control.{where}", "nodes", f"{shown(given)} is no name of a node; pass one such as 'shop-1'")
-    return given if "@" in given else f"{given}@{socket.gethostname()}"
+    return full(given)
 
 
 def settings(where: str, given: Any) -> Settings | tuple[str, Any]:

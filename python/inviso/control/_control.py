@@ -5,15 +5,16 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import os
-import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import inviso
 from inviso import _native
-from inviso._link._folder import CONTROL, SUFFIX, Folder
+from inviso._link._folder import AGENT, CONTROL, SUFFIX, Folder
+from inviso._link._names import full, host, host_of
 from inviso._native import Pid
 from inviso._system import RLock, start_new_thread
 from inviso.runtime import NO_NODE, listening, local
@@ -22,6 +23,7 @@ from inviso.terms import Atom
 
 from ._hub import Hub, Link
 from ._local import LocalLink
+from ._logs import Here, Source, There
 
 __all__ = ["Control", "Found"]
 
@@ -55,7 +57,7 @@ class Control:
         self.pid: Pid = _native.new_process("inviso control")
         self._lock = RLock()
         self._folder: Folder | None = None
-        self._hub = Hub(self.node if self.is_distributed else f"inviso-{os.getpid()}@{socket.gethostname()}")
+        self._hub = Hub(self.node if self.is_distributed else full(f"inviso-{os.getpid()}"))
         self._nodes: dict[str, Link | LocalLink] = {}
         self.silent: list[str] = []
         """Nodes that :meth:`find` looked for last, and that did not answer in time."""
@@ -118,8 +120,8 @@ class Control:
             return self._folder
 
     def pids(self) -> dict[str, int]:
-        """The process ids of the nodes that were added and live."""
-        return {name: link.pid for name, link in self._nodes.items()}
+        """The process ids of the nodes of this host that were added and live."""
+        return {name: link.pid for name, link in self._nodes.items() if not link.is_remote}
 
     def find(self, patterns: Iterable[str] = ("*",)) -> list[Found]:
         """The prepared processes of this host whose names match a pattern: a name, or one with ``*`` and ``?``. Those that match and
@@ -128,25 +130,59 @@ class Control:
         wanted = list(patterns)
         folder = self.folder()
         named = {name: pid for name, pid in folder.names().items() if any(is_meant(name, each) for each in wanted)}
-        known = {link.pid: link for link in self._nodes.values()}
-        links: list[Link | LocalLink] = []
-        for pid in named.values():
-            found = known.get(pid) or self._connect(pid)
-            if found is not None:
-                links.append(found)
-        answers = self._hub.call([(link, "about", []) for link in links], self.timeout)
-        for link in links:
-            if link.pid not in known:
+        known = {link.pid: link for link in self._nodes.values() if not link.is_remote}
+        links = {name: known.get(pid) or self._connect(self.folder(), pid) for name, pid in named.items()}
+        for agent, pid, name in self._elsewhere(wanted):
+            links[name] = self._nodes.get(name) or self._connect(agent, pid, name)
+        there = {name: link for name, link in links.items() if link is not None}
+        answers = dict(zip(there, self._hub.call([(link, "about", []) for link in there.values()], self.timeout), strict=True))
+        for link in there.values():
+            if link not in self._nodes.values():
                 self._hub.leave(link)
-        hung = {link.pid for link, answer in zip(links, answers, strict=True) if answer == (ERROR, "timeout")}
-        self.silent = sorted(name for name, pid in named.items() if pid in hung)
-        return sorted((Found(answer) for answer in answers if is_about(answer)), key=lambda one: (one.node, one.pid))
+        self.silent = sorted(name for name, answer in answers.items() if answer == (ERROR, "timeout"))
+        found = (Found(answer) for answer in answers.values() if is_about(answer))
+        return sorted(found, key=lambda one: (one.node, one.pid))
 
-    def _connect(self, pid: int) -> Link | None:
+    def _connect(self, folder: Folder, pid: int, to: str | None = None) -> Link | None:
         try:
-            return self._hub.connect(self.folder(), pid)
+            return self._hub.connect(folder, pid, to)
         except OSError:
             return None
+
+    def _agents(self) -> Iterator[tuple[Folder, int]]:
+        """The agents of this host that listen."""
+        with self.folder().below(AGENT) as agents:
+            for pid in agents.pids():
+                yield agents, pid
+
+    def _elsewhere(self, wanted: list[str]) -> Iterator[tuple[Folder, int, str]]:
+        """The nodes of other hosts that match, with the agents that reach them."""
+        for agents, pid in self._agents():
+            match self._ask_agent(agents, pid, "nodes"):
+                case ("ok", list(names)):
+                    for name in names:
+                        if isinstance(name, str) and any(is_meant(name, each) for each in wanted):
+                            yield agents, pid, name
+
+    def _ask_agent(self, agents: Folder, pid: int, request: str) -> Any:
+        """What an agent itself answers."""
+        link = self._connect(agents, pid, "")
+        if link is None:
+            return None
+        (answer,) = self._hub.call([(link, request, [])], self.timeout)
+        self._hub.leave(link)
+        return answer
+
+    def clocks(self) -> dict[str, list[tuple[int, int, int]]]:
+        """Of each other host, as far as this one's agent has measured it: when by its clock, what is added to that to have this
+        host's time, and by how much this may be wrong, in nanoseconds.
+        """
+        found: dict[str, list[tuple[int, int, int]]] = {}
+        for agents, pid in self._agents():
+            match self._ask_agent(agents, pid, "clocks"):
+                case ("ok", dict(clocks)):
+                    found |= clocks
+        return found
 
     def add(self, names: Iterable[str], tag: Any, settings: Settings, *, if_ref: bool = False) -> list[Any]:
         """Adds nodes by their full names; a pair of name and answer for each."""
@@ -181,6 +217,8 @@ class Control:
         try:
             folder = self.folder()
             pid = folder.named(name)
+            if pid is None and host_of(name) not in ("", host()):
+                return self._through_agent(name)
             if pid is None:
                 return ERROR, Atom("nodedown")
             return self._hub.connect(folder, pid)
@@ -190,6 +228,14 @@ class Control:
             return ERROR, Atom("busy")
         except OSError as error:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
+
+    def _through_agent(self, name: str) -> Link | tuple[Any, Any]:
+        """A new link to a node of another host, or the error."""
+        for agents, pid in self._agents():
+            link = self._connect(agents, pid, name)
+            if link is not None:
+                return link
+        return ERROR, (Atom("noconnection"), f"{host_of(name)} is another host; start 'inviso agent' on both")
 
     def _enter(self, name: str, link: Link | LocalLink, tag: Any, answer: Any) -> None:
         self._attend(name, link)
@@ -232,6 +278,13 @@ class Control:
         requests = [(link, request, arguments) for _, link, arguments in links if link is not None]
         answers = iter(self._hub.call(requests, self.timeout if timeout is None else timeout))
         return [(name, NOT_ADDED if link is None else next(answers)) for name, link, _ in links]
+
+    def sources(self, name: str) -> Callable[[str], Source]:
+        """What opens logs of a node: files of this host, or of another by its agent."""
+        link = self._nodes.get(name)
+        if link is None or not link.is_remote:
+            return Here
+        return partial(There, lambda *arguments: self.call([name], "chunk", *arguments)[0][1])
 
     def is_local(self, name: str) -> bool:
         """Whether a node was added that is this process, so that functions may be passed to it."""

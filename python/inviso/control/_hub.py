@@ -31,6 +31,9 @@ TIMEOUT = (ERROR, Atom("timeout"))
 GONE = (ERROR, (Atom("no_response"), Atom("disconnected")))
 BUSY = (ERROR, Atom("busy"))
 
+NODEDOWN = "nodedown"
+"""What an agent says where a node of another host is not there."""
+
 WAITING = 64 << 20
 """Bytes of requests that wait for one process at most; it takes none at that time."""
 
@@ -77,6 +80,8 @@ class Link:
         self.ended: Any = None
         """What was wrong with it, as the answer to requests; None: it has gone."""
         self.is_local = False
+        self.is_remote = False
+        """Whether it leads to another host, by an agent, whose process this is then."""
         self.on_event: Callable[[Any], None] = lambda event: None
         self.on_end: Callable[[str], None] = lambda why: None
 
@@ -133,8 +138,9 @@ class Hub:
         if listening is not None:
             listening.close()
 
-    def connect(self, folder: Folder, pid: int) -> Link:
-        """A link to a process. It waits for nothing: what the other side says of itself comes with the first answer.
+    def connect(self, folder: Folder, pid: int, to: str | None = None) -> Link:
+        """A link to a process; with ``to`` that process is an agent, and the link leads to a node of another host. It waits for
+        nothing: what the other side says of itself comes with the first answer.
 
         Raises:
             OSError: there is no such process, or it is another user's, or too many wait for it.
@@ -145,8 +151,9 @@ class Hub:
             if user != folder.owner:
                 raise PermissionError(errno.EPERM, "the process that listens there is another user's", folder.path)
             with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it left is read
-                made.send(greeting(node=self.node, pid=os.getpid()))
+                made.send(greeting(node=self.node, pid=os.getpid(), **({} if to is None else {"to": to})))
             link = Link(made, pid, process)
+            link.is_remote = to is not None
         except BaseException:
             made.close()
             raise
@@ -359,6 +366,8 @@ class Hub:
                         self._ask(link, "confirm", [], partial(self._confirmed, link, node, tag))
                     case ("event", event):
                         link.on_event(event)
+                    case ("ended", str(why)) if link.is_remote:
+                        return self._end(link, why)
                     case ("refused", str(why)):
                         return self._refused(link, why)
                 if not link.is_open:
@@ -370,7 +379,7 @@ class Hub:
 
     def _refused(self, link: Link, why: str) -> None:
         """One side can't, or won't, talk with the other."""
-        link.ended = ERROR, (Atom("refused"), why)
+        link.ended = (ERROR, Atom(NODEDOWN)) if link.is_remote and why == NODEDOWN else (ERROR, (Atom("refused"), why))
         self._end(link, why)
 
     def _flush(self, link: Link) -> None:

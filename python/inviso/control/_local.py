@@ -20,6 +20,7 @@ class LocalLink:
         self.pid = os.getpid()
         self.is_open = True
         self.is_local = True
+        self.is_remote = False
         self.on_event: Callable[[Any], None] = lambda event: None
         self.on_end: Callable[[str], None] = lambda why: None
 

@@ -1,29 +1,89 @@
-"""Fetching logs of nodes on this host: their files are copied by the control itself, no byte goes through a traced process."""
+"""Fetching logs of nodes: files of this host are copied by the control itself, those of other hosts come from its agent. No byte goes
+through a traced process.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
-from contextlib import suppress
-from typing import Any
+import zlib
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any, Protocol
 
 from inviso.terms import Atom
 
-__all__ = ["copy", "copy_set", "fetched", "left", "posix", "shared_names"]
+__all__ = ["Here", "Source", "There", "copy", "copy_set", "fetched", "left", "open_log", "posix", "shared_names"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 CHUNK = 4 << 20
 
 
-def fetched(found: list[Any], folder: str, prefix: str) -> Any:
-    """The answer for one node: ``found`` has the paths of its logs by their kind."""
+class Source(Protocol):
+    """A log that is read from its begin."""
+
+    def read(self) -> bytes:
+        """What comes next; nothing at the end. OSError if it can't be had."""
+
+    def close(self) -> None:
+        """It is read no further."""
+
+
+class Here:
+    """A log of this host. OSError if it is no plain file."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = open_log(path)
+
+    def read(self) -> bytes:
+        """The next bytes."""
+        return os.read(self._descriptor, CHUNK)
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._descriptor)
+
+
+class There:
+    """A log of another host: ``ask`` gets path, offset and length, and gives the answer of the agent there."""
+
+    def __init__(self, ask: Callable[[str, int, int], Any], path: str) -> None:
+        self._ask = ask
+        self._path = path
+        self._offset = 0
+        self._next: bytes | None = self._chunk()
+
+    def read(self) -> bytes:
+        """The next bytes."""
+        if self._next is None:
+            self._next = self._chunk()
+        data, self._next = self._next, None
+        return data
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _chunk(self) -> bytes:
+        match self._ask(self._path, self._offset, CHUNK):
+            case ("ok", (bytes(data), int(checksum), int())) if zlib.crc32(data) == checksum:
+                self._offset += len(data)
+                return data
+            case ("ok", _):
+                raise OSError(errno.EBADMSG, "its checksum is wrong", self._path)
+            case ("error", reason):
+                raise OSError(errno.EREMOTEIO, f"the agent of its host answered {reason}", self._path)
+        raise OSError(errno.EREMOTEIO, "the agent of its host answered what is no answer", self._path)
+
+
+def fetched(found: list[Any], folder: str, prefix: str, opened: Callable[[str], Source] = Here) -> Any:
+    """The answer for one node: ``found`` has the paths of its logs by their kind, which ``opened`` opens."""
     results: dict[str, list[Any]] = {"trace_log": [], "ti_log": []}
     is_complete = True
     for kind in ("ti_log", "trace_log"):
         for path in dict(found).get(kind, []):
             if is_complete:
-                result = copy(path, folder, prefix)
+                result = copy(path, folder, prefix, opened)
                 results[kind].append(result)
                 is_complete = result[0] == OK
     parts = [(Atom(kind), results[kind]) for kind in ("trace_log", "ti_log")]
@@ -45,7 +105,7 @@ def shared_names(answers: list[Any]) -> set[str]:
     return {node for nodes in named.values() if len(nodes) > 1 for node in nodes}
 
 
-def copy(path: str, folder: str, prefix: str) -> Any:
+def copy(path: str, folder: str, prefix: str, opened: Callable[[str], Source] = Here) -> Any:
     """Copies a file under its base name with the prefix; one of that name is replaced when the copy is whole.
 
     >>> import tempfile
@@ -57,10 +117,10 @@ def copy(path: str, folder: str, prefix: str) -> Any:
     name = prefix + os.path.basename(path)
     target = os.path.join(folder, name)
     try:
-        source = open_log(path)
+        source = opened(path)
     except OSError:
         return ERROR, (Atom("remote_open"), path)
-    try:
+    with closing(source):
         try:
             part = os.open(target + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -74,21 +134,16 @@ def copy(path: str, folder: str, prefix: str) -> Any:
             return ERROR, (Atom("file_write"), (posix(error), name))
         finally:
             os.close(part)
-    finally:
-        os.close(source)
     return OK, name
 
 
-def copy_set(paths: list[str], target: str) -> str:
+def copy_set(paths: list[str], target: str, opened: Callable[[str], Source] = Here) -> str:
     """Copies the files of a wrap set into one log, oldest first; its path. OSError if that can't be."""
     part = os.open(target + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         for path in in_order(paths):
-            source = open_log(path)
-            try:
+            with closing(opened(path)) as source:
                 _pump(source, part)
-            finally:
-                os.close(source)
     except BaseException:
         with suppress(OSError):
             os.unlink(target + ".part")
@@ -140,8 +195,8 @@ def _digits(text: str) -> str:
     return text[: len(text) - len(text.lstrip("0123456789"))]
 
 
-def _pump(source: int, target: int) -> None:
-    while data := os.read(source, CHUNK):
+def _pump(source: Source, target: int) -> None:
+    while data := source.read():
         view = memoryview(data)
         while view:
             view = view[os.write(target, view) :]

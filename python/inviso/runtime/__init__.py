@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 
 from inviso import process
 from inviso._link._bell import say
 from inviso._link._folder import Folder
+from inviso._link._names import host as own_host
 from inviso._system import RLock
 from inviso.errors import BadArg, shown
 
@@ -218,7 +218,7 @@ def node_name(given: str | None = None, program: str | None = None) -> str:
     if host and not _HOST.fullmatch(host):
         why = f"{shown(host)} is no name of a host; leave it out, and it is this one's"
         raise BadArg("runtime.listen", "node", why)
-    return f"{name}@{host or socket.gethostname()}"
+    return f"{name}@{host or own_host()}"
 
 
 def _program(words: list[str]) -> str:

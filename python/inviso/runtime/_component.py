@@ -632,6 +632,17 @@ def _names_files(spec: Any) -> bool:
 
 
 def _words(reason: Any) -> str:
+    match reason:
+        case "rt_max_queue_len":
+            return "too many messages waited for the runtime component"
+        case ("lost", int(number)):
+            return f"{number:,} records were lost between two checks"
+        case ("cpu", int(percent)):
+            return f"tracing took {percent} percent of a processor"
+        case ("lag", int(ms)):
+            return f"an event loop got to nothing for {ms:,} ms"
+        case ("disk", int(free)):
+            return f"{free} MiB are free where the log is"
     return " ".join(map(str, reason)) if isinstance(reason, tuple) else str(reason)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from typing import Any
 
 from inviso import process
 from inviso._beside import Beside
+from inviso._link._names import full
 from inviso.control._control import Control
 from inviso.control._logs import fetched
 from inviso.dbg._saved import Saved
@@ -62,7 +62,7 @@ class Run:
 def begin(nodes: Any, file: Any, *, names: bool, handler: Any) -> Run | tuple[Any, Any]:
     """Adds the nodes and opens their logs; the answer where none traces."""
     own = process.node()
-    control = Control(name=f"ttb-{os.getpid()}@{socket.gethostname()}" if own == NO_NODE else own)
+    control = Control(name=full(f"ttb-{os.getpid()}") if own == NO_NODE else own)
     try:
         wanted = _nodes(control, nodes)
         if not wanted:
@@ -111,7 +111,7 @@ def _nodes(control: Control, nodes: Any) -> list[str]:
         if "*" in one or "?" in one:
             found += [each.node for each in control.find([one])]
         else:
-            found.append(one if "@" in one else f"{one}@{socket.gethostname()}")
+            found.append(full(one))
     return list(dict.fromkeys(found))
 
 
@@ -140,7 +140,7 @@ def matched(node: str, answer: Any) -> Any:
 def fetch(control: Control, folder: str) -> None:
     """Moves the logs of all nodes into a folder."""
     for node, answer in control.call(None, "log_paths"):
-        result = fetched(answer[1], folder, "") if answer[0] == OK and answer[1] != "no_log" else answer
+        result = fetched(answer[1], folder, "", control.sources(node)) if answer[0] == OK and answer[1] != "no_log" else answer
         if result[0] == "complete":
             control.call([node], "delete_log")
         else:

@@ -1,0 +1,113 @@
+"""The agent of a host: it joins the prepared processes of this host with those of others, by zenoh (``inviso[cluster]``).
+
+Controls of this host (``inviso start``, :class:`inviso.Cluster`, :mod:`inviso.control`) find the nodes of other hosts through
+it as if they were here; no other process opens a connection to the network. It keeps nothing that a new one would need:
+when it ends, the nodes of this host act by their dependency, and the controls are told that the others are gone.
+
+Agents listen on the loopback interface unless told otherwise, and look for nobody: each has to be named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+
+from inviso._link._bell import say
+from inviso._link._folder import AGENT, SUFFIX, Folder
+from inviso._link._names import host as own_host
+from inviso.errors import BadArg, shown
+
+from ._access import Rights, Tls, read_rights, rules
+from ._engine import Engine, is_private
+from ._far import WINDOW, Far
+from ._keys import Keys
+from ._near import Near
+
+__all__ = ["Rights", "Tls", "read_rights", "run"]
+
+
+async def _until_told(folder: Folder, engine: Engine, keys: Keys, rights: Rights | None, window: float) -> None:
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, over.set)
+    with folder.below(AGENT) as below, below.listen(os.getpid()) as listening:
+        try:
+            near, far = Near(folder, engine, keys), Far(listening, engine, keys, window)
+            if rights is not None:
+                known = rights
+
+                def heard(name: str | None, at: str, is_there: bool) -> None:
+                    loop.call_soon_threadsafe(_stranger, far, known, name, at, is_there)
+
+                engine.watch_links(heard)
+            gone = engine.token(keys.agent(engine.name))
+            working = [asyncio.create_task(near.run()), asyncio.create_task(far.run())]
+            told = asyncio.create_task(over.wait())
+            await asyncio.wait([told, *working], return_when=asyncio.FIRST_COMPLETED)
+            gone()
+            for one in working:
+                if one.done():
+                    one.result()
+                one.cancel()
+        finally:
+            with suppress(OSError):
+                os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=below.descriptor)
+
+
+def _stranger(far: Far, rights: Rights, name: str | None, at: str, is_there: bool) -> None:
+    """Notes and says which neighbours have no right on this host."""
+    if name in rights:
+        return
+    shown_name = f"{name or 'nobody'} at {at}"
+    if is_there and shown_name not in far.strangers:
+        far.strangers = [*far.strangers[-99:], shown_name]
+        say(f"agent: {shown_name} has no right on this host")
+
+
+def run(
+    listen: Sequence[str] = ("tcp/127.0.0.1:7447",),
+    connect: Sequence[str] = (),
+    *,
+    cluster: str = "default",
+    host: str | None = None,
+    mode: str = "peer",
+    tls: Tls | None = None,
+    rights: Rights | None = None,
+    insecure: bool = False,
+    window: float = WINDOW,
+) -> None:
+    """Runs the agent of this host in the main thread, until SIGINT or SIGTERM.
+
+    Args:
+        listen: endpoints at which other agents reach this one, such as ``"tcp/192.0.2.1:7447"``.
+        connect: endpoints of other agents.
+        cluster: agents of other clusters are not heard.
+        host: the host's name in those of nodes; default ``INVISO_HOST``, else what the system calls it.
+        mode: ``"peer"``, or ``"router"``.
+        tls: the certificates of this agent and of who signs all; needed for endpoints ``"tls/..."``.
+        rights: what the names in certificates may do on this host, as of :func:`read_rights`. Without it each agent that has
+            a certificate may do everything.
+        insecure: take endpoints that are open to whoever reaches them.
+        window: seconds that a node which has vanished has to come back before it is given up.
+
+    Raises:
+        BadArg: a name or an endpoint is none, or zenoh is not installed.
+        SystemLimit: an endpoint is taken.
+        OSError: there can be no folder of sockets.
+    """
+    keys = Keys(cluster, own_host() if host is None else host)
+    if rights is not None and tls is None:
+        raise BadArg("agent", "rights", "they go by the names in certificates; pass tls=, too")
+    for each in listen:
+        if not insecure and not is_private(each):
+            why = f"{shown(each)} is open to whoever reaches it; pass tls= and an endpoint 'tls/...', or insecure=True"
+            raise BadArg("agent", "listen", why)
+    with Folder.open() as folder:
+        engine = Engine(listen, connect, mode, tls, None if rights is None else rules(keys, rights))
+        try:
+            asyncio.run(_until_told(folder, engine, keys, rights, window))
+        finally:
+            engine.close()

@@ -1,0 +1,211 @@
+"""The controls of this host, and the nodes of other hosts that they ask: a connection of a control to the agent stands for one node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from inviso import etf
+from inviso._link._frame import DEPTH, LIMIT, BadFrame, peer_of
+from inviso._link._names import host_of
+from inviso._link._rights import class_of
+from inviso.errors import BadArg, SystemLimit
+from inviso.terms import Atom
+
+from ._clock import EVERY, Offsets, ask
+from ._engine import Engine
+from ._keys import Keys
+from ._wire import GREETING, Wire
+
+__all__ = ["Far"]
+
+OK, ERROR = Atom("ok"), Atom("error")
+NODEDOWN = "nodedown"
+GONE = ERROR, (Atom("no_response"), Atom("disconnected"))
+
+WINDOW = 1.0
+"""Seconds that a node which has vanished has to come back: paths between hosts flap."""
+
+PATIENCE = 3600.0
+"""Seconds after which nobody waits for an answer any more, whatever it was."""
+
+
+class Far:
+    """What is known of other hosts, and the controls that want it. Runs in the agent's event loop."""
+
+    def __init__(self, listening: socket.socket, engine: Engine, keys: Keys, window: float = WINDOW) -> None:
+        self._listening = listening
+        self._engine = engine
+        self._keys = keys
+        self._window = window
+        self._loop = asyncio.get_running_loop()
+        self._alive: set[str] = set()
+        """Nodes of other hosts that are there."""
+        self._suspect: dict[str, asyncio.TimerHandle] = {}
+        """Those that have vanished just now."""
+        self._controls: dict[str, tuple[str, Wire]] = {}
+        """By name: the node that a connection stands for, and the connection."""
+        self._heard_of: dict[str, int] = {}
+        """The number of the last event, by control."""
+        self._offsets: dict[str, Offsets] = {}
+        """Of the clocks of other hosts."""
+        self._count = 0
+        self.strangers: list[str] = []
+        """Names in certificates of neighbours that have no right here, and their addresses: the last of each."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes of other hosts that are there."""
+        return sorted(self._alive)
+
+    async def run(self) -> None:
+        """Takes connections of controls, without an end."""
+        self._engine.watch(self._keys.alive(), self._in_loop(self._came_or_went))
+        self._engine.listen(self._keys.event(), self._in_loop(self._event))
+        self._listening.setblocking(False)
+        self._ask_clocks()
+        while True:
+            made, _ = await self._loop.sock_accept(self._listening)
+            task = asyncio.create_task(self._serve(made))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _in_loop(self, function: Any) -> Any:
+        return lambda *arguments: self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _came_or_went(self, key: str, is_there: bool) -> None:
+        node = self._keys.node_of(key)
+        if self._keys.has(node):
+            return  # of this host: controls reach it without an agent
+        if is_there:
+            if (suspect := self._suspect.pop(node, None)) is not None:
+                suspect.cancel()
+            self._alive.add(node)
+        elif node in self._alive and node not in self._suspect:
+            self._suspect[node] = self._loop.call_later(self._window, self._gone, node)
+
+    def _ask_clocks(self) -> None:
+        """Asks every other host for its time, now and then."""
+        self._loop.call_later(EVERY, self._ask_clocks)
+        for host in {host_of(node) for node in self._alive}:
+            offsets = self._offsets.setdefault(host, Offsets())
+            ask(self._engine, self._keys, host, self._in_loop(offsets.add))
+
+    def _gone(self, node: str, why: str = "noconnection") -> None:
+        if (suspect := self._suspect.pop(node, None)) is not None:
+            suspect.cancel()
+        self._alive.discard(node)
+        for name, (other, _) in list(self._controls.items()):
+            if other == node:
+                self._ended(name, why)
+
+    def _ended(self, name: str, why: str) -> None:
+        """What a control's connection stands for has ended."""
+        _, wire = self._controls.pop(name)
+        wire.send((Atom("ended"), why))
+        wire.close()
+
+    async def _serve(self, made: socket.socket) -> None:
+        try:
+            wire = await Wire.of(made)
+        except (OSError, BadFrame):
+            return
+        terms = wire.terms()
+        try:
+            async with asyncio.timeout(GREETING):
+                about = peer_of(await anext(terms))
+        except (TimeoutError, StopAsyncIteration):
+            return wire.close()
+        except BadFrame as wrong:
+            wire.send((Atom("refused"), str(wrong)))
+            return wire.close()
+        node, control = str(about.get("to", ""))[:200], str(about.get("node", ""))[:200]
+        if node and node not in self._alive:
+            wire.send((Atom("refused"), NODEDOWN))
+            return wire.close()
+        self._count += 1
+        name = f"{self._engine.name}/{self._count} {control}"
+        wire.greet(node=node or f"agent@{self._keys.host}", pid=os.getpid())
+        if node:
+            self._controls[name] = node, wire
+        try:
+            async for term in terms:
+                match term:
+                    case ("call", int(number), str(request), list(arguments)):
+                        self._call(name, node, wire, number, request, arguments)
+                    case _:
+                        raise BadFrame("it is no request")
+        except BadFrame as wrong:
+            wire.send((Atom("refused"), str(wrong)))
+        wire.close()
+        self._heard_of.pop(name, None)
+        if self._controls.pop(name, None) is not None:
+            self._ask(node, name, "leave", [], lambda answer: None)
+
+    def _call(self, name: str, node: str, wire: Wire, number: int, request: str, arguments: list[Any]) -> None:
+        if not node:
+            return wire.send((Atom("answer"), number, self._own(request)))
+
+        def answered(term: Any) -> None:
+            wire.send((Atom("answer"), number, term))
+
+        self._ask(node, name, request, arguments, answered)
+
+    def _own(self, request: str) -> Any:
+        """What the agent itself is asked."""
+        if request == "nodes":
+            return OK, self.nodes
+        if request == "clocks":
+            return OK, {host: offsets.points() for host, offsets in self._offsets.items()}
+        if request == "status":
+            return OK, [self._keys.cluster, self._keys.host, self.nodes, self._engine.others, self.strangers]
+        return ERROR, Atom("no_request")
+
+    def _ask(self, node: str, name: str, request: str, arguments: list[Any], answered: Callable[[Any], None]) -> None:
+        try:
+            data = etf.dumps((name, request, arguments))
+        except (BadArg, SystemLimit) as error:
+            return answered((ERROR, (Atom("badarg"), str(error))))
+
+        right = class_of(request)
+
+        def take(found: bytes | None) -> None:
+            if found is not None:
+                answered(_term(found))
+            elif node in self._alive and node not in self._suspect:
+                answered((ERROR, (Atom("no_answer"), f"its host may give this one no right to {right} it")))
+            else:
+                answered(GONE)
+
+        self._engine.ask(self._keys.ask(node, right), data, PATIENCE, self._in_loop(take))
+
+    def _event(self, key: str, data: bytes) -> None:
+        """A node tells something to a control, which may be one of this host's."""
+        node = self._keys.node_of(key)
+        match _term(data):
+            case ("*", int(), "gone") if node in self._alive:
+                self._gone(node, "killed")
+            case (str(name), int(number), what) if name in self._controls:
+                _, wire = self._controls[name]
+                if node != self._controls[name][0]:
+                    return
+                missing = number - self._heard_of.get(name, 0) - 1
+                self._heard_of[name] = number
+                if missing > 0:
+                    wire.send((Atom("event"), (Atom("lost"), missing)))
+                match what:
+                    case ("ended", str(why)):
+                        self._ended(name, why)
+                    case ("event", _):
+                        wire.send(what)
+
+
+def _term(data: bytes) -> Any:
+    try:
+        return etf.loads(data, depth=DEPTH, size=LIMIT)
+    except (BadArg, SystemLimit) as error:
+        return ERROR, (Atom("bad_answer"), str(error))

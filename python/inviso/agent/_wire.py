@@ -1,0 +1,164 @@
+"""A connection with frames in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
+from inviso._link._peer import Life, credentials, may_serve
+from inviso.terms import Atom
+
+__all__ = ["Line", "Wire"]
+
+GREETING = 10.0
+"""Seconds that the other side has to say who it is."""
+
+WAITING = 64 << 20
+"""Bytes that wait for the other side; then it is left."""
+
+OK, ERROR = Atom("ok"), Atom("error")
+GONE = ERROR, (Atom("no_response"), Atom("disconnected"))
+
+
+class Wire:
+    """A connection over a socket of this host. Made by :meth:`of`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._frames = Frames()
+        self.pid = pid
+
+    @classmethod
+    async def of(cls, made: socket.socket) -> Wire:
+        """``BadFrame`` if the process at the other end is another user's."""
+        made.setblocking(False)
+        pid, user = credentials(made)
+        if not may_serve(user):
+            made.close()
+            raise BadFrame("it is another user's")
+        reader, writer = await asyncio.open_unix_connection(sock=made)
+        return cls(reader, writer, pid)
+
+    def send(self, term: Any) -> None:
+        """Sends a term; a side that reads nothing for long is left."""
+        self.write(pack(term))
+
+    def greet(self, **about: Any) -> None:
+        """Says who this side is."""
+        self.write(greeting(**about))
+
+    def write(self, data: bytes) -> None:
+        """Sends bytes."""
+        if self._writer.is_closing():
+            return
+        self._writer.write(data)
+        if self._writer.transport.get_write_buffer_size() > WAITING:
+            self._writer.transport.abort()
+
+    async def terms(self) -> AsyncIterator[Any]:
+        """The terms that come, until the other side has gone."""
+        while True:
+            try:
+                data = await self._reader.read(1 << 18)
+            except OSError:
+                return
+            if not data:
+                return
+            for term in self._frames.feed(data):
+                yield term
+
+    def close(self) -> None:
+        """Ends it, after what was sent."""
+        self._writer.close()
+
+    async def closed(self) -> None:
+        """Waits for the end."""
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+
+class Line:
+    """A connection to a prepared process of this host, for one control of another host, or for the agent itself."""
+
+    def __init__(self, wire: Wire, on_event: Callable[[Any], None], on_end: Callable[[str], None]) -> None:
+        self._wire = wire
+        self._pending: dict[int, Callable[[Any], None]] = {}
+        self._number = 0
+        self._on_event = on_event
+        self._on_end = on_end
+        self._life = Life(wire.pid)
+        self._task: asyncio.Task[None] | None = None
+        self.about: dict[str, Any] = {}
+        """What the process says of itself in its first frame."""
+        self.is_open = True
+
+    @classmethod
+    async def to(
+        cls, made: socket.socket, node: str, on_event: Callable[[Any], None], on_end: Callable[[str], None]
+    ) -> Line:
+        """Opens one, for a control of the name ``node``. ``BadFrame`` if the process is no such, OSError if it has gone."""
+        wire = await Wire.of(made)
+        wire.greet(node=node, pid=os.getpid())
+        line = cls(wire, on_event, on_end)
+        terms = wire.terms()
+        try:
+            async with asyncio.timeout(GREETING):
+                line.about = peer_of(await anext(terms))
+        except (TimeoutError, StopAsyncIteration, BadFrame):
+            line._end("noconnection")
+            raise BadFrame("it does not answer") from None
+        line._task = asyncio.create_task(line._read(terms))
+        if line._life.descriptor >= 0:
+            asyncio.get_running_loop().add_reader(line._life.descriptor, line._died)
+        return line
+
+    def ask(self, name: str, arguments: list[Any], answered: Callable[[Any], None]) -> None:
+        """Makes a request; ``answered`` is called once, also if the process ends."""
+        if not self.is_open:
+            return answered(GONE)
+        self._number += 1
+        self._pending[self._number] = answered
+        self._wire.send((Atom("call"), self._number, name, arguments))
+
+    def close(self) -> None:
+        """Leaves the process: a component that this connection owns acts by its dependency."""
+        self._on_end = lambda why: None
+        self._end("closed")
+
+    def _died(self) -> None:
+        """The process has ended; a child of it may keep the connection open. What it said last is read first."""
+        asyncio.get_running_loop().remove_reader(self._life.descriptor)
+        asyncio.get_running_loop().call_later(0.001, self._end, "killed")
+
+    async def _read(self, terms: AsyncIterator[Any]) -> None:
+        try:
+            async for term in terms:
+                match term:
+                    case ("answer", int(number), answer):
+                        self._pending.pop(number, lambda _: None)(answer)
+                    case ("event", event):
+                        self._on_event(event)
+                    case ("refused", str()):
+                        break
+        except BadFrame:
+            pass
+        self._end("noconnection")
+
+    def _end(self, why: str) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self._life.descriptor >= 0:
+            asyncio.get_running_loop().remove_reader(self._life.descriptor)
+            self._life.close()
+        self._wire.close()
+        pending, self._pending = self._pending, {}
+        for answered in pending.values():
+            answered(GONE)
+        self._on_end(why)

@@ -1,0 +1,384 @@
+"""Several hosts: agents that join them, controls that ask nodes of another host, and what of them can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
+
+from agent_tools import THERE, Host, joined, until
+from inviso import BadArg, Cluster, log
+from inviso.agent._engine import Engine
+from inviso.agent._keys import Keys
+from inviso.control._control import Control
+from node_tools import HOST, Node
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host]]:
+    with joined(tmp_path_factory.mktemp("hosts"), HOST) as found:
+        yield found
+
+
+@pytest.fixture
+def hosts(pair: tuple[Host, Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Host, Host]]:
+    """Both, in whose first this process is."""
+    monkeypatch.setenv("INVISO_DIR", str(pair[0].folder))
+    monkeypatch.chdir(tmp_path)
+    yield pair
+    for host in pair:
+        for node in host.nodes:
+            node.close()
+        host.nodes.clear()
+    until(lambda: pair[0].sees() and pair[1].sees())
+
+
+@pytest.fixture
+def own_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Host, Host]]:
+    """Two hosts whose agents a test may end."""
+    monkeypatch.chdir(tmp_path)
+    with joined(tmp_path, HOST) as found:
+        monkeypatch.setenv("INVISO_DIR", str(found[0].folder))
+        yield found
+
+
+def seen(host: Host, *nodes: Node) -> None:
+    until(lambda: host.sees(*(node.name for node in nodes)))
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "inviso", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_nodes_of_both_hosts_into_one_log(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    nodes = [here.node("shop-1"), there.node("shop-2"), there.node("web")]
+    seen(here, *nodes[1:])
+    with Cluster("shop-*") as cluster:
+        assert cluster.nodes == [f"shop-1@{HOST}", f"shop-2@{THERE}"]
+        found = cluster.trace("__main__:work", folder="logs", arguments=True).check()
+        assert dict(found) == {node: 1 for node in cluster.nodes}
+        for number, node in enumerate(nodes[:2]):
+            node.run(f"work({number})")
+        stopped = cluster.stop().check()
+        merged = cluster.merge("all.log", "erlang")
+    assert {node: each["records"] for node, each in stopped.items()} == {node.name: 1 for node in nodes[:2]}
+    assert [message[3] for message in log.read(stopped[f"shop-2@{THERE}"]["log"])] == [("__main__", "work", [1])]
+    assert set(merged.nodes) == {node.name for node in nodes[:2]}
+
+
+def test_the_commands(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    done = command("nodes", "--json")
+    assert {name: each["pid"] for name, each in json.loads(done.stdout)["nodes"].items()} == {node.name: str(node.pid)}
+    done = command("start", "shop-*", "-p", "__main__", "--for", "100ms", "-o", "logs")
+    assert (done.returncode, done.stdout.split("\t")[0]) == (0, node.name), done.stderr
+    assert Path("logs", f"{node.name}.log").exists()
+    done = command("agent", "--status")
+    assert done.stdout.splitlines()[1] == f"\t{node.name}"
+
+
+def test_a_large_log_comes_whole(hosts: tuple[Host, Host], tmp_path: Path) -> None:
+    here, there = hosts
+    node = there.node("big")
+    seen(here, node)
+    with Cluster("big") as cluster:
+        node.run("def load(data): return data")
+        cluster.trace("__main__:load", arguments=True, folder="logs").check()
+        node.run("for n in range(100_000): load(b'x' * 300)")
+        row = cluster.stop().check()[node.name]
+    own = b"".join(path.read_bytes() for path in sorted((there.place / "big").glob("*.log")))
+    assert row["records"] + row["lost"] == 100_000
+    assert Path(row["log"]).read_bytes() == own and len(own) > 3 * (4 << 20)
+
+
+def test_only_logs_of_the_node_are_sent(hosts: tuple[Host, Host], tmp_path: Path) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    control = Control(name=f"control@{HOST}")
+    try:
+        assert control.add([node.name], "tag", {})[0][1] == ("ok", "new")
+        assert control.call(None, "init_tracing", ("file", "t.log"))[0][1][0] == "ok"
+        node.run("work(1)")
+        control.call(None, "stop_tracing")
+        (_, answer), = control.call(None, "log_paths")
+        path = dict(answer[1])["trace_log"][0]
+        assert control.call(None, "chunk", path, 0, 100)[0][1][0] == "ok"
+        for wrong in (str(secret), "/etc/passwd", f"{os.path.dirname(path)}/../{os.path.basename(path)}"):
+            assert control.call(None, "chunk", wrong, 0, 100)[0][1] == ("error", ("not_a_log", wrong))
+        os.rename(path, f"{path}.old")
+        os.symlink(secret, path)
+        assert control.call(None, "chunk", path, 0, 100)[0][1][0] == "error"
+        for arguments in ([path], [path, -1, 5], [path, 0, 1 << 30], [path, 0, 0], [7, 0, 1]):
+            assert control.call(None, "chunk", *arguments)[0][1] == ("error", "badarg")
+    finally:
+        control.close()
+
+
+def test_a_control_elsewhere_holds_a_node(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    one, two = Control(name=f"one@{HOST}"), Control(name=f"two@{HOST}")
+    try:
+        assert one.add([node.name], "tag", {})[0][1] == ("ok", "new")
+        (_, (how, (why, who, _))), = two.add([node.name], "tag", {})
+        assert (how, why, who) == ("error", "refused", f"one@{HOST}")
+        one.close()
+        until(lambda: two.add([node.name], "mine", {})[0][1] == ("ok", ("adopted", "new", "running", "tag")))
+    finally:
+        one.close()
+        two.close()
+
+
+def events_of(control: Control) -> queue.Queue[Any]:
+    found: queue.Queue[Any] = queue.Queue()
+    control.subscribe(lambda event: found.put((time.monotonic(), event[3])))
+    return found
+
+
+def test_events_come_in_their_order(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    control = Control(name=f"control@{HOST}")
+    try:
+        events = events_of(control)
+        control.add([node.name], "tag", {})
+        assert control.call(None, "init_tracing", ("file", "events.log"))[0][1][0] == "ok"
+        assert control.call(None, "suspend", "hot") == [(node.name, "ok")]
+        assert control.call(None, "cancel_suspension") == [(node.name, "ok")]
+        assert events.get(timeout=20)[1] == ("connected", node.name, ("tag", ("new", "running")))
+        changes = [events.get(timeout=20)[1] for _ in range(3)]
+        assert [each[0] for each in changes] == ["state_change"] * 3
+        assert [each[2] for each in changes] == [("tracing", "running"), ("tracing", ("suspended", "hot")), ("tracing", "running")]
+    finally:
+        control.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_ends_is_seen(hosts: tuple[Host, Host], number: int) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    control = Control(name=f"control@{HOST}")
+    try:
+        control.add([node.name], "tag", {})
+        events = events_of(control)
+        killed = time.monotonic()
+        node.kill(number)
+        when, event = events.get(timeout=20)
+        assert event[:2] == ("disconnected", node.name)
+        assert control.nodes() == [] and when - killed < 5
+        assert control.call([node.name], "get_status") == [(node.name, ("error", "not_an_added_node"))]
+        until(lambda: control.add([node.name], "tag", {})[0][1] == ("error", "nodedown"))
+    finally:
+        control.close()
+
+
+def test_a_request_to_a_process_that_ends_meanwhile_is_answered(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    control = Control(name=f"control@{HOST}", timeout=30)
+    try:
+        control.add([node.name], "tag", {})
+        node.kill(signal.SIGSTOP)
+        threading.Timer(0.3, node.kill).start()
+        begun = time.monotonic()
+        (_, answer), = control.call(None, "get_status")
+        assert answer == ("error", ("no_response", "disconnected")) and time.monotonic() - begun < 20
+    finally:
+        control.close()
+
+
+def test_a_process_that_hangs_costs_its_own_time_only(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    nodes = [there.node("shop-1"), there.node("shop-2")]
+    seen(here, *nodes)
+    control = Control(name=f"control@{HOST}", timeout=1)
+    try:
+        control.add([node.name for node in nodes], "tag", {})
+        nodes[0].kill(signal.SIGSTOP)
+        answers = dict(control.call(None, "get_status"))
+        assert answers == {nodes[0].name: ("error", "timeout"), nodes[1].name: ("ok", ("new", "running"))}
+        nodes[0].kill(signal.SIGCONT)
+        until(lambda: dict(control.call(None, "get_status"))[nodes[0].name] == ("ok", ("new", "running")))
+    finally:
+        control.close()
+
+
+def test_what_a_control_leaves_acts_by_its_dependency(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    text = f"""
+import os
+from inviso.control._control import Control
+control = Control(name="child@{HOST}")
+print(control.add([{node.name!r}], "tag", {{"dependency": 0}})[0][1], flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "('ok', 'new')\n", done.stderr
+    control = Control(name=f"control@{HOST}")
+    try:
+        until(lambda: control.add([node.name], "tag", {})[0][1] == ("ok", "new"))
+    finally:
+        control.close()
+
+
+@pytest.mark.parametrize("at", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
+def test_an_agent_that_ends(own_hosts: tuple[Host, Host], at: int, number: int) -> None:
+    """The control learns that the node is gone; the node acts by its dependency; an agent that comes again serves again."""
+    here, there = own_hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    control = Control(name=f"control@{HOST}")
+    try:
+        assert control.add([node.name], "tag", {"dependency": 100})[0][1] == ("ok", "new")
+        events = events_of(control)
+        agent = own_hosts[at].agent
+        agent.send_signal(number)
+        if number == signal.SIGSTOP and at == 0:
+            # its own agent hangs: nothing tells, but each call ends in its time
+            assert control.call(None, "get_status", timeout=0.5)[0][1] == ("error", "timeout")
+        else:
+            assert events.get(timeout=20)[1][:2] == ("disconnected", node.name)
+        if number == signal.SIGSTOP:
+            agent.send_signal(signal.SIGCONT)
+        else:
+            agent.wait(60)
+            own_hosts[at].start()
+        seen(here, node)
+        if number == signal.SIGSTOP and at == 0:
+            control.remove(None, ends=True)
+        until(lambda: control.add([node.name], "again", {"dependency": 100})[0][1][0] == "ok")
+        assert control.call(None, "get_status")[0][1] == ("ok", ("new", "running"))
+    finally:
+        control.close()
+
+
+def test_without_an_agent_other_hosts_are_not_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
+    control = Control(name=f"control@{HOST}")
+    try:
+        (_, (how, (what, why))), = control.add(["shop@elsewhere"], "tag", {})
+        assert (how, what) == ("error", "noconnection") and why == "elsewhere is another host; start 'inviso agent' on both"
+    finally:
+        control.close()
+    done = command("agent", "--status")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "inviso agent: none runs on this host\n")
+
+
+def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
+    endpoint = f"unixsock-stream/{tmp_path}/zenoh"
+    done = command("agent", "--listen", endpoint, "--host", "web", "--cluster", "mine", "--detach")
+    assert done.returncode == 0, done.stderr
+    pid = int(done.stdout.split()[1])
+    try:
+        (found,) = json.loads(command("agent", "--status", "--json").stdout)
+        assert found == {"pid": pid, "cluster": "mine", "host": "web", "nodes": [], "connections": 0, "without_rights": []}
+    finally:
+        os.kill(pid, signal.SIGTERM)
+    until(lambda: command("agent", "--status").returncode == 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "why"),
+    [
+        (["--host", "a/b"], 2, "is no name"), (["--cluster", "*"], 2, "is no name"), (["--listen", "nowhere"], 2, "is open to"), (["--insecure", "--listen", "nowhere"], 2, "endpoints"),
+        (["--listen", "tcp/0.0.0.0:0"], 2, "is open to whoever reaches it"), (["--ca", "a.pem"], 2, "belong together"),
+        (["--ca", "a", "--cert", "b", "--key", "c"], 2, "'a' can't be read"), (["--rights", "none.toml"], 2, "can't be read"),
+        (["--insecure", "--listen", "tcp/203.0.113.1:7447"], 1, "can't reach the network"), (["--bad"], 2, "unrecognized"),
+        (["--detach", "--insecure", "--listen", "tcp/203.0.113.1:7447"], 1, "can't reach the network"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], status: int, why: str) -> None:
+    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
+    done = command("agent", *words)
+    assert (done.returncode, done.stdout) == (status, "") and why in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_the_engine_is_not_for_children(tmp_path: Path) -> None:
+    text = f"""
+import os, sys
+from inviso.agent._engine import Engine
+engine = Engine(["unixsock-stream/{tmp_path}/zenoh"], [])
+pid = os.fork()
+if not pid:
+    try:
+        engine.publish("a/b", b"")
+    except RuntimeError as error:
+        os.write(1, str(error).encode())
+    os._exit(0)
+os.waitpid(pid, 0)
+engine.close()
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "a process that was forked has no session of its parent's; open one of its own", done.stderr
+
+
+def test_another_cluster_is_not_heard(hosts: tuple[Host, Host], tmp_path: Path) -> None:
+    here, _ = hosts
+    other = Host("other", tmp_path / "other", (here.endpoint,), "--cluster", "foreign")
+    try:
+        node = other.node("shop-9")
+        until(lambda: other.status()["connections"] == 2)
+        heard: list[str] = []
+        engine = Engine([f"unixsock-stream/{tmp_path}/watch"], [here.endpoint])
+        engine.watch(Keys("foreign", "x").alive(), lambda key, is_there: heard.append(key))
+        until(lambda: heard == [f"inviso/foreign/other/{node.name.partition('@')[0]}/alive"])
+        engine.close()
+        assert here.status()["nodes"] == []
+    finally:
+        other.close()
+
+
+def test_a_request_in_the_wrong_class_is_refused(hosts: tuple[Host, Host], tmp_path: Path) -> None:
+    """Whoever has the right to watch only, and asks for more where that is given, gets nothing."""
+    from inviso import etf
+
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    engine, keys = Engine([f"unixsock-stream/{tmp_path}/zenoh"], [there.endpoint]), Keys("default", HOST)
+    try:
+        until(lambda: engine.others)
+        for right, data in (
+            ("watch", etf.dumps(("x/1 me", "add", ["tag", {}, False]))), ("read", etf.dumps(("x/1 me", "get_status", []))),
+            ("trace", b"nonsense"), ("trace", etf.dumps(7)), ("trace", etf.dumps(("x", 1, 2))),
+        ):  # fmt: skip
+            found: queue.Queue[bytes | None] = queue.Queue()
+            engine.ask(keys.ask(node.name, right), data, 10, found.put)
+            answer = found.get(timeout=20)
+            assert answer is not None
+            assert etf.loads(answer)[0] == "error"
+    finally:
+        engine.close()
+
+
+def test_names() -> None:
+    with pytest.raises(BadArg, match="agent, host: 'a b' is no name"):
+        Keys("test", "a b")
+    with pytest.raises(ValueError):
+        Keys("test", "web").parts("inviso/test/web/shop/alive")

@@ -1,0 +1,189 @@
+"""Hosts whose clocks differ: what agents measure, and logs that are merged by it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
+
+from agent_tools import THERE, Host, until
+from inviso import BadArg, Cluster, merge
+from inviso.agent._clock import APART, Offsets
+from inviso.merge._clocks import Clock, beside, read, write
+from node_tools import HOST
+
+AHEAD = 5.0
+DRIFT = 100e-6
+
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+/* The wall clock of this process: ahead by SHIFT seconds, and faster by DRIFT, since the time BEGAN. */
+static double number(const char *name) { const char *text = getenv(name); return text ? atof(text) : 0; }
+int clock_gettime(clockid_t clock, struct timespec *found) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int status = real(clock, found);
+    if (!status && clock == CLOCK_REALTIME) {
+        double more = number("SHIFT") + number("DRIFT") * (found->tv_sec - number("BEGAN") + found->tv_nsec / 1e9);
+        long long ns = found->tv_sec * 1000000000LL + found->tv_nsec + (long long)(more * 1e9);
+        found->tv_sec = ns / 1000000000LL;
+        found->tv_nsec = ns % 1000000000LL;
+    }
+    return status;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library that, loaded first, is a process's wall clock."""
+    folder = tmp_path_factory.mktemp("shim")
+    (folder / "shim.c").write_text(SHIM)
+    made = folder / "shim.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", made, folder / "shim.c", "-ldl"], check=True)
+    return made
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, shim: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Host, Host]]:
+    """This host, and one whose clock is ahead and gains."""
+    monkeypatch.chdir(tmp_path)
+    clock = {"LD_PRELOAD": str(shim), "SHIFT": str(AHEAD), "DRIFT": str(DRIFT), "BEGAN": str(time.time())}
+    there = Host(THERE, tmp_path / THERE, environment=clock)
+    try:
+        here = Host(HOST, tmp_path / "here", (there.endpoint,))
+        try:
+            monkeypatch.setenv("INVISO_DIR", str(here.folder))
+            yield here, there
+        finally:
+            here.close()
+    finally:
+        there.close()
+
+
+def test_what_happens_in_turns_is_merged_in_turns(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    nodes = [here.node("one"), there.node("two")]
+    until(lambda: here.sees(nodes[1].name))
+    with Cluster() as cluster:
+        cluster.trace("__main__:work", arguments=True, folder="logs").check()
+        moments = []
+        for number in range(40):
+            before = time.time()
+            nodes[number % 2].run(f"work({number})")
+            moments.append((before, time.time()))
+        until(lambda: cluster._control.clocks().get(THERE))
+        cluster.stop().check()
+    order = [message.message[3][2][0] for message in merge.read("logs")]
+    by_wall = [message.node for message in merge.read("logs", clock="wall")]
+    assert by_wall == [nodes[0].name] * 20 + [nodes[1].name] * 20
+    done = merge.logs("logs", "all.txt", "text")
+    clock = done.clocks[nodes[1].name]
+    assert (clock.host, clock.to, list(done.clocks)) == (THERE, HOST, [nodes[1].name])
+    for _, offset, error in clock.points:
+        assert abs(offset / 1e9 + AHEAD) <= error / 1e9 + 60 * DRIFT + 1e-3
+        assert 0 < error < 1e9
+    # no two stand the other way round that are further apart than the clocks may be wrong
+    error = 2 * max(error for *_, error in clock.points) / 1e9 + 60 * DRIFT + 1e-3
+    assert sorted(order) == [*range(40)]
+    wrong = [(one, two) for at, one in enumerate(order) for two in order[at + 1 :] if moments[one][0] - moments[two][1] > error]
+    assert wrong == []
+
+
+def test_one_log_is_merged_as_it_is(hosts: tuple[Host, Host]) -> None:
+    _, there = hosts
+    node = there.node("two")
+    until(lambda: hosts[0].sees(node.name))
+    with Cluster() as cluster:
+        cluster.trace("__main__:work", folder="logs").check()
+        for number in range(5):
+            node.run(f"work({number})")
+        until(lambda: cluster._control.clocks().get(THERE))
+        cluster.stop().check()
+    log = Path("logs", f"{node.name}.log")
+    merge.logs("logs", "all.log", "erlang")
+    assert Path("all.log").read_bytes() == log.read_bytes()
+
+
+def write_clock(path: str, offset: int, to: str = "h") -> None:
+    write(path, Clock("web", to, [(0, offset, 1)]))
+
+
+def test_files_of_offsets(tmp_path: Path) -> None:
+    path = str(tmp_path / "a@web.clock")
+    assert beside(str(tmp_path / "a@web.log")) == path
+    assert read("test", path) is None
+    given = Clock("web", "db", [(1, -2, 3), (4, 5, 6)])
+    write(path, given)
+    assert read("test", path) == given
+    write(path, Clock("web", "db"))
+    assert not Path(path).exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"version": 2, "host": "a", "to": "b", "points": [[1, 2, 3]]}', '{"version": 1, "host": "a", "to": "b", "points": []}',
+        '{"version": 1, "host": "a", "to": "b", "points": [[1, 2]]}', '{"version": 1, "host": "a", "to": "b", "points": [[1, 2, -3]]}',
+        '{"version": 1, "host": "a", "to": "b", "points": [[1, 1e30, 3]]}', "[" * 100_000,
+        '{"version": 1, "host": "a", "to": "b", "points": [[1, 99999999999999999999999, 3]]}',
+    ],
+)  # fmt: skip
+def test_files_that_hold_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a@web.clock"
+    path.write_text(text)
+    with pytest.raises(BadArg, match=r"clock: .*a@web\.clock"):
+        read("test", str(path))
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    for node in ("a@one", "b@two"):
+        (tmp_path / f"{node}.log").write_bytes(b"")
+    with pytest.raises(BadArg, match=r"there is no NODE\.clock beside a log"):
+        merge.logs(tmp_path, tmp_path / "all.txt", clock="aligned")
+    write_clock(str(tmp_path / "a@one.clock"), 1)
+    assert merge.logs(tmp_path, tmp_path / "all.txt").clocks["a@one"].text() == "+0.000000 s, right to 0.0 ms"
+    write_clock(str(tmp_path / "b@two.clock"), 1, to="other")
+    with pytest.raises(BadArg, match="aligned with several hosts: h, other"):
+        merge.logs(tmp_path, tmp_path / "all.txt")
+    with pytest.raises(BadArg, match="is unknown"):
+        merge.logs(tmp_path, tmp_path / "all.txt", clock="sun")
+    with pytest.raises(BadArg, match="which nothing looks for yet"):
+        merge.logs(tmp_path, tmp_path / "all.txt", clock="causal")
+    assert not merge.logs(tmp_path, tmp_path / "all.txt", clock="wall").clocks
+
+
+def test_the_quickest_answer_counts() -> None:
+    offsets = Offsets()
+    offsets.add(0, 1000 + 900, 1000 + 900, 1000)  # slow there
+    offsets.add(2000, 3050, 3050, 2100)
+    offsets.add(4000, 5000 + 10, 5000 + 10, 5000)
+    assert offsets.points() == [(1900, -1400, 500), (3050, -1000, 50)]
+    offsets.add(9000, 100, 9000, 9500)  # its clock was set between the two
+    assert offsets.points() == [(1900, -1400, 500)]
+    for n in range(1, 5):
+        now = 1900 + n * APART
+        offsets.add(now, now, now, now + 2)
+    assert [when for when, _, _ in offsets.points()][-4:] == [1900 + n * APART for n in range(1, 5)]
+
+
+def test_a_clock_that_goes_back_begins_anew() -> None:
+    offsets = Offsets()
+    offsets.add(10, 1000, 1000, 20)
+    offsets.add(30, 1, 1, 40)
+    assert [when for when, _, _ in offsets.points()] == [1000, 1]
+
+
+def test_the_answers_of_agents_are_json(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.clock")
+    write_clock(path, 7)
+    assert json.loads(Path(path).read_text()) == {"version": 1, "host": "web", "to": "h", "points": [[0, 7, 1]]}
