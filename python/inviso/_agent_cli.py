@@ -112,7 +112,11 @@ def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
     from .terms import Atom
 
     found = []
-    with Folder.open(is_control=True) as folder, folder.below(AGENT) as below:
+    with Folder.open(is_control=True) as folder:
+        if not folder.has(AGENT):
+            return []
+        below = folder.below(AGENT)
+    with below:
         for pid in below.pids():
             with suppress(OSError, BadFrame), Met(below, pid, "", time.monotonic() + timeout) as met:
                 met.send(pack((Atom("call"), 1, "status", [])))

@@ -25,7 +25,7 @@ from ._link._names import full, host, host_of
 from ._link._peer import has_ended
 from ._pattern import parse
 from .control._control import Control, Found, is_meant
-from .control._logs import copy_set, left
+from .control._logs import copy_set, left, paths_of
 from .errors import BadArg, shown
 from .runtime import NO_NODE
 from .terms import Atom
@@ -500,8 +500,11 @@ class Cluster:
         if answers.errors:
             results.pop(node, None)
             return
-        found = answers[node]
-        parts = {} if isinstance(found, str) else dict(found)
+        parts = paths_of(answers[node])
+        if parts is None:
+            errors[node] = NodeError(node, "bad_answer")
+            results.pop(node, None)
+            return
         results[node]["log"] = None
         try:
             if names := parts.get("ti_log"):

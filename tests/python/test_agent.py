@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from inviso import BadArg, Cluster, log
 from inviso.agent._engine import Engine
 from inviso.agent._keys import Keys
 from inviso.control._control import Control
+from inviso.control._logs import PART, There, fetched
 from node_tools import HOST, Node
 
 
@@ -382,3 +384,53 @@ def test_names() -> None:
         Keys("test", "a b")
     with pytest.raises(ValueError):
         Keys("test", "web").parts("inviso/test/web/shop/alive")
+
+
+class Liar:
+    """Answers as the agent of a host that lies."""
+
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+
+    def __call__(self, parts: list[list[Any]]) -> list[Any]:
+        return [self._answers.pop(0) for _ in parts]
+
+
+def part(data: bytes, size: int) -> Any:
+    return "ok", (data, zlib.crc32(data), size)
+
+
+def whole(source: There) -> bytes:
+    return b"".join(iter(source.read, b""))
+
+
+def test_a_log_that_comes_in_parts() -> None:
+    data = os.urandom(2 * PART + 5)
+    answers = [part(data[at : at + PART], len(data)) for at in range(0, len(data), PART)]
+    assert whole(There(Liar(*answers), "/x")) == data
+    assert whole(There(Liar(part(b"", 0)), "/x")) == b""
+    # what is written meanwhile is not read
+    assert whole(There(Liar(part(data[:PART], PART)), "/x")) == data[:PART]
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ([("ok", (b"abc", 1, 3))], "its checksum is wrong"), ([part(b"abc", 1 << 60)], "it has become shorter"),
+        ([part(b"abcd", 3)], "it has become shorter"), ([part(bytes(PART + 1), PART + 1)], "its checksum is wrong"),
+        ([part(b"", -1)], "its checksum is wrong"), (["what"], "what is no answer"), ([("ok", 7)], "its checksum is wrong"),
+        ([("error", "gone")], "answered gone"), ([part(bytes(PART), 2 * PART), ("error", "gone")], "answered gone"),
+    ],
+)  # fmt: skip
+def test_a_host_that_lies_about_a_log(answers: list[Any], why: str) -> None:
+    with pytest.raises(OSError, match=why):
+        whole(There(Liar(*answers), "/x"))
+
+
+def test_a_host_that_lies_about_names(tmp_path: Path) -> None:
+    for wrong in ([("trace_log", [7])], 7, [("trace_log", "/x")], [("trace_log", ["/x/"])], [7]):
+        assert fetched(wrong, str(tmp_path), "") == ("error", "bad_answer")
+    assert fetched([("trace_log", ["/etc/../a.log"])], str(tmp_path), "p-", lambda path: There(Liar(part(b"abc", 3)), path)) == (
+        "complete", [("trace_log", [("ok", "p-a.log")]), ("ti_log", [])],
+    )  # fmt: skip
+    assert os.listdir(tmp_path) == ["p-a.log"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import subprocess
 import sys
 import types
 from typing import Any
@@ -137,3 +140,19 @@ main(["tprof", "-t", "{kind}", "-p", "mymod:_:_", "--json", "-", {str(tmp_path /
     assert done.returncode == 0, done.stderr
     assert "othermod" not in done.stdout + done.stderr
     assert "g.<locals>.inner" in done.stdout
+
+
+def test_a_session_that_begins_while_the_interpreter_starts(tmp_path: pathlib.Path) -> None:
+    """In ``sitecustomize``, where 3.15 is not there in full yet."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nfrom inviso import trace\nsys.early = trace.session_create('early')\n"
+        "sys.found = sys.early.function(('os', '_', '_'), True, ['call_count'])\n"
+        "sys.early.function(('os', 'getenv', 2), [('_', [], [('message', ('process_dump',))])], ['local'])\n"
+        "sys.early.process('all', True, ['call', 'send', 'receive', 'procs'])\n"
+    )
+    text = "import os, sys; os.getenv('A'); os.getenv('B'); print(sys.found > 10, sys.early.info(('os', 'getenv', 2), 'call_count'))"
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("True ('call_count', 2)\n", "")

@@ -109,6 +109,14 @@ class Folder:
             self._give(name)
         return Folder(f"{self.path}/{name}", os.open(name, _FLAGS, dir_fd=self.descriptor), self.owner)
 
+    def has(self, name: str) -> bool:
+        """Whether there is something of this name in it."""
+        try:
+            os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
     def pids(self) -> list[int]:
         """The processes that have a socket here, whether or not they live."""
         names = [name.removesuffix(SUFFIX) for name in os.listdir(self.descriptor) if name.endswith(SUFFIX)]

@@ -15,7 +15,7 @@ from typing import Any
 from inviso import etf
 from inviso.errors import BadArg, SystemLimit
 
-__all__ = ["DEPTH", "LIMIT", "VERSION", "BadFrame", "Frames", "greeting", "pack", "peer_of"]
+__all__ = ["DEPTH", "LIMIT", "VERSION", "BadFrame", "Frames", "answer", "greeting", "pack", "peer_of"]
 
 VERSION = (1, 0)
 LIMIT = 16 << 20
@@ -25,6 +25,8 @@ DEPTH = 64
 """Terms inside terms, at most."""
 
 _HEAD = 4
+_ANSWER = b"\x83h\x03" + etf.dumps("answer")[1:]
+"""A tuple of three begins, with its first."""
 
 
 class BadFrame(Exception):
@@ -41,6 +43,20 @@ def pack(term: Any) -> bytes:
     if len(data) > LIMIT:
         raise BadFrame(f"a term of {len(data)} bytes is too long; at most {LIMIT} are sent")
     return len(data).to_bytes(_HEAD) + data
+
+
+def answer(number: int, data: bytes) -> bytes:
+    """The frame of ``("answer", number, term)``, where the term is there in the external format: it is not looked at.
+
+    >>> answer(7, etf.dumps("yes")) == pack(("answer", 7, "yes"))
+    True
+    """
+    if data[:1] != b"\x83":
+        raise BadFrame("it is no term")
+    length = len(_ANSWER) + len(number_ := etf.dumps(number)[1:]) + len(data) - 1
+    if length > LIMIT:
+        raise BadFrame(f"a term of {length} bytes is too long; at most {LIMIT} are sent")
+    return b"".join((length.to_bytes(_HEAD), _ANSWER, number_, memoryview(data)[1:]))
 
 
 class Frames:

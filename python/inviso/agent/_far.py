@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inviso import etf
-from inviso._link._frame import DEPTH, LIMIT, BadFrame, peer_of
+from inviso._link._frame import DEPTH, LIMIT, BadFrame, answer, peer_of
 from inviso._link._names import host_of
 from inviso._link._rights import class_of
 from inviso.errors import BadArg, SystemLimit
@@ -144,16 +144,19 @@ class Far:
         wire.close()
         self._heard_of.pop(name, None)
         if self._controls.pop(name, None) is not None:
-            self._ask(node, name, "leave", [], lambda answer: None)
+            self._ask(node, name, "leave", [], lambda data: None)
 
     def _call(self, name: str, node: str, wire: Wire, number: int, request: str, arguments: list[Any]) -> None:
-        if not node:
-            return wire.send((Atom("answer"), number, self._own(request)))
+        def answered(data: bytes) -> None:
+            try:
+                wire.write(answer(number, data))
+            except BadFrame as error:
+                wire.send((Atom("answer"), number, (ERROR, (Atom("no_term"), str(error)))))
 
-        def answered(term: Any) -> None:
-            wire.send((Atom("answer"), number, term))
-
-        self._ask(node, name, request, arguments, answered)
+        if node:
+            self._ask(node, name, request, arguments, answered)
+        else:
+            answered(etf.dumps(self._own(request)))
 
     def _own(self, request: str) -> Any:
         """What the agent itself is asked."""
@@ -165,22 +168,24 @@ class Far:
             return OK, [self._keys.cluster, self._keys.host, self.nodes, self._engine.others, self.strangers]
         return ERROR, Atom("no_request")
 
-    def _ask(self, node: str, name: str, request: str, arguments: list[Any], answered: Callable[[Any], None]) -> None:
-        try:
-            data = etf.dumps((name, request, arguments))
-        except (BadArg, SystemLimit) as error:
-            return answered((ERROR, (Atom("badarg"), str(error))))
-
+    def _ask(
+        self, node: str, name: str, request: str, arguments: list[Any], answered: Callable[[bytes], None]
+    ) -> None:
+        """Asks a node; ``answered`` gets the answer as it comes, a term in the external format."""
         right = class_of(request)
 
         def take(found: bytes | None) -> None:
             if found is not None:
-                answered(_term(found))
-            elif node in self._alive and node not in self._suspect:
-                answered((ERROR, (Atom("no_answer"), f"its host may give this one no right to {right} it")))
-            else:
-                answered(GONE)
+                return answered(found)
+            why: Any = GONE
+            if node in self._alive and node not in self._suspect:
+                why = ERROR, (Atom("no_answer"), f"its host may give this one no right to {right} it")
+            answered(etf.dumps(why))
 
+        try:
+            data = etf.dumps((name, request, arguments))
+        except (BadArg, SystemLimit) as error:
+            return answered(etf.dumps((ERROR, (Atom("badarg"), str(error)))))
         self._engine.ask(self._keys.ask(node, right), data, PATIENCE, self._in_loop(take))
 
     def _event(self, key: str, data: bytes) -> None:

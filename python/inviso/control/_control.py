@@ -151,9 +151,11 @@ class Control:
 
     def _agents(self) -> Iterator[tuple[Folder, int]]:
         """The agents of this host that listen."""
-        with self.folder().below(AGENT) as agents:
-            for pid in agents.pids():
-                yield agents, pid
+        folder = self.folder()
+        if folder.has(AGENT):
+            with folder.below(AGENT) as agents:
+                for pid in agents.pids():
+                    yield agents, pid
 
     def _elsewhere(self, wanted: list[str]) -> Iterator[tuple[Folder, int, str]]:
         """The nodes of other hosts that match, with the agents that reach them."""
@@ -284,7 +286,7 @@ class Control:
         link = self._nodes.get(name)
         if link is None or not link.is_remote:
             return Here
-        return partial(There, lambda *arguments: self.call([name], "chunk", *arguments)[0][1])
+        return partial(There, lambda parts: self._hub.call([(link, "chunk", part) for part in parts], self.timeout))
 
     def is_local(self, name: str) -> bool:
         """Whether a node was added that is this process, so that functions may be passed to it."""

@@ -14,10 +14,15 @@ from typing import Any, Protocol
 
 from inviso.terms import Atom
 
-__all__ = ["Here", "Source", "There", "copy", "copy_set", "fetched", "left", "open_log", "posix", "shared_names"]
+__all__ = ["Here", "Source", "There", "copy", "copy_set", "fetched", "left", "open_log", "paths_of", "posix", "shared_names"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 CHUNK = 4 << 20
+"""Bytes of a file that are copied at a time."""
+
+PART, PARTS = 2 << 20, 4
+"""Bytes of a log of another host that are asked for at once, and how often."""
+
 
 
 class Source(Protocol):
@@ -46,29 +51,45 @@ class Here:
 
 
 class There:
-    """A log of another host: ``ask`` gets path, offset and length, and gives the answer of the agent there."""
+    """A log of another host. ``ask`` gets lists of path, offset and length, and gives the answers of the agent there. OSError if it
+    can't be had.
+    """
 
-    def __init__(self, ask: Callable[[str, int, int], Any], path: str) -> None:
+    def __init__(self, ask: Callable[[list[list[Any]]], list[Any]], path: str) -> None:
         self._ask = ask
         self._path = path
         self._offset = 0
-        self._next: bytes | None = self._chunk()
+        self._parts: list[bytes] = []
+        self._size = 0
+        """What it had at the begin; what is written to it afterwards is not read."""
+        self._more([0])
 
     def read(self) -> bytes:
         """The next bytes."""
-        if self._next is None:
-            self._next = self._chunk()
-        data, self._next = self._next, None
-        return data
+        if not self._parts and self._offset < self._size:
+            self._more([*range(self._offset, self._size, PART)][:PARTS])
+        return self._parts.pop(0) if self._parts else b""
 
     def close(self) -> None:
         """There is nothing to close."""
+        self._parts.clear()
 
-    def _chunk(self) -> bytes:
-        match self._ask(self._path, self._offset, CHUNK):
-            case ("ok", (bytes(data), int(checksum), int())) if zlib.crc32(data) == checksum:
-                self._offset += len(data)
-                return data
+    def _more(self, offsets: list[int]) -> None:
+        """Asks for several parts at once."""
+        answers = self._ask([[self._path, offset, PART] for offset in offsets])
+        for offset, answer in zip(offsets, answers, strict=True):
+            data, size = self._checked(answer)
+            if not offset:
+                self._size = size
+            if len(data) != min(PART, self._size - offset):
+                raise OSError(errno.EBADMSG, "it has become shorter", self._path)
+            self._parts.append(data)
+            self._offset += len(data)
+
+    def _checked(self, answer: Any) -> tuple[bytes, int]:
+        match answer:
+            case ("ok", (bytes(data), int(checksum), int(size))) if len(data) <= PART and zlib.crc32(data) == checksum and size >= 0:
+                return data, size
             case ("ok", _):
                 raise OSError(errno.EBADMSG, "its checksum is wrong", self._path)
             case ("error", reason):
@@ -76,12 +97,33 @@ class There:
         raise OSError(errno.EREMOTEIO, "the agent of its host answered what is no answer", self._path)
 
 
+def paths_of(answer: Any) -> dict[str, list[str]] | None:
+    """The paths in an answer to ``log_paths``, by the kind of the logs; None if it is none: it may come from another host.
+
+    >>> paths_of([("trace_log", ["/a/b.log"]), ("ti_log", [])]), paths_of("no_log"), paths_of([("trace_log", [7])])
+    ({'trace_log': ['/a/b.log'], 'ti_log': []}, {}, None)
+    """
+    if answer == "no_log":
+        return {}
+    found: dict[str, list[str]] = {}
+    for part in answer if isinstance(answer, list) else [None]:
+        match part:
+            case (str(kind), list(paths)) if all(isinstance(path, str) and os.path.basename(path) for path in paths):
+                found[kind] = paths
+            case _:
+                return None
+    return found
+
+
 def fetched(found: list[Any], folder: str, prefix: str, opened: Callable[[str], Source] = Here) -> Any:
     """The answer for one node: ``found`` has the paths of its logs by their kind, which ``opened`` opens."""
     results: dict[str, list[Any]] = {"trace_log": [], "ti_log": []}
     is_complete = True
+    paths_by_kind = paths_of(found)
+    if paths_by_kind is None:
+        return ERROR, Atom("bad_answer")
     for kind in ("ti_log", "trace_log"):
-        for path in dict(found).get(kind, []):
+        for path in paths_by_kind.get(kind, []):
             if is_complete:
                 result = copy(path, folder, prefix, opened)
                 results[kind].append(result)
@@ -99,7 +141,7 @@ def shared_names(answers: list[Any]) -> set[str]:
     """
     named: dict[str, set[str]] = {}
     for node, answer in answers:
-        for _, paths in answer[1] if answer[0] == OK and isinstance(answer[1], list) else []:
+        for paths in (paths_of(answer[1]) or {}).values() if answer[0] == OK else []:
             for path in paths:
                 named.setdefault(os.path.basename(path), set()).add(node)
     return {node for nodes in named.values() if len(nodes) > 1 for node in nodes}

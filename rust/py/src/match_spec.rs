@@ -2,7 +2,7 @@
 
 use crate::{
     errors,
-    ffi::held::Held,
+    ffi::{calling, held::Held},
     host,
     pid::Pid,
     processes, terms,
@@ -305,7 +305,7 @@ impl<'a> Host<'a> for Bench<'a, '_> {
     }
 
     fn me(&self) -> Term {
-        Python::attach(processes::self_pid).map_or_else(|_| Term::atom("undefined"), |pid| Term::Pid(pid.identifier()))
+        calling::attach(processes::self_pid).map_or_else(|_| Term::atom("undefined"), |pid| Term::Pid(pid.identifier()))
     }
 
     fn node(&self) -> Term {

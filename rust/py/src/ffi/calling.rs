@@ -149,6 +149,28 @@ pub fn attached<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
     Python::attach(with)
 }
 
+/// Runs `with` attached, whether or not the calling thread is; also where the interpreter is not there in full yet, and nobody can be
+/// attached: 3.15 runs `site` so early.
+pub fn attach<R>(with: impl FnOnce(Python<'_>) -> R) -> R {
+    struct Ensured(ffi::PyGILState_STATE);
+
+    impl Drop for Ensured {
+        fn drop(&mut self) {
+            // SAFETY: what `PyGILState_Ensure` gave, on its thread.
+            unsafe { ffi::PyGILState_Release(self.0) };
+        }
+    }
+
+    // SAFETY: a plain question; a thread whose state the interpreter knows may be attached by it, and is until the guard goes.
+    unsafe {
+        if ffi::Py_IsInitialized() == 0 {
+            let _ensured = Ensured(ffi::PyGILState_Ensure());
+            return with(Python::assume_attached());
+        }
+    }
+    Python::attach(with)
+}
+
 /// From now on a thread that is attached may say so (`Python::attach`) also when the interpreter is about to be no more: finalisers of
 /// the program's run then, and hooks of ours in them. Who asks for the first time when it is too late panics.
 ///

@@ -159,7 +159,7 @@ impl Arm for Armer {
     fn arm(&self, functions: &[(usize, u8)], all: u8) {
         // before anything of Python's may run
         let _changing = Changing::new();
-        Python::attach(|py| {
+        crate::ffi::calling::attach(|py| {
             let Ok(host) = host(py) else { return };
             let mut armed = host.lock_arming(py);
             let mut keys = Vec::with_capacity(functions.len());

@@ -14,6 +14,7 @@ use crate::{
     capture,
     ffi::{
         awaited::Awaited,
+        calling,
         frame::{code_qualname, Frame},
     },
 };
@@ -191,7 +192,7 @@ unsafe fn each(
         }) else {
             return;
         };
-        Python::attach(|py| {
+        calling::attach(|py| {
             for child in children.bind(py).iter() {
                 let failed_otherwise = || {
                     let fails = |error: &Py<PyAny>| futures::error(py, child.as_ptr()).is_some_and(|e| e.is(error));

@@ -121,7 +121,7 @@ fn tell(
     host: &'static Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[u8], links: Vec<u64>, monitors: Monitors,
 ) {
     if !links.is_empty() || !monitors.is_empty() {
-        Python::attach(|py| pass_on(py, host, thread, tracee, reason, links, monitors));
+        calling::attach(|py| pass_on(py, host, thread, tracee, reason, links, monitors));
     }
 }
 
@@ -131,7 +131,7 @@ pub fn unborn(host: &Host, thread: &mut Thread, tracee: &Arc<Tracee>, reason: &[
     for other in links.into_iter().filter_map(|pid| host.node.tracee(pid)) {
         host.node.on_getting_unlinked(thread, &other, tracee.pid);
     }
-    Python::attach(|_| drop(monitors));
+    calling::attach(|_| drop(monitors));
 }
 
 /// Tells those that are linked to a process that has ended, or watch it.
@@ -251,7 +251,7 @@ pub fn settle() {
     if orphans.is_empty() {
         return;
     }
-    Python::attach(|py| {
+    calling::attach(|py| {
         if door::is_inside() {
             // something of ours that runs Python: again, when that is done
             lock(&ORPHANS).splice(0..0, orphans);
