@@ -19,20 +19,6 @@ pub fn all<'py>(
     Ok(all.iter().filter(|object| wanted(object.as_ptr())).collect())
 }
 
-/// Whether [`all`] may miss what is there: from 3.14 on a collection goes step by step, and what a step has found alive is in no list until the
-/// finalizers of what it has found dead have run; these may let another thread go on.
-#[cfg(not(Py_GIL_DISABLED))]
-pub fn may_miss(_py: Python<'_>) -> bool {
-    // SAFETY: attached, so the interpreter has a thread at least, and its list stands.
-    cfg!(Py_3_14) && unsafe { !super::stacks::next(super::stacks::first()).is_null() }
-}
-
-/// The same: nobody else runs while objects are visited.
-#[cfg(Py_GIL_DISABLED)]
-pub fn may_miss(_py: Python<'_>) -> bool {
-    false
-}
-
 /// The same.
 ///
 /// # Errors

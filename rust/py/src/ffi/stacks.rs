@@ -67,7 +67,7 @@ fn stopped<R: FnOnce()>(_py: Python<'_>, run: R) {
 ///
 /// # Safety
 /// The calling thread is attached.
-pub(super) unsafe fn first() -> *mut PyThreadState {
+unsafe fn first() -> *mut PyThreadState {
     extern "C" {
         fn PyInterpreterState_ThreadHead(interpreter: *mut api::PyInterpreterState) -> *mut PyThreadState;
     }
@@ -80,7 +80,7 @@ pub(super) unsafe fn first() -> *mut PyThreadState {
 /// # Safety
 /// It is one of the interpreter's, and none ends meanwhile.
 #[cfg(not(Py_GIL_DISABLED))]
-pub(super) unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
+unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
     extern "C" {
         fn PyThreadState_Next(thread: *mut PyThreadState) -> *mut PyThreadState;
     }
@@ -93,7 +93,7 @@ pub(super) unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
 /// # Safety
 /// The same.
 #[cfg(Py_GIL_DISABLED)]
-pub(super) unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
+unsafe fn next(thread: *mut PyThreadState) -> *mut PyThreadState {
     // SAFETY: a thread's state begins with the one before and the one after.
     unsafe { super::layout::at(thread.cast(), size_of::<usize>()) }
 }

@@ -94,7 +94,7 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
     let (functions, generators): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_function(found.as_ptr()));
     functions.iter().for_each(|function| search.function(function));
     generators.iter().for_each(|generator| search.generator(generator));
-    if objects::may_miss(py) || py.import("gc")?.call_method0("get_freeze_count")?.extract::<usize>()? > 0 {
+    if py.import("gc")?.call_method0("get_freeze_count")?.extract::<usize>()? > 0 {
         search.modules()?;
     }
     search.renamed();

@@ -135,6 +135,10 @@ fn change() {
 /// # Errors
 /// RuntimeError if greenlet is there and not as it is known.
 fn begin(py: Python<'_>) -> PyResult<()> {
+    // greenlet 3.5 ends a free-threaded program where a thread that it was asked in ends: it takes a reference that is no leak for one
+    if cfg!(Py_GIL_DISABLED) {
+        return Ok(());
+    }
     // SAFETY: the wrapper keeps to its kind, and calls on.
     unsafe { EXEC_DYNAMIC.take(py.import("_imp")?.as_any(), "exec_dynamic", EXECS)? };
     find(py)
