@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 steps = 0
+lock = threading.Lock()
 
 
 def step(value: Any) -> Any:
     global steps
-    steps += 1
+    with lock:
+        steps += 1
     return value
 
 

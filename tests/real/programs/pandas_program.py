@@ -2,6 +2,7 @@
 
 import io
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pandas as pd
 
 steps = 0
+lock = threading.Lock()
 
 
 def step(value: Any) -> Any:
     global steps
-    steps += 1
+    with lock:
+        steps += 1
     return value
 
 
