@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from ._options import Given, Options, Usage, refuse, say
 from ._run import Program, run
 from .errors import BadArg
 
-__all__ = ["CannotBegin", "Watch", "carry_out", "wants_color"]
+__all__ = ["CannotBegin", "Watch", "carry_out", "greenlets_unseen", "wants_color"]
 
 
 class CannotBegin(Exception):
@@ -94,3 +95,10 @@ def wants_color(descriptor: int | None) -> bool:
     if env.get("CLICOLOR") == "0" or env.get("TERM") == "dumb" or descriptor is None:
         return False
     return os.isatty(descriptor)
+
+
+def greenlets_unseen() -> str:
+    """What the last lines say where the program has imported greenlet and nobody can tell which one runs; else nothing."""
+    if "t" not in sys.abiflags or "greenlet._greenlet" not in sys.modules:
+        return ""
+    return "greenlets are not told apart on a free-threaded Python: times and returns of those that take turns can be another's"

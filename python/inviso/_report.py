@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from ._children import Leader, lead
-from ._command import CannotBegin, wants_color
+from ._command import CannotBegin, greenlets_unseen, wants_color
 from ._descriptor import Own, duplicate, private, stderr
 from ._pattern import Pattern
 from ._progress import Progress
@@ -160,6 +160,8 @@ class Measurement:
         head += "\n"
         note = "(call_count does not know processes; use -t call_time)\n"
         missing = f"{profile.missing}\n" if profile.missing else ""
+        if request.type != "call_count" and (unseen := greenlets_unseen()):
+            missing += f"({unseen})\n"
         together = request.per_process and request.type == "call_count"
         return head + (note if together else "") + format_(profile, limit=request.limit, color=color) + missing
 

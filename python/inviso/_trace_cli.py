@@ -19,7 +19,7 @@ from typing import Any
 from . import _fork, match_spec, trace, tracing
 from ._beside import Beside
 from ._children import Leader, Outcome, lead
-from ._command import CannotBegin, carry_out, wants_color
+from ._command import CannotBegin, carry_out, greenlets_unseen, wants_color
 from ._descriptor import stderr
 from ._limits import LOST, Rate
 from ._literal import NotLiteral, read
@@ -297,6 +297,8 @@ class TracedRun:
         for pattern in idle:
             near = hint(pattern)
             self._note(f"*** {NAME}: {show(pattern)} matches no function{still}{'; ' * bool(near)}{near or '.'}")
+        if self._request.spec and (unseen := greenlets_unseen()):
+            self._note(f"*** {NAME}: {unseen}.")
         if outcome is not None and self._children is not None:
             self._children.cancel()
             self._note_children(outcome)

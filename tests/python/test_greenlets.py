@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -473,3 +475,13 @@ print("done")
         assert done.stdout.startswith("done"), done.stdout
         line = next(line for line in (done.stdout + done.stderr).splitlines() if "work/1" in line)
         assert line.split()[1] == "20", line
+
+
+@pytest.mark.parametrize(("words", "is_said"), [(["tprof", "-t", "call_time"], True), (["tprof"], False), (["trace", "-p", "json", "--return"], True), (["trace", "-p", "json"], False)])
+def test_where_nobody_can_tell_them_apart_it_is_said(tmp_path: pathlib.Path, words: list[str], is_said: bool) -> None:
+    """On a free-threaded interpreter, which this one says that it is."""
+    (tmp_path / "program.py").write_text("import greenlet\nprint('done')\n")
+    text = f"import sys; sys.abiflags = 't'; from inviso.cli import main; sys.exit(main({[*words, 'program.py']!r}))"
+    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert ("greenlets are not told apart" in done.stderr) == is_said
