@@ -308,8 +308,8 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("words", "status", "why"),
     [
-        (["--host", "a/b"], 2, "is no name"), (["--cluster", "*"], 2, "is no name"), (["--listen", "nowhere"], 2, "is open to"), (["--insecure", "--listen", "nowhere"], 2, "endpoints"),
-        (["--listen", "tcp/0.0.0.0:0"], 2, "is open to whoever reaches it"), (["--ca", "a.pem"], 2, "belong together"),
+        (["--host", "a/b"], 2, "is no name"), (["--cluster", "*"], 2, "is no name"), (["--listen", "nowhere"], 2, "shows no certificate"), (["--connect", "tcp/203.0.113.1:1"], 2, "connect: 'tcp/203.0.113.1:1' shows"), (["--insecure", "--listen", "nowhere"], 2, "endpoints"),
+        (["--listen", "tcp/0.0.0.0:0"], 2, "shows no certificate"), (["--ca", "a.pem"], 2, "belong together"),
         (["--ca", "a", "--cert", "b", "--key", "c"], 2, "'a' can't be read"), (["--rights", "none.toml"], 2, "can't be read"),
         (["--insecure", "--listen", "tcp/203.0.113.1:7447"], 1, "can't reach the network"), (["--bad"], 2, "unrecognized"),
         (["--detach", "--insecure", "--listen", "tcp/203.0.113.1:7447"], 1, "can't reach the network"),

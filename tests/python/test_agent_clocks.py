@@ -8,12 +8,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import inviso
 import pytest
 
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
 from agent_tools import THERE, Host, until
-from inviso import BadArg, Cluster, merge
+from inviso import BadArg, Cluster, etf, merge
 from inviso.agent._clock import APART, Offsets
 from inviso.merge._clocks import Clock, beside, read, write
 from node_tools import HOST
@@ -160,6 +161,17 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadArg, match="which nothing looks for yet"):
         merge.logs(tmp_path, tmp_path / "all.txt", clock="causal")
     assert not merge.logs(tmp_path, tmp_path / "all.txt", clock="wall").clocks
+
+
+def test_lines_keep_the_time_of_their_own_host(tmp_path: Path) -> None:
+    ts, call = inviso.Atom("trace_ts"), inviso.Atom("call")
+    for node, seconds in (("a@one", 4), ("b@two", 3)):
+        data = etf.dumps((ts, inviso.self(), call, (inviso.Atom("m"), inviso.Atom("f"), []), (0, seconds, 0)))
+        (tmp_path / f"{node}.log").write_bytes(bytes(1) + len(data).to_bytes(4) + data)
+    write_clock(str(tmp_path / "b@two.clock"), 10_000_000_000)
+    merge.logs(tmp_path, tmp_path / "all.txt")
+    lines = (tmp_path / "all.txt").read_text().splitlines()
+    assert [(line[:5], line[-9:]) for line in lines] == [("a@one", "04.000000"), ("b@two", "03.000000")]
 
 
 def test_the_quickest_answer_counts() -> None:

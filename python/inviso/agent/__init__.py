@@ -17,7 +17,7 @@ from contextlib import suppress
 
 from inviso._link._bell import say
 from inviso._link._folder import AGENT, SUFFIX, Folder
-from inviso._link._names import host as own_host
+from inviso._link._names import host
 from inviso.errors import BadArg, shown
 
 from ._access import Rights, Tls, read_rights, rules
@@ -72,7 +72,6 @@ def run(
     connect: Sequence[str] = (),
     *,
     cluster: str = "default",
-    host: str | None = None,
     mode: str = "peer",
     tls: Tls | None = None,
     rights: Rights | None = None,
@@ -82,15 +81,14 @@ def run(
     """Runs the agent of this host in the main thread, until SIGINT or SIGTERM.
 
     Args:
-        listen: endpoints at which other agents reach this one, such as ``"tcp/192.0.2.1:7447"``.
+        listen: endpoints at which other agents reach this one, such as ``"tls/192.0.2.1:7447"``.
         connect: endpoints of other agents.
         cluster: agents of other clusters are not heard.
-        host: the host's name in those of nodes; default ``INVISO_HOST``, else what the system calls it.
         mode: ``"peer"``, or ``"router"``.
         tls: the certificates of this agent and of who signs all; needed for endpoints ``"tls/..."``.
         rights: what the names in certificates may do on this host, as of :func:`read_rights`. Without it each agent that has
             a certificate may do everything.
-        insecure: take endpoints that are open to whoever reaches them.
+        insecure: take endpoints of other hosts that show no certificate: whoever is there may do everything.
         window: seconds that a node which has vanished has to come back before it is given up.
 
     Raises:
@@ -98,13 +96,14 @@ def run(
         SystemLimit: an endpoint is taken.
         OSError: there can be no folder of sockets.
     """
-    keys = Keys(cluster, own_host() if host is None else host)
+    keys = Keys(cluster, host())
     if rights is not None and tls is None:
         raise BadArg("agent", "rights", "they go by the names in certificates; pass tls=, too")
-    for each in listen:
-        if not insecure and not is_private(each):
-            why = f"{shown(each)} is open to whoever reaches it; pass tls= and an endpoint 'tls/...', or insecure=True"
-            raise BadArg("agent", "listen", why)
+    for argument, endpoints in (("listen", listen), ("connect", connect)):
+        for each in endpoints:
+            if not insecure and not is_private(each):
+                why = f"{shown(each)} shows no certificate to whoever is there; pass tls= and 'tls/...', or insecure=True"
+                raise BadArg("agent", argument, why)
     with Folder.open() as folder:
         engine = Engine(listen, connect, mode, tls, None if rights is None else rules(keys, rights))
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from inviso import etf
+from inviso._link._frame import DEPTH, LIMIT
 from inviso.errors import BadArg, SystemLimit
 
 from ._engine import Engine
@@ -22,6 +24,9 @@ APART = 10_000_000_000
 
 KEPT = 10_000
 """Measurements that are kept: a day's."""
+
+LATEST = (1 << 62) - 1
+"""Nanoseconds since 1970 that a time may be, at most; a file of offsets holds no larger ones."""
 
 PATIENCE = 2.0
 """Seconds after which an answer comes too late."""
@@ -72,11 +77,9 @@ def ask(engine: Engine, keys: Keys, host: str, answered: Callable[[int, int, int
         now = time.time_ns()
         if found is None:
             return
-        try:
-            match etf.loads(found):
-                case (int(came), int(sent)):
+        with suppress(BadArg, SystemLimit):  # it is no time
+            match etf.loads(found, depth=DEPTH, size=LIMIT):
+                case (int(came), int(sent)) if 0 <= came <= LATEST and 0 <= sent <= LATEST:
                     answered(asked, came, sent, now)
-        except (BadArg, SystemLimit):
-            pass  # it is no time
 
     engine.ask(keys.clock(host), b"", PATIENCE, came)

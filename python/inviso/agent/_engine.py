@@ -16,9 +16,6 @@ __all__ = ["LEASE", "Engine", "is_private"]
 LEASE = 2000
 """Milliseconds after which a host that says nothing is given up."""
 
-WORKERS = 2
-"""Threads of the engine for each of its purposes."""
-
 
 def is_private(endpoint: str) -> bool:
     """Whether only who is on this host, or has a certificate, reaches an endpoint.

@@ -17,7 +17,7 @@ from inviso.terms import Atom
 
 from ._clock import EVERY, Offsets, ask
 from ._engine import Engine
-from ._keys import Keys
+from ._keys import EVERYBODY, Keys
 from ._wire import GREETING, Wire
 
 __all__ = ["Far"]
@@ -192,11 +192,11 @@ class Far:
         """A node tells something to a control, which may be one of this host's."""
         node = self._keys.node_of(key)
         match _term(data):
-            case ("*", int(), "gone") if node in self._alive:
+            case (str(name), int(), "gone") if name == EVERYBODY and node in self._alive:
                 self._gone(node, "killed")
             case (str(name), int(number), what) if name in self._controls:
-                _, wire = self._controls[name]
-                if node != self._controls[name][0]:
+                its, wire = self._controls[name]
+                if its != node:
                     return
                 missing = number - self._heard_of.get(name, 0) - 1
                 self._heard_of[name] = number

@@ -8,7 +8,10 @@ from inviso._link._names import host_of
 from inviso._link._rights import CLASSES
 from inviso.errors import BadArg, shown
 
-__all__ = ["Keys"]
+__all__ = ["EVERYBODY", "Keys"]
+
+EVERYBODY = "*"
+"""In the place of a control's name in an event: all controls are meant."""
 
 _PART = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 

@@ -19,10 +19,10 @@ from inviso.errors import BadArg, SystemLimit
 from inviso.terms import Atom
 
 from ._engine import Engine
-from ._keys import Keys
+from ._keys import EVERYBODY, Keys
 from ._wire import Line
 
-__all__ = ["EVERYBODY", "Near"]
+__all__ = ["Near"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 EVERY = 0.1
@@ -30,9 +30,6 @@ EVERY = 0.1
 
 LONGEST = 4 << 20
 """Bytes of a log that go in one answer, at most."""
-
-EVERYBODY = "*"
-"""In the place of a control, where all are meant."""
 
 Answered = Callable[[Any], None]
 
@@ -55,11 +52,6 @@ class Near:
         self._numbers: dict[tuple[str, str], int] = {}
         """Of the last event, by control and node."""
         self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def nodes(self) -> list[str]:
-        """The processes that are there."""
-        return sorted(self._there)
 
     async def run(self) -> None:
         """Looks for processes, without an end."""
@@ -94,7 +86,7 @@ class Near:
         gone = self._engine.token(self._keys.alive(node))
         await ended.wait()
         # the token's end alone may be that of a path between hosts, which comes back
-        self._tell(EVERYBODY, node, Atom("gone"))
+        self._engine.publish(self._keys.event(node), etf.dumps((EVERYBODY, 0, Atom("gone"))))
         gone()
         if self._there.get(node) is line:
             del self._there[node]
@@ -146,7 +138,10 @@ class Near:
         line.ask(name, arguments, answered)
 
     async def _line(self, control: str, node: str) -> Line:
-        made = self._folder.connect(self._pids[node])
+        pid = self._pids.get(node)
+        if pid is None:
+            raise BadFrame("it has ended")
+        made = self._folder.connect(pid)
         tell = partial(self._tell, control, node)
         name = control.partition(" ")[2]
         ended = partial(self._line_ended, control, node)

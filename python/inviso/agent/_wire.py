@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from typing import Any
 
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
@@ -76,11 +75,6 @@ class Wire:
     def close(self) -> None:
         """Ends it, after what was sent."""
         self._writer.close()
-
-    async def closed(self) -> None:
-        """Waits for the end."""
-        with suppress(OSError):
-            await self._writer.wait_closed()
 
 
 class Line:

@@ -172,8 +172,9 @@ def logs(
             ``"blocks"``: the same, compressed. Beside a log, what is known of names is written to a file that ends in
             ``.ti``, where :func:`inviso.log.format`'s command and another merge find it.
         ti: trace information files of nodes, where they have not the name of the log.
-        clock: ``"wall"``: by the time stamps as they are. ``"aligned"``: each host's wall clock is shifted by what the agents have
-            measured, which is in ``NODE.clock`` beside ``NODE.log``; time stamps are shown so. None: aligned where there are such files.
+        clock: ``"wall"``: by the time stamps as they are. ``"aligned"``: each host's wall clock is shifted by what the agents
+            have measured, which is in ``NODE.clock`` beside ``NODE.log``; records keep the time of their own host. None:
+            aligned where there are such files.
         order: ``"follow"``: what has no time stamp comes right behind what it followed in its log. ``"inviso"``: time
             stamps are looked for as Inviso does, in ``trace_ts`` messages of five or six elements; all else comes as
             soon as it is the next of its log.
