@@ -1,6 +1,5 @@
-//! The stacks of all threads, read raw while no other thread runs Python. The interpreter's own way, by frame objects, is safe for the calling
-//! thread only: on 3.11 making one may start a collection, whose code lets other threads go on, and on a free-threaded
-//! build they never stop.
+//! The stacks of all threads, read raw while no other thread runs Python. Frame objects are safe for the calling thread only: on 3.11
+//! making one may start a collection, whose code lets other threads go on, and on a free-threaded build other threads never stop.
 
 use super::frame::Frame;
 use pyo3::{
@@ -8,8 +7,8 @@ use pyo3::{
     Python,
 };
 
-/// Shows `each` every Python frame of every thread, each thread's from the innermost on. It may take references, and calls nothing of the interpreter's;
-/// the frames stand until it returns. None where frames can't be read ([`layout::raw_ok`](super::layout::raw_ok)).
+/// Calls `each` with every Python frame of every thread, each thread's from the innermost on. `each` may take references, and must not
+/// call the interpreter. The frames stand until `visit` returns. There are none where frames can't be read ([`layout::raw_ok`](super::layout::raw_ok)).
 pub fn visit(py: Python<'_>, mut each: impl FnMut(Frame)) {
     if !super::layout::raw_ok() {
         return;

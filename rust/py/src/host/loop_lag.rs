@@ -1,4 +1,5 @@
-//! How long an event loop takes to get to what it is handed: a callback of the package's own, which no trace shows.
+//! The lag of an event loop: the time from handing it a callback until it runs that. The callback is the package's own, and no trace
+//! shows it.
 
 use crate::{
     capture,
@@ -17,7 +18,7 @@ use std::{
 #[pyclass(frozen, module = "inviso._native")]
 pub struct LoopProbe {
     made: Instant,
-    /// Nanoseconds after `made`; 0: not yet. Written once by the loop's thread and read by itself: nothing else goes by it.
+    /// Nanoseconds after `made`; 0: not yet. The loop's thread writes it once. No other data depend on it, so it is relaxed.
     after: AtomicU64,
 }
 

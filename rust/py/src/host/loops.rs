@@ -220,9 +220,6 @@ fn on_handle(here: &mut Here, frame: Frame) {
     unsafe {
         let handle = frame.local(0) as usize;
         senders(&HANDLES).remove(&handle);
-        if attached(|py| loop_lag::is_probe(py, frame.local(1))) {
-            return;
-        }
         if asyncio_futures::is_method(frame.local(1)) && passing::is_inner(scheduler(frame).0) {
             senders(&HANDLES).insert(handle, Sent::INNER);
             return;
@@ -235,6 +232,9 @@ fn on_handle(here: &mut Here, frame: Frame) {
         let Some(threadsafe) = threadsafe.filter(|frame| !passing::is_inner(originals::caller(*frame))) else {
             return schedule(here, frame);
         };
+        if attached(|py| loop_lag::is_probe(py, frame.local(1))) {
+            return;
+        }
         here.running.identify(here.host, &mut here.thread);
         let by = here.thread.current().pid;
         let (callback, args) = (frame.local(1), frame.local(2));

@@ -39,8 +39,8 @@
 //! | `groups` | task groups as links |
 //! | `loop_tokens` | tokens of callbacks of an event loop |
 //! | `loop_callbacks` | what an event loop runs besides tasks |
-//! | `loop_lag` | how long an event loop takes to get to what it is handed |
 //! | `uv_loops` | the same of uvloop's |
+//! | `loop_lag` | the lag of an event loop |
 //! | `collector` | collections of garbage |
 //! | `tokens` | tokens of sequential tracing on their way |
 //! | `late` | arguments whose taking runs the program's code |

@@ -215,8 +215,9 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
     unsafe {
         // `call_at` calls `call_later`, and that may call `call_soon`
         if steps::is_step(callback)
-            || attached(|py| Bound::from_borrowed_ptr(py, callback).is_instance_of::<Scheduled>())
-            || attached(|py| loop_lag::is_probe(py, callback))
+            || attached(|py| {
+                Bound::from_borrowed_ptr(py, callback).is_instance_of::<Scheduled>() || loop_lag::is_probe(py, callback)
+            })
             || method.kind == Kind::Signal && is_coroutine_function(here, callback)
         {
             return None;
