@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ._options import parsed
+
 __all__ = ["main", "parser"]
 
 LISTEN = "tcp/127.0.0.1:7447"
@@ -51,10 +53,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str]) -> int:
     """Carries out the command; the exit status: 1 if there is no agent, or it can't begin, 2 for a wrong command line."""
-    try:
-        given = parser().parse_args(list(words))
-    except SystemExit as end:
-        return int(end.code or 0)
+    given = parsed(parser(), words)
+    if isinstance(given, int):
+        return given
     if given.host is not None:
         os.environ["INVISO_HOST"] = given.host
     if given.status:

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from ._options import refuse
+from ._options import parsed, refuse
 
 __all__ = ["main", "parser"]
 
@@ -35,10 +35,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str]) -> int:
     """Carries out the command; the exit status: 1 if a process was not attached to, 2 for a wrong command line."""
-    try:
-        given = parser().parse_args(list(words))
-    except SystemExit as end:
-        return int(end.code or 0)
+    given = parsed(parser(), words)
+    if isinstance(given, int):
+        return given
     from ._attach import CannotAttach, attach, detach
     from ._config import effective
     from .errors import BadArg

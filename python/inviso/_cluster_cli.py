@@ -20,6 +20,7 @@ from typing import Any
 
 from ._command import wants_color
 from ._config import effective
+from ._options import parsed
 from .cluster import SECONDS, Answers, Cluster
 from .control._control import is_meant
 from .errors import BadArg
@@ -40,10 +41,9 @@ def main(words: list[str]) -> int:
     >>> main(["nodes", "no-such-node"])
     1
     """
-    try:
-        given = parser().parse_args(words)
-    except SystemExit as end:  # argparse has said why
-        return int(end.code or 0)
+    given = parsed(parser(), words)
+    if isinstance(given, int):
+        return given
     try:
         settings = effective({"timeout": given.timeout})
         given.timeout = settings["timeout"].value

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from importlib.resources import files
 
-from ._options import say
+from ._options import parsed, say
 
 __all__ = ["main", "parser"]
 
@@ -35,8 +35,7 @@ def main(words: Sequence[str]) -> int:
     ...
     0
     """
-    try:
-        given = parser().parse_args(list(words))
-    except SystemExit as end:
-        return int(end.code or 0)
+    given = parsed(parser(), words)
+    if isinstance(given, int):
+        return given
     return say((files("inviso") / "_completion" / given.shell).read_text("utf-8"))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._run import Program
 
-__all__ = ["USAGE_STATUS", "Given", "Options", "Usage", "absolute", "number", "refuse", "say"]
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["USAGE_STATUS", "Given", "Options", "Usage", "absolute", "number", "parsed", "refuse", "say"]
 
 USAGE_STATUS = 2
 
@@ -131,6 +134,14 @@ def say(text: str) -> int:
     except BrokenPipeError:  # nobody reads any more; nor must the interpreter find out when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
+
+
+def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace | int:
+    """What a parser makes of words; the status where it has shown its help, or said what is wrong."""
+    try:
+        return parser.parse_args(list(words))
+    except SystemExit as end:
+        return int(end.code or 0)
 
 
 def refuse(command: str, why: Any) -> int:

@@ -352,12 +352,15 @@ class Cluster:
     def patterns(self, *patterns: str, clear: bool = False) -> Answers:
         """Traces calls of more functions, or of these no longer. For each node how many match."""
         mfas = [mfa for text in patterns for mfa in parse(text, "Cluster.patterns, patterns")]
-        answers = _numbers(self._answers(self._control.call(None, "ctpl" if clear else "tpl", [(*mfa, True) for mfa in mfas])))
-        return Answers(answers, self._explained(answers.errors))
+        return self._set("ctpl" if clear else "tpl", [(*mfa, True) for mfa in mfas])
 
     def flags(self, *flags: str, processes: str = "all", clear: bool = False) -> Answers:
         """Sets or clears trace flags of processes. For each node how many processes were meant."""
-        answers = _numbers(self._answers(self._control.call(None, "ctf" if clear else "tf", [(processes, list(flags))])))
+        return self._set("ctf" if clear else "tf", [(processes, list(flags))])
+
+    def _set(self, request: str, what: list[Any]) -> Answers:
+        """For each node how many functions or processes a request meant."""
+        answers = _numbers(self._answers(self._control.call(None, request, what)))
         return Answers(answers, self._explained(answers.errors))
 
     def messages(self, /, **options: Any) -> Answers:

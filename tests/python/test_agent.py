@@ -12,6 +12,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,7 @@ def test_only_logs_of_the_node_are_sent(hosts: tuple[Host, Host], tmp_path: Path
     seen(here, node)
     secret = tmp_path / "secret"
     secret.write_text("secret")
-    control = Control(name=f"control@{HOST}")
-    try:
+    with closing(Control(name=f"control@{HOST}")) as control:
         assert control.add([node.name], "tag", {})[0][1] == ("ok", "new")
         assert control.call(None, "init_tracing", ("file", "t.log"))[0][1][0] == "ok"
         node.run("work(1)")
@@ -130,8 +130,6 @@ def test_only_logs_of_the_node_are_sent(hosts: tuple[Host, Host], tmp_path: Path
         assert control.call(None, "chunk", path, 0, 100)[0][1][0] == "error"
         for arguments in ([path], [path, -1, 5], [path, 0, 1 << 30], [path, 0, 0], [7, 0, 1]):
             assert control.call(None, "chunk", *arguments)[0][1] == ("error", "badarg")
-    finally:
-        control.close()
 
 
 def test_a_control_elsewhere_holds_a_node(hosts: tuple[Host, Host]) -> None:
@@ -160,8 +158,7 @@ def test_events_come_in_their_order(hosts: tuple[Host, Host]) -> None:
     here, there = hosts
     node = there.node("shop-2")
     seen(here, node)
-    control = Control(name=f"control@{HOST}")
-    try:
+    with closing(Control(name=f"control@{HOST}")) as control:
         events = events_of(control)
         control.add([node.name], "tag", {})
         assert control.call(None, "init_tracing", ("file", "events.log"))[0][1][0] == "ok"
@@ -171,8 +168,6 @@ def test_events_come_in_their_order(hosts: tuple[Host, Host]) -> None:
         changes = [events.get(timeout=20)[1] for _ in range(3)]
         assert [each[0] for each in changes] == ["state_change"] * 3
         assert [each[2] for each in changes] == [("tracing", "running"), ("tracing", ("suspended", "hot")), ("tracing", "running")]
-    finally:
-        control.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -180,8 +175,7 @@ def test_a_process_that_ends_is_seen(hosts: tuple[Host, Host], number: int) -> N
     here, there = hosts
     node = there.node("shop-2")
     seen(here, node)
-    control = Control(name=f"control@{HOST}")
-    try:
+    with closing(Control(name=f"control@{HOST}")) as control:
         control.add([node.name], "tag", {})
         events = events_of(control)
         killed = time.monotonic()
@@ -191,40 +185,32 @@ def test_a_process_that_ends_is_seen(hosts: tuple[Host, Host], number: int) -> N
         assert control.nodes() == [] and when - killed < 5
         assert control.call([node.name], "get_status") == [(node.name, ("error", "not_an_added_node"))]
         until(lambda: control.add([node.name], "tag", {})[0][1] == ("error", "nodedown"))
-    finally:
-        control.close()
 
 
 def test_a_request_to_a_process_that_ends_meanwhile_is_answered(hosts: tuple[Host, Host]) -> None:
     here, there = hosts
     node = there.node("shop-2")
     seen(here, node)
-    control = Control(name=f"control@{HOST}", timeout=30)
-    try:
+    with closing(Control(name=f"control@{HOST}", timeout=30)) as control:
         control.add([node.name], "tag", {})
         node.kill(signal.SIGSTOP)
         threading.Timer(0.3, node.kill).start()
         begun = time.monotonic()
         (_, answer), = control.call(None, "get_status")
         assert answer == ("error", ("no_response", "disconnected")) and time.monotonic() - begun < 20
-    finally:
-        control.close()
 
 
 def test_a_process_that_hangs_costs_its_own_time_only(hosts: tuple[Host, Host]) -> None:
     here, there = hosts
     nodes = [there.node("shop-1"), there.node("shop-2")]
     seen(here, *nodes)
-    control = Control(name=f"control@{HOST}", timeout=1)
-    try:
+    with closing(Control(name=f"control@{HOST}", timeout=1)) as control:
         control.add([node.name for node in nodes], "tag", {})
         nodes[0].kill(signal.SIGSTOP)
         answers = dict(control.call(None, "get_status"))
         assert answers == {nodes[0].name: ("error", "timeout"), nodes[1].name: ("ok", ("new", "running"))}
         nodes[0].kill(signal.SIGCONT)
         until(lambda: dict(control.call(None, "get_status"))[nodes[0].name] == ("ok", ("new", "running")))
-    finally:
-        control.close()
 
 
 def test_what_a_control_leaves_acts_by_its_dependency(hosts: tuple[Host, Host]) -> None:
@@ -240,11 +226,8 @@ os.kill(os.getpid(), 9)
 """
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "('ok', 'new')\n", done.stderr
-    control = Control(name=f"control@{HOST}")
-    try:
+    with closing(Control(name=f"control@{HOST}")) as control:
         until(lambda: control.add([node.name], "tag", {})[0][1] == ("ok", "new"))
-    finally:
-        control.close()
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -254,8 +237,7 @@ def test_an_agent_that_ends(own_hosts: tuple[Host, Host], at: int, number: int) 
     here, there = own_hosts
     node = there.node("shop-2")
     seen(here, node)
-    control = Control(name=f"control@{HOST}")
-    try:
+    with closing(Control(name=f"control@{HOST}")) as control:
         assert control.add([node.name], "tag", {"dependency": 100})[0][1] == ("ok", "new")
         events = events_of(control)
         agent = own_hosts[at].agent
@@ -275,18 +257,13 @@ def test_an_agent_that_ends(own_hosts: tuple[Host, Host], at: int, number: int) 
             control.remove(None, ends=True)
         until(lambda: control.add([node.name], "again", {"dependency": 100})[0][1][0] == "ok")
         assert control.call(None, "get_status")[0][1] == ("ok", ("new", "running"))
-    finally:
-        control.close()
 
 
 def test_without_an_agent_other_hosts_are_not_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
-    control = Control(name=f"control@{HOST}")
-    try:
+    with closing(Control(name=f"control@{HOST}")) as control:
         (_, (how, (what, why))), = control.add(["shop@elsewhere"], "tag", {})
         assert (how, what) == ("error", "noconnection") and why == "elsewhere is another host; start 'inviso agent' on both"
-    finally:
-        control.close()
     done = command("agent", "--status")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "inviso agent: none runs on this host\n")
 
