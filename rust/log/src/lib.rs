@@ -50,6 +50,7 @@
 
 pub mod blocks;
 mod buffer;
+pub mod causal;
 pub mod damage;
 pub mod file;
 pub mod frame;

@@ -5,8 +5,13 @@
 //! the first time stamp of its log it comes first. A log that goes back in time is taken as if that time were the latest it
 //! had before. Stamps of another clock than the first one that was seen count as none, and how many is told
 //! ([`Merge::other_clock`]). Of each log no more is held than its reader holds: one record.
+//!
+//! In causal order ([`Merge::causal`]) the receipt of a message counts as if it had the time of its sending, where its own is before
+//! that; so does what follows it in its log until the log's own time is later. That is the least by which times can be changed so that
+//! nothing is received before it was sent.
 
 use crate::{
+    causal::{End, Moved, Passages},
     damage::{Damage, What},
     frame::Record,
     reader::{Event, Found},
@@ -14,6 +19,7 @@ use crate::{
     source::Source,
     stamp::{self, Clock, Shapes, Stamp},
 };
+use rustc_hash::FxHashMap;
 use std::{
     cmp::Reverse,
     collections::{binary_heap::PeekMut, BinaryHeap},
@@ -59,6 +65,21 @@ pub struct Merge {
     given: bool,
     clock: Option<Clock>,
     other_clock: u64,
+    causal: Option<Box<Causal>>,
+}
+
+/// What is known of the messages between logs.
+#[derive(Debug, Default)]
+struct Causal {
+    passages: Passages,
+    /// Of each log, how many receipts of a passage there were.
+    seen: Vec<FxHashMap<usize, usize>>,
+    /// The times of the sendings so far, by passage.
+    sent: FxHashMap<usize, Vec<Key>>,
+    /// The logs whose next record is the receipt that follows so many sendings of a passage.
+    waiting: FxHashMap<usize, Vec<(usize, usize)>>,
+    moved: Vec<Moved>,
+    unordered: u64,
 }
 
 /// Where records without a time stamp go, and which have one.
@@ -81,6 +102,8 @@ struct Head {
     shift: Shift,
     /// The latest time so far.
     latest: Key,
+    /// What the record that was found is of a message between logs.
+    end: Option<End>,
 }
 
 /// A time stamp of the merge's clock, or none, which is less than all, as one number. What 64 bits can't hold, which is before 1677 or
@@ -97,6 +120,11 @@ impl Key {
             Key(u128::from(ordered(ns).max(1)) << 64 | u128::from(ordered(stamp.unique)))
         })
     }
+
+    /// By how many nanoseconds it is after another one.
+    fn since(self, other: Key) -> i128 {
+        (self.0 >> 64) as i128 - (other.0 >> 64) as i128
+    }
 }
 
 impl Merge {
@@ -111,10 +139,10 @@ impl Merge {
     pub fn ordered(sources: Vec<Source>, order: Order) -> Merge {
         let heads: Vec<_> = sources
             .into_iter()
-            .map(|source| Head { source, found: None, stamp: None, shift: Shift::default(), latest: Key(0) })
+            .map(|source| Head { source, found: None, stamp: None, shift: Shift::default(), latest: Key(0), end: None })
             .collect();
         let fresh = (0..heads.len()).rev().collect();
-        Merge { heads, order, queue: BinaryHeap::new(), fresh, given: false, clock: None, other_clock: 0 }
+        Merge { heads, order, queue: BinaryHeap::new(), fresh, given: false, clock: None, other_clock: 0, causal: None }
     }
 
     /// The same with the wall clocks of the logs, in their order, shifted so that they are one clock.
@@ -124,6 +152,28 @@ impl Merge {
             head.shift = shift;
         }
         self
+    }
+
+    /// The same in causal order, by the messages that went from log to log ([`Passages::of`] the same logs). An order in which all
+    /// messages have a time stamp.
+    #[must_use]
+    pub fn causal(mut self, passages: Passages) -> Merge {
+        let logs = self.heads.len();
+        let (seen, moved) = (vec![FxHashMap::default(); logs], vec![Moved::default(); logs]);
+        self.causal = Some(Box::new(Causal { passages, seen, moved, ..Causal::default() }));
+        self
+    }
+
+    /// Which receipts of each log were moved so far; nothing unless the order is causal.
+    #[must_use]
+    pub fn moved(&self) -> &[Moved] {
+        self.causal.as_ref().map_or(&[], |causal| &causal.moved)
+    }
+
+    /// How many receipts so far stand before their sendings all the same: logs that wait for each other contradict each other.
+    #[must_use]
+    pub fn unordered(&self) -> u64 {
+        self.causal.as_ref().map_or(0, |causal| causal.unordered)
     }
 
     /// The next record or damage, with the number of its log. A record that holds no term is damage ([`What::Term`]).
@@ -157,6 +207,7 @@ impl Merge {
             self.fresh.pop();
         }
         if let Some(at) = self.last() {
+            let left = self.heads.get(at).and_then(|head| Some((head.end?, head.latest)));
             let next = self.advance(at)?;
             self.given = false;
             if let Some(mut first) = self.queue.peek_mut() {
@@ -165,10 +216,43 @@ impl Merge {
                     None => drop(PeekMut::pop(first)),
                 }
             }
+            if let Some((End::Sent(passage), time)) = left {
+                self.sent(passage, time);
+            }
+        }
+        if self.queue.is_empty() {
+            self.give_up();
         }
         let first = self.queue.peek().map(|Reverse((_, at))| *at);
         self.given = first.is_some();
         Ok(first)
+    }
+
+    /// A message was sent: the logs go on that waited for that.
+    fn sent(&mut self, passage: usize, time: Key) {
+        let Some(causal) = &mut self.causal else { return };
+        let sent = causal.sent.entry(passage).or_default();
+        sent.push(time);
+        let Some(waiting) = causal.waiting.get_mut(&passage) else { return };
+        for (_, log) in waiting.extract_if(.., |(behind, _)| *behind <= sent.len()) {
+            let Some(head) = self.heads.get_mut(log) else { continue };
+            head.receive(causal.moved.get_mut(log), time);
+            self.queue.push(Reverse((head.latest, log)));
+        }
+    }
+
+    /// All logs wait for each other: the one goes on whose record is the oldest.
+    #[cold]
+    fn give_up(&mut self) {
+        let Some(causal) = &mut self.causal else { return };
+        let time = |log: usize| self.heads.get(log).map(|head| head.latest);
+        let all = causal.waiting.iter().flat_map(|(passage, logs)| logs.iter().map(|(_, log)| (*passage, *log)));
+        let Some((passage, log)) = all.min_by_key(|(_, log)| (time(*log), *log)) else { return };
+        causal.unordered += 1;
+        if let Some(logs) = causal.waiting.get_mut(&passage) {
+            logs.retain(|(_, other)| *other != log);
+        }
+        self.queue.extend(time(log).map(|time| Reverse((time, log))));
     }
 
     /// The number of the log that gave the last record.
@@ -195,14 +279,15 @@ impl Merge {
         self.other_clock
     }
 
-    /// On to the next record of a log; its place among the others, unless there is none.
+    /// On to the next record of a log; its place among the others, unless there is none, or it has to wait.
     #[inline]
     fn advance(&mut self, at: usize) -> io::Result<Option<Key>> {
         let Some(head) = self.heads.get_mut(at) else { return Ok(None) };
         head.stamp = None;
         head.found = head.source.find()?;
+        head.end = None;
         let Some(found) = head.found else { return Ok(None) };
-        if let Event::Record { at, record: Record::Term(payload) } = head.source.event(found) {
+        if let Event::Record { at: place, record: Record::Term(payload) } = head.source.event(found) {
             let shapes = if self.order == Order::Inviso { Shapes::Inviso } else { Shapes::All };
             match stamp::checked(payload, shapes) {
                 Ok(None) => {}
@@ -213,14 +298,39 @@ impl Merge {
                     head.stamp = Some(stamp);
                 }
                 Ok(Some(_)) => self.other_clock += 1,
-                Err(e) => head.found = Some(Found::Damage(Damage { at, what: What::Term(e) })),
+                Err(e) => head.found = Some(Found::Damage(Damage { at: place, what: What::Term(e) })),
+            }
+            if let Some(causal) = &mut self.causal {
+                let seen = causal.seen.get_mut(at);
+                head.end = seen.and_then(|seen| causal.passages.end(at, payload, seen));
             }
         }
         let key = Key::of(head.stamp.as_ref());
         if key > head.latest {
             head.latest = key;
         }
+        if let (Some(causal), Some(End::Taken(passage, behind))) = (&mut self.causal, head.end) {
+            let sent = causal.sent.get(&passage).and_then(|sent| sent.get(behind.checked_sub(1)?));
+            match sent {
+                Some(time) => head.receive(causal.moved.get_mut(at), *time),
+                None => {
+                    causal.waiting.entry(passage).or_default().push((behind, at));
+                    return Ok(None);
+                }
+            }
+        }
         Ok(Some(if self.order == Order::Inviso { key } else { head.latest }))
+    }
+}
+
+impl Head {
+    /// What was found was sent at this time.
+    fn receive(&mut self, moved: Option<&mut Moved>, sent: Key) {
+        let own = Key::of(self.stamp.as_ref());
+        if let (Some(stamp), Some(moved), true) = (self.stamp, moved, sent > own) {
+            moved.add(stamp.ns, sent.since(own));
+        }
+        self.latest = self.latest.max(sent);
     }
 }
 

@@ -48,6 +48,7 @@ with (
     web = until(lambda: len(found := nodes("shop-*")) == WORKERS and found, "not all workers listen")
     pool = until(lambda: len(found := nodes("tasks-*")) == WORKERS and found, "not all processes of the pool listen")
     assert nodes("tasks") == {"tasks": celery.pid}
+    packed(ORDERS)
     with Cluster("shop-*", "tasks*") as cluster:
         cluster.trace("shop_asgi:order", "shop_tasks:weight", tokens=True, folder="logs").check()
         taken = [ask(number) for number in range(ORDERS)]

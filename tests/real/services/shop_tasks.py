@@ -1,4 +1,4 @@
-"""Tasks of the shop: a worker with a pool of processes runs them; files are the broker."""
+"""Tasks of the shop: a worker with a pool of processes runs them; files are the broker, or what SHOP_BROKER names (``redis://…``)."""
 
 import os
 import time
@@ -35,14 +35,17 @@ class Files(filesystem.Transport):
 def application() -> Celery:
     for name in ("queue", "control", "processed", "packed"):
         os.makedirs(f"{FOLDER}/{name}", exist_ok=True)
-    made = Celery("shop", broker_transport=f"{__name__}:Files")
-    made.conf.broker_transport_options = {
-        "data_folder_in": f"{FOLDER}/queue",
-        "data_folder_out": f"{FOLDER}/queue",
-        "control_folder": f"{FOLDER}/control",
-        "processed_folder": f"{FOLDER}/processed",
-        "polling_interval": 0.01,
-    }
+    if broker := os.environ.get("SHOP_BROKER"):
+        made = Celery("shop", broker=broker)
+    else:
+        made = Celery("shop", broker_transport=f"{__name__}:Files")
+        made.conf.broker_transport_options = {
+            "data_folder_in": f"{FOLDER}/queue",
+            "data_folder_out": f"{FOLDER}/queue",
+            "control_folder": f"{FOLDER}/control",
+            "processed_folder": f"{FOLDER}/processed",
+            "polling_interval": 0.01,
+        }
     made.conf.update(
         worker_hijack_root_logger=False,
         worker_enable_remote_control=False,
