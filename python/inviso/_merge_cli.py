@@ -31,7 +31,9 @@ options:
                          text: a line for each record
                          inviso: the lines of Erlang's Inviso
   --clock CLOCK          wall: time stamps as they are; aligned: shifted by what
-                         agents have measured (default where they have)
+                         agents have measured (default where they have);
+                         causal: nor is a message with a token received
+                         before it was sent
   -n, --limit N          at most N lines
   --color WHEN           auto (default), always or never
   --json                 say what was merged as JSON: on standard output with
@@ -104,7 +106,7 @@ def _sources(given: list[str]) -> Any:
 def _print(sources: Any, clock: str | None, limit: int | None, options: dict[str, str]) -> int:
     from .merge import _checked
 
-    native, there = _opened(_checked("merge", sources, None, clock, "follow"), "follow", is_named=True)
+    native, there = _opened(_checked("merge", sources, None, clock, "follow"), "follow", clock, is_named=True)
     status = lines(native, limit, options)
     done = _told(native, there)
     if limit is None or done.damaged:
@@ -134,6 +136,11 @@ def _say(done: Merged, out: str | None, as_json: bool) -> int:
         print(f"inviso merge: {path}: {why}", file=stream)
     for node, clock in done.clocks.items():
         print(f"inviso merge: {node}: clock shifted by {clock.text()}, to that of {clock.to}", file=stream)
+    for node, moved in done.moved.items():
+        print(f"inviso merge: {node}: {moved.text()}", file=stream)
+    if done.unordered:
+        text = f"{done.unordered} receipts stand before their sendings: the order of the logs contradicts that of the tokens"
+        print(f"inviso merge: {text}", file=stream)
     if done.other_clock:
         text = f"{done.other_clock} time stamps of another clock than the first were not compared"
         print(f"inviso merge: {text}", file=stream)
@@ -156,7 +163,8 @@ def _as_json(done: Merged, out: str | None) -> dict[str, Any]:
     damage = [f"{node}: {damage}" for node, damage in done.damage]
     return {
         "records": done.records, "nodes": nodes, "output": out, "damage": damage, "absent": done.absent,
-        "clocks": {node: clock.text() for node, clock in done.clocks.items()}, "other_clock": done.other_clock, "ti": done.ti, "ti_damaged": done.ti_damaged,
+        "clocks": {node: clock.text() for node, clock in done.clocks.items()}, "moved": {node: {"receipts": moved.receipts, "most_ns": moved.most} for node, moved in done.moved.items()},
+        "unordered": done.unordered, "other_clock": done.other_clock, "ti": done.ti, "ti_damaged": done.ti_damaged,
     }  # fmt: skip
 
 

@@ -251,6 +251,7 @@ class LogMerge:
         drop: Callable[[int], object],
         damage: Callable[[int, str, str, Any], object],
         shifts: list[list[tuple[int, int]]] = ...,
+        causal: bool = ...,
     ) -> LogMerge: ...
     def text(self, form: str, colour: bool, n: int) -> bytes | None: ...
     def write_text(self, out: str, form: str) -> None: ...
@@ -259,7 +260,12 @@ class LogMerge:
     def told(
         self,
     ) -> tuple[
-        list[tuple[int, int, int]], list[tuple[int, tuple[int, str, str, Any]]], int, list[tuple[int, int]]
+        list[tuple[int, int, int]],
+        list[tuple[int, tuple[int, str, str, Any]]],
+        int,
+        list[tuple[int, int]],
+        list[tuple[int, int, int, list[tuple[int, int]]]],
+        int,
     ]: ...
     def write_ti(self, out: str) -> int: ...
     def close(self) -> None: ...

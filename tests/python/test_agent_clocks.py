@@ -158,8 +158,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         merge.logs(tmp_path, tmp_path / "all.txt")
     with pytest.raises(BadArg, match="is unknown"):
         merge.logs(tmp_path, tmp_path / "all.txt", clock="sun")
-    with pytest.raises(BadArg, match="which nothing looks for yet"):
-        merge.logs(tmp_path, tmp_path / "all.txt", clock="causal")
+    with pytest.raises(BadArg, match="'causal' is for logs, and a reader was given"):
+        merge.merge([("reader", iter(()), ("a@h", []))], str(tmp_path / "all.txt"), clock="causal")
     assert not merge.logs(tmp_path, tmp_path / "all.txt", clock="wall").clocks
 
 
@@ -199,3 +199,50 @@ def test_the_answers_of_agents_are_json(tmp_path: Path) -> None:
     path = str(tmp_path / "a.clock")
     write_clock(path, 7)
     assert json.loads(Path(path).read_text()) == {"version": 1, "host": "web", "to": "h", "points": [[0, 7, 1]]}
+
+
+ORDERS = 20
+
+
+def test_nothing_is_received_before_it_was_sent(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    nodes = [here.node("one"), there.node("two")]
+    until(lambda: here.sees(nodes[1].name))
+    for node in nodes:
+        node.run("from inviso import seq_trace")
+    headers = Path("headers").absolute()
+    with Cluster() as cluster:
+        cluster.tokens(folder="logs").check()
+        nodes[0].run("seq_trace.set_token('label', 7)")
+        nodes[0].run("for flag in ('send', 'receive', 'print', 'timestamp'): _ = seq_trace.set_token(flag, True)")
+        for number in range(ORDERS):
+            sender, receiver = nodes[number % 2], nodes[1 - number % 2]
+            sender.run(f"open({str(headers)!r}, 'w').write(repr(seq_trace.inject({{}})))")
+            receiver.run(f"assert seq_trace.extract(eval(open({str(headers)!r}).read()))")
+            receiver.run(f"seq_trace.print({number})")
+        until(lambda: cluster._control.clocks().get(THERE))
+        cluster.stop().check()
+
+    def order(clock: str | None) -> list[tuple[str, int]]:
+        return [(entry.message[2][0], entry.message[2][1][1]) for entry in merge.read("logs", clock=clock)]
+
+    right = [event for serial in range(1, 2 * ORDERS, 2) for event in (("send", serial), ("receive", serial), ("print", serial + 1))]
+    assert order("causal") == right
+    assert order("wall") != right
+    done = merge.logs("logs", "all.txt", clock="causal")
+    assert list(done.clocks) == [nodes[1].name] and done.unordered == 0
+    # where nothing was measured: the receipts of the one that is behind are those that the clocks have too early
+    Path("logs", f"{nodes[1].name}.clock").unlink()
+    assert order("causal") == right
+    done = merge.logs("logs", "all.txt", clock="causal")
+    assert list(done.moved) == [nodes[0].name]
+    moved = done.moved[nodes[0].name]
+    stamps = {entry.message[2][:2]: entry.message[3] for entry in merge.read("logs")}
+    early = {serial: stamps["send", serial] for what, serial in stamps if what == "receive" and stamps[what, serial] < stamps["send", serial]}
+    assert moved.receipts == len(early) == len(moved.first) == ORDERS // 2
+    for (when, far), (serial, sent) in zip(moved.first, sorted(early.items()), strict=True):
+        found = stamps["receive", serial]
+        assert when == ((found[0] * 1_000_000 + found[1]) * 1_000_000 + found[2]) * 1000
+        assert when + far == ((sent[0] * 1_000_000 + sent[1]) * 1_000_000 + sent[2]) * 1000
+        assert abs(far / 1e9 - AHEAD) < 1
+    assert moved.most == max(far for _, far in moved.first)

@@ -30,6 +30,11 @@ def wall(second: int, micro: int = 0) -> tuple[int, int, int]:
     return (0, second, micro)
 
 
+def wall_ns(second: int) -> int:
+    megas, seconds, micros = wall(second)
+    return ((megas * 1_000_000 + seconds) * 1_000_000 + micros) * 1000
+
+
 def called(n: Any, second: int | None, pid: Any = ME) -> tuple[Any, ...]:
     message = (pid, CALL, (Atom("m"), Atom("f"), [n]))
     return (TRACE, *message) if second is None else (TRACE_TS, *message, wall(second))
@@ -373,7 +378,7 @@ def test_bad_arguments_of_merge(arguments: tuple[Any, ...], why: str) -> None:
     ("options", "why"),
     [
         ({"to": "zip"}, "to: 'zip' is no form"), ({"clock": "aligned"}, "there is no NODE.clock"),
-        ({"clock": "causal"}, "nothing looks for yet"), ({"clock": "sun"}, "clock: 'sun' is unknown"),
+        ({"clock": "causal", "order": "inviso"}, "'inviso' has no causal order"), ({"clock": "sun"}, "clock: 'sun' is unknown"),
         ({"order": "any"}, "order: 'any' is unknown"), ({"ti": 7}, "ti: 7 is no mapping"), ({"ti": {"z": "x"}}, "none of the nodes"),
     ],
 )  # fmt: skip
@@ -634,3 +639,43 @@ def test_the_standard_handlers(tmp_path: Path) -> None:
 def test_nodes_without_a_creation_are_told_apart_by_their_names() -> None:
     one, two = (inviso._native.pid_of_node(name, 0, 5) for name in ("one@h", "two@h"))
     assert one != two and (one.node, two.node) == ("one@h", "two@h")
+
+
+def test_what_could_not_be_compared_is_said(write: Callable[..., str], tmp_path: Path) -> None:
+    one = write("a.log", record(called(1, 1)))
+    other = write("b.log", record((TRACE_TS, ME, CALL, (Atom("m"), Atom("f"), []), 5)), record((TRACE_TS, ME, CALL, (Atom("m"), Atom("f"), []), 6)))
+    assert merge.logs({"a@h": one, "b@h": other}, tmp_path / "all.txt").other_clock == 2
+    assert merge.merge([("a@h", trace_log(one)), ("b@h", trace_log(other))], str(tmp_path / "all.txt"))[1].merged.other_clock == 2
+
+
+SENT, TAKEN = Atom("send"), Atom("receive")
+
+
+def token(what: str, serial: int, second: int | None, label: Any = 1) -> bytes:
+    event = (Atom("seq_trace"), label, (what, (serial - 1, serial), ME, ME, "x"))
+    return record(event if second is None else (*event, wall(second)))
+
+
+@pytest.mark.parametrize("to", ["text", "erlang", "blocks"])
+def test_no_token_is_received_before_it_was_sent(to: Any, write: Callable[..., str], tmp_path: Path) -> None:
+    one = write("a.log", token(TAKEN, 1, 3), record(called("after", 4)), token(SENT, 3, 5))
+    other = write("b.log", token(SENT, 1, 9), record(called("mean", 9)), token(TAKEN, 3, 8))
+    files = {"a@h": one, "b@h": other}
+    done = merge.logs(files, tmp_path / "all", to, clock="causal")
+    second = 1_000_000_000
+    assert done.moved == {"a@h": merge.Moved(1, 6 * second, [(wall_ns(3), 6 * second)]), "b@h": merge.Moved(1, second, [(wall_ns(8), second)])}
+    assert [each.node for each in merge.read(files, clock="causal")] == ["b@h", "a@h", "a@h", "a@h", "b@h", "b@h"]
+    assert not merge.logs(files, tmp_path / "all", to).moved
+    found = merge.merge([("a@h", trace_log(one)), ("b@h", trace_log(other))], str(tmp_path / "lines"), clock="causal")
+    assert found == ("ok", 6) and found[1].merged.moved == done.moved
+    nodes = [line.split()[0] for line in (tmp_path / "lines").read_text().splitlines()]
+    assert nodes == ["b@h", "a@h", "a@h", "a@h", "b@h", "b@h"]
+    taken: list[str] = []
+    merge.merge([("a@h", trace_log(one)), ("b@h", trace_log(other))], lambda node, *rest: ("ok", taken.append(node)), None, clock="causal")
+    assert taken == ["b@h", "a@h", "a@h", "a@h", "b@h", "b@h"]
+
+
+def test_tokens_without_a_time_are_in_order_too(write: Callable[..., str]) -> None:
+    files = {"a@h": write("a.log", token(TAKEN, 1, None)), "b@h": write("b.log", record(called(1, 5)), token(SENT, 1, None))}
+    assert [each.node for each in merge.read(files)] == ["a@h", "b@h", "b@h"]
+    assert [each.node for each in merge.read(files, clock="causal")] == ["b@h", "b@h", "a@h"]

@@ -120,7 +120,7 @@ def test_a_command_line_that_is_wrong(folder: Path, tmp_path: Path) -> None:
         ([], "no log was given"), (["nowhere"], "'nowhere' is no folder"), (["a=b", "c"], "'c' is not NODE=LOG"),
         (["--to", "text", str(folder)], "--to: it needs a file"), (["--to", "zip", "-o", "x", str(folder)], "'zip' is no form"),
         (["-n", "0", str(folder)], "is not a number of lines"), (["-n", "1", "-o", "x", str(folder)], "--limit: it is for lines"),
-        (["--clock", "causal", str(folder)], "nothing looks for yet"), (["--what", str(folder)], "unknown option"),
+        (["--clock", "sun", str(folder)], "'sun' is unknown"), (["--what", str(folder)], "unknown option"),
         ([str(empty)], "no NODE.log is in"), (["--color", "red", str(folder)], "'red' is unknown"),
     ):  # fmt: skip
         done = run(*words)

@@ -47,6 +47,7 @@ __all__ = [
     "Count",
     "Entry",
     "Merged",
+    "Moved",
     "Node",
     "format_argument_string",
     "format_arguments",
@@ -85,6 +86,29 @@ class Node:
 
 
 @dataclass(slots=True)
+class Moved:
+    """Which receipts of a node were moved behind their sendings, in causal order.
+
+    Attributes:
+        receipts: how many.
+        most: the farthest, in nanoseconds.
+        first: the time stamp of each, in nanoseconds by the shifted clock, and how far it was moved: the first thousand.
+
+    >>> Moved(2, 5_000_000, [(0, 5_000_000), (7_000_000, 1_000_000)]).text()
+    '2 receipts moved behind their sendings, 5.0 ms at most'
+    """
+
+    receipts: int = 0
+    most: int = 0
+    first: list[tuple[int, int]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """How many, and how far."""
+        what = "1 receipt moved behind its sending" if self.receipts == 1 else f"{self.receipts} receipts moved behind their sendings"
+        return f"{what}, {self.most / 1e6:.1f} ms at most"
+
+
+@dataclass(slots=True)
 class Merged:
     """What was merged.
 
@@ -94,6 +118,8 @@ class Merged:
         damage: what could not be read, the first thousand of it, each with its node.
         absent: files that could not be opened, and why; of a reader in Python, its node and what it raised.
         clocks: of nodes whose clock was shifted, by how much (``clocks[node].text()``).
+        moved: of nodes some of whose receipts were moved behind their sendings, which and how far (``moved[node].text()``).
+        unordered: receipts that stand before their sendings all the same, as the order of the logs contradicts that.
         other_clock: time stamps that could not be compared with the others.
         ti_damaged: entries of trace information files that could not be read.
         ti: entries of the trace information file that was written.
@@ -107,6 +133,8 @@ class Merged:
     damage: list[tuple[str, Damage]] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
     clocks: dict[str, _clocks.Clock] = field(default_factory=dict)
+    moved: dict[str, Moved] = field(default_factory=dict)
+    unordered: int = 0
     other_clock: int = 0
     ti_damaged: int = 0
     ti: int = 0
@@ -174,7 +202,8 @@ def logs(
         ti: trace information files of nodes, where they have not the name of the log.
         clock: ``"wall"``: by the time stamps as they are. ``"aligned"``: each host's wall clock is shifted by what the agents
             have measured, which is in ``NODE.clock`` beside ``NODE.log``; records keep the time of their own host. None:
-            aligned where there are such files.
+            aligned where there are such files. ``"causal"``: the same, and the receipt of a message that has a token never
+            stands before its sending; the logs are read twice.
         order: ``"follow"``: what has no time stamp comes right behind what it followed in its log. ``"inviso"``: time
             stamps are looked for as Inviso does, in ``trace_ts`` messages of five or six elements; all else comes as
             soon as it is the next of its log.
@@ -197,7 +226,7 @@ def logs(
     sets = _checked(where, sources, ti, clock, order)
     target = _path(where, "out", out)
     apart(where, target, [(path, suffix) for each in sets for path, suffix in each.files])
-    native, sets = _opened(sets, order, is_named=to in ("text", "erlang", "blocks"))
+    native, sets = _opened(sets, order, clock, is_named=to in ("text", "erlang", "blocks"))
     with_ti = f"{os.path.splitext(target)[0]}.ti"
     is_log = to in ("erlang", "blocks")
     if is_log and any(each.ti for each in sets):
@@ -232,7 +261,7 @@ def read(
     >>> list(read({"shop@h": path}))
     [Entry(node='shop@h', names=[], message=('drop', 3))]
     """
-    native, sets = _opened(_checked("read/1", sources, ti, clock, order), order, is_named=False)
+    native, sets = _opened(_checked("read/1", sources, ti, clock, order), order, clock, is_named=False)
 
     def entries() -> Iterator[Entry]:
         try:
@@ -264,7 +293,8 @@ def merge(
             each entry and answers ``("ok", data)``; both may answer ``("error", reason)``. ``end(data)`` is called at
             last. ``begin`` and ``end`` that can't be called are not.
         form: of the lines: ``"inviso"``, or ``"text"`` for the readable ones.
-        clock, order: as for :func:`logs`; by the time stamps as they are unless asked otherwise.
+        clock, order: as for :func:`logs`; by the time stamps as they are unless asked otherwise. Entries of readers can't be
+            merged in causal order.
 
     Returns:
         ``("ok", count)``, where the count (:class:`Count`) also has what could not be read; or
@@ -293,13 +323,15 @@ def merge(
         sets = _files.of_specs(files)
     except BadSpec as bad:
         return ERROR, (Atom("files"), (Atom("bad_reader_spec"), bad.spec))
+    if clock == "causal" and any(each.reader is not None for each in sets):
+        raise BadArg(where, "clock", "'causal' is for logs, and a reader was given; pass 'aligned' or 'wall'")
     sets = _aligned(where, sets, clock)
     if isinstance(handlers, str):
         apart(where, handlers, [(path, None) for each in sets for path, _ in each.files if os.path.exists(path)])
         if not any(each.reader for each in sets):
-            return _to_file(sets, handlers, form, order)
+            return _to_file(sets, handlers, form, order, clock)
         handlers = _Handlers(outfile_opener, outfile_writer, outfile_closer, handlers)
-    return _handled(sets, handlers, order)
+    return _handled(sets, handlers, order, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +355,13 @@ def _handlers(where: str, arguments: tuple[Any, ...]) -> _Handlers | str:
     raise BadArg(where, "work", f"{shown(arguments)} are no handlers; {mend}")
 
 
-def _to_file(sets: list[FileSet], out: str, form: str, order: str) -> Any:
+def _to_file(sets: list[FileSet], out: str, form: str, order: str, clock: str) -> Any:
     try:
         with open(out, "w"):
             pass
     except OSError as error:
         return ERROR, (Atom("begin_handler"), (Atom("open"), posix(error)))
-    native, there = _opened(sets, order, is_named=form == "text", may_lack=True)
+    native, there = _opened(sets, order, clock, is_named=form == "text", may_lack=True)
     try:
         native.write_text(out, form)
     except OSError as error:
@@ -339,7 +371,7 @@ def _to_file(sets: list[FileSet], out: str, form: str, order: str) -> Any:
     return OK, Count.of(_told(native, there, sets))
 
 
-def _handled(sets: list[FileSet], handlers: _Handlers, order: str) -> Any:
+def _handled(sets: list[FileSet], handlers: _Handlers, order: str, clock: str) -> Any:
     data = handlers.data
     if callable(handlers.begin):
         match handlers.begin(data):
@@ -360,7 +392,7 @@ def _handled(sets: list[FileSet], handlers: _Handlers, order: str) -> Any:
         for group in groups:
             base = len(nodes)
             if plain or group[0].reader is None:
-                native, there = _opened(group, order, is_named=False, may_lack=True, merged=plain)
+                native, there = _opened(group, order, clock, is_named=False, may_lack=True, merged=plain)
                 natives.append((native, there, group))
                 readers.append(_from(base, _order.standard(native)))
                 nodes += [each.node for each in there]
@@ -428,13 +460,12 @@ def _aligned(where: str, sets: list[FileSet], clock: str | None) -> list[FileSet
 
 
 def _check_clock(where: str, clock: str | None, order: str) -> None:
-    if clock == "causal":
-        why = "'causal' would need what was received before it was sent, which nothing looks for yet; pass 'aligned' or 'wall'"
-        raise BadArg(where, "clock", why)
-    if clock not in (None, "wall", "aligned"):
-        raise BadArg(where, "clock", f"{shown(clock)} is unknown; pass 'wall' or 'aligned'")
+    if clock not in (None, "wall", "aligned", "causal"):
+        raise BadArg(where, "clock", f"{shown(clock)} is unknown; pass 'wall', 'aligned' or 'causal'")
     if order not in ORDERS:
         raise BadArg(where, "order", f"{shown(order)} is unknown; pass 'follow' or 'inviso'")
+    if clock == "causal" and order == "inviso":
+        raise BadArg(where, "order", "'inviso' has no causal order; pass 'follow', or clock='aligned'")
 
 
 def _path(where: str, argument: str, given: Any) -> str:
@@ -448,7 +479,7 @@ def _path(where: str, argument: str, given: Any) -> str:
 
 
 def _opened(
-    sets: list[FileSet], order: str, *, is_named: bool, may_lack: bool = False, merged: bool = True
+    sets: list[FileSet], order: str, clock: str | None, *, is_named: bool, may_lack: bool = False, merged: bool = True
 ) -> tuple[LogMerge, list[FileSet]]:
     """A native merge of those whose files can be opened, and which these are."""
     there, files = [], []
@@ -460,13 +491,13 @@ def _opened(
         elif not may_lack:
             path, why = next(iter(each.absent.items()))
             raise FileNotFoundError(2, why, path)
-    return _order.opened(there, files, order, is_named, merged), there
+    return _order.opened(there, files, order, is_named, merged, clock == "causal"), there
 
 
 def _told(
     native: LogMerge, there: list[FileSet], sets: list[FileSet] | None = None, into: Merged | None = None
 ) -> Merged:
-    counts, damage, other_clock, ti = native.told()
+    counts, damage, other_clock, ti, moved, unordered = native.told()
     merged = Merged() if into is None else into
     for each, (records, lost, damaged) in zip(there, counts, strict=True):
         node = merged.nodes.setdefault(each.node, Node())
@@ -479,6 +510,9 @@ def _told(
         merged.absent |= each.absent
         if each.clock:
             merged.clocks[each.node] = each.clock
+    for at, receipts, most, first in moved:
+        merged.moved[there[at].node] = Moved(receipts, most, first)
+    merged.unordered += unordered
     merged.other_clock += other_clock
     merged.ti_damaged += sum(number for _, number in ti)
     return merged

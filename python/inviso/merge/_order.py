@@ -32,13 +32,15 @@ def standard(native: LogMerge) -> Iterator[Entry]:
         yield from batch
 
 
-def opened(sets: list[FileSet], files: list[list[Named]], order: str, named: bool, merged: bool = True) -> LogMerge:
+def opened(
+    sets: list[FileSet], files: list[list[Named]], order: str, named: bool, merged: bool = True, causal: bool = False
+) -> LogMerge:
     """A native merge of file sets; without ``merged`` one after the other, with the time stamps of any clock."""
     logs: list[tuple[str | None, list[Named], list[str]]] = [
         (each.node, there, each.ti) for each, there in zip(sets, files, strict=True)
     ]
     shifts = [[(when, offset) for when, offset, _ in each.clock.points] if each.clock else [] for each in sets]
-    return LogMerge(logs, merged, False, order, named, *Reader._made, shifts)
+    return LogMerge(logs, merged, False, order, named, *Reader._made, shifts, causal)
 
 
 def entries(at: int, reader: Any, spec: Any, failed: Failed) -> Iterator[Entry]:

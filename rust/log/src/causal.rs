@@ -3,7 +3,8 @@
 //! The token messages of sequential tracing say so: a sending and a receipt belong together that have the same label, serial and
 //! sender. A serial can come again, as after a reset; then the n-th receipt in a log belongs to the n-th sending. Where a log has more
 //! receipts than there are sendings, some of those were lost, and it is not known which: as many receipts as are too many may
-//! belong to them, and the n-th belongs to the n-th or a later one but for these.
+//! belong to them, and the n-th belongs to the n-th or a later one but for these. What several logs sent, whose nodes have neither
+//! names nor creations to be told apart by, belongs nowhere.
 
 use crate::{frame::Record, reader::Event, source::Source};
 use inviso_term::{etf, record::Kind, term::Term};
@@ -51,6 +52,8 @@ pub struct Passages {
 struct Passage {
     from: usize,
     sent: usize,
+    /// Whether several logs have sendings: of nodes that can't be told apart.
+    is_ambiguous: bool,
     /// How many were received in each log.
     taken: FxHashMap<usize, usize>,
 }
@@ -109,8 +112,10 @@ impl Passages {
         }
         for (key, logs) in taken {
             if let Some(passage) = found.by_key.get(&key).and_then(|at| found.all.get_mut(*at)) {
-                passage.taken = logs;
-                passage.taken.remove(&passage.from);
+                if !passage.is_ambiguous {
+                    passage.taken = logs;
+                    passage.taken.remove(&passage.from);
+                }
             }
         }
         let all = &found.all;
@@ -121,8 +126,9 @@ impl Passages {
     fn sent(&mut self, log: usize, key: Box<[u8]>) {
         let at = *self.by_key.entry(key).or_insert(self.all.len());
         match self.all.get_mut(at) {
-            Some(passage) => passage.sent += usize::from(passage.from == log),
-            None => self.all.push(Passage { from: log, sent: 1, taken: FxHashMap::default() }),
+            Some(passage) if passage.from == log => passage.sent += 1,
+            Some(passage) => passage.is_ambiguous = true,
+            None => self.all.push(Passage { from: log, sent: 1, is_ambiguous: false, taken: FxHashMap::default() }),
         }
     }
 
@@ -173,7 +179,6 @@ fn event_of(payload: &[u8]) -> Option<(bool, Box<[u8]>)> {
         "receive" => false,
         _ => return None,
     };
-    // one of a node without a name or creation can't be told from those of other nodes
-    let key = || etf::encode(&Term::Tuple(vec![label.clone(), serial.clone(), Term::Pid(sender.clone())]));
-    (!sender.is_own()).then(|| (is_sending, key().into()))
+    let key = etf::encode(&Term::Tuple(vec![label.clone(), serial.clone(), Term::Pid(sender.clone())]));
+    Some((is_sending, key.into()))
 }

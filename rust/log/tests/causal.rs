@@ -198,6 +198,28 @@ fn a_message_may_have_several_receivers() {
     assert_eq!(moved, [vec![], vec![(1, 9)], vec![]]);
 }
 
+/// Erlang's nodes without a name have neither names nor creations.
+#[test]
+fn nodes_that_cannot_be_told_apart_are_left_alone() {
+    let senders = HashMap::from([(1, 0)]);
+    let logs = [vec![(Sends(1), 10), (Takes(1), 11)], vec![(Sends(1), 2), (Takes(1), 3)]];
+    let write = |n: usize, name: &Path| {
+        let mut bytes = Vec::new();
+        for (does, time) in &logs[n] {
+            record(*does, *time, 0, &mut bytes);
+        }
+        std::fs::write(name, bytes).unwrap();
+        Source::open(name, false).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let sources = || (0..2).map(|n| write(n, &folder.path().join(n.to_string()))).collect::<Vec<_>>();
+    assert!(Passages::of(sources()).unwrap().is_empty());
+    assert_eq!(
+        Passages::of(opened(folder.path(), &[vec![(Sends(1), 1)], vec![(Takes(1), 1)]], &senders)).unwrap().len(),
+        1
+    );
+}
+
 #[test]
 fn logs_that_contradict_each_other_are_merged_all_the_same() {
     let senders = HashMap::from([(1, 0), (2, 1)]);

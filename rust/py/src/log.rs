@@ -10,6 +10,7 @@ use crate::{
     terms,
 };
 use inviso_log::{
+    causal::Passages,
     damage::{Damage, What},
     file::{FileLog, Form, Options},
     frame::{Record, HEADER},
@@ -111,6 +112,19 @@ fn open((path, suffix): &Named, follow: bool) -> io::Result<Source> {
     }
 }
 
+/// Opens logs of files each, or of one wrap set.
+fn sources(logs: Vec<Vec<Named>>, follow: bool) -> PyResult<Vec<Source>> {
+    let one = |mut files: Vec<Named>| {
+        let first = files.first().map(|(path, _)| path.clone());
+        let source = match (files.pop(), files.is_empty()) {
+            (Some(file), true) => open(&file, follow),
+            (last, _) => Source::files(files.into_iter().chain(last).map(|(path, _)| path).collect()),
+        };
+        source.map_err(|error| of_system(&error, first.as_deref()))
+    };
+    logs.into_iter().map(one).collect()
+}
+
 /// Whether there is nothing for now.
 fn is_pause(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
@@ -122,19 +136,21 @@ impl Logs {
     /// # Errors
     /// What the system says.
     pub fn of(logs: Vec<Vec<Named>>, follow: bool, order: Option<Order>, shifts: Vec<Shift>) -> PyResult<Logs> {
-        let one = |mut files: Vec<Named>| {
-            let first = files.first().map(|(path, _)| path.clone());
-            let source = match (files.pop(), files.is_empty()) {
-                (Some(file), true) => open(&file, follow),
-                (last, _) => Source::files(files.into_iter().chain(last).map(|(path, _)| path).collect()),
-            };
-            source.map_err(|error| of_system(&error, first.as_deref()))
-        };
-        let sources = logs.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+        let sources = sources(logs, follow)?;
         Ok(match order {
             Some(order) => Logs::Merged(Box::new(Merge::ordered(sources, order).shifted(shifts))),
             None => Logs::Chain(sources, 0),
         })
+    }
+
+    /// Opens logs in causal order, which reads them twice.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn causal(logs: Vec<Vec<Named>>, shifts: Vec<Shift>) -> PyResult<Logs> {
+        let passages = Passages::of(sources(logs.clone(), false)?).map_err(|error| of_system(&error, None))?;
+        let merge = Merge::new(sources(logs, false)?).shifted(shifts).causal(passages);
+        Ok(Logs::Merged(Box::new(merge)))
     }
 
     /// Opens logs.

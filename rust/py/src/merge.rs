@@ -17,6 +17,7 @@ use inviso_export::{
     text,
 };
 use inviso_log::{
+    causal::Moved,
     damage::{Damage, What},
     file::{FileLog, Form, Options},
     frame::Record,
@@ -101,8 +102,28 @@ struct About {
     damage: Vec<(usize, Told)>,
 }
 
+/// How records came to their places.
+struct Placed {
+    other_clock: u64,
+    moved: Vec<Moved>,
+    unordered: u64,
+}
+
+impl Placed {
+    fn of(from: &Logs) -> Placed {
+        match from {
+            Logs::Merged(merge) => {
+                Placed { other_clock: merge.other_clock(), moved: merge.moved().to_vec(), unordered: merge.unordered() }
+            }
+            Logs::Chain(..) => Placed { other_clock: 0, moved: Vec::new(), unordered: 0 },
+        }
+    }
+}
+
 struct State {
     from: Logs,
+    /// Of logs that were closed.
+    ended: Option<Placed>,
     order: Order,
     follow: bool,
     about: About,
@@ -369,13 +390,13 @@ fn stamp_object<'py>(py: Python<'py>, stamp: Option<Stamp>) -> PyResult<Bound<'p
 impl LogMerge {
     /// Opens logs; with `merge` they are read in the order of time, else one after the other. `order` is `follow` or `inviso`.
     /// `drop` and `damage` make objects, as [`LogReader`](crate::log::LogReader) says. `shifts` has for each log the offsets of its wall
-    /// clock: when, and by how many nanoseconds.
+    /// clock: when, and by how many nanoseconds. With `causal` nothing is received before it was sent.
     #[new]
     #[allow(clippy::too_many_arguments)]
-    #[pyo3(signature = (logs, merge, follow, order, named, drop, damage, shifts=Vec::new()))]
+    #[pyo3(signature = (logs, merge, follow, order, named, drop, damage, shifts=Vec::new(), causal=false))]
     fn new(
         py: Python<'_>, logs: Vec<Input>, merge: bool, follow: bool, order: &str, named: bool, drop: Py<PyAny>,
-        damage: Py<PyAny>, shifts: Vec<Vec<(i64, i64)>>,
+        damage: Py<PyAny>, shifts: Vec<Vec<(i64, i64)>>, causal: bool,
     ) -> PyResult<LogMerge> {
         let shift = |points: Vec<(i64, i64)>| {
             Shift::new(points.into_iter().map(|(when, offset)| (when.into(), offset.into())).collect())
@@ -398,13 +419,16 @@ impl LogMerge {
                 aliases.push(read);
             }
             let own = if merge { places.iter().map(|files| first_tracee(files)).collect() } else { Vec::new() };
-            let from = Logs::of(places, follow, merge.then_some(order), shifts)?;
+            let from = match causal {
+                true => Logs::causal(places, shifts)?,
+                false => Logs::of(places, follow, merge.then_some(order), shifts)?,
+            };
             let has_labels = labels.iter().any(Option::is_some);
             let nodes = Nodes::new(labels.iter().map(|label| label.as_deref().unwrap_or("")));
             let counts = vec![Count::default(); labels.len()];
             let mut about = About { nodes, is_named: named, has_labels, aliases, counts, damage: Vec::new() };
             own.iter().enumerate().for_each(|(log, payload)| about.learn(log, payload));
-            Ok(State { from, order, follow, about, lines: None, known: Known::default() })
+            Ok(State { from, ended: None, order, follow, about, lines: None, known: Known::default() })
         })?;
         Ok(LogMerge { state: Mutex::new(state), drop, damage })
     }
@@ -511,18 +535,25 @@ impl LogMerge {
     }
 
     /// What was read so far: of each log its records, lost messages and damage; the first damage, with the number of its log; time
-    /// stamps of another clock; what could not be read of trace information files.
+    /// stamps of another clock; what could not be read of trace information files; of each log whose receipts were moved behind their
+    /// sendings how many, the farthest in nanoseconds, and the first with their times; how many could not be moved.
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let state = self.lock();
         let about = &state.about;
         let counts: Vec<_> = about.counts.iter().map(|count| (count.records, count.lost, count.damaged)).collect();
-        let other = match &state.from {
-            Logs::Merged(merge) => merge.other_clock(),
-            Logs::Chain(..) => 0,
+        let now;
+        let Placed { other_clock, moved, unordered } = match &state.ended {
+            Some(ended) => ended,
+            None => {
+                now = Placed::of(&state.from);
+                &now
+            }
         };
+        let moved = moved.iter().enumerate().filter(|(_, moved)| moved.receipts > 0);
+        let moved: Vec<_> = moved.map(|(log, moved)| (log, moved.receipts, moved.most, moved.first.clone())).collect();
         let of_ti = |(log, aliases): (usize, &Aliases)| (log, aliases.damage.len());
         let ti: Vec<_> = about.aliases.iter().enumerate().map(of_ti).filter(|(_, n)| *n > 0).collect();
-        (counts, about.damage.clone(), other, ti).into_pyobject(py)
+        (counts, about.damage.clone(), other_clock, ti, moved, unordered).into_pyobject(py)
     }
 
     /// Writes the trace information of all logs to a file, by time, each process by the name of its node; how many entries. Where
@@ -551,6 +582,7 @@ impl LogMerge {
             let mut state = self.lock();
             state.follow = false;
             let from = std::mem::replace(&mut state.from, Logs::Chain(Vec::new(), 0));
+            state.ended.get_or_insert_with(|| Placed::of(&from));
             std::mem::drop(from);
         });
     }
