@@ -157,7 +157,8 @@ def _start(given: Any) -> int:
         since = time.monotonic()
         _wait(cluster, over, given.seconds)
         took = time.monotonic() - since
-        stopped = cluster.stop()
+        with _copying(cluster):
+            stopped = cluster.stop()
         rows = {node: {"traced": f"{took:.1f} s", **each} for node, each in stopped.items() if node in begun}
         cluster.close()
         return _show(given, Answers(rows, {**stopped.errors, **begun.errors}))
@@ -206,7 +207,8 @@ def _until_told() -> Iterator[threading.Event]:
 
 def _stop(given: Any) -> int:
     with _Open(given) as cluster:
-        answers = cluster.stop(given.output)
+        with _copying(cluster):
+            answers = cluster.stop(given.output)
         rows = {node: {name: value for name, value in each.items() if name != "log" or given.output} for node, each in answers.items()}
         cluster.close()
         return _show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))
@@ -214,7 +216,8 @@ def _stop(given: Any) -> int:
 
 def _fetch(given: Any) -> int:
     with _Open(given) as cluster:
-        answers = cluster.fetch(given.output)
+        with _copying(cluster):
+            answers = cluster.fetch(given.output)
         cluster.leave()
         return _show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
 
@@ -249,6 +252,30 @@ class _Open:
     def __exit__(self, *_: object) -> None:
         self._cluster.leave()
         self._cluster.close()
+
+
+@contextmanager
+def _copying(cluster: Cluster) -> Iterator[None]:
+    """Says on a terminal how much of logs has been copied, on one line, which goes away."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    copied, said, lock = 0, 0.0, threading.Lock()
+
+    def more(count: int) -> None:
+        nonlocal copied, said
+        with lock:
+            copied += count
+            if (now := time.monotonic()) - said >= 0.2:
+                said = now
+                print(f"\r{copied / 1e6:,.1f} MB copied\x1b[K", end="", file=sys.stderr, flush=True)
+
+    cluster.on_copied = more
+    try:
+        yield
+    finally:
+        if said:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _show(given: Any, answers: Answers) -> int:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,7 +26,7 @@ from ._link._names import full, host, host_of
 from ._link._peer import has_ended
 from ._pattern import parse
 from .control._control import Control, Found, is_meant
-from .control._logs import copy_set, left, paths_of
+from .control._logs import copy_set, in_parallel, left, paths_of
 from .errors import BadArg, shown
 from .runtime import NO_NODE
 from .terms import Atom
@@ -210,6 +211,8 @@ class Cluster:
         self._logs: dict[str, str] = {}
         """Where the logs of nodes are to be copied when tracing stops."""
         self._copied: dict[str, str] = {}
+        self.on_copied: Callable[[int], object] = int
+        """Is called with the number of bytes of each part of a log that has been copied, in any thread."""
         """The last log that was copied, of each node."""
         self._began: dict[str, tuple[int, str]] = {}
         """Nodes that trace: the number of the process, and the folder that it writes in."""
@@ -421,8 +424,7 @@ class Cluster:
         errors = {**stopped.errors, **info.errors}
         for node, each in info.items():
             results[node] = {"records": each["written"], "lost": each["lost"], "ended": each["ended"] or each["suspended"]}
-            if node in folders:
-                self._fetch(node, folders[node], results, errors)
+        self._fetch({node: folders[node] for node in info if node in folders}, results, errors)
         self._write_clocks({node: folder for node, folder in folders.items() if node in results})
         ended = self._ended(errors)
         for node in ended:
@@ -439,8 +441,7 @@ class Cluster:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         results: dict[str, Any] = {node: {} for node in self.nodes}
         errors: dict[str, NodeError] = {}
-        for node in self.nodes:
-            self._fetch(node, os.fspath(folder), results, errors)
+        self._fetch(dict.fromkeys(results, os.fspath(folder)), results, errors)
         self._write_clocks(dict.fromkeys(results, os.fspath(folder)))
         for node in self._ended(errors):
             self._read_left(node, os.fspath(folder), results, errors)
@@ -497,35 +498,39 @@ class Cluster:
         why += ", and the end of its log is missing" if counted.damaged else ""
         results[node] = {"records": counted.messages, "lost": counted.dropped, "ended": why, "log": log}
 
-    def _fetch(self, node: str, folder: str, results: dict[str, Any], errors: dict[str, NodeError]) -> None:
-        answers = self._answers(self._control.call([node], "log_paths"))
-        errors |= answers.errors
-        if answers.errors:
-            results.pop(node, None)
-            return
-        parts = paths_of(answers[node])
-        if parts is None:
-            errors[node] = NodeError(node, "bad_answer")
-            results.pop(node, None)
-            return
-        results[node]["log"] = None
-        try:
-            if names := parts.get("ti_log"):
-                copy_set(names, os.path.join(folder, f"{node}.ti"), self._control.sources(node))
-            if paths := parts.get("trace_log"):
-                results[node]["log"] = self._copied[node] = copy_set(
-                    paths, os.path.join(folder, f"{node}.log"), self._control.sources(node)
-                )
-        except OSError as error:
-            errors[node] = NodeError(node, f"{error.filename}: {error.strerror}")
+    def _fetch(self, folders: dict[str, str], results: dict[str, Any], errors: dict[str, NodeError]) -> None:
+        """Copies the logs of nodes, of several at once."""
+        answers = self._answers(self._control.call(folders, "log_paths"))
+        failed = dict(answers.errors)
+
+        def fetch(node: str, folder: str) -> None:
+            parts = paths_of(answers[node])
+            if parts is None:
+                failed[node] = NodeError(node, "bad_answer")
+                return
+            results[node]["log"] = None
+            opened = self._control.sources(node)
+            try:
+                if names := parts.get("ti_log"):
+                    copy_set(names, os.path.join(folder, f"{node}.ti"), opened)
+                if paths := parts.get("trace_log"):
+                    log = copy_set(paths, os.path.join(folder, f"{node}.log"), opened, self.on_copied)
+                    results[node]["log"] = self._copied[node] = log
+            except OSError as error:
+                failed[node] = NodeError(node, f"{error.filename}: {error.strerror}")
+
+        in_parallel([partial(fetch, node, folders[node]) for node in answers])
+        for node, error in failed.items():
+            errors[node] = error
             results.pop(node, None)
 
-    def merge(self, out: str | os.PathLike[str], to: Form = "text") -> Merged:
+    def merge(self, out: str | os.PathLike[str], to: Form = "text", *, clock: str | None = None) -> Merged:
         """Merges the logs that :meth:`stop` and :meth:`fetch` have copied, of each node the last, into one in order of time.
 
         Args:
             out: the file; what it held is lost.
             to: ``"text"``, ``"inviso"``, ``"erlang"`` or ``"blocks"``, as for :func:`inviso.merge.logs`.
+            clock: which clocks decide, as there.
 
         Raises:
             BadArg: an argument is wrong, or no log has been copied.
@@ -541,7 +546,7 @@ class Cluster:
         if not self._copied:
             why = "no log has been copied; give trace a folder, or call fetch, and stop first"
             raise BadArg("Cluster.merge", "out", why)
-        return logs(self._copied, out, to)
+        return logs(self._copied, out, to, clock=clock)
 
     def logs(self) -> Answers:
         """The files of the logs of each node that exist: full paths."""

@@ -21,11 +21,12 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
 from agent_tools import THERE, Host, joined, until
-from inviso import BadArg, Cluster, log
+from inviso import Atom, BadArg, Cluster, etf, log
 from inviso.agent._engine import Engine
 from inviso.agent._keys import Keys
 from inviso.control._control import Control
-from inviso.control._logs import PART, There, fetched
+from inviso.agent._near import _ok
+from inviso.control._logs import PART, PIECE, There, copy_set, fetched
 from node_tools import HOST, Node
 
 
@@ -335,8 +336,6 @@ def test_another_cluster_is_not_heard(hosts: tuple[Host, Host], tmp_path: Path) 
 
 def test_a_request_in_the_wrong_class_is_refused(hosts: tuple[Host, Host], tmp_path: Path) -> None:
     """Whoever has the right to watch only, and asks for more where that is given, gets nothing."""
-    from inviso import etf
-
     here, there = hosts
     node = there.node("shop-2")
     seen(here, node)
@@ -369,8 +368,9 @@ class Liar:
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
 
-    def __call__(self, parts: list[list[Any]]) -> list[Any]:
-        return [self._answers.pop(0) for _ in parts]
+    def __call__(self, request: str, path: str, offset: int, length: int) -> Any:
+        answer = self._answers.pop(0) if self._answers else "nothing more"
+        return lambda: answer
 
 
 def part(data: bytes, size: int) -> Any:
@@ -411,3 +411,99 @@ def test_a_host_that_lies_about_names(tmp_path: Path) -> None:
         "complete", [("trace_log", [("ok", "p-a.log")]), ("ti_log", [])],
     )  # fmt: skip
     assert os.listdir(tmp_path) == ["p-a.log"]
+
+
+class Files:
+    """Answers as an agent does, and keeps what it was asked for: the parts of files by name, request and offset."""
+
+    def __init__(self, contents: dict[str, bytes]) -> None:
+        self.contents = contents
+        self.asked: list[tuple[str, str, int]] = []
+
+    def __call__(self, request: str, path: str, offset: int, length: int) -> Any:
+        self.asked.append((path, request, offset))
+        data = self.contents[path]
+        found = data[offset : offset + length]
+        answer = "ok", (b"" if request == "checksum" else found, zlib.crc32(found), len(data))
+        return lambda: answer
+
+
+def test_a_copy_goes_on_where_an_earlier_one_was_left(tmp_path: Path) -> None:
+    contents = {"/a.0.log": os.urandom(PIECE + PIECE // 2), "/a.1.log": os.urandom(3 * PART + 7)}
+    whole = b"".join(contents.values())
+    target, part = tmp_path / "a.log", tmp_path / "a.log.part"
+    first, second = (len(content) for content in contents.values())
+
+    def copied(before: bytes | None) -> dict[str, set[int]]:
+        files = Files(contents)
+        target.unlink(missing_ok=True)
+        if before is not None:
+            part.write_bytes(before)
+        copy_set([*contents], str(target), lambda path: There(files, path))
+        assert target.read_bytes() == whole
+        assert not part.exists()
+        return {path: {offset for name, request, offset in files.asked if (name, request) == (path, "chunk")} for path in contents}
+
+    everything = {path: set(range(0, len(content), PART)) for path, content in contents.items()}
+    assert copied(None) == everything
+    assert copied(whole[: PIECE + 5 * PART]) == {"/a.0.log": {0, *range(PIECE + 5 * PART, first, PART)}, "/a.1.log": everything["/a.1.log"]}
+    # the first one is there, and some of the second; there was more once
+    assert copied(whole[: first + PART]) == {"/a.0.log": {0}, "/a.1.log": everything["/a.1.log"]}
+    assert copied(whole + b"more") == {"/a.0.log": {0}, "/a.1.log": {0}}
+    # another log had the name: nothing of it stays, nor of what stands behind what is another's
+    assert copied(b"x" + whole[1:]) == everything
+    assert copied(whole[:PIECE] + b"x" + whole[PIECE + 1 :]) == {"/a.0.log": {0, *range(PIECE, first, PART)}, "/a.1.log": everything["/a.1.log"]}
+    assert copied(b"") == everything
+
+
+def test_what_was_copied_stays_when_the_other_host_is_gone(tmp_path: Path) -> None:
+    data = os.urandom(8 * PART)
+    answers = [part(data[at : at + PART], len(data)) for at in range(0, 5 * PART, PART)]
+    found = [("trace_log", ["/a.log"])]
+    incomplete = fetched(found, str(tmp_path), "", lambda path: There(Liar(*answers, ("error", "gone")), path))
+    assert incomplete == ("incomplete", [("trace_log", [("error", ("file_write", ("eremoteio", "a.log")))]), ("ti_log", [])])
+    assert (tmp_path / "a.log.part").read_bytes() == data[: 5 * PART]
+    files = Files({"/a.log": data})
+    assert fetched(found, str(tmp_path), "", lambda path: There(files, path)) == ("complete", [("trace_log", [("ok", "a.log")]), ("ti_log", [])])
+    assert (tmp_path / "a.log").read_bytes() == data
+    assert [offset for _, request, offset in files.asked if request == "chunk"] == [0, *range(5 * PART, 8 * PART, PART)]
+
+
+def test_a_control_that_is_killed_while_it_fetches(hosts: tuple[Host, Host], tmp_path: Path) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    seen(here, node)
+    with Cluster() as cluster:
+        cluster.trace("__main__:work", folder="logs").check()
+        node.run("work(1)")
+        (path,) = cluster.logs().check()[node.name]
+        cluster.stop()
+    data = os.urandom(96 << 20)
+    Path(path).write_bytes(data)
+    program = f"""
+from inviso.control._control import Control
+from inviso.control._logs import copy
+control = Control(name="fetching@{HOST}", timeout=60)
+((_, added),) = control.add([{node.name!r}], "tag", {{}})
+assert added[0] == "ok", added
+print("begins", flush=True)
+print(copy({path!r}, "copies", "", control.sources({node.name!r})))
+"""
+    os.mkdir("copies")
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as fetching:
+        assert fetching.stdout is not None
+        assert fetching.stdout.readline() == "begins\n"
+        copies = Path("copies")
+        until(lambda: any(each.stat().st_size > 5 * PART for each in copies.iterdir()))
+        fetching.kill()
+    (left,) = copies.iterdir()
+    assert left.suffix == ".part" and data.startswith(left.read_bytes())
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[1:] == [f"('ok', {os.path.basename(path)!r})"], done.stderr
+    assert (copies / os.path.basename(path)).read_bytes() == data
+    assert len(list(copies.iterdir())) == 1
+
+
+def test_an_answer_with_bytes_is_the_term() -> None:
+    for data, checksum, size in ((b"", 0, 0), (b"abc", 255, 256), (bytes(70_000), 1 << 31, 1 << 40), (b"x", (1 << 32) - 1, (1 << 63) - 1)):
+        assert _ok(data, checksum, size) == etf.dumps((Atom("ok"), (data, checksum, size)))

@@ -83,7 +83,8 @@ class Frames:
                 raise BadFrame(f"a frame of {length} bytes; at most {self._limit} are read")
             if len(self._data) < _HEAD + length:
                 return
-            content = bytes(self._data[_HEAD : _HEAD + length])
+            with memoryview(self._data) as view:
+                content = bytes(view[_HEAD : _HEAD + length])
             del self._data[: _HEAD + length]
             yield _term(content)
 

@@ -8,7 +8,7 @@ CLASSES = ("watch", "read", "trace")
 """``watch`` asks for the state, ``read`` for logs, ``trace`` changes something."""
 
 _WATCH = frozenset({"about", "get_status", "get_tracerdata", "info"})
-_READ = frozenset({"list_logs", "log_paths", "chunk"})
+_READ = frozenset({"list_logs", "log_paths", "chunk", "checksum"})
 
 
 def class_of(request: str) -> str:

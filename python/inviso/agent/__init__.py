@@ -53,6 +53,7 @@ async def _until_told(folder: Folder, engine: Engine, keys: Keys, rights: Rights
                     one.result()
                 one.cancel()
         finally:
+            engine.close()  # before the loop that it calls
             with suppress(OSError):
                 os.unlink(f"{os.getpid()}{SUFFIX}", dir_fd=below.descriptor)
 
@@ -106,7 +107,4 @@ def run(
                 raise BadArg("agent", argument, why)
     with Folder.open() as folder:
         engine = Engine(listen, connect, mode, tls, None if rights is None else rules(keys, rights))
-        try:
-            asyncio.run(_until_told(folder, engine, keys, rights, window))
-        finally:
-            engine.close()
+        asyncio.run(_until_told(folder, engine, keys, rights, window))

@@ -31,7 +31,11 @@ EVERY = 0.1
 LONGEST = 4 << 20
 """Bytes of a log that go in one answer, at most."""
 
+_LONGEST = {"chunk": LONGEST, "checksum": 64 << 20}
+"""Bytes of a log that are read for one request, at most."""
+
 Answered = Callable[[Any], None]
+"""Takes an answer: a term, or bytes that are one in the external format."""
 
 
 class Near:
@@ -98,6 +102,8 @@ class Near:
 
     def _asked(self, key: str, data: bytes, answer: Callable[[bytes], None]) -> None:
         def answered(term: Any) -> None:
+            if isinstance(term, bytes):
+                return answer(term)
             try:
                 packed = etf.dumps(term)
             except (BadArg, SystemLimit) as error:
@@ -119,8 +125,8 @@ class Near:
         if name == "leave":
             self._left(control, node)
             return answered(OK)
-        if name == "chunk":
-            return self._chunk(control, node, arguments, answered)
+        if name in _LONGEST:
+            return self._of_log(control, node, name, arguments, answered)
         if name == "about":
             return there.ask(name, arguments, answered)
         self._begin(self._pass_on(control, node, name, arguments, answered))
@@ -177,20 +183,23 @@ class Near:
             for control, node in [key for key in self._lines if key[0].split("/")[0] == name]:
                 self._left(control, node)
 
-    def _chunk(self, control: str, node: str, arguments: list[Any], answered: Answered) -> None:
-        """Bytes of a log, which are read here: none goes through the traced process. It must be one of that process's, or lie in its
-        folder of logs.
+    def _of_log(self, control: str, node: str, name: str, arguments: list[Any], answered: Answered) -> None:
+        """Bytes of a log, or their checksum. They are read here: none goes through the traced process. It must be one of that
+        process's, or lie in its folder of logs.
         """
         match arguments:
-            case [str(path), int(offset), int(length)] if offset >= 0 and 0 < length <= LONGEST:
+            case [str(path), int(offset), int(length)] if offset >= 0 and 0 < length <= _LONGEST[name]:
                 pass
             case _:
                 return answered((ERROR, Atom("badarg")))
 
+        def read() -> None:
+            answered(_read(path, offset, length, name == "checksum"))
+
         def with_paths(answer: Any) -> None:
             match answer:
                 case ("ok", list(parts)) if any(path in paths for _, paths in parts):
-                    answered(_read(path, offset, length))
+                    read()
                 case _:
                     there = self._there.get(node)
                     if there is None:
@@ -200,7 +209,7 @@ class Near:
         def with_about(about: Any) -> None:
             folder = about.get("log_dir") if isinstance(about, dict) else None
             if isinstance(folder, str) and _is_below(path, folder):
-                answered(_read(path, offset, length))
+                read()
             else:
                 answered((ERROR, (Atom("not_a_log"), path)))
 
@@ -219,16 +228,32 @@ def _is_below(path: str, folder: str) -> bool:
     return os.path.commonpath([top, os.path.realpath(os.path.dirname(path))]) == top
 
 
-def _read(path: str, offset: int, length: int) -> Any:
-    """``("ok", (bytes, checksum, size))``: size is that of the file now."""
+def _read(path: str, offset: int, length: int, is_checksum: bool) -> Any:
+    """``("ok", (bytes, checksum, size))`` in the external format, the bytes only if they are wanted: size is that of the file now."""
     try:
         source = open_log(path)
     except OSError as error:
         return ERROR, (Atom("remote_open"), error.strerror or str(error))
     try:
-        data = os.pread(source, length, offset)
-        return OK, (data, zlib.crc32(data), os.fstat(source).st_size)
+        checksum = 0
+        for at in range(offset, offset + length, LONGEST):
+            data = os.pread(source, min(LONGEST, offset + length - at), at)
+            checksum = zlib.crc32(data, checksum)
+        return _ok(b"" if is_checksum else data, checksum, os.fstat(source).st_size)
     except OSError as error:
         return ERROR, (Atom("remote_read"), error.strerror or str(error))
     finally:
         os.close(source)
+
+
+_SAMPLE = etf.dumps((OK, (b"x", 0, 0)))
+_BEGIN = _SAMPLE[: _SAMPLE.index((1).to_bytes(4))]
+"""What stands before the length of the bytes."""
+
+
+def _ok(data: bytes, checksum: int, size: int) -> bytes:
+    """``etf.dumps(("ok", (data, checksum, size)))``; the data are copied once."""
+    if not data:
+        return etf.dumps((OK, (data, checksum, size)))
+    # bytes are a bit string, whose last byte has eight bits
+    return b"".join((_BEGIN, len(data).to_bytes(4), b"\x08", data, etf.dumps(checksum)[1:], etf.dumps(size)[1:]))

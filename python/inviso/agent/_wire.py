@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
@@ -27,10 +29,18 @@ GONE = ERROR, (Atom("no_response"), Atom("disconnected"))
 class Wire:
     """A connection over a socket of this host. Made by :meth:`of`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, made: socket.socket, pid: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._socket = made
         self._frames = Frames()
+        self._out: deque[memoryview] = deque()
+        """What waits for the other side. (A transport of asyncio's moves all that waits at each write, up to Python 3.11.)"""
+        self._waiting = 0
+        self._ends = False
+        """Whether it is to be ended after what waits."""
+        self._is_over = False
+        self._is_read = False
+        """Whether somebody waits for what comes."""
         self.pid = pid
 
     @classmethod
@@ -41,8 +51,7 @@ class Wire:
         if not may_serve(user):
             made.close()
             raise BadFrame("it is another user's")
-        reader, writer = await asyncio.open_unix_connection(sock=made)
-        return cls(reader, writer, pid)
+        return cls(made, pid)
 
     def send(self, term: Any) -> None:
         """Sends a term; a side that reads nothing for long is left."""
@@ -54,27 +63,68 @@ class Wire:
 
     def write(self, data: bytes) -> None:
         """Sends bytes."""
-        if self._writer.is_closing():
+        if self._ends or self._is_over:
             return
-        self._writer.write(data)
-        if self._writer.transport.get_write_buffer_size() > WAITING:
-            self._writer.transport.abort()
+        self._out.append(memoryview(data))
+        self._waiting += len(data)
+        if len(self._out) == 1:
+            self._flush()
+        if self._waiting > WAITING:
+            self._abort()
+
+    def _flush(self) -> None:
+        """Writes what can be written now, and sees to the rest later."""
+        try:
+            while self._out:
+                sent = self._socket.send(self._out[0])
+                self._waiting -= sent
+                if sent == len(self._out[0]):
+                    self._out.popleft()
+                else:
+                    self._out[0] = self._out[0][sent:]
+        except BlockingIOError:
+            return self._loop.add_writer(self._socket.fileno(), self._flush)
+        except OSError:
+            return self._abort()
+        self._loop.remove_writer(self._socket.fileno())
+        if self._ends:
+            self._abort()
+
+    def _abort(self) -> None:
+        """Ends it now. Who reads sees the end, and then the socket is closed."""
+        self._out.clear()
+        self._is_over = True
+        if (descriptor := self._socket.fileno()) >= 0:
+            self._loop.remove_writer(descriptor)
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        if not self._is_read:
+            self._socket.close()
 
     async def terms(self) -> AsyncIterator[Any]:
         """The terms that come, until the other side has gone."""
-        while True:
-            try:
-                data = await self._reader.read(1 << 18)
-            except OSError:
-                return
-            if not data:
-                return
+        while data := await self._received():
             for term in self._frames.feed(data):
                 yield term
 
+    async def _received(self) -> bytes:
+        if self._is_over:
+            return b""
+        self._is_read = True
+        try:
+            return await self._loop.sock_recv(self._socket, 1 << 18)
+        except OSError:
+            return b""
+        finally:
+            self._is_read = False
+            if self._is_over:
+                self._socket.close()
+
     def close(self) -> None:
         """Ends it, after what was sent."""
-        self._writer.close()
+        self._ends = True
+        if not self._out and not self._is_over:
+            self._abort()
 
 
 class Line:

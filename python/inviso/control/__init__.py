@@ -23,7 +23,6 @@ Every function takes ``nodes=``, a list of names, in place of the list that the 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -36,7 +35,7 @@ from inviso.terms import Atom
 
 from . import _arguments as given
 from ._control import NOT_ADDED, OK, Control
-from ._logs import Source, fetched, shared_names
+from ._logs import Source, fetched, in_parallel, shared_names
 
 __all__ = [
     "NotStarted", "add_node", "add_node_if_ref", "add_nodes", "add_nodes_if_ref", "cancel_suspension", "change_options",
@@ -795,7 +794,8 @@ def fetch_log(*words: Any) -> Any:
     answers = control.call_each(asked, "log_paths")
     shared = shared_names(answers)
     prefixes = {name: f"{prefix}{name}-" if name in shared else prefix for name, _ in answers}
-    return OK, _in_parallel([(name, _copied(answer, folder, prefixes[name], control.sources(name))) for name, answer in answers])
+    jobs = [_copied(answer, folder, prefixes[name], control.sources(name)) for name, answer in answers]
+    return OK, [(name, found) for (name, _), found in zip(answers, in_parallel(jobs), strict=True)]
 
 
 def _copied(answer: Any, folder: str, prefix: str, opened: Callable[[str], Source]) -> Callable[[], Any]:
@@ -804,28 +804,6 @@ def _copied(answer: Any, folder: str, prefix: str, opened: Callable[[str], Sourc
     if answer[1] == "no_log":
         return lambda: (Atom("complete"), Atom("no_log"))
     return lambda: fetched(answer[1], folder, prefix, opened)
-
-
-def _in_parallel(jobs: list[tuple[str, Callable[[], Any]]]) -> list[tuple[str, Any]]:
-    """The answers of jobs, done at once by a few threads."""
-    answers: dict[int, Any] = {}
-    waiting = list(enumerate(jobs))
-    lock = threading.Lock()
-
-    def work() -> None:
-        while True:
-            with lock:
-                if not waiting:
-                    return
-                at, (_, job) = waiting.pop(0)
-            answers[at] = job()
-
-    threads = [threading.Thread(target=work) for _ in range(min(8, len(jobs)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [(name, answers[at]) for at, (name, _) in enumerate(jobs)]
 
 
 def _own_only(control: Control, to_node: str) -> None:

@@ -286,7 +286,12 @@ class Control:
         link = self._nodes.get(name)
         if link is None or not link.is_remote:
             return Here
-        return partial(There, lambda parts: self._hub.call([(link, "chunk", part) for part in parts], self.timeout))
+
+        def ask(request: str, *arguments: Any) -> Callable[[], Any]:
+            answers = self._hub.begin([(link, request, list(arguments))])
+            return lambda: answers(self.timeout)[0]
+
+        return partial(There, ask)
 
     def is_local(self, name: str) -> bool:
         """Whether a node was added that is this process, so that functions may be passed to it."""

@@ -162,6 +162,10 @@ class Hub:
 
     def call(self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float) -> list[Any]:
         """The answers to requests that are made at once, in their order. Who does not answer in time gets ``timeout``."""
+        return self.begin(requests)(timeout)
+
+    def begin(self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]]) -> Callable[[float], list[Any]]:
+        """Makes requests at once. What comes back waits for the answers, that many seconds, and gives them in the order of the requests."""
         if get_ident() == self._ident:
             raise RuntimeError("a function that gets events can't wait for nodes; do it in another thread")
         asked = list(requests)
@@ -176,15 +180,18 @@ class Hub:
                 if number is not None:
                     sent.append((link, number))
 
+        def answers(timeout: float) -> list[Any]:
+            if not self.is_open or not batch.done.wait(timeout):
+                self._post(lambda: forget(sent))
+            with batch.lock:
+                return list(batch.answers)
+
         for at, (link, name, arguments) in enumerate(asked):
             if isinstance(link, LocalLink):
                 link.ask(name, arguments, partial(batch.put, at))
         if not all(isinstance(link, LocalLink) for link, _, _ in asked):
             self._post(send)
-        if not self.is_open or not batch.done.wait(timeout):
-            self._post(lambda: forget(sent))
-        with batch.lock:
-            return list(batch.answers)
+        return answers
 
     def _ask(self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None]) -> int | None:
         """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no request."""

@@ -8,28 +8,40 @@ import errno
 import os
 import stat
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any, Protocol
 
 from inviso.terms import Atom
 
-__all__ = ["Here", "Source", "There", "copy", "copy_set", "fetched", "left", "open_log", "paths_of", "posix", "shared_names"]
+__all__ = ["Here", "Source", "There", "copy", "copy_set", "fetched", "in_parallel", "left", "open_log", "paths_of", "posix", "shared_names"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 CHUNK = 4 << 20
 """Bytes of a file that are copied at a time."""
 
-PART, PARTS = 2 << 20, 4
-"""Bytes of a log of another host that are asked for at once, and how often."""
+PART, AHEAD = 1 << 20, 4
+"""Bytes of a log of another host that are asked for at once, and how many such questions are on their way."""
 
+PIECE = 32 << 20
+"""Bytes of a copy that was not finished that are compared at once."""
 
 
 class Source(Protocol):
     """A log that is read from its begin."""
 
+    size: int
+    """Bytes that it has, or had at the begin."""
+
     def read(self) -> bytes:
         """What comes next; nothing at the end. OSError if it can't be had."""
+
+    def skip(self, copied: int, begin: int, most: int) -> int:
+        """Goes on behind what a file, of this descriptor, has of it from a place on, at most so many bytes; how many are the same.
+        Before anything is read. OSError if it can't be had.
+        """
 
     def close(self) -> None:
         """It is read no further."""
@@ -40,10 +52,15 @@ class Here:
 
     def __init__(self, path: str) -> None:
         self._descriptor = open_log(path)
+        self.size = os.fstat(self._descriptor).st_size
 
     def read(self) -> bytes:
         """The next bytes."""
         return os.read(self._descriptor, CHUNK)
+
+    def skip(self, copied: int, begin: int, most: int) -> int:
+        """Nothing: it is read as fast as it is compared."""
+        return 0
 
     def close(self) -> None:
         """Closes the file."""
@@ -51,40 +68,51 @@ class Here:
 
 
 class There:
-    """A log of another host. ``ask`` gets lists of path, offset and length, and gives the answers of the agent there. OSError if it
-    can't be had.
+    """A log of another host. ``ask`` makes a request, by its name, with path, offset and length; what comes back waits for the answer of
+    the agent there. OSError if it can't be had.
     """
 
-    def __init__(self, ask: Callable[[list[list[Any]]], list[Any]], path: str) -> None:
+    def __init__(self, ask: Callable[..., Callable[[], Any]], path: str) -> None:
         self._ask = ask
         self._path = path
-        self._offset = 0
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._asked: deque[tuple[int, Callable[[], Any]]] = deque()
+        """The parts that are on their way, by their offsets."""
+        self._next = PART
+        first, self.size = self._checked(ask("chunk", path, 0, PART)())
         """What it had at the begin; what is written to it afterwards is not read."""
-        self._more([0])
+        self._asked.append((0, lambda: ("ok", (first, zlib.crc32(first), self.size))))
 
     def read(self) -> bytes:
         """The next bytes."""
-        if not self._parts and self._offset < self._size:
-            self._more([*range(self._offset, self._size, PART)][:PARTS])
-        return self._parts.pop(0) if self._parts else b""
+        while len(self._asked) < AHEAD and self._next < self.size:
+            self._asked.append((self._next, self._ask("chunk", self._path, self._next, PART)))
+            self._next += PART
+        if not self._asked:
+            return b""
+        offset, answer = self._asked.popleft()
+        data, _ = self._checked(answer())
+        if len(data) != min(PART, self.size - offset):
+            raise OSError(errno.EBADMSG, "it has become shorter", self._path)
+        return data
+
+    def skip(self, copied: int, begin: int, most: int) -> int:
+        """Goes on behind what was copied before, as far as that is the same still."""
+        same = 0
+        for offset in range(0, min(most, self.size), PIECE):
+            length = min(PIECE, most - offset, self.size - offset)
+            match self._ask("checksum", self._path, offset, length)():
+                case ("ok", (_, int(checksum), _)) if checksum == _checksum(copied, begin + offset, length):
+                    same = offset + length
+                case _:
+                    break
+        if same:
+            self._asked.clear()
+            self._next = same
+        return same
 
     def close(self) -> None:
         """There is nothing to close."""
-        self._parts.clear()
-
-    def _more(self, offsets: list[int]) -> None:
-        """Asks for several parts at once."""
-        answers = self._ask([[self._path, offset, PART] for offset in offsets])
-        for offset, answer in zip(offsets, answers, strict=True):
-            data, size = self._checked(answer)
-            if not offset:
-                self._size = size
-            if len(data) != min(PART, self._size - offset):
-                raise OSError(errno.EBADMSG, "it has become shorter", self._path)
-            self._parts.append(data)
-            self._offset += len(data)
+        self._asked.clear()
 
     def _checked(self, answer: Any) -> tuple[bytes, int]:
         match answer:
@@ -95,6 +123,23 @@ class There:
             case ("error", reason):
                 raise OSError(errno.EREMOTEIO, f"the agent of its host answered {reason}", self._path)
         raise OSError(errno.EREMOTEIO, "the agent of its host answered what is no answer", self._path)
+
+
+def _checksum(descriptor: int, begin: int, length: int) -> int:
+    checksum = 0
+    for at in range(begin, begin + length, CHUNK):
+        checksum = zlib.crc32(os.pread(descriptor, min(CHUNK, begin + length - at), at), checksum)
+    return checksum
+
+
+def in_parallel(jobs: list[Callable[[], Any]]) -> list[Any]:
+    """The answers of jobs, done at once by a few threads.
+
+    >>> in_parallel([lambda: 1, lambda: 2])
+    [1, 2]
+    """
+    with ThreadPoolExecutor(max(1, min(8, len(jobs)))) as pool:
+        return [each.result() for each in [pool.submit(job) for job in jobs]]
 
 
 def paths_of(answer: Any) -> dict[str, list[str]] | None:
@@ -162,38 +207,50 @@ def copy(path: str, folder: str, prefix: str, opened: Callable[[str], Source] = 
         source = opened(path)
     except OSError:
         return ERROR, (Atom("remote_open"), path)
-    with closing(source):
-        try:
-            part = os.open(target + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            return ERROR, (Atom("file_open"), (posix(error), name))
-        try:
-            _pump(source, part)
-            os.replace(target + ".part", target)
-        except OSError as error:
-            with suppress(OSError):
-                os.unlink(target + ".part")
-            return ERROR, (Atom("file_write"), (posix(error), name))
-        finally:
-            os.close(part)
+    try:
+        part = _part(target)
+    except OSError as error:
+        source.close()
+        return ERROR, (Atom("file_open"), (posix(error), name))
+    try:
+        _pump([source], part)
+        os.replace(target + ".part", target)
+    except OSError as error:
+        _failed(target, opened)
+        return ERROR, (Atom("file_write"), (posix(error), name))
+    finally:
+        os.close(part)
     return OK, name
 
 
-def copy_set(paths: list[str], target: str, opened: Callable[[str], Source] = Here) -> str:
-    """Copies the files of a wrap set into one log, oldest first; its path. OSError if that can't be."""
-    part = os.open(target + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def copy_set(
+    paths: list[str], target: str, opened: Callable[[str], Source] = Here, heard: Callable[[int], object] = int
+) -> str:
+    """Copies the files of a wrap set into one log, oldest first; its path. OSError if that can't be. ``heard`` is called with the
+    number of bytes of each part.
+    """
+    part = _part(target)
     try:
-        for path in in_order(paths):
-            with closing(opened(path)) as source:
-                _pump(source, part)
+        _pump((opened(path) for path in in_order(paths)), part, heard)
+        os.replace(target + ".part", target)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(target + ".part")
+        _failed(target, opened)
         raise
     finally:
         os.close(part)
-    os.replace(target + ".part", target)
     return target
+
+
+def _part(target: str) -> int:
+    """The file that is to become ``target``, which may have what was copied before something failed."""
+    return os.open(target + ".part", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _failed(target: str, opened: Callable[[str], Source]) -> None:
+    """What was copied from another host stays, so that another copy can go on behind it."""
+    if opened is Here:
+        with suppress(OSError):
+            os.unlink(target + ".part")
 
 
 def left(folder: str, node: str) -> list[str]:
@@ -237,11 +294,23 @@ def _digits(text: str) -> str:
     return text[: len(text) - len(text.lstrip("0123456789"))]
 
 
-def _pump(source: Source, target: int) -> None:
-    while data := source.read():
-        view = memoryview(data)
-        while view:
-            view = view[os.write(target, view) :]
+def _pump(sources: Iterable[Source], target: int, heard: Callable[[int], object] = int) -> None:
+    """Copies logs one behind the other, from where an earlier copy ends that is the same so far."""
+    there, written = os.fstat(target).st_size, 0
+    for source in sources:
+        with closing(source):
+            same = source.skip(target, written, there - written) if there > written else 0
+            written += same
+            if same < source.size:
+                there = 0
+            os.lseek(target, written, os.SEEK_SET)
+            while data := source.read():
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(target, view) :]
+                written += len(data)
+                heard(len(data))
+    os.ftruncate(target, written)
 
 
 def posix(error: OSError) -> Atom:
