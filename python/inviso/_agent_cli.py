@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--rights", metavar="FILE", help="what the names in certificates may do on this host (TOML); without it, everything")
     made.add_argument("--insecure", action="store_true", help="take endpoints that are open to whoever reaches them")
     made.add_argument("--router", action="store_true", help="forward what other agents say to each other")
+    made.add_argument("--window", type=float, metavar="SECONDS", help="how long a node that has vanished may take to come back (default: 1)")
     made.add_argument("--detach", action="store_true", help="go on in the background")
     made.add_argument("--status", action="store_true", help="show the agents of this host that run, and the nodes that they reach")
     made.add_argument("--json", action="store_true", help="show the status as JSON")
@@ -78,6 +79,7 @@ def main(words: Sequence[str]) -> int:
             tls=agent.Tls(*files) if all(files) else None,
             rights=agent.read_rights(given.rights) if given.rights else None,
             insecure=given.insecure,
+            **({} if given.window is None else {"window": given.window}),
         )
         return 0
     except BadArg as wrong:
@@ -96,16 +98,21 @@ def _status(given: Any) -> int:
         print(f"agent {each['pid']}\tcluster {each['cluster']}\thost {each['host']}\t{each['connections']} connections")
         for node in each["nodes"]:
             print(f"\t{node}")
+        if each["routers"]:
+            print(f"\t{each['routers']} of them a router, which is trusted with all that it forwards")
         for stranger in each["without_rights"]:
             print(f"\twithout rights: {stranger}")
+        for foreign in each["not_joined"]:
+            print(f"\tnot joined: {foreign}")
     if not found:
         print("inviso agent: none runs on this host", file=sys.stderr)
     return 0 if found else 1
 
 
 def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
-    """The agents of this host that run: process id, cluster, host, nodes of other hosts, connections to other agents, and
-    those of them whose certificates have no rights here.
+    """The agents of this host that run: ``pid``, ``cluster``, ``host``, ``nodes`` of other hosts, how many
+    ``connections`` to other agents there are, of these ``routers``; neighbours ``without_rights`` here; agents of other clusters and
+    versions, which are ``not_joined``.
     """
     from ._link._folder import AGENT, Folder
     from ._link._frame import BadFrame, pack
@@ -122,9 +129,8 @@ def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
             with suppress(OSError, BadFrame), Met(below, pid, "", time.monotonic() + timeout) as met:
                 met.send(pack((Atom("call"), 1, "status", [])))
                 match next(met.terms()):
-                    case ("answer", 1, ("ok", [str(cluster), str(host), list(nodes), list(others), list(strangers)])):
-                        about = {"pid": pid, "cluster": cluster, "host": host, "nodes": nodes, "connections": len(others)}
-                        found.append({**about, "without_rights": strangers})
+                    case ("answer", 1, ("ok", dict(about))):
+                        found.append({"pid": pid, **about})
     return found
 
 

@@ -24,8 +24,8 @@ from agent_tools import THERE, Host, joined, until
 from inviso import Atom, BadArg, Cluster, etf, log
 from inviso.agent._engine import Engine
 from inviso.agent._keys import Keys
-from inviso.control._control import Control
 from inviso.agent._near import _ok
+from inviso.control._control import Control
 from inviso.control._logs import PART, PIECE, There, copy_set, fetched
 from node_tools import HOST, Node
 
@@ -277,7 +277,7 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pid = int(done.stdout.split()[1])
     try:
         (found,) = json.loads(command("agent", "--status", "--json").stdout)
-        assert found == {"pid": pid, "cluster": "mine", "host": "web", "nodes": [], "connections": 0, "without_rights": []}
+        assert found == {"pid": pid, "cluster": "mine", "host": "web", "nodes": [], "connections": 0, "routers": 0, "without_rights": [], "not_joined": []}
     finally:
         os.kill(pid, signal.SIGTERM)
     until(lambda: command("agent", "--status").returncode == 1)
@@ -330,8 +330,42 @@ def test_another_cluster_is_not_heard(hosts: tuple[Host, Host], tmp_path: Path) 
         until(lambda: heard == [f"inviso/foreign/other/{node.name.partition('@')[0]}/alive"])
         engine.close()
         assert here.status()["nodes"] == []
+        until(lambda: here.status()["not_joined"] == ["cluster foreign, on host other"])
+        assert "inviso: agent: not joined: cluster foreign, on host other\n" in here.errors.read_text()
+        until(lambda: other.status()["not_joined"] == [f"cluster default, on host {host}" for host in (HOST, THERE)])
+        assert "\tnot joined: cluster foreign, on host other\n" in command("agent", "--status").stdout
     finally:
         other.close()
+    until(lambda: here.status()["not_joined"] == [])
+
+
+LATER = """
+from inviso._link import _frame
+_frame.VERSION = (2, 0)
+import sys
+from inviso._agent_cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_another_version_is_not_joined(hosts: tuple[Host, Host], tmp_path: Path) -> None:
+    here, _ = hosts
+    environment = {**os.environ, "INVISO_DIR": str(tmp_path / "sockets"), "INVISO_HOST": "later"}
+    words = [sys.executable, "-c", LATER, "--listen", f"unixsock-stream/{tmp_path}/zenoh", "--connect", here.endpoint]
+    what = "version 2 of the protocol, on host later of cluster default; this one speaks 1"
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as later:
+        try:
+            assert later.stderr is not None
+            # each of the two is told of the other
+            until(lambda: here.status()["not_joined"] == [what])
+            told = [later.stderr.readline() for _ in range(2)]
+            assert sorted(told) == sorted(
+                f"inviso: agent: not joined: version 1 of the protocol, on host {host} of cluster default; this one speaks 2\n" for host in (HOST, THERE)
+            )
+            assert here.status()["nodes"] == []
+        finally:
+            later.terminate()
+    until(lambda: here.status()["not_joined"] == [])
 
 
 def test_a_request_in_the_wrong_class_is_refused(hosts: tuple[Host, Host], tmp_path: Path) -> None:
@@ -432,7 +466,7 @@ def test_a_copy_goes_on_where_an_earlier_one_was_left(tmp_path: Path) -> None:
     contents = {"/a.0.log": os.urandom(PIECE + PIECE // 2), "/a.1.log": os.urandom(3 * PART + 7)}
     whole = b"".join(contents.values())
     target, part = tmp_path / "a.log", tmp_path / "a.log.part"
-    first, second = (len(content) for content in contents.values())
+    first = len(contents["/a.0.log"])
 
     def copied(before: bytes | None) -> dict[str, set[int]]:
         files = Files(contents)

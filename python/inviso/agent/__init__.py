@@ -23,7 +23,7 @@ from inviso.errors import BadArg, shown
 from ._access import Rights, Tls, read_rights, rules
 from ._engine import Engine, is_private
 from ._far import WINDOW, Far
-from ._keys import Keys
+from ._keys import PRESENCE, Keys
 from ._near import Near
 
 __all__ = ["Rights", "Tls", "read_rights", "run"]
@@ -43,11 +43,17 @@ async def _until_told(folder: Folder, engine: Engine, keys: Keys, rights: Rights
                     loop.call_soon_threadsafe(_stranger, far, known, name, at, is_there)
 
                 engine.watch_links(heard)
-            gone = engine.token(keys.agent(engine.name))
+
+            def present(key: str, is_there: bool) -> None:
+                loop.call_soon_threadsafe(_foreign, far, keys.foreign(key), is_there)
+
+            engine.watch(f"{PRESENCE}/**", present)
+            tokens = [engine.token(key) for key in (keys.agent(engine.name), keys.presence(engine.name))]
             working = [asyncio.create_task(near.run()), asyncio.create_task(far.run())]
             told = asyncio.create_task(over.wait())
             await asyncio.wait([told, *working], return_when=asyncio.FIRST_COMPLETED)
-            gone()
+            for gone in tokens:
+                gone()
             for one in working:
                 if one.done():
                     one.result()
@@ -66,6 +72,17 @@ def _stranger(far: Far, rights: Rights, name: str | None, at: str, is_there: boo
     if is_there and shown_name not in far.strangers:
         far.strangers = [*far.strangers[-99:], shown_name]
         say(f"agent: {shown_name} has no right on this host")
+
+
+def _foreign(far: Far, what: str | None, is_there: bool) -> None:
+    """Notes and says which agents are of another cluster or version."""
+    if what is None:
+        return
+    if not is_there:
+        far.not_joined = [each for each in far.not_joined if each != what]
+    elif what not in far.not_joined:
+        far.not_joined = [*far.not_joined[-99:], what]
+        say(f"agent: not joined: {what}")
 
 
 def run(
@@ -98,6 +115,8 @@ def run(
         OSError: there can be no folder of sockets.
     """
     keys = Keys(cluster, host())
+    if not (isinstance(window, (int, float)) and 0 <= window < 3600):
+        raise BadArg("agent", "window", f"{shown(window)} is no time; pass seconds from 0 to 3600")
     if rights is not None and tls is None:
         raise BadArg("agent", "rights", "they go by the names in certificates; pass tls=, too")
     for argument, endpoints in (("listen", listen), ("connect", connect)):

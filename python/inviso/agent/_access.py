@@ -11,7 +11,7 @@ from typing import Any
 from inviso._link._rights import CLASSES
 from inviso.errors import BadArg, shown
 
-from ._keys import Keys
+from ._keys import PRESENCE, Keys
 
 __all__ = ["Rights", "Tls", "read_rights", "rules"]
 
@@ -92,12 +92,12 @@ def rules(keys: Keys, rights: Rights) -> dict[str, Any]:
             made.append({"id": f"rule-{len(made)}", "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": names})
             policies.append({"rules": [made[-1]["id"]], "subjects": [subject]})
 
-    everything = [f"{keys.top}/**"]
+    everything = [f"{keys.top}/**", f"{PRESENCE}/**"]
     # what this host asks of others, and what comes of that
     rule("anybody", "egress", ["query", "liveliness_query", "declare_subscriber", "declare_liveliness_subscriber", "reply"], everything)
     rule("anybody", "ingress", ["reply", "liveliness_token", "put", "declare_queryable"], everything)
     # what others may learn of this host without any right: that it has an agent, and what time it is there
-    rule("anybody", "egress", ["liveliness_token"], [keys.agents()])
+    rule("anybody", "egress", ["liveliness_token"], [keys.agents(), f"{PRESENCE}/**"])
     rule("anybody", "egress", ["declare_queryable"], [keys.clock()])
     rule("anybody", "ingress", ["query"], [keys.clock()])
     rule("anybody", "ingress", ["liveliness_query", "declare_subscriber", "declare_liveliness_subscriber"], everything)

@@ -90,8 +90,12 @@ class Engine:
     @property
     def others(self) -> list[str]:
         """The names of the sessions that this one is connected with."""
-        info = self._session.info
-        return [str(one) for one in [*info.peers_zid(), *info.routers_zid()]]
+        return [str(one) for one in self._session.info.peers_zid()] + self.routers
+
+    @property
+    def routers(self) -> list[str]:
+        """Those of them that forward what others say."""
+        return [str(one) for one in self._session.info.routers_zid()]
 
     def watch_links(self, heard: Callable[[str | None, str, bool], None]) -> None:
         """Calls ``heard`` with the name in the certificate and the address of each neighbour that comes or goes."""

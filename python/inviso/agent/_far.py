@@ -55,6 +55,8 @@ class Far:
         self._count = 0
         self.strangers: list[str] = []
         """Names in certificates of neighbours that have no right here, and their addresses: the last of each."""
+        self.not_joined: list[str] = []
+        """Agents of other clusters and versions."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -165,7 +167,10 @@ class Far:
         if request == "clocks":
             return OK, {host: offsets.points() for host, offsets in self._offsets.items()}
         if request == "status":
-            return OK, [self._keys.cluster, self._keys.host, self.nodes, self._engine.others, self.strangers]
+            return OK, {
+                "cluster": self._keys.cluster, "host": self._keys.host, "nodes": self.nodes, "connections": len(self._engine.others),
+                "routers": len(self._engine.routers), "without_rights": self.strangers, "not_joined": self.not_joined,
+            }  # fmt: skip
         return ERROR, Atom("no_request")
 
     def _ask(

@@ -1,17 +1,23 @@
-"""What things are called between hosts: ``inviso/CLUSTER/HOST/NAME/...``."""
+"""What things are called between hosts: ``inviso/CLUSTER/HOST/NAME/...``. A later major version of the protocol has other names; only
+what says that an agent is there (``inviso-agents/...``) is the same in all versions and clusters.
+"""
 
 from __future__ import annotations
 
 import re
 
+from inviso._link import _frame
 from inviso._link._names import host_of
 from inviso._link._rights import CLASSES
 from inviso.errors import BadArg, shown
 
-__all__ = ["EVERYBODY", "Keys"]
+__all__ = ["EVERYBODY", "PRESENCE", "Keys"]
 
 EVERYBODY = "*"
 """In the place of a control's name in an event: all controls are meant."""
+
+PRESENCE = "inviso-agents"
+"""What the tokens of all agents begin with."""
 
 _PART = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
 
@@ -30,7 +36,8 @@ class Keys:
                 raise BadArg("agent", what, f"{shown(name)} is no name; pass up to 64 letters, digits, '_', '.' and '-'")
         self.cluster = cluster
         self.host = host
-        self.top = f"inviso/{cluster}"
+        self.version = _frame.VERSION[0]
+        self.top = f"inviso{'' if self.version == 1 else self.version}/{cluster}"
         """What all keys of the cluster begin with."""
 
     def has(self, node: str) -> bool:
@@ -92,3 +99,14 @@ class Keys:
     def agent_of(self, key: str) -> str:
         """The name of the agent of a token."""
         return key.rpartition("/")[2]
+
+    def presence(self, name: str) -> str:
+        """The token by which agents of other clusters and versions know of this host's agent."""
+        return f"{PRESENCE}/{self.cluster}/{self.version}/{self.host}/{name}"
+
+    def foreign(self, key: str) -> str | None:
+        """What is foreign about the agent of such a token; None of one of this cluster and version."""
+        _, cluster, version, host, _ = key.split("/")
+        if version != str(self.version):
+            return f"version {version} of the protocol, on host {host} of cluster {cluster}; this one speaks {self.version}"
+        return None if cluster == self.cluster else f"cluster {cluster}, on host {host}"
