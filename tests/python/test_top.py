@@ -385,6 +385,14 @@ def test_a_node_that_dies_is_a_row_and_the_others_go_on(shop: list[Child], live:
     assert live.refresh().errors == {shop[0].name: "its process has ended"}, "it stays"
 
 
+def test_a_node_that_has_ended_before_is_none(shop: list[Child], live: Live) -> None:
+    shop[0].kill()
+    shop[0].close()
+    for _ in range(3):
+        refresh = live.refresh()
+        assert ([*refresh.nodes], refresh.errors) == ([shop[1].name], {})
+
+
 def test_a_node_that_hangs_is_waited_for_once(shop: list[Child]) -> None:
     with Live(["shop-*"], timeout=0.5) as live:
         assert len(live.refresh().nodes) == 2

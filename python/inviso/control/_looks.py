@@ -59,6 +59,8 @@ class Looks:
         self._request = request
         self._lines: dict[str, _Line] = {}
         self._gone: dict[str, Any] = {}
+        self._unreached: set[str] = set()
+        """Names that nobody could be reached by at the last look."""
 
     def look(self, timeout: float, arguments: Mapping[str, list[Any]] | None = None) -> dict[str, Any]:
         """The answer of each node.
@@ -93,12 +95,14 @@ class Looks:
         for name, link in found.items():
             known = self._lines.get(name)
             if link is None:
-                self._gone.setdefault(name, UNREACHED)
+                if name in self._unreached:  # one that has ended before is in the folder no more
+                    self._gone.setdefault(name, UNREACHED)
             elif known is None or known.link is not link:
                 if known is not None:
                     self._control.leave(known.link)
                 self._lines[name] = _Line(link)
                 self._gone.pop(name, None)
+        self._unreached = {name for name, link in found.items() if link is None}
         while len(self._gone) > MOST:
             del self._gone[next(iter(self._gone))]
 
