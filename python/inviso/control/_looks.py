@@ -19,7 +19,8 @@ from ._local import LocalLink
 
 __all__ = ["Looks"]
 
-UNREACHED = Atom("error"), Atom("nodedown")
+OK, ERROR = Atom("ok"), Atom("error")
+UNREACHED = ERROR, Atom("nodedown")
 
 MOST = 100
 """Nodes that have ended and are still in the answers: the latest."""
@@ -81,8 +82,11 @@ class Looks:
         answers: dict[str, Any] = {}
         for name, line in self._lines.items():
             is_here = name in asked and line.answered.wait(end - time.monotonic())
-            answers[name] = line.answer if is_here else TIMEOUT
-        return dict(sorted({**self._gone, **answers}.items()))
+            answer = answers[name] = line.answer if is_here else TIMEOUT
+            if isinstance(answer, tuple) and answer[:1] == (OK,):
+                self._gone.pop(name, None)
+        # one that ends can be connected to once more, and does not answer: what was said first stays
+        return dict(sorted({**answers, **self._gone}.items()))
 
     def _reach(self) -> None:
         found: dict[str, Link | LocalLink | None] = {}
@@ -91,7 +95,7 @@ class Looks:
         for name, line in list(self._lines.items()):
             if not line.link.is_open:
                 del self._lines[name]
-                self._gone[name] = line.link.ended or GONE if isinstance(line.link, Link) else GONE
+                self._gone.setdefault(name, line.link.ended or GONE if isinstance(line.link, Link) else GONE)
         for name, link in found.items():
             known = self._lines.get(name)
             if link is None:
@@ -101,7 +105,6 @@ class Looks:
                 if known is not None:
                     self._control.leave(known.link)
                 self._lines[name] = _Line(link)
-                self._gone.pop(name, None)
         self._unreached = {name for name, link in found.items() if link is None}
         while len(self._gone) > MOST:
             del self._gone[next(iter(self._gone))]
