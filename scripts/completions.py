@@ -16,6 +16,7 @@ from typing import Any
 import shtab
 from inviso import _agent_cli, _attach_cli, _cluster_cli, _completion_cli, _log_cli, _merge_cli, _run_cli, _trace_cli, cli
 from inviso._options import Options
+from inviso.top import _top_cli
 
 FOLDER = pathlib.Path(_completion_cli.__file__).parent / "_completion"
 CHOICES = {
@@ -71,7 +72,8 @@ def whole() -> argparse.ArgumentParser:
         add(log.add_parser(name, help=about), name, known, text, is_program=False)
     (nodes,) = (each for each in _cluster_cli.parser()._actions if isinstance(each, argparse._SubParsersAction))
     abouts = {each.dest: each.help for each in nodes._choices_actions}
-    own = [*nodes.choices.items(), ("agent", _agent_cli.parser()), ("attach", _attach_cli.parser()), ("completion", _completion_cli.parser())]
+    modules = {"agent": _agent_cli, "attach": _attach_cli, "completion": _completion_cli, "top": _top_cli}
+    own = [*nodes.choices.items(), *((name, module.parser()) for name, module in modules.items())]
     for name, parser in own:
         commands.add_parser(name, help=abouts.get(name) or parser.description, parents=[parser], add_help=False)
     return top

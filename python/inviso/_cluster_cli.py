@@ -26,7 +26,7 @@ from .control._control import is_meant
 from .errors import BadArg
 from .runtime._component import FLAGS
 
-__all__ = ["COMMANDS", "main", "parser"]
+__all__ = ["COMMANDS", "carried_out", "main", "number", "parser", "seconds", "until_told"]
 
 TAG = "cli"
 SPARE = 5.0
@@ -42,26 +42,34 @@ def main(words: list[str]) -> int:
     1
     """
     given = parsed(parser(), words)
-    if isinstance(given, int):
-        return given
+    return given if isinstance(given, int) else carried_out(given.command, given, COMMANDS[given.command])
+
+
+def carried_out(name: str, given: Any, command: Callable[[Any], int]) -> int:
+    """The exit status of a command that was read, with the settings in force; what goes wrong is said.
+
+    >>> given = parser().parse_args(["nodes"])
+    >>> carried_out("nodes", given, lambda given: int(given.timeout))
+    5
+    """
     try:
         settings = effective({"timeout": given.timeout})
         given.timeout = settings["timeout"].value
         if settings["dir"].value is not None:
             os.environ["INVISO_DIR"] = settings["dir"].value
-        status = COMMANDS[given.command](given)
+        status = command(given)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
     except BadArg as wrong:
-        print(f"inviso {given.command}: {wrong.argument}: {wrong.why}", file=sys.stderr)
+        print(f"inviso {name}: {wrong.argument}: {wrong.why}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # nobody reads any more; nor must the interpreter find out when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        print(f"inviso {given.command}: {error.filename or 'the folder of sockets'}: {error.strerror}", file=sys.stderr)
+        print(f"inviso {name}: {error.filename or 'the folder of sockets'}: {error.strerror}", file=sys.stderr)
         return 1
 
 
@@ -78,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         made.add_argument("nodes", nargs=nodes, metavar="NODE", help="a name, or a pattern with * and ? (in quotes)")
         made.add_argument("--json", action="store_true", help="write JSON")
-        made.add_argument("--timeout", type=_seconds, metavar="TIME", help="how long a node may take (5s)")
+        made.add_argument("--timeout", type=seconds, metavar="TIME", help="how long a node may take (5s)")
         return made
 
     command("nodes", "List the processes of this host that can be traced from outside.")
@@ -91,9 +99,9 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("--returns", action="store_true", help="what functions return or raise, too")
     start.add_argument("--args", action="store_true", help="the arguments of calls; they can hold secrets")
     start.add_argument("--processes", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
-    start.add_argument("--for", dest="seconds", type=_seconds, metavar="TIME", help="trace so long, then stop and fetch the logs: 5s, 500ms, 2m")
-    start.add_argument("--limit", type=_number, metavar="N", help="stop a node after so many records")
-    start.add_argument("--rate", type=_number, metavar="N", help="stop a node that has more records in a second")
+    start.add_argument("--for", dest="seconds", type=seconds, metavar="TIME", help="trace so long, then stop and fetch the logs: 5s, 500ms, 2m")
+    start.add_argument("--limit", type=number, metavar="N", help="stop a node after so many records")
+    start.add_argument("--rate", type=number, metavar="N", help="stop a node that has more records in a second")
     start.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
     stop = command("stop", "Stop tracing nodes, and take everything out of them but the listener.", "+")
     stop.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
@@ -109,14 +117,24 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """A time of a command line.
+
+    >>> seconds("500ms"), seconds("2m")
+    (0.5, 120.0)
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
     if found is None or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no time; give one such as 5s, 500ms or 2m")
     return float(found[1]) * UNITS[found[2]]
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """A number from 1 of a command line.
+
+    >>> number("12")
+    12
+    """
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no number; give one from 1")
     return int(text)
@@ -150,7 +168,7 @@ def _start(given: Any) -> int:
             cluster.leave()
             rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
             return _show(given, Answers(rows, begun.errors))
-    with _until_told() as over, _Open(given) as cluster:
+    with until_told() as over, _Open(given) as cluster:
         begun = _begin(given, cluster, seconds)
         if begun.errors:  # they may trace for somebody else
             cluster.leave(*begun.errors)
@@ -194,7 +212,7 @@ def _wait(cluster: Cluster, over: threading.Event, seconds: float) -> None:
 
 
 @contextmanager
-def _until_told() -> Iterator[threading.Event]:
+def until_told() -> Iterator[threading.Event]:
     """Set by Ctrl-C or SIGTERM, however often: what was begun is ended in order."""
     over = threading.Event()
     before = {number: signal.signal(number, lambda *_: over.set()) for number in (signal.SIGINT, signal.SIGTERM)}

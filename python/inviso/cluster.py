@@ -112,7 +112,7 @@ class Answers(Mapping[str, Any]):
         [{'node': 'a@h', 'state': 'new'}]
         """
         found = [{"node": node, **(each if isinstance(each, dict) else {"result": each})} for node, each in self._results.items()]
-        return found + [{"node": node, "error": _short(error)} for node, error in self.errors.items()]
+        return found + [{"node": node, "error": short(error)} for node, error in self.errors.items()]
 
     def table(self, *, plain: bool = False) -> tuple[list[str], list[list[str]]]:
         """Headings and cells, with ``plain`` for another program to read. An error stands in place of the results."""
@@ -154,7 +154,12 @@ ADVICE = {
 """What a reason means for who looks at a table."""
 
 
-def _short(error: NodeError) -> str:
+def short(error: NodeError) -> str:
+    """Why, in words, without the node's name.
+
+    >>> short(NodeError("shop-1@h", "timeout"))
+    'timeout: it did not answer in time'
+    """
     match error.reason:
         case ("refused", control, pid):
             return f"refused: it belongs to the control {control}, process {pid}"

@@ -27,6 +27,7 @@ from inviso.agent._keys import Keys
 from inviso.agent._near import _ok
 from inviso.control._control import Control
 from inviso.control._logs import PART, PIECE, There, copy_set, fetched
+from inviso.top._live import Live
 from node_tools import HOST, Node
 
 
@@ -147,6 +148,20 @@ def test_a_control_elsewhere_holds_a_node(hosts: tuple[Host, Host]) -> None:
     finally:
         one.close()
         two.close()
+
+
+def test_a_live_view_counts_in_both_hosts(hosts: tuple[Host, Host]) -> None:
+    here, there = (host.node(f"shop-{at}") for at, host in enumerate(hosts))
+    seen(hosts[0], there)
+    with Live(["shop-*"], patterns=["__main__:work"], timeout=10) as live:
+        until(lambda: [node.counted for node in live.refresh().nodes.values()] == [("__main__:work:_",)] * 2)
+        there.run("work(1)")
+        until(lambda: live.refresh().nodes[there.name].functions)
+        assert live.refresh().nodes[here.name].functions == ()
+        there.kill()
+        refresh = until(lambda: (found := live.refresh()).errors and found)
+        assert [*refresh.errors] == [there.name] and [*refresh.nodes] == [here.name]
+    assert here.name in [each.node for each in Cluster("shop-*").found() if each.about["state"] is None]
 
 
 def events_of(control: Control) -> queue.Queue[Any]:

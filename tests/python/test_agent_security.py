@@ -95,6 +95,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 REQUESTS: dict[str, Callable[[Control, str], Any]] = {
     "watch": lambda control, node: control._hub.call([(link_of(control, node), "about", [])], 5)[0],
+    "sample": lambda control, node: control._hub.call([(link_of(control, node), "sample", [])], 5)[0],
     "read": lambda control, node: control._hub.call([(link_of(control, node), "log_paths", [])], 5)[0],
     "trace": lambda control, node: control._hub.call([(link_of(control, node), "add", ["tag", {}, False])], 5)[0],
 }
@@ -112,18 +113,19 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("right", REQUESTS)
+@pytest.mark.parametrize("request_name", REQUESTS)
 @pytest.mark.parametrize(("name", "node", "rights"), TABLE)
 def test_who_may_do_what(
-    world: World, monkeypatch: pytest.MonkeyPatch, name: str, node: str, rights: str, right: str
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str, node: str, rights: str, request_name: str
 ) -> None:
+    right = "watch" if request_name == "sample" else request_name
     host = world.host(name)
     full = f"{node}@there"
     until(lambda: full in host.status()["nodes"])
     monkeypatch.setenv("INVISO_DIR", str(host.folder))
     control = Control(name=f"control@{HOST}")
     try:
-        answer = REQUESTS[right](control, full)
+        answer = REQUESTS[request_name](control, full)
         if right in rights.split():
             assert isinstance(answer, dict) or answer[0] == "ok" or answer == ("error", "not_an_added_node"), answer
         else:

@@ -98,10 +98,14 @@ BELOW = {
     "_attach_cli": {"_attach", "_config", "_options", "errors"},
     "_completion_cli": {"_options"},
     "_run_cli": {"_command", "_config", "_options", "_run", "autostart", "runtime"},
+    "top": {
+        *("_cluster_cli", "_command", "_link", "_options", "_pattern", "_system", "cluster", "control", "errors"),
+        "runtime",
+    },
     "_cluster_cli": {"_command", "_config", "_options", "cluster", "control", "errors", "runtime"},
     "cli": {
         *("_agent_cli", "_attach_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
-        *("_report", "_run", "_run_cli", "_trace_cli", "tprof"),
+        *("_report", "_run", "_run_cli", "_trace_cli", "top", "tprof"),
     },
     "__main__": {"cli"},
 }
@@ -152,6 +156,7 @@ def test_the_package_needs_the_standard_library_only() -> None:
         # a module for another package is named after it, and nobody else imports it
         guest = {path.stem} if path.parent.name in ("integrations", "propagate") else set()
         guest |= {"zenoh"} if path.relative_to(PACKAGE).parts == ("agent", "_engine.py") else set()
+        guest |= {"textual"} if path.relative_to(PACKAGE).parts == ("top", "_screen.py") else set()
         others = {name.partition(".")[0] for name in imports(path)} - {"inviso", "__future__"} - guest
         assert others <= sys.stdlib_module_names, path
 

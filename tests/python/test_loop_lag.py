@@ -13,7 +13,7 @@ import inviso
 import pytest
 from inviso import runtime, seq_trace, trace
 from inviso._native import LoopProbe, event_loops
-from inviso.runtime._overload import _Loops
+from inviso.runtime._loops import Loops
 
 LIMIT = 30
 
@@ -119,7 +119,7 @@ def block(event_loop: asyncio.AbstractEventLoop) -> threading.Event:
 
 
 def test_the_lag_is_that_of_the_slowest(event_loop: asyncio.AbstractEventLoop) -> None:
-    loops = _Loops()
+    loops = Loops()
     with running(asyncios):
         assert loops.lag() < 20
         until(lambda: all(probe.came for probe in loops._probes.values()))
@@ -139,7 +139,7 @@ def test_the_lag_is_that_of_the_slowest(event_loop: asyncio.AbstractEventLoop) -
 
 def test_what_lagged_before_is_not_counted(event_loop: asyncio.AbstractEventLoop) -> None:
     end = block(event_loop)
-    loops = _Loops()
+    loops = Loops()
     assert loops.lag() == 0
     until(lambda: min(probe.waited for probe in loops._probes.values()) > 20_000_000)
     assert loops.lag() == 0
@@ -147,7 +147,7 @@ def test_what_lagged_before_is_not_counted(event_loop: asyncio.AbstractEventLoop
 
 
 def test_a_loop_that_ends_is_forgotten() -> None:
-    loops = _Loops()
+    loops = Loops()
     with running(asyncios):
         loops.lag()
         assert len(loops._probes) == 1

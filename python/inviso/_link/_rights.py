@@ -7,7 +7,7 @@ __all__ = ["CLASSES", "class_of"]
 CLASSES = ("watch", "read", "trace")
 """``watch`` asks for the state, ``read`` for logs, ``trace`` changes something."""
 
-_WATCH = frozenset({"about", "get_status", "get_tracerdata", "info"})
+_WATCH = frozenset({"about", "get_status", "get_tracerdata", "info", "sample"})
 _READ = frozenset({"list_logs", "log_paths", "chunk", "checksum"})
 
 

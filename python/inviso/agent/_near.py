@@ -127,7 +127,7 @@ class Near:
             return answered(OK)
         if name in _LONGEST:
             return self._of_log(control, node, name, arguments, answered)
-        if name == "about":
+        if name in ("about", "sample"):  # who may watch only has no line of its own
             return there.ask(name, arguments, answered)
         self._begin(self._pass_on(control, node, name, arguments, answered))
 

@@ -6,7 +6,7 @@ import datetime
 import fnmatch
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -127,13 +127,7 @@ class Control:
         """The prepared processes of this host whose names match a pattern: a name, or one with ``*`` and ``?``. Those that match and
         do not answer in time are in :attr:`silent`.
         """
-        wanted = list(patterns)
-        folder = self.folder()
-        named = {name: pid for name, pid in folder.names().items() if any(is_meant(name, each) for each in wanted)}
-        known = {link.pid: link for link in self._nodes.values() if not link.is_remote}
-        links = {name: known.get(pid) or self._connect(self.folder(), pid) for name, pid in named.items()}
-        for agent, pid, name in self._elsewhere(wanted):
-            links[name] = self._nodes.get(name) or self._connect(agent, pid, name)
+        links = self.reached(patterns, self._nodes)
         there = {name: link for name, link in links.items() if link is not None}
         answers = dict(zip(there, self._hub.call([(link, "about", []) for link in there.values()], self.timeout), strict=True))
         for link in there.values():
@@ -142,6 +136,31 @@ class Control:
         self.silent = sorted(name for name, answer in answers.items() if answer == (ERROR, "timeout"))
         found = (Found(answer) for answer in answers.values() if is_about(answer))
         return sorted(found, key=lambda one: (one.node, one.pid))
+
+    def reached(
+        self, patterns: Iterable[str], known: Mapping[str, Link | LocalLink]
+    ) -> dict[str, Link | LocalLink | None]:
+        """Links to the prepared processes whose names match: those of ``known`` that are open, and new ones.
+
+        None to one that can't be reached.
+        """
+        wanted = list(patterns)
+        folder = self.folder()
+        named = {name: pid for name, pid in folder.names().items() if any(is_meant(name, each) for each in wanted)}
+        pids = {link.pid: link for link in known.values() if link.is_open and not link.is_remote}
+        links = {name: pids.get(pid) or self._connect(folder, pid) for name, pid in named.items()}
+        for agent, pid, name in self._elsewhere(wanted):
+            found = known.get(name)
+            links[name] = found if found is not None and found.is_open else self._connect(agent, pid, name)
+        return links
+
+    def ask(self, link: Link | LocalLink, request: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
+        """Sends a request, and waits for nothing: ``put`` is called with the answer, in another thread."""
+        self._hub.ask(link, request, arguments, put)
+
+    def leave(self, link: Link | LocalLink) -> None:
+        """Ends a link of :meth:`reached` that is nobody's else."""
+        self._hub.leave(link)
 
     def _connect(self, folder: Folder, pid: int, to: str | None = None) -> Link | None:
         try:

@@ -193,6 +193,19 @@ class Hub:
             self._post(send)
         return answers
 
+    def ask(self, link: Link | LocalLink, name: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
+        """Makes a request, and waits for nothing.
+
+        ``put`` is called with the answer, however late it comes, or with why there is none.
+        """
+        if isinstance(link, LocalLink):
+            return link.ask(name, arguments, put)
+
+        def send() -> None:
+            self._ask(link, name, arguments, put)
+
+        self._post(send)
+
     def _ask(self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None]) -> int | None:
         """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no request."""
         if not link.is_open or len(link.out) > WAITING:

@@ -21,6 +21,7 @@ from inviso.process import whereis
 from inviso.terms import Atom
 from inviso.trace_ports import TracePort
 
+from ._live_counts import LiveCounts
 from ._machine import Machine
 from ._meta_calls import MetaCalls
 from ._overload import Load, Overload
@@ -83,6 +84,7 @@ class Component(MetaCalls):
         self._relay: Relay | None = None
         self._has_tokens = False
         self._profiler: tprof.Profiler | None = None
+        self.live = LiveCounts()
 
     # what may be asked
 
@@ -291,8 +293,32 @@ class Component(MetaCalls):
         found = sorted(self._profiler.collect().functions, key=lambda one: (-one.measurement, one.mfa))
         return OK, [(*one.mfa, one.calls, one.measurement) for one in found[:MOST]]
 
+    def do_count_live(self, kind: Any, patterns: Any, messages: Any) -> Any:
+        """Count these functions, and messages or not, as long as the control stays; how many functions are new."""
+        return OK, self.live.set(kind, patterns, messages=messages)
+
     def do_info(self) -> Any:
         return OK, self.info()
+
+    @property
+    def profiler(self) -> tprof.Profiler | None:
+        """What counts functions now: for a live view, or else for who has asked by ``count``."""
+        return self.live.profiler or self._profiler
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Records that were written and lost since tracing began."""
+        self._count()
+        return self._counts
+
+    @property
+    def both(self) -> tuple[Any, Any]:
+        """State and status."""
+        return self.machine.both()
+
+    def left(self) -> None:
+        """The control has let the component go: what it had counted for its live view ends."""
+        self.live.stop()
 
     def info(self) -> dict[str, Any]:
         """Counts and failures, beside the status: what a person asks for."""
@@ -324,6 +350,7 @@ class Component(MetaCalls):
         self._leave()
         if self._profiler is not None:
             self._profiler.stop()
+        self.live.stop()
         self._overload.end()
 
     # while it traces

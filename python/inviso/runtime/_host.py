@@ -11,6 +11,7 @@ from inviso.terms import Atom
 from ._component import Component
 from ._initiator import Initiator
 from ._resolver import Resolver
+from ._sample import Sampler
 from ._settings import Unknown, dependency_ms, read
 
 __all__ = ["Host", "Peer"]
@@ -46,6 +47,7 @@ class Host:
         self.local_resolver = Resolver()
         self.component: Component | None = None
         self.owner: Peer | None = None
+        self._sampler = Sampler()
         self._alone_until: float | None = None
         """When the component ends because it has no control."""
         self._asked: Peer | None = None
@@ -103,6 +105,8 @@ class Host:
             return self._add(peer, *arguments, is_local=is_local)
         if name == "confirm" and peer is self._asked:
             return self._confirm(peer)
+        if name == "sample" and len(arguments) <= 1:  # it changes nothing, so whoever may ask this process may ask that
+            return OK, self._sampler.sample(self.component, self.owner, *arguments)
         if self.component is None or peer is not self.owner:
             return ERROR, Atom("not_an_added_node")
         if name == "stop_node":
@@ -147,6 +151,8 @@ class Host:
             return
         if peer is self.owner:
             self.owner = None
+            if self.component is not None:
+                self.component.left()
         if peer is self._asked:
             self._asked = None
         self.alone()

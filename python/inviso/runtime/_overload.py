@@ -21,9 +21,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from inviso._native import LoopProbe, event_loops
 from inviso.terms import Atom
 
+from ._loops import Loops
 from ._settings import Settings
 
 __all__ = ["Load", "Overload"]
@@ -62,7 +62,7 @@ class Overload:
         self._cpu = _own_seconds()
         self._looked = now
         self._was_busy = False
-        self._loops = _Loops()
+        self._loops = Loops()
         given = settings["overload"]
         self._is_own = isinstance(given, tuple)
         self._remove: Any = None
@@ -91,7 +91,7 @@ class Overload:
         """Tracing began: losses, processor time and the lag of event loops count from here."""
         self._lost = 0
         self._cpu, self._looked, self._was_busy = _own_seconds(), now, False
-        self._loops = _Loops()
+        self._loops = Loops()
 
     def timed(self, now: float, load: Load) -> Any:
         """The check that is due: why to suspend, or None."""
@@ -170,37 +170,6 @@ class Overload:
         percent = int(100 * (cpu - self._cpu) / took)
         self._cpu, self._looked = cpu, now
         return percent
-
-
-class _Loops:
-    """The event loops that run, each with a callback of ours that it is to get to; no trace shows it."""
-
-    def __init__(self) -> None:
-        self._probes: dict[int, LoopProbe] = {}
-        self._answered: set[int] = set()
-
-    def lag(self) -> int:
-        """Milliseconds that the slowest has taken since the last look, or takes. A loop counts once it has got to a callback
-        since tracing began: what kept it before is not tracing's doing.
-        """
-        probes, self._probes = self._probes, {}
-        answered, self._answered = self._answered, set()
-        lag = 0
-        for event_loop in event_loops():
-            name = id(event_loop)
-            probe = probes.get(name)
-            if probe is not None:
-                if name in answered:
-                    lag = max(lag, probe.waited // 1_000_000)
-                if name in answered or probe.came:
-                    self._answered.add(name)
-                if not probe.came:
-                    self._probes[name] = probe
-                    continue
-            with suppress(Exception):  # it closes, or the loop is of another kind
-                event_loop.call_soon_threadsafe(fresh := LoopProbe())
-                self._probes[name] = fresh
-        return lag
 
 
 def _is_above(value: int, limit: int | None) -> bool:
