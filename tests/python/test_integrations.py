@@ -68,6 +68,15 @@ def test_the_service_goes_on_where_it_can_not_be_traced(folder: Path, capfd: pyt
     assert line.startswith("inviso: this process can't be traced from outside: ")
 
 
+def test_no_failure_of_ours_reaches_the_service(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def no_thread(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(runtime, "listen", no_thread)
+    listen("shop")
+    assert capfd.readouterr().err == "inviso: this process can't be traced from outside: can't start new thread\n"
+
+
 def test_an_application_listens_in_each_process() -> None:
     async def application(scope: Any, receive: Any, send: Any) -> None:
         told.append(node())
