@@ -107,6 +107,6 @@ def test_a_missing_package_is_named(module: str, package: str) -> None:
 
 
 def test_the_others_import_no_framework() -> None:
-    text = "import sys\nfrom inviso.integrations import gunicorn, uvicorn\nprint({'gunicorn', 'uvicorn', 'celery', 'dask', 'ray', 'asyncio'} & set(sys.modules))\n"
+    text = "import sys\nfrom inviso.integrations import gunicorn, ray, uvicorn\nprint({'gunicorn', 'uvicorn', 'celery', 'dask', 'ray', 'asyncio'} & set(sys.modules))\n"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "set()\n"
