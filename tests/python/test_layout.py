@@ -31,7 +31,7 @@ BELOW = {
     "_seq_merge": {"_native", "_system", "_seq_nodes", "_seq_text", "errors", "process", "terms", "tracer"},
     "_seq_chart": {"_native", "_seq_merge", "_seq_text", "errors"},
     "propagate": {"_native", "_seq_nodes", "errors"},
-    "integrations": {"_config", "_link", "_native", "_seq_nodes", "autostart", "propagate", "runtime"},
+    "integrations": {"_config", "_link", "_native", "_seq_nodes", "autostart", "errors", "propagate", "runtime"},
     "_fun2ms": {"Pid", "Port", "Ref", "errors", "match_spec", "terms"},
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_beside", "_fork", "_native", "errors", "terms"},

@@ -35,5 +35,5 @@ def listen(service: str, *, is_worker: bool = True) -> None:
         program = re.sub(r"[^A-Za-z0-9_.-]", "_", service)[:48] or "python"
         more = {name: settings[name].value for name in ("log_dir", "allow") if name in settings}
         runtime.listen(Names(program, is_worker).node_template(template), **more)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         say(f"this process can't be traced from outside: {error}")
