@@ -90,6 +90,10 @@ BELOW = {
         *("_beside", "_descriptor", "_link", "_literal", "_system", "control", "dbg", "errors", "etf", "log", "match_spec", "merge"),
         *("process", "runtime", "terms"),
     },
+    "tool": {
+        *("_beside", "_config", "_fork", "_link", "_literal", "_system", "case", "cluster", "control", "errors", "etf", "node"),
+        *("runtime", "terms"),
+    },
     "agent": {"_link", "control", "errors", "etf", "terms"},
     "_agent_cli": {"_link", "_options", "agent", "errors", "terms"},
     "_begin": {"_children", "_native", "autostart"},
