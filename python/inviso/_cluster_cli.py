@@ -21,12 +21,12 @@ from typing import Any
 from ._command import wants_color
 from ._config import effective
 from ._options import parsed
-from .cluster import SECONDS, Answers, Cluster
+from .cluster import SECONDS, Answers, Cluster, laid_out
 from .control._control import is_meant
 from .errors import BadArg
 from .runtime._component import FLAGS
 
-__all__ = ["COMMANDS", "main", "parser"]
+__all__ = ["COMMANDS", "TAG", "answered", "lines", "main", "parser", "show", "time_of"]
 
 TAG = "cli"
 SPARE = 5.0
@@ -42,14 +42,17 @@ def main(words: list[str]) -> int:
     1
     """
     given = parsed(parser(), words)
-    if isinstance(given, int):
-        return given
+    return given if isinstance(given, int) else answered(given, COMMANDS[given.command])
+
+
+def answered(given: Any, work: Callable[[Any], int]) -> int:
+    """The exit status of a command, with the settings in force; what is wrong with it is said."""
     try:
         settings = effective({"timeout": given.timeout})
         given.timeout = settings["timeout"].value
         if settings["dir"].value is not None:
             os.environ["INVISO_DIR"] = settings["dir"].value
-        status = COMMANDS[given.command](given)
+        status = work(given)
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
@@ -78,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         made.add_argument("nodes", nargs=nodes, metavar="NODE", help="a name, or a pattern with * and ? (in quotes)")
         made.add_argument("--json", action="store_true", help="write JSON")
-        made.add_argument("--timeout", type=_seconds, metavar="TIME", help="how long a node may take (5s)")
+        made.add_argument("--timeout", type=time_of, metavar="TIME", help="how long a node may take (5s)")
         return made
 
     command("nodes", "List the processes of this host that can be traced from outside.")
@@ -91,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("--returns", action="store_true", help="what functions return or raise, too")
     start.add_argument("--args", action="store_true", help="the arguments of calls; they can hold secrets")
     start.add_argument("--processes", default="all", metavar="WHICH", help="all (default), existing, new, or a registered name")
-    start.add_argument("--for", dest="seconds", type=_seconds, metavar="TIME", help="trace so long, then stop and fetch the logs: 5s, 500ms, 2m")
+    start.add_argument("--for", dest="seconds", type=time_of, metavar="TIME", help="trace so long, then stop and fetch the logs: 5s, 500ms, 2m")
     start.add_argument("--limit", type=_number, metavar="N", help="stop a node after so many records")
     start.add_argument("--rate", type=_number, metavar="N", help="stop a node that has more records in a second")
     start.add_argument("-o", "--output", metavar="FOLDER", help="copy the logs there")
@@ -109,7 +112,8 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _seconds(text: str) -> float:
+def time_of(text: str) -> float:
+    """What an option's text means as a time."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|)", text)
     if found is None or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is no time; give one such as 5s, 500ms or 2m")
@@ -133,12 +137,12 @@ def _nodes(given: Any) -> int:
                 "control": "-" if control is None else f"{control[0]} ({control[1]})",
                 "program": each.about["program"],
             }
-        return _show(given, Answers(rows, cluster.silent))
+        return show(given, Answers(rows, cluster.silent))
 
 
 def _status(given: Any) -> int:
     with _Open(given, adds=False) as cluster:
-        return _show(given, cluster.status())
+        return show(given, cluster.status())
 
 
 def _start(given: Any) -> int:
@@ -149,7 +153,7 @@ def _start(given: Any) -> int:
             begun = _begin(given, cluster, seconds)
             cluster.leave()
             rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
-            return _show(given, Answers(rows, begun.errors))
+            return show(given, Answers(rows, begun.errors))
     with _until_told() as over, _Open(given) as cluster:
         begun = _begin(given, cluster, seconds)
         if begun.errors:  # they may trace for somebody else
@@ -160,7 +164,7 @@ def _start(given: Any) -> int:
         stopped = cluster.stop()
         rows = {node: {"traced": f"{took:.1f} s", **each} for node, each in stopped.items() if node in begun}
         cluster.close()
-        return _show(given, Answers(rows, {**stopped.errors, **begun.errors}))
+        return show(given, Answers(rows, {**stopped.errors, **begun.errors}))
 
 
 def _begin(given: Any, cluster: Cluster, seconds: float) -> Answers:
@@ -209,14 +213,14 @@ def _stop(given: Any) -> int:
         answers = cluster.stop(given.output)
         rows = {node: {name: value for name, value in each.items() if name != "log" or given.output} for node, each in answers.items()}
         cluster.close()
-        return _show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))
+        return show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))
 
 
 def _fetch(given: Any) -> int:
     with _Open(given) as cluster:
         answers = cluster.fetch(given.output)
         cluster.leave()
-        return _show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
+        return show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
 
 
 def _tp(given: Any) -> int:
@@ -231,7 +235,7 @@ def _each(given: Any, work: Callable[[Cluster], Answers]) -> int:
     with _Open(given) as cluster:
         answers = work(cluster)
         cluster.leave()
-        return _show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
+        return show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
 
 
 class _Open:
@@ -251,7 +255,7 @@ class _Open:
         self._cluster.close()
 
 
-def _show(given: Any, answers: Answers) -> int:
+def show(given: Any, answers: Answers) -> int:
     """Prints a table, or lines for another program, or JSON. The status is 1, too, if one of the names is nobody's."""
     known = [*answers, *answers.errors]
     absent = [name for name in given.nodes if not any(is_meant(node, name) for node in known)]
@@ -264,14 +268,20 @@ def _show(given: Any, answers: Answers) -> int:
         rows = {node: each for node, each in answers.items()}
         errors = {node: str(error) for node, error in answers.errors.items()}
         print(json.dumps({"nodes": rows, "errors": errors}, indent=1, default=str))
-    elif sys.stdout is not None and sys.stdout.isatty():
-        head, *lines = str(answers).splitlines()
-        print(f"\x1b[1m{head}\x1b[0m" if wants_color(1) else head)
-        print("\n".join(lines))
     else:
-        for row in answers.table(plain=True)[1]:
-            print("\t".join(row))
+        lines(*answers.table(), answers.table(plain=True)[1])
     return 1 if answers.errors or absent or any(_is_suspended(each) for each in answers.values()) else 0
+
+
+def lines(names: list[str], cells: list[list[str]], plain: list[list[str]]) -> None:
+    """Prints a table with its head on a terminal, else rows with tabs."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        head, *others = laid_out([names, *cells])
+        print(f"\x1b[1m{head}\x1b[0m" if wants_color(1) else head)
+        print("\n".join(others))
+    else:
+        for row in plain:
+            print("\t".join(row))
 
 
 def _is_suspended(result: Any) -> bool:

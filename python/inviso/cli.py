@@ -36,6 +36,7 @@ commands:
   status       show their state, and what they have traced
   start, stop  trace them together; fetch copies their logs;
                tp and tf change what is traced meanwhile
+  case         switch trace cases on and off in processes that are traced
   log          print, convert, merge and count trace logs
   merge        put the logs of several nodes together
   attach       have a running process traced from outside
@@ -115,6 +116,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _cluster_cli
 
             return _cluster_cli.main(words)
+        case ["case", *rest]:
+            from . import _case_cli
+
+            return _case_cli.main(rest)
         case ["run", *rest]:
             from . import _run_cli
 

@@ -103,8 +103,12 @@ BELOW = {
     "_completion_cli": {"_options"},
     "_run_cli": {"_command", "_config", "_options", "_run", "autostart", "runtime"},
     "_cluster_cli": {"_command", "_config", "_options", "cluster", "control", "errors", "runtime"},
+    "_case_notes": {"_link", "_literal"},
+    "_case_cli": {
+        *("_case_notes", "_cluster_cli", "_config", "_link", "_literal", "_options", "cluster", "control", "errors", "runtime", "tool"),
+    },
     "cli": {
-        *("_agent_cli", "_attach_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
+        *("_agent_cli", "_attach_cli", "_case_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
         *("_report", "_run", "_run_cli", "_trace_cli", "tprof"),
     },
     "__main__": {"cli"},

@@ -578,6 +578,36 @@ def test_two_tools_and_a_control_beside_each_other(shop: Shop) -> None:
     assert (patterns(shop.one), patterns(shop.two)) == ({"work"}, {"step"})
 
 
+FORKS = """
+import os, warnings
+warnings.simplefilter("error")
+from inviso.tool import Tool
+tool = Tool("one", "absent", timeout=20, reconnect=(0.02, 1.0, 0.02))
+tool.start_session()
+def forked():
+    read, write = os.pipe()
+    if not (pid := os.fork()):
+        try:
+            tool.get_node_status()
+        except RuntimeError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return os.read(read, 1000).decode(errors="replace")
+"""
+
+
+def test_a_program_with_a_tool_forks(shop: Shop) -> None:
+    """The child has none; the parent's goes on, and finds nodes that come."""
+    program = shop.place.child(FORKS, name="forks")
+    assert "belongs to another process" in program.ask("forked()")
+    assert program.ask("tool.get_node_status()[1][0][1]") == ("ok", TRACING)
+    shop.place.node("absent")
+    until(lambda: program.ask("tool.get_node_status()[1][1][1]") == ("ok", TRACING))
+    program.ask("tool.stop()")
+    assert program.ask("len(os.listdir('/proc/self/task'))") == 1
+
+
 def test_nodes_by_patterns_and_a_config_file(shop: Shop) -> None:
     (shop.place.path / "tool.config").write_text("""
 ("nodes", ["o*", "absent"])

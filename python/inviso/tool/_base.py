@@ -9,14 +9,12 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-import inviso
 from inviso._link._names import full
 from inviso._system import RLock
 from inviso.cluster import Answers
 from inviso.control import _arguments as given
-from inviso.control._control import Control
+from inviso.control._control import Control, own_name
 from inviso.control._use import using
-from inviso.runtime import NO_NODE
 from inviso.runtime._component import words
 from inviso.terms import Atom
 
@@ -82,9 +80,7 @@ class Base:
         self._connecting: Backoff | None = None
         self._redoing: dict[str, Job] = {}
         self._jobs: set[Job] = set()
-        own = inviso.node()
-        name = full(f"inviso-{os.getpid()}") if own == NO_NODE else own
-        self._control = Control(name=name, timeout=float(settings["timeout"]))
+        self._control = Control(name=own_name(), timeout=float(settings["timeout"]))
         self._agenda = Agenda(self._start_due)
         self._nodes = Nodes()
 
@@ -92,8 +88,9 @@ class Base:
         """What each node is.
 
         Returns:
-            For each ``("ok", "down")``, ``("ok", "reactivating")``, ``("ok", (state, status))`` with a state ``"inactive"``,
-            ``"tracing"`` or ``"trace_failure"`` and a status ``"running"`` or ``"suspended"``; ``("error", "unknown_node")``.
+            For each ``("ok", "down")``, ``("ok", "reactivating")``, ``("ok", (state, status))`` with a state
+            ``"inactive"``, ``"tracing"`` or ``"trace_failure"`` and a status ``"running"`` or ``"suspended"``;
+            ``("error", "unknown_node")``.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -103,8 +100,8 @@ class Base:
         self._check("get_node_status")
         with self._lock:
             names = self._chosen("get_node_status", nodes, list(self._nodes))
-            found = [(name, (OK, self._nodes[name].shape()) if name in self._nodes else (ERROR, Atom("unknown_node"))) for name in names]
-        return OK, found
+            known = {name: (OK, self._nodes[name].shape()) for name in names if name in self._nodes}
+        return OK, [(name, known.get(name, (ERROR, Atom("unknown_node")))) for name in names]
 
     def status(self) -> Answers:
         """The nodes as a table, for people: state, status with its reason, and when a suspended one is reactivated.
@@ -119,8 +116,12 @@ class Base:
         with self._lock:
             for name, node in self._nodes.items():
                 left = self._agenda.left(("reactivate", name))
-                status = "" if node.state == DOWN else "running" if node.reason is None else f"suspended: {words(node.reason[1])}"
-                plan = "the history is being redone" if node.is_redone else "" if left is None else f"reactivated in {left:.0f} s"
+                status = "" if node.state == DOWN else "running"
+                if node.reason is not None:
+                    status = f"suspended: {words(node.reason[1])}"
+                plan = "" if left is None else f"reactivated in {left:.0f} s"
+                if node.is_redone:
+                    plan = "the history is being redone"
                 rows[name] = {"state": str(node.state), "status": status, "next": plan}
         return Answers(rows)
 

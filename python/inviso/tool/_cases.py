@@ -73,7 +73,8 @@ def definitions(path: str | os.PathLike[str], folder: str | os.PathLike[str] | N
         if isinstance(made, str):
             raise BadArg("tool", "cases", f"{os.fspath(path)}: {made}")
         if made.name in found:
-            raise BadArg("tool", "cases", f"{os.fspath(path)}: {made.name!r} is there twice; give each case a name of its own")
+            why = f"{made.name!r} is there twice; give each case a name of its own"
+            raise BadArg("tool", "cases", f"{os.fspath(path)}: {why}")
         found[made.name] = made
     return found
 
@@ -96,7 +97,9 @@ def _definition(term: Any, folder: str) -> Definition | str:
     return Definition(str(name), tuple(variables), os.path.join(folder, on), off_path)
 
 
-def bindings(where: str, definition: Definition, given: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, Any] | str:
+def bindings(
+    where: str, definition: Definition, given: Mapping[str, Any] | Iterable[tuple[str, Any]]
+) -> dict[str, Any] | str:
     """The variables of a case with their values; the name of the first that has none.
 
     Raises:
@@ -109,7 +112,8 @@ def bindings(where: str, definition: Definition, given: Mapping[str, Any] | Iter
     try:
         found = dict(given)
     except (TypeError, ValueError):
-        raise BadArg(where, "variables", f"{shown(given)} is wrong; pass pairs of a name and a value, or a dict") from None
+        why = f"{shown(given)} is wrong; pass pairs of a name and a value, or a dict"
+        raise BadArg(where, "variables", why) from None
     for name in found:
         if name not in definition.variables:
             known = ", ".join(definition.variables) or "none"
@@ -141,7 +145,8 @@ def carry_out(
     """Carries a case's file out for nodes.
 
     Raises:
-        Faulty: it can't be read, or is malformed, and nothing was done; or a statement failed. The other statements were carried out.
+        Faulty: it can't be read, or is malformed, and nothing was done; or a statement failed. The other statements
+            were carried out.
     """
     text = check(path)
     done = case.run_text(text, {**variables, NODES: nodes}, name=path, trace=trace)

@@ -1,4 +1,4 @@
-"""How a tool is set up: keyword arguments over a file of Python literals, a pair of a key and its value on each line."""
+"""How a tool is set up: keyword arguments over a file of Python literals, a pair of a key and its value a line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def _is_generator(value: Any) -> bool:
 
 
 def _is_cases(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value)
+    if not isinstance(value, (list, tuple)):
+        return False
+    return all(isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value)
 
 
 def _is_backoff(value: Any) -> bool:
@@ -73,7 +75,8 @@ DEFAULTS = {key: default for key, (_, default) in _KEYS.items()}
 
 
 def read(given: dict[str, Any], path: str | os.PathLike[str] | None) -> dict[str, Any]:
-    """All keys with their values. What is given counts before the file; names of files in it are relative to its folder.
+    """All keys with their values. What is given counts before the file; names of files in it are relative to its
+    folder.
 
     Raises:
         BadArg: a value is not of its kind, a key of the file is unknown, or the file can't be read.
@@ -96,7 +99,8 @@ def _of_file(path: str) -> dict[str, Any]:
         with open(path, encoding="utf-8") as file:
             terms = read_all(file.read())
     except (OSError, UnicodeDecodeError) as error:
-        raise BadArg("Tool", "config_file", f"{path} can't be read: {getattr(error, 'strerror', None) or error}") from None
+        why = getattr(error, "strerror", None) or error
+        raise BadArg("Tool", "config_file", f"{path} can't be read: {why}") from None
     except NotLiteral as error:
         raise BadArg("Tool", "config_file", f"{path}: {error}") from None
     found = {}
@@ -107,7 +111,8 @@ def _of_file(path: str) -> dict[str, Any]:
             case (str(key), _):
                 raise BadArg("Tool", "config_file", f"{path}: unknown key {key!r}; there are {', '.join(_KEYS)}")
             case _:
-                raise BadArg("Tool", "config_file", f"{path}: {shown(term)} is no pair; write one a line, such as ('nodes', ['shop-*'])")
+                why = f"{path}: {shown(term)} is no pair; write one a line, such as ('nodes', ['shop-*'])"
+                raise BadArg("Tool", "config_file", why)
     for key in ("tc_def_file", "dir", "history_dir"):
         if found.get(key) is not None:
             found[key] = os.path.join(os.path.dirname(os.path.abspath(path)), found[key])

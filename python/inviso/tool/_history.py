@@ -129,8 +129,10 @@ class History:
     def _busy(self, found: Run | None, running: Atom | None) -> Atom | None:
         if found is None:
             return None
-        refusals: dict[Atom, Atom | None] = {ACTIVATING: Atom("activating"), STOPPING: Atom("deactivating"), RUNNING: running}
-        return refusals[found.phase]
+        if found.phase == RUNNING:
+            return running
+        refusal: Atom = ACTIVATING if found.phase == ACTIVATING else Atom("deactivating")
+        return refusal
 
     def phases(self) -> list[tuple[tuple[str, Any], Atom]]:
         """The cases that are on, or become on or off, with their phases."""
@@ -139,7 +141,8 @@ class History:
 
     def entries(self) -> list[Call | Run]:
         """What would have to be done again, in order."""
-        return [entry for _, entry in sorted(self._entries.items()) if isinstance(entry, Call) or entry.phase != STOPPING]
+        entries = [entry for _, entry in sorted(self._entries.items())]
+        return [entry for entry in entries if isinstance(entry, Call) or entry.phase != STOPPING]
 
     def after(self, number: int, told: set[int]) -> list[Entry]:
         """What a node has to be told that was told all up to ``number``, and of it the cases ``told``, in order.
@@ -156,7 +159,8 @@ class History:
         return sorted([one for one in [*self.entries(), *offs] if one.number > number], key=lambda one: one.number)
 
     def terms(self) -> list[Any]:
-        """The entries as terms: ``("call", command, arguments)``, ``("case", name, id, variables)``, ``("once", name, variables)``.
+        """The entries as terms: ``("call", command, arguments)``, ``("case", name, id, variables)``, ``("once", name,
+        variables)``.
 
         >>> history = History()
         >>> _ = history.call("tpl", ("json", "_", "_", True)), history.once("calls", {"Module": "json"})

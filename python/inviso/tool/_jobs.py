@@ -64,7 +64,9 @@ class Job:
 
 
 class Agenda:
-    """Functions to be called after some time, each in a :class:`Job`. Of one key the last one counts. Its thread begins with the first."""
+    """Functions to be called after some time: ``start`` gets the key and the function then. Of one key the last function counts.
+    The thread begins with the first.
+    """
 
     def __init__(self, start: Callable[[Hashable, Callable[[], object]], None]) -> None:
         self._start = start
@@ -73,7 +75,7 @@ class Agenda:
         self._bell: Bell | None = None
         self._thread = Beside(self._step, self._ring)
         self._pid = os.getpid()
-        self._no_forks = _fork.rest(self._thread.stop, self._go_on, lambda: self._bell is not None and self._pid == os.getpid(), self._forget)
+        self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_needed, self._forget)
 
     def put(self, key: Hashable, seconds: float, work: Callable[[], object]) -> None:
         """Has a function called after so many seconds."""
@@ -109,6 +111,9 @@ class Agenda:
         bell = self._bell
         if bell is not None:
             bell.ring()
+
+    def _is_needed(self) -> bool:
+        return self._bell is not None and self._pid == os.getpid()
 
     def _go_on(self) -> None:
         if self._bell is not None:

@@ -9,8 +9,8 @@ state               meaning
 ``trace_failure``   its tracing could not be initiated when the session began
 ==================  ============================================================================
 
-Beside the state a node that is not down has a status, ``running`` or ``suspended``, and it is *reactivating* while the history is
-redone on it. Trace cases and calls are for the nodes that are tracing and running, and not reactivating.
+Beside the state a node that is not down has a status, ``running`` or ``suspended``, and it is *reactivating* while the
+history is redone on it. Trace cases and calls are for the nodes that are tracing and running, and not reactivating.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ REACTIVATING = Atom("reactivating")
 
 
 class Backoff:
-    """How long is waited before each try: first so many seconds, then ``factor`` times as long, at most ``longest``. What has held
-    at least as long as the last wait begins anew.
+    """How long is waited before each try: first so many seconds, then ``factor`` times as long, at most ``longest``.
+    What has held at least as long as the last wait begins anew.
 
     >>> backoff = Backoff(10, 2, 60)
     >>> backoff.wait(0), backoff.good(10), backoff.wait(12), backoff.good(32), backoff.wait(60)
@@ -147,7 +147,7 @@ class Nodes:
         return True
 
     def changed(self, name: str, state: Any, status: Any) -> str | None:
-        """A node says what it is now. ``"suspended"`` if that is what is new, ``"resumed"`` if somebody else has ended a suspension."""
+        """A node says what it is now. ``"suspended"`` if that is new, ``"resumed"`` if somebody else has ended a suspension."""
         node = self._nodes.get(name)
         if node is None:
             return None

@@ -48,14 +48,15 @@ class Returning(Base):
         if self._optg is None:
             pairs = self._control.add(names, TAG, {"dependency": 0})
         else:
-            pairs = [pair for name, each in wanted.items() if isinstance(each, dict) for pair in self._control.add([name], TAG, each)]
+            settings = {name: each for name, each in wanted.items() if isinstance(each, dict)}
+            pairs = [pair for name, each in settings.items() for pair in self._control.add([name], TAG, each)]
         with self._lock:
             for name, answer in pairs:
                 if isinstance(answer[1], tuple) and answer[0] == OK and self._nodes[name].state != DOWN:
                     self._nodes[name].is_adopted = True
         answers |= dict(pairs)
         for name, answer in answers.items():
-            if answer[0] == ERROR and answer[1] not in ("nodedown", "timeout") and not (isinstance(answer[1], tuple) and answer[1][0] == "noconnection"):
+            if answer[0] == ERROR and not _is_away(answer[1]):
                 self._tell(f"{name} can't be added: {shown(answer[1])}")
         return answers
 
@@ -91,7 +92,8 @@ class Returning(Base):
             self._tell(f"{name} is suspended: {shown(node.reason)}")
             if self._reactivation is not None and is_in_session and not is_held:
                 backoff = self._backoffs.setdefault(name, Backoff(*self._reactivation))
-                self._agenda.put(("reactivate", name), backoff.wait(time.monotonic()), lambda: self._reactivate_again(name))
+                wait = backoff.wait(time.monotonic())
+                self._agenda.put(("reactivate", name), wait, lambda: self._reactivate_again(name))
         elif what == "resumed":
             self._agenda.take(("reactivate", name))
             if is_in_session:
@@ -113,11 +115,12 @@ class Returning(Base):
         self._look_for_nodes()
 
     def reconnect_nodes(self, nodes: Iterable[str] | None = None) -> Any:
-        """Adds nodes that are down, by default all of these. They do not get into the session: :meth:`reinitiate_session` has that.
+        """Adds nodes that are down, by default all of these. They do not get into the session:
+        :meth:`reinitiate_session` has that.
 
         Returns:
-            For each node ``("ok", (state, status))``, ``("error", "unknown_node")``, ``("error", "already_connected")``, or what
-            :func:`inviso.control.add_nodes` answers.
+            For each node ``("ok", (state, status))``, ``("error", "unknown_node")``, ``("error",
+            "already_connected")``, or what :func:`inviso.control.add_nodes` answers.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -165,12 +168,13 @@ class Returning(Base):
         return pairs
 
     def reactivate(self, node: str) -> Any:
-        """Ends a node's suspension, and has the history redone on it: patterns are cleared, then calls and trace cases are carried out
-        for this node alone, in order, also those that come meanwhile. Until then it is ``"reactivating"``.
+        """Ends a node's suspension, and has the history redone on it: patterns are cleared, then calls and trace cases
+        are carried out for this node alone, in order, also those that come meanwhile. Until then it is
+        ``"reactivating"``.
 
         Returns:
-            None, before the history is redone; ``("error", "unknown_node")``, ``("error", "down")``, ``("error", "reactivating")``,
-            ``("error", "not_suspended")``, or what the node answers.
+            None, before the history is redone; ``("error", "unknown_node")``, ``("error", "down")``, ``("error",
+            "reactivating")``, ``("error", "not_suspended")``, or what the node answers.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -254,7 +258,9 @@ class Returning(Base):
             self._tell(f"{name} is back, and can't be initiated: {shown(answer[1])}")
         return bool(answer[0] == OK)
 
-    def _untold(self, session: Session, name: str, job: Job | None, number: int, told: set[int]) -> list[Call | Run | Off]:
+    def _untold(
+        self, session: Session, name: str, job: Job | None, number: int, told: set[int]
+    ) -> list[Call | Run | Off]:
         """What a node is to be told next; nothing: it is as the others from now on."""
         with self._lock:
             entries = session.history.after(number, told)
@@ -277,3 +283,8 @@ class Returning(Base):
         if path:
             told.add(run.number)
             self._carry_out(path, run, [name])
+
+
+def _is_away(reason: Any) -> bool:
+    """Whether a node could not be added because it is not there."""
+    return reason in ("nodedown", "timeout") or (isinstance(reason, tuple) and bool(reason[0] == "noconnection"))

@@ -43,12 +43,13 @@ class Running(Returning):
         Args:
             name: one of :attr:`cases`.
             id: what :meth:`dtc` knows it by; a case can be on several times, by several ids.
-            variables: a dict, or pairs: a value for each variable of the case. ``Nodes`` is bound to the nodes that trace and run.
+            variables: a dict, or pairs: a value for each variable of the case. ``Nodes`` is bound to the nodes that
+                trace and run.
 
         Returns:
             None; ``("error", why)``: ``"no_session"``, ``"unknown_tracecase"``, ``("missing_variable", name)``,
-            ``"already_started"``, ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` where its file can't be read
-            or is malformed.
+            ``"already_started"``, ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` where its file
+            can't be read or is malformed.
 
         If a statement fails the case is not on, and :attr:`problems` has why; what its other statements have set stays.
 
@@ -66,10 +67,12 @@ class Running(Returning):
 
         Args:
             name, id, variables: as for :meth:`atc`.
-            ms: milliseconds that it may take, None for any time. Then ``("error", "timeout")`` is answered; the case goes on.
+            ms: milliseconds that it may take, None for any time. Then ``("error", "timeout")`` is answered; the case
+                goes on.
 
         Returns:
-            The value, or an error of :meth:`atc`; ``("error", ("faulty_tracecase", text))`` also where a statement failed.
+            The value, or an error of :meth:`atc`; ``("error", ("faulty_tracecase", text))`` also where a statement
+            failed.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -84,9 +87,9 @@ class Running(Returning):
         """Begins to switch a trace case off: its off file runs, with the variables that it was switched on with.
 
         Returns:
-            None; ``("error", why)``: ``"no_session"``, ``"unknown_tracecase"``, ``"unknown_id"``, ``"no_deactivation"``,
-            ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` where its file can't be read or is malformed: then
-            it is still on. If a statement fails it is off all the same.
+            None; ``("error", why)``: ``"no_session"``, ``"unknown_tracecase"``, ``"unknown_id"``,
+            ``"no_deactivation"``, ``"activating"``, ``"deactivating"``, ``("faulty_tracecase", text)`` where its file
+            can't be read or is malformed: then it is still on. If a statement fails it is off all the same.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -98,7 +101,8 @@ class Running(Returning):
         return None if isinstance(begun, Job) else begun
 
     def sync_dtc(self, name: str, id: Any, ms: float | None = MS) -> Any:
-        """Switches a trace case off, and answers the value of the last statement of its off file; otherwise as :meth:`dtc`.
+        """Switches a trace case off, and answers the value of the last statement of its off file; otherwise as
+        :meth:`dtc`.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -124,11 +128,13 @@ class Running(Returning):
     rtc = sync_rtc
 
     def inviso(self, command: str, arguments: Iterable[Any] = ()) -> Any:
-        """Calls a function of the control's for all nodes that trace and run, and notes it in the history if it is carried out.
+        """Calls a function of the control's for all nodes that trace and run, and notes it in the history if it is
+        carried out.
 
         Args:
-            command: one of ``tp``, ``tpl``, ``ctp``, ``ctpl``, ``ctp_all``, ``tf``, ``ctf``, ``ctf_all``, those of meta tracing,
-                ``suspend``, and ``cancel_suspension``, which is for those that are suspended. The last two are not noted.
+            command: one of ``tp``, ``tpl``, ``ctp``, ``ctpl``, ``ctp_all``, ``tf``, ``ctf``, ``ctf_all``, those of meta
+                tracing, ``suspend``, and ``cancel_suspension``, which is for those that are suspended. The last two are
+                not noted.
             arguments: as for :mod:`inviso.control`, without nodes.
 
         Returns:
@@ -170,8 +176,9 @@ class Running(Returning):
         return answer
 
     def get_activities(self) -> Any:
-        """``("ok", [("tracecases", [((name, id), phase)]), ("reactivating_nodes", [node])])``: cases that are on (``"running"``) or become
-        on or off (``"activating"``, ``"stopping"``), and nodes on which the history is redone. ``("error", "no_session")``.
+        """``("ok", [("tracecases", [((name, id), phase)]), ("reactivating_nodes", [node])])``: cases that are on
+        (``"running"``) or become on or off (``"activating"``, ``"stopping"``), and nodes on which the history is
+        redone. ``("error", "no_session")``.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -317,7 +324,8 @@ def _hashable(where: str, id: Any) -> None:
     try:
         hash(id)
     except TypeError:
-        raise BadArg(f"Tool.{where}", "id", f"{shown(id)} can't be one; pass a text, a number, or a tuple of them") from None
+        why = f"{shown(id)} can't be one; pass a text, a number, or a tuple of them"
+        raise BadArg(f"Tool.{where}", "id", why) from None
 
 
 def _expressions(value: Any) -> Any:

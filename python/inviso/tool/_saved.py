@@ -1,4 +1,4 @@
-"""What of a session goes on after it: its history in a file, and what starts processes that trace themselves as it did."""
+"""What is kept of a session: its history in a file, and what starts processes that trace themselves as it did."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ class Saved(Running):
     """A tool's history, written and read."""
 
     def save_history(self, file: str | os.PathLike[str]) -> Any:
-        """Writes the history of the session, or of the last one, into a file (external term format), which :meth:`restore_session` reads.
+        """Writes the history of the session, or of the last one, into a file (external term format), which
+        :meth:`restore_session` reads.
 
         Args:
             file: its name; without a folder it is in ``history_dir``.
 
         Returns:
-            ``("ok", path)``; ``("error", "no_history")``; ``("error", ("open", reason))``; ``("error", ("format", text))`` where a call has
-            an argument that only its process has, such as a function.
+            ``("ok", path)``; ``("error", "no_history")``; ``("error", ("open", reason))``; ``("error", ("format",
+            text))`` where a call has an argument that only its process has, such as a function.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -57,17 +58,18 @@ class Saved(Running):
         return OK, path
 
     def get_autostart_data(self, *words: Any, nodes: Iterable[str] | None = None) -> Any:
-        """What a config file needs so that processes trace themselves from their start as this session does: ``(dependency)``, or
-        ``(nodes, dependency)``. Writing the file is yours: :func:`inviso.autostart.setup_autostart`.
+        """What a config file needs so that processes trace themselves from their start as this session does:
+        ``(dependency)``, or ``(nodes, dependency)``. Writing the file is yours:
+        :func:`inviso.autostart.setup_autostart`.
 
         Args:
             words: the dependency of the runtime components: milliseconds, or ``"infinity"``.
 
         Returns:
             ``("ok", (items, [(node, ("ok", (options, ("tdg", (module, function, arguments)))))]))``. An item is
-            ``("file", (path, bindings))``, or ``("mfa", ("inviso.runtime", function, arguments))``: one of ``cmdfiles`` with its first
-            element taken away. ``("error", "bad_tdg")`` stands in a node's place if the generator is a function without a
-            name. ``("error", "no_session")`` if there was none.
+            ``("file", (path, bindings))``, or ``("mfa", ("inviso.runtime", function, arguments))``: one of ``cmdfiles``
+            with its first element taken away. ``("error", "bad_tdg")`` stands in a node's place if the generator is a
+            function without a name. ``("error", "no_session")`` if there was none.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -81,7 +83,8 @@ class Saved(Running):
             raise BadArg("Tool.get_autostart_data", "arguments", "pass the dependency, behind nodes if you like")
         dependency = words[-1]
         if isinstance(given.settings("get_autostart_data", {"dependency": dependency}), tuple):
-            raise BadArg("Tool.get_autostart_data", "dependency", f"{shown(dependency)} is none; pass milliseconds, or 'infinity'")
+            why = f"{shown(dependency)} is none; pass milliseconds, or 'infinity'"
+            raise BadArg("Tool.get_autostart_data", "dependency", why)
         names = self._chosen("get_autostart_data", words[0] if len(words) == 2 else nodes, list(self._nodes))
         with self._lock:
             session = self._last

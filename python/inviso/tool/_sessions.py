@@ -28,16 +28,16 @@ class Sessions(Saved):
     """Trace cases that are run when a session begins, with their variables."""
 
     def start_session(self, more: Iterable[Any] = ()) -> Any:
-        """Begins a session: patterns are cleared on the nodes that are inactive and running, tracing is initiated there, the history
-        begins, and the initial trace cases are run.
+        """Begins a session: patterns are cleared on the nodes that are inactive and running, tracing is initiated
+        there, the history begins, and the initial trace cases are run.
 
         Args:
             more: arguments of the tracer data generator, behind the node and the time.
 
         Returns:
             ``("ok", (number, ("ok", [(node, result)])))`` with what :func:`inviso.control.init_tracing` answered;
-            ``("error", "session_already_started")``; ``("error", "bad_tdg")`` where the generator failed for a node, and
-            nothing was begun.
+            ``("error", "session_already_started")``; ``("error", "bad_tdg")`` where the generator failed for a node,
+            and nothing was begun.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -56,15 +56,16 @@ class Sessions(Saved):
             return answer
 
     def reinitiate_session(self, nodes: Iterable[str] | None = None) -> Any:
-        """Has nodes take part in the session that do not: initiated as the others were, and then the history is redone on them.
+        """Has nodes take part in the session that do not: initiated as the others were, and then the history is redone
+        on them.
 
         Args:
             nodes: by default those that are inactive or whose initiation failed.
 
         Returns:
-            For each node what :func:`inviso.control.init_tracing` answers, before the history is redone; ``("error", "unknown_node")``,
-            ``("error", "down")``, ``("error", "suspended")``, ``("error", "already_in_session")``, ``("error", "bad_tdg")``.
-            ``("error", "no_session")``.
+            For each node what :func:`inviso.control.init_tracing` answers, before the history is redone; ``("error",
+            "unknown_node")``, ``("error", "down")``, ``("error", "suspended")``, ``("error", "already_in_session")``,
+            ``("error", "bad_tdg")``. ``("error", "no_session")``.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -92,16 +93,18 @@ class Sessions(Saved):
             return OK, [(name, answers[name]) for name in names]
 
     def restore_session(self, file: Any = None, more: Iterable[Any] = ()) -> Any:
-        """Begins a session and does again in it what was done in an earlier one, in order: calls and trace cases that were on, or
-        were run once. The initial trace cases are among them.
+        """Begins a session and does again in it what was done in an earlier one, in order: calls and trace cases that
+        were on, or were run once. The initial trace cases are among them.
 
         Args:
-            file: what :meth:`save_history` has written; by default the last session of this tool. A list is taken for ``more``.
+            file: what :meth:`save_history` has written; by default the last session of this tool. A list is taken for
+                ``more``.
             more: as for :meth:`start_session`.
 
         Returns:
-            As :meth:`start_session`; ``("error", "session_active")``; ``("error", "no_history")`` where there was no session yet;
-            ``("error", ("open", reason))`` and ``("error", ("bad_history", file))`` where the file is none.
+            As :meth:`start_session`; ``("error", "session_active")``; ``("error", "no_history")`` where there was no
+            session yet; ``("error", ("open", reason))`` and ``("error", ("bad_history", file))`` where the file is
+            none.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -148,8 +151,8 @@ class Sessions(Saved):
             return OK, (session.number, (OK, pairs))
 
     def get_session_data(self) -> Any:
-        """``("ok", (status, number, more))`` of the session, or of the last one; status is ``"tracing"`` or ``"not_tracing"``.
-        ``("error", "no_session")`` if there was none.
+        """``("ok", (status, number, more))`` of the session, or of the last one; status is ``"tracing"`` or
+        ``"not_tracing"``. ``("error", "no_session")`` if there was none.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -182,8 +185,8 @@ class Sessions(Saved):
             return self._each("reset_nodes", nodes, lambda names: self._control.call(names, "clear", []))
 
     def flush(self, nodes: Iterable[str] | None = None) -> Any:
-        """Has the logs of nodes that trace written to the disk, by default of all of these. For each node ``"ok"`` or an error;
-        ``("error", "no_session")``.
+        """Has the logs of nodes that trace written to the disk, by default of all of these. For each node ``"ok"`` or
+        an error; ``("error", "no_session")``.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -193,10 +196,12 @@ class Sessions(Saved):
         self._check("flush")
         if self._session is None:
             return ERROR, Atom("no_session")
-        return self._each("flush", self._nodes.of(TRACING) if nodes is None else nodes, lambda names: self._control.call(names, "flush"))
+        chosen = self._nodes.of(TRACING) if nodes is None else nodes
+        return self._each("flush", chosen, lambda names: self._control.call(names, "flush"))
 
     def fetch_log(self, folder: str | os.PathLike[str], prefix: str = "") -> Any:
-        """Copies the logs of all nodes that are there, as :func:`inviso.control.fetch_log`; to be called after :meth:`stop_session`.
+        """Copies the logs of all nodes that are there, as :func:`inviso.control.fetch_log`; to be called after
+        :meth:`stop_session`.
 
         >>> from inviso.tool import Tool
         >>> with Tool("no-such-node") as tool:
@@ -210,7 +215,7 @@ class Sessions(Saved):
     def _begin(self, more: list[Any]) -> Any:
         moment = now()
         with self._lock:
-            names = [name for name, node in self._nodes.items() if node.is_running and node.state in (INACTIVE, FAILURE)]
+            names = [name for name in self._nodes.of(INACTIVE, FAILURE) if self._nodes[name].is_running]
         data = {name: self._tracerdata(name, moment, more) for name in names}
         if None in data.values():
             return BAD_TDG
@@ -239,7 +244,10 @@ class Sessions(Saved):
                 what = entry.command
             else:
                 what = entry.name
-                job = self._once(what, entry.variables) if entry.is_once else self._activate(what, entry.id, entry.variables)
+                if entry.is_once:
+                    job = self._once(what, entry.variables)
+                else:
+                    job = self._activate(what, entry.id, entry.variables)
                 answer = self._awaited(job, None)
         except BadArg as wrong:
             return self._tell(f"it can't be done again: {wrong}")

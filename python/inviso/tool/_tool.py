@@ -25,27 +25,30 @@ class Tool(Sessions):
     """A control component with a list of nodes, trace cases and a history.
 
     Args:
-        nodes: names such as ``"shop-1"``, or patterns with ``*`` and ``?``, which are looked up once, when the tool begins. A name
-            stays on the list also while nobody of that name is there. Default: all that are there.
-        config_file: a file of Python literals, a pair of a key and its value on each line: the keys are the arguments below and
-            ``nodes``. What is passed counts before the file.
+        nodes: names such as ``"shop-1"``, or patterns with ``*`` and ``?``, which are looked up once, when the tool
+            begins. A name stays on the list also while nobody of that name is there. Default: all that are there.
+        config_file: a file of Python literals, a pair of a key and its value on each line: the keys are the arguments
+            below and ``nodes``. What is passed counts before the file.
         tc_def_file: the file that lists trace cases. Default: the setting ``cases`` (INVISO_CASES).
         dir: what the files of trace cases are relative to. Default: the folder of ``tc_def_file``.
         history_dir: where :meth:`save_history` writes names without a folder.
         tdg: the tracer data generator: ``function(node, date_time_utc, *more, *arguments) -> tracer_data``, a function,
             ``("module", "function")`` or ``("module", "function", arguments)``. Default: :func:`inviso.tool.std_tdg`.
-        optg: the options generator, ``function(node, *arguments) -> ("ok", options)``, for new runtime components. The dependency is 0
+        optg: the options generator, ``function(node, *arguments) -> ("ok", options)``, for new runtime components. The
+            dependency is 0
             whatever it says: they end with the tool.
         initial_tcs: trace cases that are run when a session begins: pairs of a name and variables.
         keep_nodes: nodes that :meth:`stop` leaves as they are, if it is not told.
-        reactivate: when a node that suspended itself is reactivated, ``(first, factor, longest)``: after so many seconds, after each
-            further suspension ``factor`` times as many, at most ``longest``. A node that has traced for as long as the last wait
-            begins with the first again. None: only :meth:`reactivate` does it.
-        reconnect: when nodes that are down are looked for, in the same form. None: only :meth:`reconnect_nodes` does it.
+        reactivate: when a node that suspended itself is reactivated, ``(first, factor, longest)``: after so many
+            seconds, after each further suspension ``factor`` times as many, at most ``longest``. A node that has traced
+            for as long as the last wait begins with the first again. None: only :meth:`reactivate` does it.
+        reconnect: when nodes that are down are looked for, in the same form. None: only :meth:`reconnect_nodes` does
+            it.
         timeout: seconds that a node may take for an answer.
         debug: each statement of a trace case is logged.
 
-    What goes wrong where nobody waits for an answer is in :attr:`problems`, and a warning of the logger ``inviso.tool``.
+    What goes wrong where nobody waits for an answer is in :attr:`problems`, and a warning of the logger
+    ``inviso.tool``.
 
     Raises:
         BadArg: an argument, the config file or the file of trace cases is wrong. Nothing was started.
@@ -88,14 +91,15 @@ class Tool(Sessions):
         return list(dict.fromkeys(names))
 
     def stop(self, untouched: Iterable[str] | None = None) -> Any:
-        """Ends the tool: what it has traced is stopped, patterns are cleared, its runtime components end. A component that was there
-        before it acts by its own dependency.
+        """Ends the tool: what it has traced is stopped, patterns are cleared, its runtime components end. A component
+        that was there before it acts by its own dependency.
 
         Args:
             untouched: nodes that go on as they are, also without a control; by default ``keep_nodes``.
 
         Returns:
-            ``("ok", [(node, result)])`` for each node that was there and is not one of these; ``"shutdown"`` if it has ended already.
+            ``("ok", [(node, result)])`` for each node that was there and is not one of these; ``"shutdown"`` if it has
+            ended already.
 
         >>> from inviso.tool import Tool
         >>> tool = Tool("no-such-node")
