@@ -200,6 +200,7 @@ BAD: dict[str, Any] = {
     "id": lambda tool: tool.atc("calls", [], {"Function": "f"}),
     "ms": lambda tool: tool.sync_atc("calls", 1, {"Function": "f"}, -1),
     "nodes": lambda tool: tool.get_node_status("one"),
+    "node": lambda tool: tool.reactivate("a@b@c"),
     "arguments": lambda tool: tool.inviso("tpl", "json"),
     "pattern": lambda tool: tool.inviso("tpl", ["json", "loads"]),
     "inside": lambda tool: tool.inviso("tf", [[("one", [("all", ["call"])])]]),
@@ -399,6 +400,23 @@ def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
     assert patterns(node) == {"step"}
 
 
+def test_a_program_that_calls_more_than_can_be_traced(shop: Shop) -> None:
+    """The built-in check sees it, the tool is told, waits, and tries again, until the program calls less."""
+    options = {"overload": 20, "protect": {"cpu": 1, "lost": 1}}
+    tool = shop.tool("one", optg=lambda _: ("ok", options), reactivate=(0.05, 2.0, 0.2))
+    suspended = []
+    tool.events(lambda event: suspended.append(event[3][2][1]) if event[3][0] == "state_change" and event[3][2][1] != "running" else None)
+    tool.start_session()
+    tool.sync_rtc("flags")
+    tool.sync_atc("calls", 1, {"Function": "step"})
+    shop.one.ask("drowning = True\ndef drown():\n    while drowning: work(1000)\nthread = threading.Thread(target=drown)\nthread.start()")
+    until(lambda: len(suspended) >= 3)
+    shop.one.ask("drowning = False\nthread.join()")
+    assert {status[0] for status in suspended} == {"suspended"} and {status[1][0] for status in suspended} <= {"cpu", "lost"}
+    until(lambda: state(tool, "one") == TRACING)
+    assert patterns(shop.one) == {"step"}
+
+
 def test_what_a_person_suspends_stays_suspended(shop: Shop) -> None:
     tool = shop.session(reactivate=(0.01, 1.0, 0.01))
     tool.sync_rtc("flags")
@@ -409,6 +427,29 @@ def test_what_a_person_suspends_stays_suspended(shop: Shop) -> None:
     assert ok(tool.inviso("cancel_suspension", [])) == [(name, "ok") for name in shop.names]
     until(lambda: state(tool, "one") == TRACING and state(tool, "two") == TRACING)
     assert shop.one.ask("listener.host.component._flags") == [("all", ["call", "timestamp", "arity"])]
+
+
+def test_a_node_that_somebody_else_lets_trace_again(shop: Shop) -> None:
+    tool = shop.session()
+    tool.sync_rtc("flags")
+    shop.two.ask("listener.host.component.do_suspend('lunch')")
+    until(lambda: state(tool, "two") == ("tracing", "suspended"))
+    tool.sync_atc("calls", 1, {"Function": "work"})
+    shop.two.ask("listener.host.component.do_cancel_suspension()")
+    until(lambda: state(tool, "two") == TRACING)
+    assert patterns(shop.two) == {"work"}
+    assert shop.two.ask("listener.host.component._flags") == [("all", ["call", "timestamp", "arity"])]
+
+
+def test_the_own_process_as_a_node(shop: Shop) -> None:
+    program = shop.place.node("own", "from inviso.tool import Tool\ntool = Tool('own', 'one', reactivate=(0.02, 1.0, 0.02))\n")
+    assert program.ask("tool.start_session()[0], tool.inviso('tpl', ['__main__', 'work', '_', True])[0]") == ("ok", "ok")
+    program.ask("listener.host.component.do_suspend('lunch')")
+    both = [("ok", TRACING)] * 2
+    until(lambda: [answer for _, answer in program.ask("tool.get_node_status()[1]")] == both)
+    assert patterns(program) == {"work"}
+    program.ask("tool.stop()")
+    assert program.ask("listener.about()['state']") is None
 
 
 def test_a_node_that_was_killed_and_comes_back(shop: Shop) -> None:

@@ -15,6 +15,7 @@ from inviso.cluster import Answers
 from inviso.control import _arguments as given
 from inviso.control._control import Control, own_name
 from inviso.control._use import using
+from inviso.errors import BadArg
 from inviso.runtime._component import words
 from inviso.terms import Atom
 
@@ -138,7 +139,10 @@ class Base:
         return (ERROR, DOWN) if self._nodes[name].state == DOWN else None
 
     def _chosen(self, where: str, nodes: Iterable[str] | None, default: list[str]) -> list[str]:
-        found = given.nodes(where, nodes)
+        try:
+            found = given.nodes(where, nodes)
+        except BadArg as wrong:
+            raise BadArg(f"Tool.{where}", wrong.argument, wrong.why) from None
         return default if found is None else list(dict.fromkeys(found))
 
     def events(self, function: Callable[[Any], object]) -> None:

@@ -182,7 +182,7 @@ class Returning(Base):
         (('error', 'down'), ('error', 'unknown_node'))
         """
         self._check("reactivate")
-        name = given.node_name("reactivate", node)
+        (name,) = self._chosen("reactivate", [node], [])
         with self._lock:
             absent = self._absent(name)
             if absent is not None:

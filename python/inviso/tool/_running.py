@@ -173,7 +173,15 @@ class Running(Returning):
             raise
         if entry is not None and answer[0] == ERROR:
             session.history.forget(entry)
+        if command == "suspend":
+            self._release(names)
         return answer
+
+    def _release(self, names: list[str]) -> None:
+        """Nodes that could not be suspended are as the others."""
+        with self._lock:
+            for name in names:
+                self._nodes[name].is_held &= self._nodes[name].reason is not None
 
     def get_activities(self) -> Any:
         """``("ok", [("tracecases", [((name, id), phase)]), ("reactivating_nodes", [node])])``: cases that are on
@@ -226,6 +234,7 @@ class Running(Returning):
             return ERROR, Atom("unknown_tracecase")
         _hashable("dtc", id)
         off = definition.off
+        why = None if off is None else _faulty(off)
         with self._lock:
             session = self._session
             if session is None:
@@ -235,10 +244,8 @@ class Running(Returning):
                 return ERROR, refused
             if off is None:
                 return ERROR, Atom("no_deactivation")
-            try:
-                check(off)
-            except Faulty as why:
-                return ERROR, (Atom("faulty_tracecase"), str(why))
+            if why is not None:
+                return why
             run = session.history.find(name, id)
             assert run is not None
             session.history.stopping(run)
@@ -282,11 +289,7 @@ class Running(Returning):
         found = bindings(f"Tool.{where}", definition, variables)
         if isinstance(found, str):
             return ERROR, (Atom("missing_variable"), found)
-        try:
-            check(definition.on)
-        except Faulty as why:
-            return ERROR, (Atom("faulty_tracecase"), str(why))
-        return _Ready(definition, found)
+        return _faulty(definition.on) or _Ready(definition, found)
 
     def _awaited(self, begun: Job | tuple[Atom, Any], ms: float | None) -> Any:
         if not isinstance(begun, Job):
@@ -318,6 +321,15 @@ def _ms(where: str, value: Any) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0):
         raise BadArg(f"Tool.{where}", "ms", f"{shown(value)} is no time; pass milliseconds, or None")
     return None if value is None else float(value)
+
+
+def _faulty(path: str) -> tuple[Atom, Any] | None:
+    """The error of a case's file that can't be read or is malformed."""
+    try:
+        check(path)
+    except Faulty as why:
+        return ERROR, (Atom("faulty_tracecase"), str(why))
+    return None
 
 
 def _hashable(where: str, id: Any) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from inviso.control import _arguments as given
 from inviso.errors import BadArg
 from inviso.terms import Atom
 
@@ -87,7 +86,7 @@ class Tool(Sessions):
             if any(sign in pattern for sign in "*?["):
                 names += [each.node for each in self._control.find([pattern])]
             else:
-                names.append(given.node_name("Tool", pattern))
+                names += self._chosen("nodes", [pattern], [])
         return list(dict.fromkeys(names))
 
     def stop(self, untouched: Iterable[str] | None = None) -> Any:
