@@ -107,7 +107,8 @@ def test_a_case_runs_once(shop: Shop) -> None:
 
 def test_nodes_that_do_not_trace_are_left_alone(shop: Shop) -> None:
     idle = shop.place.node("shop-3")
-    shop.two.ask("listener.host.component.do_suspend('lunch')")
+    shop.two.ask("runtime.suspend('lunch')")
+    assert shop.two.ask("runtime.get_status()[1][1]") == ("suspended", "lunch")  # it is asked behind the other
     rows = shop.run("case", "on", "calls", "Function=work", "-n", "shop-*", status=1)
     assert sorted(row[1] for row in rows) == ["calls", "not_tracing: it does not trace; begin that by 'inviso start'", "suspended: lunch"]
     assert idle.ask("listener.about()['state']") is None

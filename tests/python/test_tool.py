@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -329,7 +330,7 @@ def test_stopping_a_session_ends_its_cases(shop: Shop) -> None:
 
 def test_answers_with_errors_are_told(shop: Shop) -> None:
     tool = shop.session()
-    shop.one.ask("listener.host.component.do_suspend('lunch')")
+    shop.one.ask("runtime.suspend('lunch')")
     until(lambda: state(tool, "one") == ("tracing", "suspended"))
     (shop.place.path / "flags.case").write_text(f'inviso.tf(["{shop.one.node}"], "all", ["call"])')
     assert tool.sync_rtc("flags") == ("ok", [(shop.one.node, ("error", "suspended"))])
@@ -344,7 +345,7 @@ def test_a_suspended_node_is_reactivated_with_what_came_meanwhile(shop: Shop) ->
     tool.sync_rtc("flags")
     tool.sync_atc("calls", 1, {"Function": "work"})
     assert ok(tool.inviso("tpl", ["__main__", "step", "_", True]))[0][1] == ("ok", [1])
-    shop.two.ask("listener.host.component.do_suspend('lunch')")
+    shop.two.ask("runtime.suspend('lunch')")
     until(lambda: state(tool, "two") == ("tracing", "suspended"))
     assert "lunch" in tool.status()[shop.two.node]["status"]
     assert [name for name, _ in ok(tool.inviso("tpl", ["__main__", "other", "_", True]))] == [shop.one.node]
@@ -366,7 +367,7 @@ def test_a_case_that_is_switched_off_while_the_history_is_redone(shop: Shop) -> 
     assert tool.sync_rtc("waits")[0] == "ok"
     GATE.clear()
     WAITING.clear()
-    shop.two.ask("listener.host.component.do_suspend('lunch')")
+    shop.two.ask("runtime.suspend('lunch')")
     until(lambda: state(tool, "two") == ("tracing", "suspended"))
     assert tool.reactivate("two") is None
     assert WAITING.wait(60)  # the first case has been redone
@@ -395,7 +396,7 @@ def test_a_node_that_drowns_is_reactivated_with_back_off(shop: Shop) -> None:
     assert [nodes for nodes in NOTED if nodes] == [[node.node]] * len([nodes for nodes in NOTED if nodes])
     assert len(NOTED) >= 1
     options["overload"] = None
-    node.ask("listener.host.component.do_change_options({'overload': None})")
+    node.ask("listener.post(lambda: listener.host.component.do_change_options({'overload': None}))")
     until(lambda: state(tool, "drowning") == TRACING)
     assert patterns(node) == {"step"}
 
@@ -432,10 +433,10 @@ def test_what_a_person_suspends_stays_suspended(shop: Shop) -> None:
 def test_a_node_that_somebody_else_lets_trace_again(shop: Shop) -> None:
     tool = shop.session()
     tool.sync_rtc("flags")
-    shop.two.ask("listener.host.component.do_suspend('lunch')")
+    shop.two.ask("runtime.suspend('lunch')")
     until(lambda: state(tool, "two") == ("tracing", "suspended"))
     tool.sync_atc("calls", 1, {"Function": "work"})
-    shop.two.ask("listener.host.component.do_cancel_suspension()")
+    shop.two.ask("runtime.cancel_suspension()")
     until(lambda: state(tool, "two") == TRACING)
     assert patterns(shop.two) == {"work"}
     assert shop.two.ask("listener.host.component._flags") == [("all", ["call", "timestamp", "arity"])]
@@ -444,7 +445,7 @@ def test_a_node_that_somebody_else_lets_trace_again(shop: Shop) -> None:
 def test_the_own_process_as_a_node(shop: Shop) -> None:
     program = shop.place.node("own", "from inviso.tool import Tool\ntool = Tool('own', 'one', reactivate=(0.02, 1.0, 0.02))\n")
     assert program.ask("tool.start_session()[0], tool.inviso('tpl', ['__main__', 'work', '_', True])[0]") == ("ok", "ok")
-    program.ask("listener.host.component.do_suspend('lunch')")
+    program.ask("runtime.suspend('lunch')")
     both = [("ok", TRACING)] * 2
     until(lambda: [answer for _, answer in program.ask("tool.get_node_status()[1]")] == both)
     assert patterns(program) == {"work"}
@@ -454,6 +455,7 @@ def test_the_own_process_as_a_node(shop: Shop) -> None:
 
 def test_a_node_that_was_killed_and_comes_back(shop: Shop) -> None:
     tool = shop.session(reconnect=(0.02, 1.5, 0.2))
+    began = time.time()
     tool.sync_rtc("flags")
     tool.sync_atc("calls", 1, {"Function": "work"})
     shop.two.kill(signal.SIGKILL)
@@ -462,6 +464,7 @@ def test_a_node_that_was_killed_and_comes_back(shop: Shop) -> None:
     assert error(dict(ok(tool.reinitiate_session(["two"])))[shop.two.node]) == "down"
     assert tool.sync_atc("calls", 2, {"Function": "step"}) == ("ok", [(shop.one.node, ("ok", [1]))])
     shop.two.wait()
+    until(lambda: time.time() > began + 1.1)  # the names of logs have seconds
     again = shop.place.node("two")
     assert again.node == shop.two.node
     until(lambda: state(tool, "two") == TRACING)
@@ -469,6 +472,7 @@ def test_a_node_that_was_killed_and_comes_back(shop: Shop) -> None:
     again.ask("work()")
     tool.stop_session()
     assert calls(again) == ["work", "step"]
+    assert len([*(shop.place.path / "logs").glob("two@*.log")]) == 2  # what the first process has left is there
 
 
 def test_reconnecting_by_hand(shop: Shop) -> None:
@@ -481,7 +485,7 @@ def test_reconnecting_by_hand(shop: Shop) -> None:
     again = shop.place.node("two")
     assert ok(tool.reconnect_nodes()) == [(shop.two.node, ("ok", ("inactive", "running")))]
     assert patterns(again) == set()
-    again.ask("listener.host.component.do_suspend('lunch')")
+    again.ask("runtime.suspend('lunch')")
     until(lambda: state(tool, "two") == ("inactive", "suspended"))
     assert error(dict(ok(tool.reinitiate_session()))[again.node]) == "suspended"
     assert tool.reactivate("two") is None
@@ -497,7 +501,7 @@ def test_a_node_that_dies_while_its_history_is_redone(shop: Shop) -> None:
     tool.sync_rtc("waits")
     GATE.clear()
     WAITING.clear()
-    shop.two.ask("listener.host.component.do_suspend('lunch')")
+    shop.two.ask("runtime.suspend('lunch')")
     until(lambda: state(tool, "two") == ("tracing", "suspended"))
     tool.reactivate("two")
     assert WAITING.wait(60)

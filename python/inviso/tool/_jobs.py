@@ -73,6 +73,7 @@ class Agenda:
         self._due: dict[Hashable, tuple[float, Callable[[], object]]] = {}
         self._lock = allocate_lock()
         self._bell: Bell | None = None
+        self._is_closed = False
         self._thread = Beside(self._step, self._ring)
         self._pid = os.getpid()
         self._no_forks = _fork.rest(self._thread.stop, self._go_on, self._is_needed, self._forget)
@@ -80,6 +81,8 @@ class Agenda:
     def put(self, key: Hashable, seconds: float, work: Callable[[], object]) -> None:
         """Has a function called after so many seconds."""
         with self._lock:
+            if self._is_closed:
+                return
             self._due[key] = time.monotonic() + seconds, work
             if self._bell is None:
                 self._bell = Bell()
@@ -100,6 +103,7 @@ class Agenda:
     def close(self) -> None:
         """Nothing is called any more."""
         with self._lock:
+            self._is_closed = True
             self._due.clear()
         self._thread.end()
         self._no_forks()

@@ -15,7 +15,7 @@ from inviso.runtime._settings import Settings
 from inviso.terms import Atom
 
 from ._base import BAD_TDG, ERROR, OK, Base, Session
-from ._generators import DateTime
+from ._generators import DateTime, now
 from ._history import Call, Off, Run
 from ._jobs import Job
 from ._nodes import DOWN, FAILURE, TRACING, Backoff, Node
@@ -226,20 +226,22 @@ class Returning(Base):
             self._nodes[name].is_redone = True
             before = self._redoing.get(name)
             self._leave_redoing(name)
-            job = self._redoing[name] = self._job(session, lambda: self._redone(session, name, before, initiates))
-        if job.is_stopped:
-            self._nodes[name].is_redone = False
 
-    def _redone(self, session: Session, name: str, before: Job | None, initiates: bool) -> None:
-        with self._lock:
-            job = self._redoing.get(name)
-        if before is not None:
-            before.wait(self._control.timeout)
+            def work() -> None:
+                with self._lock:  # from here on it is known which job this is
+                    this = job
+                if before is not None:
+                    before.wait(self._control.timeout)
+                try:
+                    if not initiates or self._is_initiated(session, name):
+                        self._redone(session, name, this)
+                finally:
+                    self._is_as_others(name, this)
+
+            job = self._redoing[name] = self._job(session, work)
+
+    def _redone(self, session: Session, name: str, job: Job) -> None:
         with using(self._control):
-            if initiates and not self._is_initiated(session, name):
-                with self._lock:
-                    self._nodes[name].is_redone = False
-                return
             functions.ctp_all(nodes=[name])
             functions.ctf_all(nodes=[name])
             told: set[int] = set()
@@ -253,23 +255,29 @@ class Returning(Base):
         """Whether a node that is back traces, or does so now."""
         if self._nodes[name].state == TRACING:
             return True
-        ((_, answer),) = self._initiate({name: self._tracerdata(name, session.moment, session.more)})
+        ((_, answer),) = self._initiate({name: self._tracerdata(name, now(), session.more)})
         if answer[0] == ERROR:
             self._tell(f"{name} is back, and can't be initiated: {shown(answer[1])}")
         return bool(answer[0] == OK)
 
     def _untold(
-        self, session: Session, name: str, job: Job | None, number: int, told: set[int]
+        self, session: Session, name: str, job: Job, number: int, told: set[int]
     ) -> list[Call | Run | Off]:
         """What a node is to be told next; nothing: it is as the others from now on."""
         with self._lock:
             entries = session.history.after(number, told)
-            if not entries and self._redoing.get(name) is job:
-                del self._redoing[name]
-                self._nodes[name].is_redone = False
+            if not entries:
+                self._is_as_others(name, job)
                 if name in self._backoffs:
                     self._backoffs[name].good(time.monotonic())
             return entries
+
+    def _is_as_others(self, name: str, job: Job) -> None:
+        """A job is through with a node, if it has not been stopped."""
+        with self._lock:
+            if self._redoing.get(name) is job:
+                del self._redoing[name]
+                self._nodes[name].is_redone = False
 
     def _tell_node(self, name: str, entry: Call | Run | Off, told: set[int]) -> None:
         """Does an entry of the history for one node."""

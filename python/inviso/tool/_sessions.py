@@ -56,8 +56,8 @@ class Sessions(Saved):
             return answer
 
     def reinitiate_session(self, nodes: Iterable[str] | None = None) -> Any:
-        """Has nodes take part in the session that do not: initiated as the others were, and then the history is redone
-        on them.
+        """Has nodes take part in the session that do not: initiated as the others were, but for the time, and then the
+        history is redone on them.
 
         Args:
             nodes: by default those that are inactive or whose initiation failed.
@@ -83,7 +83,7 @@ class Sessions(Saved):
                 wanted = [name for name in names if answers[name] is None]
                 for name in wanted:
                     self._nodes[name].is_redone = True
-            data = {name: self._tracerdata(name, session.moment, session.more) for name in wanted}
+            data = {name: self._tracerdata(name, now(), session.more) for name in wanted}
             answers |= dict(self._initiate(data))
             for name in wanted:
                 if answers[name][0] == OK:
