@@ -624,8 +624,7 @@ def test_two_tools_and_a_control_beside_each_other(shop: Shop) -> None:
 
 
 FORKS = """
-import os, warnings
-warnings.simplefilter("error")
+import os
 from inviso.tool import Tool
 tool = Tool("one", "absent", timeout=20, reconnect=(0.02, 1.0, 0.02))
 tool.start_session()
@@ -650,7 +649,7 @@ def test_a_program_with_a_tool_forks(shop: Shop) -> None:
     shop.place.node("absent")
     until(lambda: program.ask("tool.get_node_status()[1][1][1]") == ("ok", TRACING))
     program.ask("tool.stop()")
-    assert program.ask("len(os.listdir('/proc/self/task'))") == 1
+    until(lambda: program.ask("len(os.listdir('/proc/self/task'))") == 1)  # a thread that has ended is there for a moment
 
 
 def test_nodes_by_patterns_and_a_config_file(shop: Shop) -> None:
