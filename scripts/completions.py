@@ -14,7 +14,18 @@ import sys
 from typing import Any
 
 import shtab
-from inviso import _agent_cli, _attach_cli, _cluster_cli, _completion_cli, _log_cli, _merge_cli, _run_cli, _trace_cli, cli
+from inviso import (
+    _agent_cli,
+    _attach_cli,
+    _case_cli,
+    _cluster_cli,
+    _completion_cli,
+    _log_cli,
+    _merge_cli,
+    _run_cli,
+    _trace_cli,
+    cli,
+)
 from inviso._options import Options
 from inviso.top import _top_cli
 
@@ -53,6 +64,12 @@ def add(parser: argparse.ArgumentParser, name: str, options: Options, text: str,
     words.complete = shtab.FILE
 
 
+def parts(parser: argparse.ArgumentParser) -> tuple[Any, dict[str, str | None]]:
+    """The commands of a parser, and what each does."""
+    (found,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    return found, {each.dest: each.help for each in found._choices_actions}
+
+
 def whole() -> argparse.ArgumentParser:
     """A parser of all commands."""
     top = argparse.ArgumentParser(prog="inviso", description="Exact tracing and profiling of Python programs")
@@ -70,8 +87,11 @@ def whole() -> argparse.ArgumentParser:
     for name, (_, text, known) in _log_cli.COMMANDS.items():
         about = next(line for line in text.splitlines() if line and not line.startswith(("usage:", " ")))
         add(log.add_parser(name, help=about), name, known, text, is_program=False)
-    (nodes,) = (each for each in _cluster_cli.parser()._actions if isinstance(each, argparse._SubParsersAction))
-    abouts = {each.dest: each.help for each in nodes._choices_actions}
+    nodes, abouts = parts(_cluster_cli.parser())
+    cases, about_cases = parts(_case_cli.parser())
+    case = commands.add_parser("case", help="switch trace cases on and off").add_subparsers(dest="part")
+    for name, parser in cases.choices.items():
+        case.add_parser(name, help=about_cases[name], parents=[parser], add_help=False)
     modules = {"agent": _agent_cli, "attach": _attach_cli, "completion": _completion_cli, "top": _top_cli}
     own = [*nodes.choices.items(), *((name, module.parser()) for name, module in modules.items())]
     for name, parser in own:

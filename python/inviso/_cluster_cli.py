@@ -21,12 +21,12 @@ from typing import Any
 from ._command import wants_color
 from ._config import effective
 from ._options import parsed
-from .cluster import SECONDS, Answers, Cluster
+from .cluster import SECONDS, Answers, Cluster, laid_out
 from .control._control import is_meant
 from .errors import BadArg
 from .runtime._component import FLAGS
 
-__all__ = ["COMMANDS", "carried_out", "main", "number", "parser", "seconds", "until_told"]
+__all__ = ["COMMANDS", "TAG", "carried_out", "lines", "main", "number", "parser", "seconds", "show", "until_told"]
 
 TAG = "cli"
 SPARE = 5.0
@@ -151,12 +151,12 @@ def _nodes(given: Any) -> int:
                 "control": "-" if control is None else f"{control[0]} ({control[1]})",
                 "program": each.about["program"],
             }
-        return _show(given, Answers(rows, cluster.silent))
+        return show(given, Answers(rows, cluster.silent))
 
 
 def _status(given: Any) -> int:
     with _Open(given, adds=False) as cluster:
-        return _show(given, cluster.status())
+        return show(given, cluster.status())
 
 
 def _start(given: Any) -> int:
@@ -167,7 +167,7 @@ def _start(given: Any) -> int:
             begun = _begin(given, cluster, seconds)
             cluster.leave()
             rows = {node: {"functions": found, "ends": f"after {seconds:g} s, or by 'inviso stop'"} for node, found in begun.items()}
-            return _show(given, Answers(rows, begun.errors))
+            return show(given, Answers(rows, begun.errors))
     with until_told() as over, _Open(given) as cluster:
         begun = _begin(given, cluster, seconds)
         if begun.errors:  # they may trace for somebody else
@@ -179,7 +179,7 @@ def _start(given: Any) -> int:
             stopped = cluster.stop()
         rows = {node: {"traced": f"{took:.1f} s", **each} for node, each in stopped.items() if node in begun}
         cluster.close()
-        return _show(given, Answers(rows, {**stopped.errors, **begun.errors}))
+        return show(given, Answers(rows, {**stopped.errors, **begun.errors}))
 
 
 def _begin(given: Any, cluster: Cluster, seconds: float) -> Answers:
@@ -229,7 +229,7 @@ def _stop(given: Any) -> int:
             answers = cluster.stop(given.output)
         rows = {node: {name: value for name, value in each.items() if name != "log" or given.output} for node, each in answers.items()}
         cluster.close()
-        return _show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))
+        return show(given, Answers(rows, {**answers.errors, **cluster.refused.errors}))
 
 
 def _fetch(given: Any) -> int:
@@ -237,7 +237,7 @@ def _fetch(given: Any) -> int:
         with _copying(cluster):
             answers = cluster.fetch(given.output)
         cluster.leave()
-        return _show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
+        return show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
 
 
 def _tp(given: Any) -> int:
@@ -252,7 +252,7 @@ def _each(given: Any, work: Callable[[Cluster], Answers]) -> int:
     with _Open(given) as cluster:
         answers = work(cluster)
         cluster.leave()
-        return _show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
+        return show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
 
 
 class _Open:
@@ -296,7 +296,7 @@ def _copying(cluster: Cluster) -> Iterator[None]:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _show(given: Any, answers: Answers) -> int:
+def show(given: Any, answers: Answers) -> int:
     """Prints a table, or lines for another program, or JSON. The status is 1, too, if one of the names is nobody's."""
     known = [*answers, *answers.errors]
     absent = [name for name in given.nodes if not any(is_meant(node, name) for node in known)]
@@ -309,14 +309,20 @@ def _show(given: Any, answers: Answers) -> int:
         rows = {node: each for node, each in answers.items()}
         errors = {node: str(error) for node, error in answers.errors.items()}
         print(json.dumps({"nodes": rows, "errors": errors}, indent=1, default=str))
-    elif sys.stdout is not None and sys.stdout.isatty():
-        head, *lines = str(answers).splitlines()
-        print(f"\x1b[1m{head}\x1b[0m" if wants_color(1) else head)
-        print("\n".join(lines))
     else:
-        for row in answers.table(plain=True)[1]:
-            print("\t".join(row))
+        lines(*answers.table(), answers.table(plain=True)[1])
     return 1 if answers.errors or absent or any(_is_suspended(each) for each in answers.values()) else 0
+
+
+def lines(names: list[str], cells: list[list[str]], plain: list[list[str]]) -> None:
+    """Prints a table with its head on a terminal, else rows with tabs."""
+    if sys.stdout is not None and sys.stdout.isatty():
+        head, *others = laid_out([names, *cells])
+        print(f"\x1b[1m{head}\x1b[0m" if wants_color(1) else head)
+        print("\n".join(others))
+    else:
+        for row in plain:
+            print("\t".join(row))
 
 
 def _is_suspended(result: Any) -> bool:

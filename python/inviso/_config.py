@@ -10,6 +10,7 @@ setting      variable
 ``follow``   ``INVISO_FOLLOW``     whether children are traced, too: ``yes`` or ``no``
 ``wait``     ``INVISO_WAIT``       seconds that a program waits until its tracing was initiated
 ``timeout``  ``INVISO_TIMEOUT``    seconds that a command waits for each answer
+``cases``    ``INVISO_CASES``      the file that lists trace cases; in a ``pyproject.toml`` from its folder
 ===========  ====================  =========================================================================
 
 A command reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
@@ -81,6 +82,7 @@ _SETTINGS: dict[str, tuple[_Kind, Any]] = {
     "follow": (_Kind(lambda value: isinstance(value, bool), "true or false", _yes_or_no), False),
     "wait": (_SECONDS, 2.0),
     "timeout": (_SECONDS, 5.0),
+    "cases": (_TEXT, None),
 }
 NAMES = tuple(_SETTINGS)
 
@@ -110,7 +112,8 @@ def effective(
     path = env.get(FILE) or pyproject(folder)
     if path is not None:
         for name, value in _of_file(path).items():
-            found[name] = Setting(_checked(name, value, path), path)
+            value = _checked(name, value, path)
+            found[name] = Setting(os.path.join(os.path.dirname(path), value) if name == "cases" else value, path)
     found.update(from_environment(env))
     for name, value in (given or {}).items():
         if value is not None:

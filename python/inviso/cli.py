@@ -37,6 +37,7 @@ commands:
   start, stop  trace them together; fetch copies their logs;
                tp and tf change what is traced meanwhile
   top          show what they do at the moment
+  case         switch trace cases on and off in processes that are traced
   log          print, convert, merge and count trace logs
   merge        put the logs of several nodes together
   attach       have a running process traced from outside
@@ -120,6 +121,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .top import _top_cli
 
             return _top_cli.main(rest)
+        case ["case", *rest]:
+            from . import _case_cli
+
+            return _case_cli.main(rest)
         case ["run", *rest]:
             from . import _run_cli
 

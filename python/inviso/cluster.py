@@ -22,13 +22,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ._link._names import full, host, host_of
+from ._link._names import host, host_of
 from ._link._peer import has_ended
 from ._pattern import parse
-from .control._control import Control, Found, is_meant
+from .control._control import Control, Found, is_meant, own_name
 from .control._logs import copy_set, in_parallel, left, paths_of
 from .errors import BadArg, shown
-from .runtime import NO_NODE
 from .terms import Atom
 
 if TYPE_CHECKING:
@@ -130,9 +129,7 @@ class Answers(Mapping[str, Any]):
 
     def __str__(self) -> str:
         names, cells = self.table()
-        widths = [max(len(row[at]) for row in [names, *cells]) for at in range(len(names))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [names, *cells]]
-        return "\n".join(lines)
+        return "\n".join(laid_out([names, *cells]))
 
     def __repr__(self) -> str:
         return f"<answers of {len(self._results)} nodes, {len(self.errors)} errors>"
@@ -146,8 +143,19 @@ class Answers(Mapping[str, Any]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def laid_out(rows: list[list[str]]) -> list[str]:
+    """Lines of rows whose cells stand below each other.
+
+    >>> laid_out([["node", "records"], ["shop-1@h", "3"]])
+    ['node      records', 'shop-1@h  3']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
 ADVICE = {
     "already_initiated": "it traces already; stop that first",
+    "not_tracing": "it does not trace; begin that by 'inviso start'",
     "no_tracerdata": "it has no log open; earlier ones are in its folder of logs",
     "timeout": "it did not answer in time",
 }
@@ -205,14 +213,10 @@ class Cluster:
         settings = _arguments.settings("Cluster", options)
         if isinstance(settings, tuple):
             raise BadArg("Cluster", "options", f"{shown(settings[1][1])} is no option; see inviso.control.add_nodes")
-        import inviso
-
-        own = inviso.node()
-        name = full(f"inviso-{os.getpid()}") if own == NO_NODE else own
         self._patterns = patterns or ("*",)
         self._tag = tag
         self._settings = settings
-        self._control = Control(name=name, settings=settings, timeout=timeout)
+        self._control = Control(name=own_name(), settings=settings, timeout=timeout)
         self._logs: dict[str, str] = {}
         """Where the logs of nodes are to be copied when tracing stops."""
         self._copied: dict[str, str] = {}

@@ -51,6 +51,8 @@ COMPLETED = {
     "inviso log ": {"print", "convert", "merge", "stats"},
     "inviso log print --f": {"--follow"},
     "inviso start --mess": {"--messages"},
+    "inviso case o": {"on", "off"},
+    "inviso case on --i": {"--id"},
     "inviso tf --flag re": {"receive", "return_to"},
     "inviso tprof -t call_time jo": {"job.py"},
 }

@@ -47,6 +47,8 @@ MODULES = [
     *("_log_read", "_log_client", "_log_files", "_log_stats", "_log_text", "_log_cli"),
     *("merge", "merge._files", "merge._text", "_merge_cli"),
     *("runtime", "control", "cluster", "_cluster_cli"),
+    *(f"tool._{part}" for part in ("base", "cases", "config", "generators", "history", "jobs", "nodes")),
+    *(f"tool._{part}" for part in ("return", "running", "saved", "sessions", "tool")),
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
     *("integrations._listening", "integrations.gunicorn", "integrations.uvicorn"),
@@ -71,7 +73,7 @@ def test_docstrings(name: str) -> None:
 
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
-    *("etf", "log", "merge", "dbg", "meta", "ttb", "autostart", "case", "runtime", "control", "cluster"),
+    *("etf", "log", "merge", "dbg", "meta", "ttb", "autostart", "case", "runtime", "control", "cluster", "tool"),
     *("integrations.gunicorn", "integrations.uvicorn"),
 ]
 BARE = {

@@ -90,6 +90,10 @@ BELOW = {
         *("_beside", "_descriptor", "_link", "_literal", "_system", "control", "dbg", "errors", "etf", "log", "match_spec", "merge"),
         *("process", "runtime", "terms"),
     },
+    "tool": {
+        *("_beside", "_config", "_fork", "_link", "_literal", "_system", "case", "cluster", "control", "errors", "etf", "node"),
+        *("runtime", "terms"),
+    },
     "agent": {"_link", "control", "errors", "etf", "terms"},
     "_agent_cli": {"_link", "_options", "agent", "errors", "terms"},
     "_begin": {"_children", "_native", "autostart"},
@@ -103,8 +107,12 @@ BELOW = {
         "runtime",
     },
     "_cluster_cli": {"_command", "_config", "_options", "cluster", "control", "errors", "runtime"},
+    "_case_notes": {"_link", "_literal"},
+    "_case_cli": {
+        *("_case_notes", "_cluster_cli", "_config", "_link", "_literal", "_options", "cluster", "control", "errors", "runtime", "tool"),
+    },
     "cli": {
-        *("_agent_cli", "_attach_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
+        *("_agent_cli", "_attach_cli", "_case_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
         *("_report", "_run", "_run_cli", "_trace_cli", "top", "tprof"),
     },
     "__main__": {"cli"},

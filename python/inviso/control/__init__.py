@@ -31,11 +31,13 @@ from inviso import process
 from inviso._system import RLock
 from inviso.errors import BadArg, shown
 from inviso.process import Pid
+from inviso.runtime._initiator import leave_if_stopped
 from inviso.terms import Atom
 
 from . import _arguments as given
 from ._control import NOT_ADDED, OK, Control
 from ._logs import Source, fetched, in_parallel, shared_names
+from ._use import used
 
 __all__ = [
     "NotStarted", "add_node", "add_node_if_ref", "add_nodes", "add_nodes_if_ref", "cancel_suspension", "change_options",
@@ -64,7 +66,8 @@ class NotStarted(RuntimeError):
 
 
 def _here(where: str) -> Control:
-    found: Control | None = _control
+    leave_if_stopped()
+    found: Control | None = used() or _control
     if found is None or not found.is_open:
         raise NotStarted(f"control.{where}")
     return found

@@ -25,12 +25,18 @@ from ._hub import Hub, Link
 from ._local import LocalLink
 from ._logs import Here, Source, There
 
-__all__ = ["Control", "Found"]
+__all__ = ["Control", "Found", "is_meant", "own_name"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 NOT_ADDED = (ERROR, Atom("not_an_added_node"))
 LOCAL = Atom("local_runtime")
 """The name of the own node in events, where it has none."""
+
+
+def own_name() -> str:
+    """What a control is called that needs a name: as this process, else ``inviso-PID``."""
+    own = inviso.node()
+    return full(f"inviso-{os.getpid()}") if own == NO_NODE else own
 
 
 class Found:

@@ -31,7 +31,7 @@ from ._resolver import Resolver
 from ._settings import Settings, merged
 from ._tracerdata import Refused, TracerData, parse
 
-__all__ = ["FLAGS", "Component"]
+__all__ = ["FLAGS", "Component", "words"]
 
 OK, ERROR = Atom("ok"), Atom("error")
 FLAGS = (
@@ -327,7 +327,7 @@ class Component(MetaCalls):
             "written": self._counts[0],
             "lost": self._counts[1],
             "ended": self._ended,
-            "suspended": None if self.machine.is_running else f"suspended: {_words(self.machine.status[1])}",
+            "suspended": None if self.machine.is_running else f"suspended: {words(self.machine.status[1])}",
             "overload_check_failed": self._overload.failed,
             "files": _files(self._data),
             "meta": None if self._meta is None else self._meta.status(),
@@ -658,7 +658,8 @@ def _names_files(spec: Any) -> bool:
     )
 
 
-def _words(reason: Any) -> str:
+def words(reason: Any) -> str:
+    """Why a component is suspended, for people."""
     match reason:
         case "rt_max_queue_len":
             return "too many messages waited for the runtime component"
