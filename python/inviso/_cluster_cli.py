@@ -237,7 +237,8 @@ def _fetch(given: Any) -> int:
         with _copying(cluster):
             answers = cluster.fetch(given.output)
         cluster.leave()
-        return show(given, Answers(answers, {**answers.errors, **cluster.refused.errors}))
+        refused = {node: error for node, error in cluster.refused.errors.items() if node not in answers}
+        return show(given, Answers(answers, {**answers.errors, **refused}))
 
 
 def _tp(given: Any) -> int:

@@ -220,9 +220,9 @@ class Cluster:
         self._logs: dict[str, str] = {}
         """Where the logs of nodes are to be copied when tracing stops."""
         self._copied: dict[str, str] = {}
+        """The last log that was copied, of each node."""
         self.on_copied: Callable[[int], object] = int
         """Is called with the number of bytes of each part of a log that has been copied, in any thread."""
-        """The last log that was copied, of each node."""
         self._began: dict[str, tuple[int, str]] = {}
         """Nodes that trace: the number of the process, and the folder that it writes in."""
         self._noted: dict[str, tuple[int, str]] = {}
@@ -444,13 +444,18 @@ class Cluster:
         return Answers(results, errors)
 
     def fetch(self, folder: str | os.PathLike[str]) -> Answers:
-        """Copies the logs of nodes that don't trace any more into a folder, also of those that have ended since :meth:`trace`. For
-        each node a dict: ``log``, None if it has none.
+        """Copies the logs of nodes that don't trace any more into a folder, also of those that have ended since :meth:`trace`, and of
+        those that could not be added (:attr:`refused`), as another control has them, or there is a right to read only. For each
+        node a dict: ``log``, None if it has none.
         """
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        results: dict[str, Any] = {node: {} for node in self.nodes}
+        read_only = [node for node in self.refused.errors if node not in self.nodes]
+        results: dict[str, Any] = {node: {} for node in [*self.nodes, *read_only]}
         errors: dict[str, NodeError] = {}
-        self._fetch(dict.fromkeys(results, os.fspath(folder)), results, errors)
+        with self._control.visiting(read_only):
+            self._fetch(dict.fromkeys(results, os.fspath(folder)), results, errors)
+        for node in read_only:  # why it could not be added says more
+            errors.pop(node, None)
         self._write_clocks(dict.fromkeys(results, os.fspath(folder)))
         for node in self._ended(errors):
             self._read_left(node, os.fspath(folder), results, errors)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 trustme = pytest.importorskip("trustme")
 
 from agent_tools import Host, until
-from inviso import BadArg
+from inviso import BadArg, Cluster
 from inviso.agent import read_rights
 from inviso.control._control import Control
 from node_tools import HOST, Node
@@ -127,7 +128,7 @@ def test_who_may_do_what(
     try:
         answer = REQUESTS[request_name](control, full)
         if right in rights.split():
-            assert isinstance(answer, dict) or answer[0] == "ok" or answer == ("error", "not_an_added_node"), answer
+            assert isinstance(answer, dict) or answer[0] == "ok" or answer[1] in ("not_an_added_node", "no_tracerdata"), answer
         else:
             assert answer == ("error", ("no_answer", f"its host may give this one no right to {right} it"))
     finally:
@@ -189,3 +190,28 @@ def test_rights_that_are_none(tmp_path: Path, text: str, why: str) -> None:
         read_rights(str(path))
     with pytest.raises(BadArg, match="can't be read"):
         read_rights(str(tmp_path / "none"))
+
+
+def test_who_may_read_copies_logs(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INVISO_DIR", str(world.there.folder))
+    monkeypatch.setenv("INVISO_HOST", "there")
+    node = world.nodes[0]
+    with Cluster("shop-1") as cluster:
+        cluster.trace("__main__:work", folder="own").check()
+        node.run("work(1)")
+        assert cluster.stop().check()[node.name]["records"] == 1
+        cluster.leave()
+    monkeypatch.delenv("INVISO_HOST")
+    for name, may in (("reader", True), ("watcher", False)):
+        host = world.host(name)
+        until(lambda host=host: node.name in host.status()["nodes"])
+        monkeypatch.setenv("INVISO_DIR", str(host.folder))
+        with Cluster(node.name) as cluster:
+            assert "no right to trace it" in str(cluster.refused.errors[node.name])
+            fetched = cluster.fetch(name)
+        assert fetched.errors == {}
+        if may:
+            assert Path(fetched[node.name]["log"]).read_bytes() == Path("own", f"{node.name}.log").read_bytes() != b""
+        else:
+            assert fetched == {} and os.listdir(name) == []

@@ -7,7 +7,7 @@ import fnmatch
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -65,9 +65,10 @@ class Control:
         self._folder: Folder | None = None
         self._hub = Hub(self.node if self.is_distributed else full(f"inviso-{os.getpid()}"))
         self._nodes: dict[str, Link | LocalLink] = {}
+        """Those that were added, in that order."""
+        self._visited: dict[str, Link | LocalLink] = {}
         self.silent: list[str] = []
         """Nodes that :meth:`find` looked for last, and that did not answer in time."""
-        """Those that were added, in that order."""
         self._subscribers: list[Pid | Callable[[Any], object]] = []
         self._listening: Folder | None = None
 
@@ -159,6 +160,23 @@ class Control:
             found = known.get(name)
             links[name] = found if found is not None and found.is_open else self._connect(agent, pid, name)
         return links
+
+    @contextmanager
+    def visiting(self, names: Iterable[str]) -> Iterator[None]:
+        """Nodes that are not added may be asked meanwhile for what changes nothing: :meth:`call`, :meth:`sources`."""
+        wanted = [name for name in names if name not in self._nodes]
+        with suppress(OSError):
+            links = self.reached(wanted, {}) if wanted else {}
+            self._visited = {name: link for name, link in links.items() if link is not None}
+        try:
+            yield
+        finally:
+            visited, self._visited = self._visited, {}
+            for link in visited.values():
+                self.leave(link)
+
+    def _link(self, name: str) -> Link | LocalLink | None:
+        return self._nodes.get(name) or self._visited.get(name)
 
     def ask(self, link: Link | LocalLink, request: str, arguments: list[Any], put: Callable[[Any], None]) -> None:
         """Sends a request, and waits for nothing: ``put`` is called with the answer, in another thread."""
@@ -301,14 +319,14 @@ class Control:
 
     def call_each(self, asked: list[tuple[str, list[Any]]], request: str, *, timeout: float | None = None) -> list[Any]:
         """The same with arguments for each node."""
-        links = [(name, self._nodes.get(name), arguments) for name, arguments in asked]
+        links = [(name, self._link(name), arguments) for name, arguments in asked]
         requests = [(link, request, arguments) for _, link, arguments in links if link is not None]
         answers = iter(self._hub.call(requests, self.timeout if timeout is None else timeout))
         return [(name, NOT_ADDED if link is None else next(answers)) for name, link, _ in links]
 
     def sources(self, name: str) -> Callable[[str], Source]:
         """What opens logs of a node: files of this host, or of another by its agent."""
-        link = self._nodes.get(name)
+        link = self._link(name)
         if link is None or not link.is_remote:
             return Here
 

@@ -107,6 +107,8 @@ class Host:
             return self._confirm(peer)
         if name == "sample" and len(arguments) <= 1:  # it changes nothing, so whoever may ask this process may ask that
             return OK, self._sampler.sample(self.component, self.owner, *arguments)
+        if name in ("list_logs", "log_paths") and self.component is not None:  # likewise
+            return self.component.call(name, arguments)
         if self.component is None or peer is not self.owner:
             return ERROR, Atom("not_an_added_node")
         if name == "stop_node":
