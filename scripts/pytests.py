@@ -2,7 +2,7 @@
 
     python scripts/pytests.py [--further] [argument of pytest...]
 
---further: the interpreter is not the first of a run, so the files of ONCE are left out.
+--further: the interpreter is not the first of a run, so the files of ONCE are left out; of 3.12 those of ENDS, too.
 
 A file has its own process for two reasons. What a test leaves behind can't reach another file. And a session looks for
 its functions among all objects of the process: four to ten times as many where one process holds every file of tests.
@@ -25,14 +25,20 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONG = ["test_stress.py", "test_host_fork.py", "test_comings_and_goings.py", "test_properties.py"]
 # Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter says all.
 ONCE = {
+    "test_autostart_files.py": "configuration files",
     "test_bad_arguments.py": "arguments are checked before anything is traced",
     "test_benches.py": "the benchmark's runner and its tables",
+    "test_case.py": "files of trace cases",
+    "test_case_cli.py": "a command that asks nodes",
+    "test_comings_and_goings.py": "a control and sockets",
     "test_completion.py": "files that are made from the command's options",
+    "test_config.py": "settings and where they come from",
     "test_conformance_runner.py": "the runner of recorded cases; the cases themselves run under each interpreter",
     "test_differential.py": "match specifications outside calls, compared with Erlang's answers",
     "test_etf.py": "terms and bytes",
     "test_export.py": "logs in, files of other tools out",
     "test_export_tables.py": "logs in, tables out",
+    "test_inviso_hostile.py": "frames",
     "test_layout.py": "types, imports and files of the sources",
     "test_log.py": "logs of files",
     "test_log_cli.py": "texts of `inviso log`",
@@ -44,7 +50,17 @@ ONCE = {
     "test_pytests.py": "this file",
     "test_seq_chart.py": "printouts and drawings",
     "test_seq_merge.py": "logs in, one sequence out",
+    "test_top_screen.py": "keys and a screen",
 }
+# Files of many processes that speak to each other: what differs between interpreters has files of its own, so the first of a run and
+# the newest say all, and 3.12 between them nothing more.
+ENDS = [
+    *("test_agent.py", "test_agent_clocks.py", "test_agent_paths.py", "test_agent_security.py", "test_autostart.py", "test_autostart_children.py"),
+    *("test_autostart_control.py", "test_cluster.py", "test_cluster_async.py", "test_cluster_others.py", "test_dask.py", "test_inviso_control.py"),
+    *("test_inviso_faults.py", "test_inviso_models.py", "test_inviso_programs.py", "test_inviso_security.py", "test_meta_nodes.py", "test_ray.py"),
+    *("test_real_services.py", "test_tool.py", "test_top.py", "test_ttb.py"),
+]
+BETWEEN = (3, 12)
 NO_TESTS = 5  # pytest's status where all tests of a file were deselected
 
 
@@ -65,12 +81,13 @@ def counts(output: str) -> dict[str, int]:
 def main() -> int:
     arguments = sys.argv[1:]
     files = sorted((ROOT / "tests" / "python").glob("test_*.py"), key=lambda path: path.name)
-    if gone := {*LONG, *ONCE} - {path.name for path in files}:
+    if gone := {*LONG, *ONCE, *ENDS} - {path.name for path in files}:
         sys.exit(f"scripts/pytests.py names files that are not there: {', '.join(sorted(gone))}")
     if "--further" in arguments:
         arguments.remove("--further")
-        print("left out, because one interpreter says all:", ", ".join(ONCE))
-        files = [path for path in files if path.name not in ONCE]
+        left = {*ONCE, *(ENDS if sys.version_info[:2] == BETWEEN else ())}
+        print("left out, because other interpreters say all:", ", ".join(sorted(left)))
+        files = [path for path in files if path.name not in left]
     jobs = int(os.environ.get("INVISO_TEST_JOBS") or (os.cpu_count() or 1) + 1)
     begun, total, failed = time.monotonic(), collections.Counter[str](), []
     files.sort(key=lambda path: LONG.index(path.name) if path.name in LONG else len(LONG))

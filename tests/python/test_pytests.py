@@ -30,6 +30,7 @@ def run(folder: Path, names: list[str], monkeypatch: pytest.MonkeyPatch, *argume
     monkeypatch.setitem(main.__globals__, "ROOT", folder)
     monkeypatch.setitem(main.__globals__, "LONG", [])
     monkeypatch.setitem(main.__globals__, "ONCE", {"test_good.py": "known"})
+    monkeypatch.setitem(main.__globals__, "ENDS", [])
     return int(main())
 
 
@@ -72,3 +73,18 @@ def test_tests_that_a_shell_starts_in_the_background_can_interrupt_programs() ->
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *words]
     done = subprocess.run(ignoring, cwd=SCRIPT.parents[1], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout
+
+
+def test_what_the_interpreter_between_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tests" / "python").mkdir(parents=True)
+    for name in ("test_good.py", "test_bad.py"):
+        (tmp_path / "tests" / "python" / name).write_text(FILES[name])
+    main: Any = runpy.run_path(str(SCRIPT))["main"]
+    for name, value in (("ROOT", tmp_path), ("LONG", []), ("ONCE", {}), ("ENDS", ["test_bad.py"])):
+        monkeypatch.setitem(main.__globals__, name, value)
+    for between, status in ((sys.version_info[:2], 0), ((3, 0), 1)):
+        monkeypatch.setitem(main.__globals__, "BETWEEN", between)
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--further"])
+        assert main() == status, capsys.readouterr().out

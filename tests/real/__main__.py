@@ -3,7 +3,7 @@
     python -m tests.real [--long] [PYTHON ...]
 
 Each interpreter (this one by default) gets a virtual environment of its own, ``.venv-real-VERSION``, with this package
-and the libraries of ``requirements.txt``. The short form runs each program in a third of the modes; the number of
+and the libraries of ``requirements.txt``. The short form runs each program in a sixth of the modes; the number of
 commits says which. The long form runs each program in all modes, and untraced once more. Either form runs all services.
 """
 
@@ -141,8 +141,8 @@ class Stage:
 
 
 def chosen(program: int, interpreter: int, turn: int) -> list[Mode]:
-    """The short form's modes of a program: three interpreters have all modes together, and share them anew."""
-    return MODES[(program + interpreter + turn) % 3 :: 3]
+    """The short form's modes of a program: others with each interpreter and at each turn, all in six of them."""
+    return MODES[(program + interpreter + turn) % 6 :: 6]
 
 
 def commits() -> int:
