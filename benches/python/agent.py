@@ -65,7 +65,7 @@ def measure(given: argparse.Namespace, place: Path, files: list[str], children: 
     ends = [f"{protocol}/127.0.0.1:{free_port()}" for _ in range(4)]
     options = [word for name, path in zip(("--ca", "--cert", "--key"), files, strict=False) for word in (name, path)]
     there = agent(children, place / "there", "there", ends[0], *options)
-    agent(children, place / "here", HOST, ends[1], "--connect", ends[0], *options)
+    here = agent(children, place / "here", HOST, ends[1], "--connect", ends[0], *options)
     os.environ["INVISO_DIR"] = str(place / "here" / "sockets")
     control = Control(name=f"bench@{HOST}", timeout=60)
 
@@ -90,7 +90,7 @@ def measure(given: argparse.Namespace, place: Path, files: list[str], children: 
     control.call([name], "stop_tracing")
     log = place / "logs" / "t.log"
     log.write_bytes(os.urandom(1 << 20) * given.megabytes)
-    speeds, plain = [], []
+    speeds, plain, before = [], [], [peak(each) for each in (there.pid, here.pid)]
     for _ in range(5):
         began = time.perf_counter()
         source = control.sources(name)(str(log))
@@ -104,7 +104,9 @@ def measure(given: argparse.Namespace, place: Path, files: list[str], children: 
         plain.append(given.megabytes / (time.perf_counter() - began))
     tell("copying a log", statistics.median(speeds), "MiB/s")
     tell("a plain copy of the file", statistics.median(plain), "MiB/s")
-    tell("memory of the agent that sends, most", peak(there.pid), "KiB")
+    # each part is asked for, so a reader that stalls is sent no more than it has asked for
+    for what, pid, least in (("sends", there.pid, before[0]), ("receives", here.pid, before[1])):
+        tell(f"memory that copying takes in the agent that {what}, most", peak(pid) - least, "KiB")
 
     seen: queue.Queue[float] = queue.Queue()
     control.subscribe(lambda event: seen.put(time.perf_counter()) if event[3][0] == "disconnected" else None)

@@ -57,6 +57,8 @@ def carried_out(name: str, given: Any, command: Callable[[Any], int]) -> int:
         given.timeout = settings["timeout"].value
         if settings["dir"].value is not None:
             os.environ["INVISO_DIR"] = settings["dir"].value
+        if settings["agent"].value is not None:
+            os.environ["INVISO_AGENT"] = settings["agent"].value
         status = command(given)
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -11,6 +11,7 @@ setting      variable
 ``wait``     ``INVISO_WAIT``       seconds that a program waits until its tracing was initiated
 ``timeout``  ``INVISO_TIMEOUT``    seconds that a command waits for each answer
 ``cases``    ``INVISO_CASES``      the file that lists trace cases; in a ``pyproject.toml`` from its folder
+``agent``    ``INVISO_AGENT``      options of the agent that is started where other hosts are asked for and none runs
 ===========  ====================  =========================================================================
 
 A command reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
@@ -83,6 +84,7 @@ _SETTINGS: dict[str, tuple[_Kind, Any]] = {
     "wait": (_SECONDS, 2.0),
     "timeout": (_SECONDS, 5.0),
     "cases": (_TEXT, None),
+    "agent": (_TEXT, None),
 }
 NAMES = tuple(_SETTINGS)
 

@@ -284,6 +284,43 @@ def test_without_an_agent_other_hosts_are_not_reached(tmp_path: Path, monkeypatc
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "inviso agent: none runs on this host\n")
 
 
+def test_an_agent_is_started_where_one_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    there = Host(THERE, tmp_path / THERE)
+    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
+    pid = 0
+    try:
+        node = there.node("shop-2")
+        monkeypatch.setenv("INVISO_AGENT", f"--listen unixsock-stream/{tmp_path}/zenoh --connect '{there.endpoint}'")
+        with Cluster() as cluster:  # of this host: nothing is started
+            assert cluster.nodes == []
+        assert command("agent", "--status").returncode == 1
+        with Cluster(f"shop-*@{THERE}") as cluster:
+            assert cluster.nodes == [node.name]
+        told = capfd.readouterr().err
+        (pid,) = [each["pid"] for each in json.loads(command("agent", "--status", "--json").stdout)]
+        assert told == f"inviso: agent {pid} was started, as INVISO_AGENT says; it goes on when this has ended\n"
+        with Cluster(f"shop-*@{THERE}") as cluster:
+            assert cluster.nodes == [node.name]
+        assert capfd.readouterr().err == ""
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGTERM)
+        there.close()
+
+
+@pytest.mark.parametrize(("words", "why"), [("--listen nowhere", "no agent could be started as INVISO_AGENT says: inviso agent: listen:"), ("'", None)])
+def test_an_agent_that_can_not_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: str, why: str | None) -> None:
+    monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
+    monkeypatch.setenv("INVISO_AGENT", words)
+    with Cluster() as cluster:
+        if why is None:
+            with pytest.raises(BadArg, match="INVISO_AGENT: \"'\" are no words"):
+                cluster._control.find(["shop@web"])
+        else:
+            assert [*cluster._control.find(["shop@web"]), *cluster._control.find(["shop@web"])] == []
+            assert capfd.readouterr().err.count(why) == 1
+
+
 def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INVISO_DIR", str(tmp_path / "sockets"))
     endpoint = f"unixsock-stream/{tmp_path}/zenoh"

@@ -21,6 +21,7 @@ from inviso.runtime import NO_NODE, listening, local
 from inviso.runtime._settings import Settings
 from inviso.terms import Atom
 
+from . import _agents
 from ._hub import Hub, Link
 from ._local import LocalLink
 from ._logs import Here, Source, There
@@ -69,6 +70,7 @@ class Control:
         self._visited: dict[str, Link | LocalLink] = {}
         self.silent: list[str] = []
         """Nodes that :meth:`find` looked for last, and that did not answer in time."""
+        self._asked_for_agent = False
         self._subscribers: list[Pid | Callable[[Any], object]] = []
         self._listening: Folder | None = None
 
@@ -202,6 +204,17 @@ class Control:
 
     def _elsewhere(self, wanted: list[str]) -> Iterator[tuple[Folder, int, str]]:
         """The nodes of other hosts that match, with the agents that reach them."""
+        if any(host_of(each) not in ("", "*", host()) for each in wanted):
+            self._need_agent(wanted)
+        yield from self._seen_elsewhere(wanted)
+
+    def _need_agent(self, wanted: list[str]) -> None:
+        """Starts an agent where there is none, once, if a setting says how."""
+        if not self._asked_for_agent and not any(self._agents()):
+            self._asked_for_agent = True
+            _agents.start(lambda: any(self._seen_elsewhere(wanted)))
+
+    def _seen_elsewhere(self, wanted: list[str]) -> Iterator[tuple[Folder, int, str]]:
         for agents, pid in self._agents():
             match self._ask_agent(agents, pid, "nodes"):
                 case ("ok", list(names)):
@@ -276,6 +289,7 @@ class Control:
 
     def _through_agent(self, name: str) -> Link | tuple[Any, Any]:
         """A new link to a node of another host, or the error."""
+        self._need_agent([name])
         for agents, pid in self._agents():
             link = self._connect(agents, pid, name)
             if link is not None:
