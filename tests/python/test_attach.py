@@ -58,6 +58,16 @@ print("over", flush=True)
 """
 
 
+TOLD = """
+import sys
+def work(n): return n
+print("ready", flush=True)
+for line in sys.stdin:
+    for n in range(int(line)): work(n)
+    print("done", flush=True)
+"""
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Sockets and scripts are in folders of the test's own."""
@@ -325,3 +335,23 @@ def test_the_command(folder: Path) -> None:
     assert command("x").returncode == 2 and command().returncode == 2
     assert "--timeout" in command("--help").stdout and command("--help").returncode == 0
     assert command("--timeout", "-1", 1).returncode == 2
+
+
+@can_attach
+def test_a_program_that_sigterm_ends_has_written_its_log(folder: Path) -> None:
+    with program(TOLD) as running:
+        found = attach(running.pid, node="told", log_dir=str(folder / "logs"), timeout=LIMIT)
+        with inviso.Cluster(found.node) as cluster:
+            cluster.trace("__main__:work", folder=folder / "copies").check()
+            assert running.stdin is not None
+            running.stdin.write("500\n")
+            running.stdin.flush()
+            assert line(running) == "done"
+            running.terminate()
+            assert running.wait(LIMIT) == -signal.SIGTERM
+            until = time.monotonic() + LIMIT
+            while cluster.nodes:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            result = cluster.stop().check()[found.node]
+    assert (result["records"], result["lost"], result["ended"]) == (500, 0, "its process has ended")
