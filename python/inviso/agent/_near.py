@@ -28,6 +28,9 @@ OK, ERROR = Atom("ok"), Atom("error")
 EVERY = 0.1
 """Seconds between two looks for processes that have come."""
 
+TICK = 100_000_000
+"""Nanoseconds in which the time of a file may be the same though it has changed."""
+
 LONGEST = 4 << 20
 """Bytes of a log that go in one answer, at most."""
 
@@ -59,9 +62,10 @@ class Near:
         self._engine.serve(self._keys.clock(), _time)
         self._engine.watch(self._keys.agents(), self._agent_heard)
         while True:
-            changed = self._folder.names_changed()
+            now, changed = time.time_ns(), self._folder.names_changed()
             if changed != self._seen:
-                self._seen = changed
+                # names that change twice in one tick of the system's clock have one time: that of now is looked at again
+                self._seen = changed if changed < now - TICK else 0
                 for node, pid in self._folder.names().items():
                     if self._pids.get(node) != pid and self._keys.has(node):
                         self._pids[node] = pid
