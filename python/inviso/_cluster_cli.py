@@ -20,6 +20,7 @@ from typing import Any
 
 from ._command import wants_color
 from ._config import effective
+from ._descriptor import as_many_as_may
 from ._options import parsed
 from .cluster import SECONDS, Answers, Cluster
 from .control._control import is_meant
@@ -44,6 +45,7 @@ def main(words: list[str]) -> int:
     given = parsed(parser(), words)
     if isinstance(given, int):
         return given
+    as_many_as_may()
     try:
         settings = effective({"timeout": given.timeout})
         given.timeout = settings["timeout"].value

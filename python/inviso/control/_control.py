@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import inviso
@@ -128,24 +129,25 @@ class Control:
         do not answer in time are in :attr:`silent`.
         """
         wanted = list(patterns)
+        end = monotonic() + self.timeout
         folder = self.folder()
         named = {name: pid for name, pid in folder.names().items() if any(is_meant(name, each) for each in wanted)}
         known = {link.pid: link for link in self._nodes.values() if not link.is_remote}
         links = {name: known.get(pid) or self._connect(self.folder(), pid) for name, pid in named.items()}
         for agent, pid, name in self._elsewhere(wanted):
-            links[name] = self._nodes.get(name) or self._connect(agent, pid, name)
+            links[name] = self._nodes.get(name) or self._connect(agent, pid, name, end)
         there = {name: link for name, link in links.items() if link is not None}
         answers = dict(zip(there, self._hub.call([(link, "about", []) for link in there.values()], self.timeout), strict=True))
-        for link in there.values():
-            if link not in self._nodes.values():
-                self._hub.leave(link)
-        self.silent = sorted(name for name, answer in answers.items() if answer == (ERROR, "timeout"))
+        self._hub.leave(*set(there.values()).difference(self._nodes.values()))
+        silent = [name for name, link in links.items() if link is None and name not in named]
+        self.silent = sorted([*silent, *(name for name, answer in answers.items() if answer == (ERROR, "timeout"))])
         found = (Found(answer) for answer in answers.values() if is_about(answer))
         return sorted(found, key=lambda one: (one.node, one.pid))
 
-    def _connect(self, folder: Folder, pid: int, to: str | None = None) -> Link | None:
+    def _connect(self, folder: Folder, pid: int, to: str | None = None, end: float = 0.0) -> Link | None:
+        """A link to a process, which has until ``end`` to take it; None if there is no such process."""
         try:
-            return self._hub.connect(folder, pid, to)
+            return self._hub.connect(folder, pid, to, end - monotonic())
         except OSError:
             return None
 
@@ -168,7 +170,7 @@ class Control:
 
     def _ask_agent(self, agents: Folder, pid: int, request: str) -> Any:
         """What an agent itself answers."""
-        link = self._connect(agents, pid, "")
+        link = self._connect(agents, pid, "", monotonic() + self.timeout)
         if link is None:
             return None
         (answer,) = self._hub.call([(link, request, [])], self.timeout)
@@ -191,11 +193,12 @@ class Control:
         wanted = list(dict.fromkeys(names))
         made: dict[str, Link | LocalLink] = {}
         answers: dict[str, Any] = {}
+        end = monotonic() + self.timeout
         for name in wanted:
             if name in self._nodes:
                 answers[name] = OK, Atom("already_added")
             else:
-                found = self._reach(name)
+                found = self._reach(name, end)
                 if isinstance(found, tuple):
                     answers[name] = found
                 else:
@@ -206,12 +209,11 @@ class Control:
             answers[name] = answer
             if answer[0] == OK:
                 self._enter(name, link, tag, answer)
-            else:
-                self._hub.leave(link)
+        self._hub.leave(*(link for name, link in made.items() if answers[name][0] != OK))
         return [(name, answers[name]) for name in wanted]
 
-    def _reach(self, name: str) -> Link | LocalLink | tuple[Any, Any]:
-        """A new link to a node, or the error."""
+    def _reach(self, name: str, end: float) -> Link | LocalLink | tuple[Any, Any]:
+        """A new link to a node, or the error. An agent has until ``end`` to take it."""
         if name == self.own:
             return LocalLink(local(), name)
         if not self.is_distributed:
@@ -220,7 +222,7 @@ class Control:
             folder = self.folder()
             pid = folder.named(name)
             if pid is None and host_of(name) not in ("", host()):
-                return self._through_agent(name)
+                return self._through_agent(name, end)
             if pid is None:
                 return ERROR, Atom("nodedown")
             return self._hub.connect(folder, pid)
@@ -231,12 +233,11 @@ class Control:
         except OSError as error:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
 
-    def _through_agent(self, name: str) -> Link | tuple[Any, Any]:
-        """A new link to a node of another host, or the error."""
+    def _through_agent(self, name: str, end: float) -> Link | tuple[Any, Any]:
+        """A new link to a node of another host, or the error. BlockingIOError: the agent has not taken it until ``end``."""
         for agents, pid in self._agents():
-            link = self._connect(agents, pid, name)
-            if link is not None:
-                return link
+            with suppress(FileNotFoundError, ConnectionRefusedError):  # of one that has ended
+                return self._hub.connect(agents, pid, name, end - monotonic())
         return ERROR, (Atom("noconnection"), f"{host_of(name)} is another host; start 'inviso agent' on both")
 
     def _enter(self, name: str, link: Link | LocalLink, tag: Any, answer: Any) -> None:
@@ -260,10 +261,11 @@ class Control:
             link.on_end = lambda why: None
         asked: list[Any] = [(link, "stop_node" if ends else "let_go", []) for link in links.values()]
         answers = dict(zip(links, self._hub.call(asked, self.timeout), strict=True))
-        for name, link in links.items():
-            with self._lock:
+        with self._lock:
+            for name in links:
                 self._nodes.pop(name, None)
-            self._hub.leave(link)
+        self._hub.leave(*links.values())
+        for name in links:
             self._publish((Atom("disconnected"), self._called(name), None))
         return [(name, answers.get(name, NOT_ADDED)) for name in wanted]
 

@@ -1,0 +1,136 @@
+"""Many nodes of other hosts: none is missed, nobody waits for longer than the time given, and questions leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
+
+from agent_tools import THERE, Host, joined, until
+from inviso.agent._keys import Keys
+from inviso.agent._near import Near
+from inviso.control._control import Control
+from inviso_tools import Peer
+from node_tools import HOST
+
+ROOT = Path(__file__).resolve().parents[2]
+MANY = 200
+"""More than wait at a socket at once."""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Host, Host]]:
+    monkeypatch.chdir(tmp_path)
+    with joined(tmp_path, HOST) as found:
+        monkeypatch.setenv("INVISO_DIR", str(found[0].folder))
+        yield found
+
+
+@pytest.fixture
+def speaker(hosts: tuple[Host, Host]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of the other host that speaks for many nodes, which this one's agent knows."""
+    words = [sys.executable, "-m", "benches.python.cluster_speaker", "0", str(MANY)]
+    environment = {**os.environ, **hosts[1].environment}
+    made = subprocess.Popen(words, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert made.stdout is not None and made.stdout.readline() == b"ready\n"
+        until(lambda: hosts[0].sees(*names()))
+        yield made
+    finally:
+        made.kill()
+        made.communicate()
+
+
+def names() -> list[str]:
+    return [f"speaks-0-{number}@{THERE}" for number in range(MANY)]
+
+
+def test_many_nodes_at_once(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
+    with closing(Control(name=f"control@{HOST}", timeout=60)) as control:
+        assert sorted(each.node for each in control.find()) == sorted(names())
+        assert control.silent == []
+        assert control.add(names(), "tag", {}) == [(name, ("ok", "new")) for name in names()]
+        for _ in range(5):
+            assert {answer for _, answer in control.call(None, "get_status")} == {("ok", ("new", "running"))}
+        for host in hosts:
+            assert len(os.listdir(f"/proc/{host.agent.pid}/task")) < 50  # none for a node, or for a question
+        assert control.remove(None, ends=False) == [(name, "ok") for name in names()]
+
+
+def test_an_agent_that_takes_nobody(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
+    """All nodes together are waited for as long as one."""
+    with closing(Control(name=f"control@{HOST}", timeout=1)) as control:
+        hosts[0].agent.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        answers = control.add(names(), "tag", {})
+        assert time.monotonic() - began < 20
+        assert {answer for _, answer in answers} == {("error", "timeout"), ("error", "busy")}
+        began = time.monotonic()
+        assert control.find() == [] and time.monotonic() - began < 20
+        hosts[0].agent.send_signal(signal.SIGCONT)
+        control.timeout = 60
+        until(lambda: {answer[0] for _, answer in control.add(names(), "tag", {})} == {"ok"})
+
+
+def test_a_question_is_given_up_when_nobody_waits_for_it(hosts: tuple[Host, Host]) -> None:
+    here, there = hosts
+    node = there.node("shop-2")
+    until(lambda: here.sees(node.name))
+    node.kill(signal.SIGSTOP)
+    with closing(Peer(here.folder / "agent", here.agent.pid, greets=False)) as peer:
+        peer.send(("inviso", (1, 0), {"node": f"peer@{HOST}", "pid": os.getpid(), "to": node.name}))
+        peer.send(("call", 1, "get_status", [], 100))
+        assert peer.next()[0] == "inviso"
+        assert peer.next()[:2] == ("answer", 1)  # the agent of the process has none
+        peer.send(("call", 2, "get_status", [], -1))
+        assert peer.next() == ("refused", "it is no request")
+
+
+def test_an_agent_may_have_as_many_files_as_the_system_lets_it(hosts: tuple[Host, Host]) -> None:
+    soft, hard = resource.prlimit(hosts[0].agent.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+def test_names_that_change_twice_in_one_tick() -> None:
+    """The time of a folder stays the same then, so it is looked at again."""
+
+    class Folder:
+        def __init__(self) -> None:
+            self.looks = 0
+
+        def names_changed(self) -> int:
+            return now
+
+        def names(self) -> dict[str, int]:
+            self.looks += 1
+            return {} if self.looks == 1 else {f"late@{HOST}": 1}
+
+        def connect(self, pid: int) -> Any:
+            reached.set()
+            raise ConnectionRefusedError
+
+    class Engine:
+        def serve(self, *_: Any) -> None: ...
+
+        watch = serve
+
+    async def look() -> None:
+        near: Any = Near
+        task = asyncio.create_task(near(Folder(), Engine(), Keys("test", HOST)).run())
+        await asyncio.wait_for(reached.wait(), 20)
+        task.cancel()
+
+    now, reached = time.time_ns(), asyncio.Event()
+    asyncio.run(look())
