@@ -103,6 +103,38 @@ def test_an_agent_may_have_as_many_files_as_the_system_lets_it(hosts: tuple[Host
     assert soft == hard == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_control_learns_that_a_node_has_let_it_go(hosts: tuple[Host, Host], at: int) -> None:
+    """One host has lost sight of the other, which comes back so soon that the node was never missed there."""
+    here, there = hosts
+    node = there.node("shop-2")
+    until(lambda: here.sees(node.name))
+    with closing(Control(name=f"control@{HOST}", timeout=60)) as control:
+        assert control.add([node.name], "tag", {})[0][1] == ("ok", "new")
+        hosts[at].agent.send_signal(signal.SIGSTOP)
+        until(lambda: hosts[1 - at].status()["connections"] == 0)
+        hosts[at].agent.send_signal(signal.SIGCONT)
+        until(lambda: control.nodes() == [])
+        until(lambda: control.add([node.name], "tag", {})[0][1] == ("ok", ("adopted", "new", "running", "tag")))
+        assert control.call(None, "get_status") == [(node.name, ("ok", ("new", "running")))]
+
+
+def test_a_control_that_has_gone_before_its_request_is_carried_out(hosts: tuple[Host, Host]) -> None:
+    """The agent finds the request and the word that the control has gone at once, and leaves no connection behind."""
+    here, there = hosts
+    node = there.node("shop-2")
+    until(lambda: here.sees(node.name))
+    with closing(Control(name=f"control@{HOST}", timeout=0.5)) as control:
+        for _ in range(3):
+            there.agent.send_signal(signal.SIGSTOP)
+            assert control.add([node.name], "tag", {}) == [(node.name, ("error", "timeout"))]
+            there.agent.send_signal(signal.SIGCONT)
+            control.timeout = 60
+            until(lambda: control.add([node.name], "tag", {})[0][1][0] == "ok", 20)
+            assert control.remove(None, ends=False) == [(node.name, "ok")]
+            control.timeout = 0.5
+
+
 def test_names_that_change_twice_in_one_tick() -> None:
     """The time of a folder stays the same then, so it is looked at again."""
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from inviso import etf
@@ -25,6 +26,8 @@ __all__ = ["Far"]
 OK, ERROR = Atom("ok"), Atom("error")
 NODEDOWN = "nodedown"
 GONE = ERROR, (Atom("no_response"), Atom("disconnected"))
+NOT_ADDED = etf.dumps((ERROR, Atom("not_an_added_node")))
+"""What a process answers to a control that it does not belong to, or no more."""
 
 WINDOW = 1.0
 """Seconds that a node which has vanished has to come back: paths between hosts flap."""
@@ -53,6 +56,8 @@ class Far:
         """By name: the node that a connection stands for, and the connection."""
         self._controls_of: dict[str, set[str]] = {}
         """Their names, by node."""
+        self._added: set[str] = set()
+        """Those that have asked to have the node."""
         self._heard_of: dict[str, int] = {}
         """The number of the last event, by control."""
         self._offsets: dict[str, Offsets] = {}
@@ -90,6 +95,8 @@ class Far:
             if (suspect := self._suspect.pop(node, None)) is not None:
                 suspect.cancel()
             self._alive.add(node)
+            for name in self._added.intersection(self._controls_of.get(node, ())):
+                self._ask(node, name, "get_status", [], partial(self._left, name), GREETING)
         elif node in self._alive and node not in self._suspect:
             self._suspect[node] = self._loop.call_later(self._window, self._gone, node)
 
@@ -107,6 +114,14 @@ class Far:
         for name in list(self._controls_of.get(node, ())):
             self._ended(name, why)
 
+    def _left(self, name: str, answer: bytes) -> bool:
+        """Whether a node's answer says that it has let a control go: its host had lost sight of this one for a while."""
+        if answer != NOT_ADDED or name not in self._added:
+            return False
+        self._ask(self._controls[name][0], name, "leave", [], lambda data: None, GREETING)  # it was asked over a new connection there
+        self._ended(name, "noconnection")
+        return True
+
     def _ended(self, name: str, why: str) -> None:
         """What a control's connection stands for has ended."""
         wire = self._drop(name)
@@ -119,6 +134,7 @@ class Far:
         if name not in self._controls:
             return None
         node, wire = self._controls.pop(name)
+        self._added.discard(name)
         self._controls_of[node].remove(name)
         if not self._controls_of[node]:
             del self._controls_of[node]
@@ -166,6 +182,10 @@ class Far:
         self, name: str, node: str, wire: Wire, number: int, request: str, arguments: list[Any], timeout: float
     ) -> None:
         def answered(data: bytes) -> None:
+            if request == "add" and name in self._controls:
+                self._added.add(name)
+            elif self._left(name, data):
+                return
             try:
                 wire.write(answer(number, data))
             except BadFrame as error:
@@ -187,7 +207,7 @@ class Far:
         return ERROR, Atom("no_request")
 
     def _ask(
-        self, node: str, name: str, request: str, arguments: list[Any], answered: Callable[[bytes], None], timeout: float
+        self, node: str, name: str, request: str, arguments: list[Any], answered: Callable[[bytes], object], timeout: float
     ) -> None:
         """Asks a node; ``answered`` gets the answer as it comes, a term in the external format. After ``timeout`` seconds nobody waits
         for it.
@@ -195,17 +215,16 @@ class Far:
         right = class_of(request)
 
         def take(found: bytes | None) -> None:
-            if found is not None:
-                return answered(found)
             why: Any = GONE
             if node in self._alive and node not in self._suspect:
                 why = ERROR, (Atom("no_answer"), f"its host may give this one no right to {right} it")
-            answered(etf.dumps(why))
+            answered(etf.dumps(why) if found is None else found)
 
         try:
             data = etf.dumps((name, request, arguments))
         except (BadArg, SystemLimit) as error:
-            return answered(etf.dumps((ERROR, (Atom("badarg"), str(error)))))
+            answered(etf.dumps((ERROR, (Atom("badarg"), str(error)))))
+            return
         self._engine.ask(self._keys.ask(node, right), data, timeout + LATER, self._in_loop(take))
 
     def _event(self, key: str, data: bytes) -> None:

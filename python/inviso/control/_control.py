@@ -233,7 +233,7 @@ class Control:
         except OSError as error:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
 
-    def _through_agent(self, name: str, end: float) -> Link | tuple[Any, Any]:
+    def _through_agent(self, name: str, end: float = 0.0) -> Link | tuple[Any, Any]:
         """A new link to a node of another host, or the error. BlockingIOError: the agent has not taken it until ``end``."""
         for agents, pid in self._agents():
             with suppress(FileNotFoundError, ConnectionRefusedError):  # of one that has ended
