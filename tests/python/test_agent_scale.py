@@ -22,10 +22,11 @@ from agent_tools import THERE, Host, joined, until
 from inviso.agent._keys import Keys
 from inviso.agent._near import Near
 from inviso.control._control import Control
-from inviso_tools import Peer
+from inviso_tools import Peer, descriptors, resident
 from node_tools import HOST
 
 ROOT = Path(__file__).resolve().parents[2]
+SECONDS = float(os.environ.get("INVISO_STRESS_SECONDS", "5"))
 MANY = 200
 """More than wait at a socket at once."""
 
@@ -53,8 +54,9 @@ def speaker(hosts: tuple[Host, Host]) -> Iterator[subprocess.Popen[bytes]]:
         made.communicate()
 
 
-def names() -> list[str]:
-    return [f"speaks-0-{number}@{THERE}" for number in range(MANY)]
+def names(ended: int = 0) -> list[str]:
+    """The nodes that live, when so many have ended and as many begun."""
+    return [f"speaks-0-{number}@{THERE}" for number in range(ended, ended + MANY)]
 
 
 def test_many_nodes_at_once(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
@@ -67,6 +69,33 @@ def test_many_nodes_at_once(hosts: tuple[Host, Host], speaker: subprocess.Popen[
         for host in hosts:
             assert len(os.listdir(f"/proc/{host.agent.pid}/task")) < 50  # none for a node, or for a question
         assert control.remove(None, ends=False) == [(name, "ok") for name in names()]
+
+
+def test_nodes_that_come_and_go(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
+    """For some seconds, or INVISO_STRESS_SECONDS: nothing of those that have gone is left, in the control or in an agent."""
+    assert speaker.stdin is not None and speaker.stdout is not None
+    pids = [os.getpid(), *(host.agent.pid for host in hosts)]
+    end, ended, before, memory = time.monotonic() + SECONDS, 0, [0], [0]
+    with closing(Control(name=f"control@{HOST}", timeout=20)) as control:
+        control.add(names(), "tag", {})
+        while ended < 100 or time.monotonic() < end:
+            speaker.stdin.write(b"20\n")
+            speaker.stdin.flush()
+            assert speaker.stdout.readline() == b"done\n"
+            ended += 20
+            until(lambda: set(control.nodes()) <= set(names(ended)))  # noqa: B023
+            until(lambda: hosts[0].sees(*names(ended)))  # noqa: B023
+            new = sorted(set(names(ended)).difference(control.nodes()))
+            assert control.add(new, "tag", {}) == [(name, ("ok", "new")) for name in new]
+            assert {answer for _, answer in control.call(None, "get_status")} == {("ok", ("new", "running"))}
+            if ended == 60:
+                before, memory = [descriptors(pid) for pid in pids], [resident(pid) for pid in pids]
+        until(lambda: [descriptors(pid) for pid in pids] == before)
+        grown = [resident(pid) - was for pid, was in zip(pids, memory, strict=True)]
+        assert grown[0] < 4 << 20, grown
+        # zenoh keeps 1.4 KB of each name, and 0.75 KB of each question until its time is over
+        rounds = (ended - 60) // 20
+        assert max(grown[1:]) < rounds * (20 * 3000 + MANY * 1000) + (4 << 20), grown
 
 
 def test_an_agent_that_takes_nobody(hosts: tuple[Host, Host], speaker: subprocess.Popen[bytes]) -> None:
