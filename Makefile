@@ -1,7 +1,7 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook stress bench format help
+.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook stress chaos bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -38,6 +38,10 @@ notebook:        ## run the notebooks
 stress:          ## ten minutes of threads that call while sessions come and go
 	@scripts/ready.sh $(PYTHON) .venv
 	@.venv/bin/python -m tests.python.stress --seconds 600
+
+chaos:           ## ten minutes of agents and programs that are killed, stopped, parted: make chaos CHAOS='--seed 7'
+	@scripts/ready.sh $(PYTHON) .venv
+	@.venv/bin/python -m tests.python.chaos --seconds 600 $(CHAOS)
 
 bench:           ## what tracing costs, beside its limits and peers: make bench BENCH=--quick
 	@scripts/ready.sh $(PYTHON) .venv

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # They begin first: the run should not end with one of them alone.
-LONG = ["test_stress.py", "test_host_fork.py", "test_comings_and_goings.py", "test_properties.py"]
+LONG = ["test_stress.py", "test_chaos.py", "test_host_fork.py", "test_comings_and_goings.py", "test_properties.py"]
 # Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter says all.
 ONCE = {
     "test_autostart_files.py": "configuration files",

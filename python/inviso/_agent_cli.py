@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ._descriptor import as_many_as_may
 from ._options import parsed
 
 __all__ = ["main", "parser"]
@@ -68,6 +69,7 @@ def main(words: Sequence[str]) -> int:
             return _detached(words)
         from . import agent
 
+        as_many_as_may()
         files = [given.ca, given.cert, given.key]
         if None in files and any(files):
             raise BadArg("agent", "tls", "--ca, --cert and --key belong together; pass all three")
@@ -127,7 +129,7 @@ def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
     with below:
         for pid in below.pids():
             with suppress(OSError, BadFrame), Met(below, pid, "", time.monotonic() + timeout) as met:
-                met.send(pack((Atom("call"), 1, "status", [])))
+                met.send(pack((Atom("call"), 1, "status", [], int(1000 * timeout))))
                 match next(met.terms()):
                     case ("answer", 1, ("ok", dict(about))):
                         found.append({"pid": pid, **about})

@@ -20,6 +20,7 @@ from typing import Any
 
 from ._command import wants_color
 from ._config import effective
+from ._descriptor import as_many_as_may
 from ._options import parsed
 from .cluster import SECONDS, Answers, Cluster, laid_out
 from .control._control import is_meant
@@ -52,6 +53,7 @@ def carried_out(name: str, given: Any, command: Callable[[Any], int]) -> int:
     >>> carried_out("nodes", given, lambda given: int(given.timeout))
     5
     """
+    as_many_as_may()
     try:
         settings = effective({"timeout": given.timeout})
         given.timeout = settings["timeout"].value

@@ -10,7 +10,7 @@ from typing import Any
 
 from inviso import _native
 
-__all__ = ["Own", "duplicate", "moved", "private", "stderr"]
+__all__ = ["Own", "as_many_as_may", "duplicate", "moved", "private", "stderr"]
 
 HIGH_FD = 100
 """They get numbers from here: the program's own files keep the numbers they always get."""
@@ -90,3 +90,13 @@ def stderr() -> int | None:
     except (OSError, ValueError):
         return None
     return None if number < 0 else number
+
+
+def as_many_as_may() -> None:
+    """Lets this process have as many files open as the system lets it ask for: a control and an agent have a connection for
+    each node. For processes of ours only; a program keeps its limit.
+    """
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

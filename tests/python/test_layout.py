@@ -95,7 +95,7 @@ BELOW = {
         *("runtime", "terms"),
     },
     "agent": {"_link", "control", "errors", "etf", "terms"},
-    "_agent_cli": {"_link", "_options", "agent", "errors", "terms"},
+    "_agent_cli": {"_descriptor", "_link", "_options", "agent", "errors", "terms"},
     "_begin": {"_children", "_native", "autostart"},
     "_attach": {"_link", "errors", "terms"},
     "_attached": {"runtime"},
@@ -106,7 +106,7 @@ BELOW = {
         *("_cluster_cli", "_command", "_link", "_options", "_pattern", "_system", "cluster", "control", "errors"),
         "runtime",
     },
-    "_cluster_cli": {"_command", "_config", "_options", "cluster", "control", "errors", "runtime"},
+    "_cluster_cli": {"_command", "_config", "_descriptor", "_options", "cluster", "control", "errors", "runtime"},
     "_case_notes": {"_link", "_literal"},
     "_case_cli": {
         *("_case_notes", "_cluster_cli", "_config", "_link", "_literal", "_options", "cluster", "control", "errors", "runtime", "tool"),

@@ -12,6 +12,7 @@ import fcntl
 import os
 import socket
 import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -31,6 +32,9 @@ NAMES = "names"
 
 BEGAN = "began"
 """The folder below it in which a control that has left notes who traces: a link for each node to its process and log folder."""
+
+_TIME = struct.Struct("ll")
+"""Seconds and microseconds, as the kernel has them."""
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -220,8 +224,12 @@ class Folder:
                 raise
             return made
 
-    def connect(self, pid: int) -> socket.socket:
+    def connect(self, pid: int, wait: float = 0.0) -> socket.socket:
         """A connection to a process's socket, which doesn't block. A socket that nobody listens at any more is removed.
+
+        Args:
+            pid: the process.
+            wait: seconds to wait for a place among those that it has to accept.
 
         Raises:
             FileNotFoundError: there is none.
@@ -231,8 +239,13 @@ class Folder:
         """
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            made.setblocking(False)
+            if wait > 0:
+                # a timeout of Python's would not do: it polls, and a socket of this family is never ready for a place
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(int(wait), int(wait % 1 * 1e6) or 1))
+            else:
+                made.setblocking(False)
             made.connect(self._by_descriptor(f"{pid}{SUFFIX}"))
+            made.setblocking(False)
         except ConnectionRefusedError:
             made.close()
             self.remove(pid)

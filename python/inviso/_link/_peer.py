@@ -43,10 +43,10 @@ class Life:
 
     __slots__ = ("descriptor", "pid")
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, is_watched: bool = True) -> None:
         self.pid = pid
         try:
-            self.descriptor = os.pidfd_open(pid)
+            self.descriptor = os.pidfd_open(pid) if is_watched else -1
             """Readable when the process has ended; -1 if that can't be watched, or it has ended already."""
         except OSError:
             self.descriptor = -1

@@ -147,7 +147,9 @@ class Engine:
         self._session.declare_queryable(keys, take, complete=True)
 
     def ask(self, key: str, data: bytes, timeout: float, answered: Callable[[bytes | None], None]) -> None:
-        """Asks; ``answered`` is called once: with the answer, or None if there was none."""
+        """Asks; ``answered`` is called once, in a thread of the session's which it may not hold up: with the answer, or None if
+        there was none.
+        """
         self._check()
         found: list[bytes] = []
 
@@ -155,9 +157,11 @@ class Engine:
             if reply.ok is not None:
                 found.append(reply.ok.payload.to_bytes())
 
+        # indirect would be a thread for each question
+        callback = self._zenoh.handlers.Callback(take, lambda: answered(found[0] if found else None), indirect=False)
         self._session.get(
             key,
-            self._zenoh.handlers.Callback(take, lambda: answered(found[0] if found else None)),
+            callback,
             payload=data,
             timeout=timeout,
             target=self._zenoh.QueryTarget.ALL,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from inviso import etf
@@ -25,12 +26,19 @@ __all__ = ["Far"]
 OK, ERROR = Atom("ok"), Atom("error")
 NODEDOWN = "nodedown"
 GONE = ERROR, (Atom("no_response"), Atom("disconnected"))
+NOT_ADDED = etf.dumps((ERROR, Atom("not_an_added_node")))
+"""What a process answers to a control that it does not belong to, or no more."""
 
 WINDOW = 1.0
 """Seconds that a node which has vanished has to come back: paths between hosts flap."""
 
-PATIENCE = 3600.0
-"""Seconds after which nobody waits for an answer any more, whatever it was."""
+LATER = 1.0
+"""Seconds that an answer is waited for after the control has given it up. A question costs memory until then, also if it is
+answered.
+"""
+
+MOST = 3_600_000
+"""Milliseconds that a control waits for an answer, at most."""
 
 
 class Far:
@@ -48,6 +56,10 @@ class Far:
         """Those that have vanished just now."""
         self._controls: dict[str, tuple[str, Wire]] = {}
         """By name: the node that a connection stands for, and the connection."""
+        self._controls_of: dict[str, set[str]] = {}
+        """Their names, by node."""
+        self._added: set[str] = set()
+        """Those that have asked to have the node."""
         self._heard_of: dict[str, int] = {}
         """The number of the last event, by control."""
         self._offsets: dict[str, Offsets] = {}
@@ -87,6 +99,8 @@ class Far:
             if (suspect := self._suspect.pop(node, None)) is not None:
                 suspect.cancel()
             self._alive.add(node)
+            for name in self._added.intersection(self._controls_of.get(node, ())):
+                self._ask(node, name, "get_status", [], partial(self._left, name), GREETING)
         elif node in self._alive and node not in self._suspect:
             self._suspect[node] = self._loop.call_later(self._window, self._gone, node)
 
@@ -101,15 +115,35 @@ class Far:
         if (suspect := self._suspect.pop(node, None)) is not None:
             suspect.cancel()
         self._alive.discard(node)
-        for name, (other, _) in list(self._controls.items()):
-            if other == node:
-                self._ended(name, why)
+        for name in list(self._controls_of.get(node, ())):
+            self._ended(name, why)
+
+    def _left(self, name: str, answer: bytes) -> bool:
+        """Whether a node's answer says that it has let a control go: its host had lost sight of this one."""
+        if answer != NOT_ADDED or name not in self._added:
+            return False
+        # there it was asked over a new connection
+        self._ask(self._controls[name][0], name, "leave", [], lambda data: None, GREETING)
+        self._ended(name, "noconnection")
+        return True
 
     def _ended(self, name: str, why: str) -> None:
         """What a control's connection stands for has ended."""
-        _, wire = self._controls.pop(name)
+        wire = self._drop(name)
+        assert wire is not None
         wire.send((Atom("ended"), why))
         wire.close()
+
+    def _drop(self, name: str) -> Wire | None:
+        """The connection of a control, which is one no more; None if it was none."""
+        if name not in self._controls:
+            return None
+        node, wire = self._controls.pop(name)
+        self._added.discard(name)
+        self._controls_of[node].remove(name)
+        if not self._controls_of[node]:
+            del self._controls_of[node]
+        return wire
 
     async def _serve(self, made: socket.socket) -> None:
         try:
@@ -134,29 +168,36 @@ class Far:
         wire.greet(node=node or f"agent@{self._keys.host}", pid=os.getpid())
         if node:
             self._controls[name] = node, wire
+            self._controls_of.setdefault(node, set()).add(name)
         try:
             async for term in terms:
                 match term:
-                    case ("call", int(number), str(request), list(arguments)):
-                        self._call(name, node, wire, number, request, arguments)
+                    case ("call", int(number), str(request), list(arguments), int(time)) if 0 <= time <= MOST:
+                        self._call(name, node, wire, number, request, arguments, time / 1000)
                     case _:
                         raise BadFrame("it is no request")
         except BadFrame as wrong:
             wire.send((Atom("refused"), str(wrong)))
         wire.close()
         self._heard_of.pop(name, None)
-        if self._controls.pop(name, None) is not None:
-            self._ask(node, name, "leave", [], lambda data: None)
+        if self._drop(name) is not None:
+            self._ask(node, name, "leave", [], lambda data: None, GREETING)
 
-    def _call(self, name: str, node: str, wire: Wire, number: int, request: str, arguments: list[Any]) -> None:
+    def _call(
+        self, name: str, node: str, wire: Wire, number: int, request: str, arguments: list[Any], timeout: float
+    ) -> None:
         def answered(data: bytes) -> None:
+            if request == "add" and name in self._controls:
+                self._added.add(name)
+            elif self._left(name, data):
+                return
             try:
                 wire.write(answer(number, data))
             except BadFrame as error:
                 wire.send((Atom("answer"), number, (ERROR, (Atom("no_term"), str(error)))))
 
         if node:
-            self._ask(node, name, request, arguments, answered)
+            self._ask(node, name, request, arguments, answered, timeout)
         else:
             answered(etf.dumps(self._own(request)))
 
@@ -174,24 +215,31 @@ class Far:
         return ERROR, Atom("no_request")
 
     def _ask(
-        self, node: str, name: str, request: str, arguments: list[Any], answered: Callable[[bytes], None]
+        self,
+        node: str,
+        name: str,
+        request: str,
+        arguments: list[Any],
+        answered: Callable[[bytes], object],
+        timeout: float,
     ) -> None:
-        """Asks a node; ``answered`` gets the answer as it comes, a term in the external format."""
+        """Asks a node; ``answered`` gets the answer as it comes, a term in the external format. After ``timeout`` seconds nobody
+        waits for it.
+        """
         right = class_of(request)
 
         def take(found: bytes | None) -> None:
-            if found is not None:
-                return answered(found)
             why: Any = GONE
             if node in self._alive and node not in self._suspect:
                 why = ERROR, (Atom("no_answer"), f"its host may give this one no right to {right} it")
-            answered(etf.dumps(why))
+            answered(etf.dumps(why) if found is None else found)
 
         try:
             data = etf.dumps((name, request, arguments))
         except (BadArg, SystemLimit) as error:
-            return answered(etf.dumps((ERROR, (Atom("badarg"), str(error)))))
-        self._engine.ask(self._keys.ask(node, right), data, PATIENCE, self._in_loop(take))
+            answered(etf.dumps((ERROR, (Atom("badarg"), str(error)))))
+            return
+        self._engine.ask(self._keys.ask(node, right), data, timeout + LATER, self._in_loop(take))
 
     def _event(self, key: str, data: bytes) -> None:
         """A node tells something to a control, which may be one of this host's."""

@@ -28,6 +28,9 @@ OK, ERROR = Atom("ok"), Atom("error")
 EVERY = 0.1
 """Seconds between two looks for processes that have come."""
 
+TICK = 100_000_000
+"""Nanoseconds in which the time of a file may be the same though it has changed."""
+
 LONGEST = 4 << 20
 """Bytes of a log that go in one answer, at most."""
 
@@ -55,6 +58,8 @@ class Near:
         """By control and node: the line that the process takes for the control."""
         self._numbers: dict[tuple[str, str], int] = {}
         """Of the last event, by control and node."""
+        self._gone: set[str] = set()
+        """Agents that have gone: what they have asked before may come later."""
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
@@ -63,9 +68,11 @@ class Near:
         self._engine.serve(self._keys.clock(), _time)
         self._engine.watch(self._keys.agents(), self._agent_heard)
         while True:
-            changed = self._folder.names_changed()
+            now, changed = time.time_ns(), self._folder.names_changed()
             if changed != self._seen:
-                self._seen = changed
+                # names that change twice in one tick of the system's clock have one time: that of now is looked at
+                # again
+                self._seen = changed if changed < now - TICK else 0
                 for node, pid in self._folder.names().items():
                     if self._pids.get(node) != pid and self._keys.has(node):
                         self._pids[node] = pid
@@ -129,17 +136,27 @@ class Near:
             return self._of_log(control, node, name, arguments, answered)
         if name in ("about", "sample"):  # who may watch only has no line of its own
             return there.ask(name, arguments, answered)
-        self._begin(self._pass_on(control, node, name, arguments, answered))
+        self._pass_on(control, node, name, arguments, answered)
 
-    async def _pass_on(self, control: str, node: str, name: str, arguments: list[Any], answered: Answered) -> None:
-        """A request that the process takes for the control's, over a line of that one's own."""
+    def _pass_on(self, control: str, node: str, name: str, arguments: list[Any], answered: Answered) -> None:
+        """A request that the process takes for the control's, over a line of that one's own. The line is known at once: the next
+        word may be that the control has gone.
+        """
+        if control.split("/")[0] in self._gone:
+            return answered((ERROR, Atom("nodedown")))
         key = control, node
         if key not in self._lines:
             self._lines[key] = asyncio.create_task(self._line(control, node))
+        self._begin(self._ask_over(self._lines[key], key, name, arguments, answered))
+
+    async def _ask_over(
+        self, made: asyncio.Task[Line], key: tuple[str, str], name: str, arguments: list[Any], answered: Answered
+    ) -> None:
         try:
-            line = await asyncio.shield(self._lines[key])
+            line = await asyncio.shield(made)
         except (OSError, BadFrame) as error:
-            self._lines.pop(key, None)
+            if self._lines.get(key) is made:
+                del self._lines[key]
             return answered((ERROR, (Atom("noconnection"), str(error))))
         line.ask(name, arguments, answered)
 
@@ -179,7 +196,10 @@ class Near:
 
     def _agent(self, name: str, is_there: bool) -> None:
         """The agent of controls has gone, and so have they."""
-        if not is_there:
+        if is_there:
+            self._gone.discard(name)
+        else:
+            self._gone.add(name)
             for control, node in [key for key in self._lines if key[0].split("/")[0] == name]:
                 self._left(control, node)
 
@@ -213,7 +233,7 @@ class Near:
             else:
                 answered((ERROR, (Atom("not_a_log"), path)))
 
-        self._begin(self._pass_on(control, node, "log_paths", [], with_paths))
+        self._pass_on(control, node, "log_paths", [], with_paths)
 
 
 def _time(key: str, data: bytes, answer: Callable[[bytes], None]) -> None:

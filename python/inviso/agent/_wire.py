@@ -157,6 +157,9 @@ class Line:
         except (TimeoutError, StopAsyncIteration, BadFrame):
             line._end("noconnection")
             raise BadFrame("it does not answer") from None
+        except asyncio.CancelledError:
+            line._end("closed")
+            raise
         line._task = asyncio.create_task(line._read(terms))
         if line._life.descriptor >= 0:
             asyncio.get_running_loop().add_reader(line._life.descriptor, line._died)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
+from time import monotonic
 from typing import Any
 
 import inviso
@@ -139,10 +140,9 @@ class Control:
         links = self.reached(patterns, self._nodes)
         there = {name: link for name, link in links.items() if link is not None}
         answers = dict(zip(there, self._hub.call([(link, "about", []) for link in there.values()], self.timeout), strict=True))
-        for link in there.values():
-            if link not in self._nodes.values():
-                self._hub.leave(link)
-        self.silent = sorted(name for name, answer in answers.items() if answer == (ERROR, "timeout"))
+        self._hub.leave(*set(there.values()).difference(self._nodes.values()))
+        silent = [name for name, link in links.items() if link is None and host_of(name) != host()]
+        self.silent = sorted([*silent, *(name for name, answer in answers.items() if answer == (ERROR, "timeout"))])
         found = (Found(answer) for answer in answers.values() if is_about(answer))
         return sorted(found, key=lambda one: (one.node, one.pid))
 
@@ -154,13 +154,14 @@ class Control:
         None to one that can't be reached.
         """
         wanted = list(patterns)
+        end = monotonic() + self.timeout
         folder = self.folder()
         named = {name: pid for name, pid in folder.names().items() if any(is_meant(name, each) for each in wanted)}
         pids = {link.pid: link for link in known.values() if link.is_open and not link.is_remote}
         links = {name: pids.get(pid) or self._connect(folder, pid) for name, pid in named.items()}
         for agent, pid, name in self._elsewhere(wanted):
             found = known.get(name)
-            links[name] = found if found is not None and found.is_open else self._connect(agent, pid, name)
+            links[name] = found if found is not None and found.is_open else self._connect(agent, pid, name, end)
         return links
 
     @contextmanager
@@ -174,8 +175,7 @@ class Control:
             yield
         finally:
             visited, self._visited = self._visited, {}
-            for link in visited.values():
-                self.leave(link)
+            self.leave(*visited.values())
 
     def _link(self, name: str) -> Link | LocalLink | None:
         return self._nodes.get(name) or self._visited.get(name)
@@ -184,13 +184,14 @@ class Control:
         """Sends a request, and waits for nothing: ``put`` is called with the answer, in another thread."""
         self._hub.ask(link, request, arguments, put)
 
-    def leave(self, link: Link | LocalLink) -> None:
-        """Ends a link of :meth:`reached` that is nobody's else."""
-        self._hub.leave(link)
+    def leave(self, *links: Link | LocalLink) -> None:
+        """Ends links of :meth:`reached` that are nobody's else."""
+        self._hub.leave(*links)
 
-    def _connect(self, folder: Folder, pid: int, to: str | None = None) -> Link | None:
+    def _connect(self, folder: Folder, pid: int, to: str | None = None, end: float = 0.0) -> Link | None:
+        """A link to a process, which has until ``end`` to take it; None if there is no such process."""
         try:
-            return self._hub.connect(folder, pid, to)
+            return self._hub.connect(folder, pid, to, end - monotonic())
         except OSError:
             return None
 
@@ -224,7 +225,7 @@ class Control:
 
     def _ask_agent(self, agents: Folder, pid: int, request: str) -> Any:
         """What an agent itself answers."""
-        link = self._connect(agents, pid, "")
+        link = self._connect(agents, pid, "", monotonic() + self.timeout)
         if link is None:
             return None
         (answer,) = self._hub.call([(link, request, [])], self.timeout)
@@ -247,11 +248,12 @@ class Control:
         wanted = list(dict.fromkeys(names))
         made: dict[str, Link | LocalLink] = {}
         answers: dict[str, Any] = {}
+        end = monotonic() + self.timeout
         for name in wanted:
             if name in self._nodes:
                 answers[name] = OK, Atom("already_added")
             else:
-                found = self._reach(name)
+                found = self._reach(name, end)
                 if isinstance(found, tuple):
                     answers[name] = found
                 else:
@@ -262,12 +264,11 @@ class Control:
             answers[name] = answer
             if answer[0] == OK:
                 self._enter(name, link, tag, answer)
-            else:
-                self._hub.leave(link)
+        self._hub.leave(*(link for name, link in made.items() if answers[name][0] != OK))
         return [(name, answers[name]) for name in wanted]
 
-    def _reach(self, name: str) -> Link | LocalLink | tuple[Any, Any]:
-        """A new link to a node, or the error."""
+    def _reach(self, name: str, end: float) -> Link | LocalLink | tuple[Any, Any]:
+        """A new link to a node, or the error. An agent has until ``end`` to take it."""
         if name == self.own:
             return LocalLink(local(), name)
         if not self.is_distributed:
@@ -276,7 +277,7 @@ class Control:
             folder = self.folder()
             pid = folder.named(name)
             if pid is None and host_of(name) not in ("", host()):
-                return self._through_agent(name)
+                return self._through_agent(name, end)
             if pid is None:
                 return ERROR, Atom("nodedown")
             return self._hub.connect(folder, pid)
@@ -287,13 +288,12 @@ class Control:
         except OSError as error:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
 
-    def _through_agent(self, name: str) -> Link | tuple[Any, Any]:
-        """A new link to a node of another host, or the error."""
+    def _through_agent(self, name: str, end: float = 0.0) -> Link | tuple[Any, Any]:
+        """A new link to a node of another host, or the error. BlockingIOError: the agent has not taken it by ``end``."""
         self._need_agent([name])
         for agents, pid in self._agents():
-            link = self._connect(agents, pid, name)
-            if link is not None:
-                return link
+            with suppress(FileNotFoundError, ConnectionRefusedError):  # of one that has ended
+                return self._hub.connect(agents, pid, name, end - monotonic())
         return ERROR, (Atom("noconnection"), f"{host_of(name)} is another host; start 'inviso agent' on both")
 
     def _enter(self, name: str, link: Link | LocalLink, tag: Any, answer: Any) -> None:
@@ -317,10 +317,11 @@ class Control:
             link.on_end = lambda why: None
         asked: list[Any] = [(link, "stop_node" if ends else "let_go", []) for link in links.values()]
         answers = dict(zip(links, self._hub.call(asked, self.timeout), strict=True))
-        for name, link in links.items():
-            with self._lock:
+        with self._lock:
+            for name in links:
                 self._nodes.pop(name, None)
-            self._hub.leave(link)
+        self._hub.leave(*links.values())
+        for name in links:
             self._publish((Atom("disconnected"), self._called(name), None))
         return [(name, answers.get(name, NOT_ADDED)) for name in wanted]
 
@@ -345,8 +346,8 @@ class Control:
             return Here
 
         def ask(request: str, *arguments: Any) -> Callable[[], Any]:
-            answers = self._hub.begin([(link, request, list(arguments))])
-            return lambda: answers(self.timeout)[0]
+            answers = self._hub.begin([(link, request, list(arguments))], self.timeout)
+            return lambda: answers()[0]
 
         return partial(There, ask)
 

@@ -34,6 +34,9 @@ BUSY = (ERROR, Atom("busy"))
 NODEDOWN = "nodedown"
 """What an agent says where a node of another host is not there."""
 
+PATIENCE = 3600.0
+"""Seconds that an answer from another host is waited for, at most."""
+
 WAITING = 64 << 20
 """Bytes of requests that wait for one process at most; it takes none at that time."""
 
@@ -64,7 +67,7 @@ class _Batch:
 class Link:
     """A connection to one process."""
 
-    def __init__(self, made: socket.socket, pid: int, process: int) -> None:
+    def __init__(self, made: socket.socket, pid: int, process: int, *, is_remote: bool = False) -> None:
         self.socket = made
         self.pid = pid
         self.about: dict[str, Any] | None = None
@@ -75,12 +78,12 @@ class Link:
         """Who waits for the answers to requests, by their numbers."""
         self.is_caller = False
         """Whether the process has connected by itself."""
-        self.life = Life(process)
+        self.life = Life(process, is_watched=not is_remote)  # an agent has no children that keep its connections
         self.is_open = True
         self.ended: Any = None
         """What was wrong with it, as the answer to requests; None: it has gone."""
         self.is_local = False
-        self.is_remote = False
+        self.is_remote = is_remote
         """Whether it leads to another host, by an agent, whose process this is then."""
         self.on_event: Callable[[Any], None] = lambda event: None
         self.on_end: Callable[[str], None] = lambda why: None
@@ -138,22 +141,21 @@ class Hub:
         if listening is not None:
             listening.close()
 
-    def connect(self, folder: Folder, pid: int, to: str | None = None) -> Link:
-        """A link to a process; with ``to`` that process is an agent, and the link leads to a node of another host. It waits for
-        nothing: what the other side says of itself comes with the first answer.
+    def connect(self, folder: Folder, pid: int, to: str | None = None, wait: float = 0.0) -> Link:
+        """A link to a process; with ``to`` that process is an agent, and the link leads to a node of another host. It waits at
+        most ``wait`` seconds for the process to take it: what the other side says of itself comes with the first answer.
 
         Raises:
             OSError: there is no such process, or it is another user's, or too many wait for it.
         """
-        made = folder.connect(pid)
+        made = folder.connect(pid, wait)
         try:
             process, user = credentials(made)
             if user != folder.owner:
                 raise PermissionError(errno.EPERM, "the process that listens there is another user's", folder.path)
             with suppress(BrokenPipeError, ConnectionResetError):  # what it said before it left is read
                 made.send(greeting(node=self.node, pid=os.getpid(), **({} if to is None else {"to": to})))
-            link = Link(made, pid, process)
-            link.is_remote = to is not None
+            link = Link(made, pid, process, is_remote=to is not None)
         except BaseException:
             made.close()
             raise
@@ -162,10 +164,12 @@ class Hub:
 
     def call(self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float) -> list[Any]:
         """The answers to requests that are made at once, in their order. Who does not answer in time gets ``timeout``."""
-        return self.begin(requests)(timeout)
+        return self.begin(requests, timeout)()
 
-    def begin(self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]]) -> Callable[[float], list[Any]]:
-        """Makes requests at once. What comes back waits for the answers, that many seconds, and gives them in the order of the requests."""
+    def begin(
+        self, requests: Iterable[tuple[Link | LocalLink, str, list[Any]]], timeout: float
+    ) -> Callable[[], list[Any]]:
+        """Makes requests at once. What comes back waits for the answers as :meth:`call` does."""
         if get_ident() == self._ident:
             raise RuntimeError("a function that gets events can't wait for nodes; do it in another thread")
         asked = list(requests)
@@ -176,11 +180,11 @@ class Hub:
             for at, (link, name, arguments) in enumerate(asked):
                 if isinstance(link, LocalLink):
                     continue
-                number = self._ask(link, name, arguments, partial(batch.put, at))
+                number = self._ask(link, name, arguments, partial(batch.put, at), timeout)
                 if number is not None:
                     sent.append((link, number))
 
-        def answers(timeout: float) -> list[Any]:
+        def answers() -> list[Any]:
             if not self.is_open or not batch.done.wait(timeout):
                 self._post(lambda: forget(sent))
             with batch.lock:
@@ -206,14 +210,19 @@ class Hub:
 
         self._post(send)
 
-    def _ask(self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None]) -> int | None:
-        """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no request."""
+    def _ask(
+        self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None], timeout: float = PATIENCE
+    ) -> int | None:
+        """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no
+        request. An agent is told after how many seconds nobody waits for it.
+        """
         if not link.is_open or len(link.out) > WAITING:
             put(BUSY if link.is_open else link.ended or GONE)
             return None
         number = next(self._numbers)
         try:
-            data = pack((Atom("call"), number, name, arguments))
+            time = (int(1000 * min(timeout, PATIENCE)),) if link.is_remote else ()
+            data = pack((Atom("call"), number, name, arguments, *time))
         except Exception as error:
             put((ERROR, (Atom("badarg"), str(error))))
             return None
@@ -235,18 +244,23 @@ class Hub:
 
         self._post(enter)
 
-    def leave(self, link: Link | LocalLink) -> None:
-        """Ends one connection."""
-        if isinstance(link, LocalLink):
-            return link.end()
-        if get_ident() == self._ident:
-            return self._end(link, "closed")
+    def leave(self, *links: Link | LocalLink) -> None:
+        """Ends connections."""
+        if not links:
+            return
         done = Flag()
 
         def end() -> None:
-            self._end(link, "closed")
+            for link in links:
+                if isinstance(link, Link):
+                    self._end(link, "closed")
             done.set()
 
+        for link in links:
+            if isinstance(link, LocalLink):
+                link.end()
+        if get_ident() == self._ident:
+            return end()
         self._post(end)
         done.wait(1.0)
 
