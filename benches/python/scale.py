@@ -2,18 +2,20 @@
 
     python -m benches.python.scale [--nodes 100 300 1000] [--agents 20] [--rounds 100] [--coming 5]
 
-Each agent has a folder of sockets and a host's name of its own, and listens on loopback. All connect to the first one, and learn
-of each other there: so each ends with a connection to every other. The nodes speak the real protocol of a listener, each over
-its own socket, from one process a host; they run no program. The control is on the first host. For each number of nodes:
+Each agent has a folder of sockets and a host's name of its own, and listens on loopback. All connect to the first
+one, and learn of each other there: so each ends with a connection to every other. The nodes speak the real protocol
+of a listener, each over its own socket, from one process a host; they run no program. The control is on the first
+host. For each number of nodes:
 
-* until the first agent knows all nodes; looking for them; adding them; ``tf`` and ``get_status`` on all. Every answer is checked.
-* memory of the control for a node, resident and of Python's objects; of the agent of its host; of the others; their threads and
-  descriptors.
+* until the first agent knows all nodes; looking for them; adding them; ``tf`` and ``get_status`` on all. Every
+  answer is checked.
+* memory of the control for a node, resident and of Python's objects; of the agent of its host; of the others; their
+  threads and descriptors.
 * rounds in which ``--coming`` nodes of each host end and as many begin: how much control and agents grow.
 * the end of an agent: until the control knows that its nodes are gone.
 
-At the end the line through the figures of all numbers of nodes. One line of JSON on standard output for each figure, with the
-load of the machine.
+At the end the line through the figures of all numbers of nodes. One line of JSON on standard output for each figure,
+with the load of the machine.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ def main() -> None:
     for what in LINES:
         units = {unit for figures in found.values() for name, (_, unit) in figures.items() if name == what}
         slope, base = statistics.linear_regression(list(found), [figures[what][0] for figures in found.values()])
-        print(json.dumps({"line": what, "at no node": round(base, 2), "for a node": round(slope, 4), "unit": units.pop()}))
+        line = {"line": what, "at no node": round(base, 2), "for a node": round(slope, 4), "unit": units.pop()}
+        print(json.dumps(line))
 
 
 def measure(nodes: int, agents: int, rounds: int, coming: int) -> dict[str, tuple[float, str]]:
@@ -106,7 +109,8 @@ class Hosts:
         self._ended: list[int] = [0] * count
 
     def environment(self, number: int) -> dict[str, str]:
-        return {**os.environ, "INVISO_DIR": str(self._place / self.names[number] / "sockets"), "INVISO_HOST": self.names[number]}
+        name = self.names[number]
+        return {**os.environ, "INVISO_DIR": str(self._place / name / "sockets"), "INVISO_HOST": name}
 
     def speak(self, nodes: int) -> None:
         """So many nodes, spread over the hosts."""
@@ -161,7 +165,8 @@ def with_nodes(hosts: Hosts, control: Any, nodes: int, tell: Callable[[str, floa
     names = hosts.nodes()
     until(lambda: len(known(control)) == len(names))
     tell("all are known after the last has begun", 1000 * (time.perf_counter() - began), "ms")
-    tell("an agent that only knows them, for a node", (statistics.median(map(resident, others)) - before_others) / nodes, "bytes")
+    more = statistics.median(map(resident, others)) - before_others
+    tell("an agent that only knows them, for a node", more / nodes, "bytes")
     before = resident(os.getpid())
     began = time.perf_counter()
     found = control.find()
@@ -216,7 +221,8 @@ def come_and_go(hosts: Hosts, control: Any, rounds: int, coming: int, tell: Call
     tell(f"{coming * len(hosts.names)} nodes go and as many come, p50", statistics.median(took), "ms")
     for name in pids:
         for at, (what, unit) in enumerate((("memory", "bytes"), ("descriptors", ""), ("threads", ""))):
-            tell(f"growth over {rounds * 9 // 10} rounds: {name}, {what}", sizes[-1][name][at] - sizes[0][name][at], unit)
+            grown = sizes[-1][name][at] - sizes[0][name][at]
+            tell(f"growth over {rounds * 9 // 10} rounds: {name}, {what}", grown, unit)
 
 
 def objects(hosts: Hosts, control: Any, tell: Callable[[str, float, str], None]) -> None:

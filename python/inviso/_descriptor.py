@@ -93,8 +93,8 @@ def stderr() -> int | None:
 
 
 def as_many_as_may() -> None:
-    """Lets this process have as many files open as the system lets it ask for: a control and an agent have a connection for each
-    node. For processes of ours only; a program keeps its limit.
+    """Lets this process have as many files open as the system lets it ask for: a control and an agent have a connection for
+    each node. For processes of ours only; a program keeps its limit.
     """
     import resource
 

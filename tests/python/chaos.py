@@ -1,22 +1,25 @@
-"""Hosts, agents and traced programs to which anything happens, at random: what is logged is right, and nobody waits for ever.
+"""Hosts, agents and traced programs to which anything happens, at random: what is logged is right, and nobody waits for
+ever.
 
     python -m tests.python.chaos --seconds 600 [--seed 7] [--agents 4] [--runtimes 40]
 
-Some agents, each of a host of its own, reach each other through a proxy; the programs call ``step(0)``, ``step(1)``, ... and their
-calls are logged, to plain files and to wrap sets. A control on the first host has them all. Meanwhile, one after the other and
-at once:
+Some agents, each of a host of its own, reach each other through a proxy; the programs call ``step(0)``, ``step(1)``,
+... and their calls are logged, to plain files and to wrap sets. A control on the first host has them all. Meanwhile,
+one after the other and at once:
 
 * a program, or an agent, is killed with SIGKILL, and another begins; or is stopped with SIGSTOP for a while.
 * the way between two hosts is cut, or holds back all that comes, for a while.
 * a program may write no more to its log, as on a full disk.
-* a program makes more calls than can be logged; a log is ended, and another one begun; nodes are asked for their state.
+* a program makes more calls than can be logged; a log is ended, and another one begun; nodes are asked for their
+  state.
 
 At the end everything is mended, and this is checked:
 
-* Every log is readable to its last whole record. Each call is read once, in order, or is among those that a drop record at its
-  place counts; of a wrap set the oldest may be gone. Only of a program that was killed, or had a full disk, the last record may be
-  cut.
-* A program that lives and is traced, has all of its calls in its log: read + lost = produced. One that was killed has not more.
+* Every log is readable to its last whole record. Each call is read once, in order, or is among those that a drop
+  record at its place counts; of a wrap set the oldest may be gone. Only of a program that was killed, or had a full
+  disk, the last record may be cut.
+* A program that lives and is traced, has all of its calls in its log: read + lost = produced. One that was killed
+  has not more.
 * The state that the control reports of each program is its own, and the control has no other program.
 * No call of the control took longer than it may, every process answers, and programs end as without tracing.
 """
@@ -38,6 +41,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +293,8 @@ def read(one: Log) -> Read:
                 if found.first is None:
                     found.first = number - lost
                 elif number != found.after + lost:
-                    found.faults.append(f"{one.path}: {number} comes after {found.after - 1}, and {lost} are told as lost")
+                    why = f"{number} comes after {found.after - 1}, and {lost} are told as lost"
+                    found.faults.append(f"{one.path}: {why}")
                 found.after = number + 1
                 found.calls += 1
                 found.lost, lost = found.lost + lost, 0
@@ -385,7 +390,8 @@ class Chaos:
             program.logs.append(Log(program.folder / "logs" / f"log-{len(program.logs)}", is_wrapped, is_first))
             program.is_armed = False
         specs = [(program.name, [("file", self._spec(program.logs[-1]))]) for program in programs]
-        begun = dict(self._timed("init_tracing", self.control.timeout, lambda: self.control.call_each(specs, "init_tracing")))
+        begin = partial(self.control.call_each, specs, "init_tracing")
+        begun = dict(self._timed("init_tracing", self.control.timeout, begin))
         names = [name for name, answer in begun.items() if answer[0] == "ok"]
         patterns = dict(self._call(names, "tpl", [("__main__", "step", "_", True)]))
         flags = dict(self._call(names, "tf", [("all", ["call"])]))
@@ -422,7 +428,8 @@ class Chaos:
 
     def _break(self, end: float) -> None:
         kinds = [
-            (3, self._kill_program), (3, self._stop_program), (2, self._kill_agent), (2, self._stop_agent), (3, self._part),
+            (3, self._kill_program), (3, self._stop_program), (2, self._kill_agent), (2, self._stop_agent),
+            (3, self._part),
         ]  # fmt: skip
         try:
             self._happen(end, self._ill, kinds)
@@ -557,7 +564,8 @@ class Chaos:
 
     def _ask(self) -> None:
         for _, answer in self._call([program.name for program in list(self.programs)], "get_status"):
-            self.done[f"status: {answer[0] if answer[0] == 'ok' else answer[1] if isinstance(answer[1], str) else answer[1][0]}"] += 1
+            why = answer[1] if isinstance(answer[1], str) else answer[1][0]
+            self.done[f"status: {'ok' if answer[0] == 'ok' else why}"] += 1
         if self._dice.random() < 0.7:
             self._reach([program for program in list(self.programs) if not program.is_stopped])
 
@@ -586,7 +594,8 @@ class Chaos:
             program.tell("halt")
         produced = {program.name: program.state()[0] for program in self.programs}
         stopped = dict(self._call(sorted(names), "stop_tracing"))
-        self.faults += [f"{name}: stop_tracing answers {answer}" for name, answer in stopped.items() if answer[0] != "ok"]
+        wrong = [(name, answer) for name, answer in stopped.items() if answer[0] != "ok"]
+        self.faults += [f"{name}: stop_tracing answers {answer}" for name, answer in wrong]
         self._compare()
         self._check_logs(produced)
         self._copy()
@@ -625,7 +634,8 @@ class Chaos:
                 if number == len(program.logs) - 1 and program.is_armed and program.name in produced:
                     self.done["programs whose calls are all there"] += 1
                     if found.after != produced[program.name]:
-                        self.faults.append(f"{one.path}: it ends with {found.after - 1} of {produced[program.name]} calls")
+                        why = f"it ends with {found.after - 1} of {produced[program.name]} calls"
+                        self.faults.append(f"{one.path}: {why}")
 
     def _copy(self) -> None:
         """A log comes from each host as it is there."""

@@ -143,8 +143,8 @@ class Engine:
         self._session.declare_queryable(keys, take, complete=True)
 
     def ask(self, key: str, data: bytes, timeout: float, answered: Callable[[bytes | None], None]) -> None:
-        """Asks; ``answered`` is called once, in a thread of the session's which it may not hold up: with the answer, or None if there was
-        none.
+        """Asks; ``answered`` is called once, in a thread of the session's which it may not hold up: with the answer, or None if
+        there was none.
         """
         self._check()
         found: list[bytes] = []

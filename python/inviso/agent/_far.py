@@ -33,7 +33,9 @@ WINDOW = 1.0
 """Seconds that a node which has vanished has to come back: paths between hosts flap."""
 
 LATER = 1.0
-"""Seconds that an answer is waited for after the control has given it up: a question costs memory until then, also if it is answered."""
+"""Seconds that an answer is waited for after the control has given it up. A question costs memory until then, also if it is
+answered.
+"""
 
 MOST = 3_600_000
 """Milliseconds that a control waits for an answer, at most."""
@@ -115,10 +117,11 @@ class Far:
             self._ended(name, why)
 
     def _left(self, name: str, answer: bytes) -> bool:
-        """Whether a node's answer says that it has let a control go: its host had lost sight of this one for a while."""
+        """Whether a node's answer says that it has let a control go: its host had lost sight of this one."""
         if answer != NOT_ADDED or name not in self._added:
             return False
-        self._ask(self._controls[name][0], name, "leave", [], lambda data: None, GREETING)  # it was asked over a new connection there
+        # there it was asked over a new connection
+        self._ask(self._controls[name][0], name, "leave", [], lambda data: None, GREETING)
         self._ended(name, "noconnection")
         return True
 
@@ -207,10 +210,16 @@ class Far:
         return ERROR, Atom("no_request")
 
     def _ask(
-        self, node: str, name: str, request: str, arguments: list[Any], answered: Callable[[bytes], object], timeout: float
+        self,
+        node: str,
+        name: str,
+        request: str,
+        arguments: list[Any],
+        answered: Callable[[bytes], object],
+        timeout: float,
     ) -> None:
-        """Asks a node; ``answered`` gets the answer as it comes, a term in the external format. After ``timeout`` seconds nobody waits
-        for it.
+        """Asks a node; ``answered`` gets the answer as it comes, a term in the external format. After ``timeout`` seconds nobody
+        waits for it.
         """
         right = class_of(request)
 

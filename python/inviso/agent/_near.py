@@ -66,7 +66,8 @@ class Near:
         while True:
             now, changed = time.time_ns(), self._folder.names_changed()
             if changed != self._seen:
-                # names that change twice in one tick of the system's clock have one time: that of now is looked at again
+                # names that change twice in one tick of the system's clock have one time: that of now is looked at
+                # again
                 self._seen = changed if changed < now - TICK else 0
                 for node, pid in self._folder.names().items():
                     if self._pids.get(node) != pid and self._keys.has(node):
@@ -132,8 +133,8 @@ class Near:
         self._pass_on(control, node, name, arguments, answered)
 
     def _pass_on(self, control: str, node: str, name: str, arguments: list[Any], answered: Answered) -> None:
-        """A request that the process takes for the control's, over a line of that one's own. The line is known at once: the next word
-        may be that the control has gone.
+        """A request that the process takes for the control's, over a line of that one's own. The line is known at once: the next
+        word may be that the control has gone.
         """
         if control.split("/")[0] in self._gone:
             return answered((ERROR, Atom("nodedown")))

@@ -234,7 +234,7 @@ class Control:
             return ERROR, (Atom("noconnection"), error.strerror or str(error))
 
     def _through_agent(self, name: str, end: float = 0.0) -> Link | tuple[Any, Any]:
-        """A new link to a node of another host, or the error. BlockingIOError: the agent has not taken it until ``end``."""
+        """A new link to a node of another host, or the error. BlockingIOError: the agent has not taken it by ``end``."""
         for agents, pid in self._agents():
             with suppress(FileNotFoundError, ConnectionRefusedError):  # of one that has ended
                 return self._hub.connect(agents, pid, name, end - monotonic())

@@ -142,8 +142,8 @@ class Hub:
             listening.close()
 
     def connect(self, folder: Folder, pid: int, to: str | None = None, wait: float = 0.0) -> Link:
-        """A link to a process; with ``to`` that process is an agent, and the link leads to a node of another host. It waits at most
-        ``wait`` seconds for the process to take it: what the other side says of itself comes with the first answer.
+        """A link to a process; with ``to`` that process is an agent, and the link leads to a node of another host. It waits at
+        most ``wait`` seconds for the process to take it: what the other side says of itself comes with the first answer.
 
         Raises:
             OSError: there is no such process, or it is another user's, or too many wait for it.
@@ -191,8 +191,8 @@ class Hub:
     def _ask(
         self, link: Link, name: str, arguments: list[Any], put: Callable[[Any], None], timeout: float = PATIENCE
     ) -> int | None:
-        """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no request. An
-        agent is told after how many seconds nobody waits for it.
+        """In the thread: sends a request, and gives its number; ``put`` is called with the answer, at once if there is no
+        request. An agent is told after how many seconds nobody waits for it.
         """
         if not link.is_open or len(link.out) > WAITING:
             put(BUSY if link.is_open else link.ended or GONE)
