@@ -14,7 +14,7 @@ import socket
 import sys
 from typing import Any
 
-from inviso._link._folder import SUFFIX, Folder
+from inviso._link._folder import Folder
 from inviso._link._frame import Frames, greeting, pack
 from inviso._link._names import host
 from inviso._link._peer import credentials

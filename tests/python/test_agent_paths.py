@@ -169,8 +169,13 @@ def test_what_is_asked_is_not_dropped(place: Path) -> None:
             answer(data)
 
         one.serve("echo/*", slowly)
-        until(lambda: other.others)
         found: queue.Queue[bytes | None] = queue.Queue()
+
+        def is_served() -> bool:
+            other.ask("echo/x", b"x", 60, found.put)
+            return found.get(timeout=60) == b"x"
+
+        until(is_served)
         sizes = [*range(1 << 18, (1 << 18) + 64), 5 << 20, 17 << 20]
         for size in sizes:
             other.ask("echo/x", bytes(size), 60, found.put)
