@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import sys
+from contextlib import suppress
 from typing import Any
 
 from inviso._link._folder import Folder
@@ -84,7 +85,10 @@ class Speaker:
         made = listening.accept()[0]
         made.setblocking(False)
         credentials(made)
-        made.sendall(greeting(node=name, pid=os.getpid()))
+        try:
+            made.sendall(greeting(node=name, pid=os.getpid()))
+        except BrokenPipeError:  # it has left already
+            return made.close()
         self._connections[made.fileno()] = made, Frames(), name
         self._poll.register(made.fileno(), select.EPOLLIN)
 
@@ -99,7 +103,8 @@ class Speaker:
         for term in frames.feed(data):
             if term[0] == "call":
                 answer = {"node": name, "pid": os.getpid()} if term[2] == "about" else ANSWERS[term[2]]
-                made.sendall(pack(("answer", term[1], answer)))
+                with suppress(BrokenPipeError):
+                    made.sendall(pack(("answer", term[1], answer)))
 
     def _leave(self, descriptor: int) -> None:
         made, _, _ = self._connections.pop(descriptor)

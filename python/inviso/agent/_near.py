@@ -143,7 +143,8 @@ class Near:
         word may be that the control has gone.
         """
         if control.split("/")[0] in self._gone:
-            return answered((ERROR, Atom("nodedown")))
+            # its agent may be there again, and has to know that its controls have been let go
+            return answered((ERROR, Atom("nodedown" if name == "add" else "not_an_added_node")))
         key = control, node
         if key not in self._lines:
             self._lines[key] = asyncio.create_task(self._line(control, node))
