@@ -78,18 +78,20 @@ def measure(given: argparse.Namespace, place: Path, files: list[str], children: 
         return full, child
 
     name, child = node("idle")
+    # before this process has an engine, whose threads stay
+    tell("get_status through agents", p50(lambda: control.call([name], "get_status")), "us")
     start(children, [sys.executable, "-c", ECHO, ends[2], *files], {**os.environ})
     engine = Engine([ends[3]], [ends[2]], tls=Tls(*files) if files else None)
     while not asked(engine):
         time.sleep(0.05)
     tell("question and answer of the engine", p50(lambda: asked(engine)), "us")
     engine.close()
-    tell("get_status through agents", p50(lambda: control.call([name], "get_status")), "us")
 
     assert control.call([name], "init_tracing", ("file", "t.log"))[0][1][0] == "ok"
     control.call([name], "stop_tracing")
     log = place / "logs" / "t.log"
     log.write_bytes(os.urandom(1 << 20) * given.megabytes)
+    control.sources(name)(str(log)).read()  # what an agent keeps for its first large message is not counted
     speeds, plain, before = [], [], [peak(each) for each in (there.pid, here.pid)]
     for _ in range(5):
         began = time.perf_counter()
