@@ -127,12 +127,12 @@ def drown() -> dict[str, float]:
     """Has the service drown twice; when what happened."""
     moments: dict[str, float] = {}
     name = f"shop@{HOST}"
-    came, changed = threading.Event(), threading.Condition()
+    changed = threading.Condition()
 
     def heard(event: Any) -> None:
         match event[3]:
             case ("state_change", _, (_, (_, _))):
-                what = "suspended" if "suspended" not in moments else "suspended again"
+                what = "suspended again" if "reactivated" in moments else "suspended"
             case ("state_change", _, (_, "running")) if "suspended" in moments:
                 what = "reactivated"
             case _:
@@ -140,8 +140,6 @@ def drown() -> dict[str, float]:
         with changed:
             moments.setdefault(what, time.monotonic())
             changed.notify()
-            if what == "suspended again":
-                came.set()
 
     def wait(what: str) -> None:
         with changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import inviso
 import pytest
 from inviso import BadArg, log, runtime
 from inviso.runtime._initiator import Initiator, leave_if_stopped
+from inviso.runtime._overload import Load
 
 LIMIT = 30
 
@@ -171,6 +173,24 @@ def test_overload_ends_it_too(component: None) -> None:
     initiator = listener.host.initiator = Initiator(lambda: None)
     listener.run(lambda: listener.host.component._suspend("overload"))
     assert initiator.is_stopped
+
+
+def test_what_was_lost_before_a_suspension_is_no_reason_after_it(component: None) -> None:
+    listener = runtime.listening()
+    assert listener is not None
+    assert runtime.init_tracing("collector")[0] == "ok"
+    made: Any = listener.host.component
+
+    def check(lost: int) -> Any:
+        return listener.run(lambda: made._overload.timed(time.monotonic(), Load(0, lost, None)))
+
+    assert check(9000) is None
+    assert check(20_000) == (("lost", 11_000),)
+    runtime.suspend("lost")
+    made._counts = (0, 50_000)  # until its patterns were gone
+    assert runtime.cancel_suspension() == "ok"
+    assert check(50_000) is None
+    assert check(60_001) == (("lost", 10_001),)
 
 
 def test_several_things_at_once() -> None:

@@ -207,6 +207,7 @@ class Component(MetaCalls):
     def do_cancel_suspension(self) -> Any:
         self._resume = None
         self._flags = [] if not self.machine.is_running else self._flags
+        self._watch_again()
         self._overload.at_once(time.monotonic())
         self._tell(self.machine.cancel_suspension())
         return OK
@@ -545,11 +546,18 @@ class Component(MetaCalls):
             self._pause = max(self._pause * 2, wait / 1000)
             self._resume = time.monotonic() + self._pause
 
+    def _watch_again(self) -> None:
+        """What was lost until now has been a reason to suspend it; it is none to do so again."""
+        if not self.machine.is_running:
+            self._count()
+            self._overload.began(time.monotonic(), self._counts[1])
+
     def _go_on(self) -> None:
         """A suspension by overload ends by itself: the flags are set again."""
         self._resume = None
         if self.machine.is_running:
             return
+        self._watch_again()
         self._overload.at_once(time.monotonic() + self._pause)
         self._tell(self.machine.cancel_suspension())
         for who, flags in self._flags if self.machine.is_tracing else []:

@@ -87,9 +87,11 @@ class Overload:
         """The next check is due now."""
         self._due = now
 
-    def began(self, now: float) -> None:
-        """Tracing began: losses, processor time and the lag of event loops count from here."""
-        self._lost = 0
+    def began(self, now: float, lost: int = 0) -> None:
+        """Tracing began, or goes on after a suspension: losses behind these, processor time and the lag of event loops count
+        from here.
+        """
+        self._lost = lost
         self._cpu, self._looked, self._was_busy = _own_seconds(), now, False
         self._loops = Loops()
 
