@@ -55,8 +55,9 @@ ONCE = {
 # Files of many processes that speak to each other: what differs between interpreters has files of its own, so the first of a run and
 # the newest say all, and 3.12 between them nothing more.
 ENDS = [
-    *("test_agent.py", "test_agent_clocks.py", "test_agent_paths.py", "test_agent_security.py", "test_autostart.py", "test_autostart_children.py"),
-    *("test_autostart_control.py", "test_cluster.py", "test_cluster_async.py", "test_cluster_others.py", "test_dask.py", "test_inviso_control.py"),
+    *("test_agent.py", "test_agent_clocks.py", "test_agent_paths.py", "test_agent_scale.py", "test_agent_security.py", "test_autostart.py"),
+    *("test_autostart_children.py", "test_autostart_control.py", "test_chaos.py", "test_cluster.py", "test_cluster_async.py"),
+    *("test_cluster_others.py", "test_dask.py", "test_inviso_control.py"),
     *("test_inviso_faults.py", "test_inviso_models.py", "test_inviso_programs.py", "test_inviso_security.py", "test_meta_nodes.py", "test_ray.py"),
     *("test_real_services.py", "test_tool.py", "test_top.py", "test_ttb.py"),
 ]
