@@ -1262,8 +1262,9 @@ def test_a_socket_that_blocks(session: trace.Session, pair: tuple[socket.socket,
     with pytest.raises(TimeoutError):
         while True:
             left += one.send(b"x" * 65536)
-    (message,) = session.drain()
-    assert message == ("monitor", inviso.self(), "busy_port", inviso.port(one))
+    message = ("monitor", inviso.self(), "busy_port", inviso.port(one))
+    # a process that gets no processor for long may find a place, and wait again
+    assert {*session.drain()} == {message}
     one.settimeout(None)
     thread.start()
     # the reader begins once the writer is known to wait
