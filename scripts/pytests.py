@@ -22,7 +22,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # They begin first: the run should not end with one of them alone.
-LONG = ["test_stress.py", "test_chaos.py", "test_host_fork.py", "test_comings_and_goings.py", "test_properties.py"]
+LONG = ["test_stress.py", "test_host_fork.py", "test_comings_and_goings.py", "test_properties.py"]
+# They take all processors, so they run one after the other when the others are done.
+ALONE = ["test_chaos.py", "test_agent_scale.py"]
 # Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter says all.
 ONCE = {
     "test_autostart_files.py": "configuration files",
@@ -82,7 +84,7 @@ def counts(output: str) -> dict[str, int]:
 def main() -> int:
     arguments = sys.argv[1:]
     files = sorted((ROOT / "tests" / "python").glob("test_*.py"), key=lambda path: path.name)
-    if gone := {*LONG, *ONCE, *ENDS} - {path.name for path in files}:
+    if gone := {*LONG, *ALONE, *ONCE, *ENDS} - {path.name for path in files}:
         sys.exit(f"scripts/pytests.py names files that are not there: {', '.join(sorted(gone))}")
     if "--further" in arguments:
         arguments.remove("--further")
@@ -92,16 +94,18 @@ def main() -> int:
     jobs = int(os.environ.get("INVISO_TEST_JOBS") or (os.cpu_count() or 1) + 1)
     begun, total, failed = time.monotonic(), collections.Counter[str](), []
     files.sort(key=lambda path: LONG.index(path.name) if path.name in LONG else len(LONG))
-    with ThreadPoolExecutor(jobs) as pool:
-        for running in as_completed([pool.submit(run, path, arguments) for path in files]):
-            path, status, output, seconds = running.result()
-            print(f"{seconds:7.1f} s  {path.name}", flush=True)
-            counted = counts(output)
-            total.update(counted)
-            if status not in (0, NO_TESTS) or (status == 0 and not counted):
-                failed.append(f"{path.name} (status {status})")
-                total["error"] += not counted  # pytest came to no end of its own
-                print(output, flush=True)
+    alone = [path for path in files if path.name in ALONE]
+    for some, many in (([path for path in files if path not in alone], jobs), (alone, 1)):
+        with ThreadPoolExecutor(many) as pool:
+            for running in as_completed([pool.submit(run, path, arguments) for path in some]):
+                path, status, output, seconds = running.result()
+                print(f"{seconds:7.1f} s  {path.name}", flush=True)
+                counted = counts(output)
+                total.update(counted)
+                if status not in (0, NO_TESTS) or (status == 0 and not counted):
+                    failed.append(f"{path.name} (status {status})")
+                    total["error"] += not counted  # pytest came to no end of its own
+                    print(output, flush=True)
     words = ["failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "error"]
     if failed:
         print("failed:", ", ".join(sorted(failed)))

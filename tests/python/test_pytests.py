@@ -30,7 +30,8 @@ def run(folder: Path, names: list[str], monkeypatch: pytest.MonkeyPatch, *argume
     monkeypatch.setitem(main.__globals__, "ROOT", folder)
     monkeypatch.setitem(main.__globals__, "LONG", [])
     monkeypatch.setitem(main.__globals__, "ONCE", {"test_good.py": "known"})
-    monkeypatch.setitem(main.__globals__, "ENDS", [])
+    for name in ("ALONE", "ENDS"):
+        monkeypatch.setitem(main.__globals__, name, [])
     return int(main())
 
 
@@ -82,7 +83,7 @@ def test_what_the_interpreter_between_leaves_out(
     for name in ("test_good.py", "test_bad.py"):
         (tmp_path / "tests" / "python" / name).write_text(FILES[name])
     main: Any = runpy.run_path(str(SCRIPT))["main"]
-    for name, value in (("ROOT", tmp_path), ("LONG", []), ("ONCE", {}), ("ENDS", ["test_bad.py"])):
+    for name, value in (("ROOT", tmp_path), ("LONG", []), ("ALONE", ["test_good.py"]), ("ONCE", {}), ("ENDS", ["test_bad.py"])):
         monkeypatch.setitem(main.__globals__, name, value)
     for between, status in ((sys.version_info[:2], 0), ((3, 0), 1)):
         monkeypatch.setitem(main.__globals__, "BETWEEN", between)
