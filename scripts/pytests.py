@@ -27,11 +27,14 @@ LONG = ["test_stress.py", "test_host_fork.py", "test_comings_and_goings.py", "te
 ALONE = ["test_chaos.py", "test_agent_scale.py"]
 # Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter says all.
 ONCE = {
+    "test_agent_scale.py": "agents, and nodes without a program",
     "test_autostart_files.py": "configuration files",
     "test_bad_arguments.py": "arguments are checked before anything is traced",
     "test_benches.py": "the benchmark's runner and its tables",
     "test_case.py": "files of trace cases",
     "test_case_cli.py": "a command that asks nodes",
+    "test_chaos.py": "agents, and what becomes of their nodes",
+    "test_cli_report.py": "texts of reports",
     "test_comings_and_goings.py": "a control and sockets",
     "test_completion.py": "files that are made from the command's options",
     "test_config.py": "settings and where they come from",
@@ -57,8 +60,8 @@ ONCE = {
 # Files of many processes that speak to each other: what differs between interpreters has files of its own, so the first of a run and
 # the newest say all, and 3.12 between them nothing more.
 ENDS = [
-    *("test_agent.py", "test_agent_clocks.py", "test_agent_paths.py", "test_agent_scale.py", "test_agent_security.py", "test_autostart.py"),
-    *("test_autostart_children.py", "test_autostart_control.py", "test_chaos.py", "test_cluster.py", "test_cluster_async.py"),
+    *("test_agent.py", "test_agent_clocks.py", "test_agent_paths.py", "test_agent_security.py", "test_autostart.py"),
+    *("test_autostart_children.py", "test_autostart_control.py", "test_cluster.py", "test_cluster_async.py"),
     *("test_cluster_others.py", "test_dask.py", "test_inviso_control.py"),
     *("test_inviso_faults.py", "test_inviso_models.py", "test_inviso_programs.py", "test_inviso_security.py", "test_meta_nodes.py", "test_ray.py"),
     *("test_real_services.py", "test_tool.py", "test_top.py", "test_ttb.py"),
