@@ -75,14 +75,19 @@ def row(text: str, label: str) -> list[str]:
     return lines[0][len(label) :].replace("[", " ").replace("]", " ").split()
 
 
+def opened_terminal() -> tuple[int, int]:
+    """Both ends of a terminal. Where there can be none the test is skipped."""
+    try:
+        return pty.openpty()
+    except OSError as error:
+        pytest.skip(f"no terminal can be had here: {error}")
+
+
 class Terminal:
     """A program whose standard streams are a terminal."""
 
     def __init__(self, words: list[str], **env: str) -> None:
-        try:
-            self.master, slave = pty.openpty()
-        except OSError as error:
-            pytest.skip(f"no terminal can be had here: {error}")
+        self.master, slave = opened_terminal()
         self.process = subprocess.Popen(
             words, stdin=slave, stdout=slave, stderr=slave, close_fds=True, env={**PLAIN, "TERM": "xterm", **env}
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import queue
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 
 import inviso
 import pytest
+from cli_tools import opened_terminal
 from inviso import BadArg
 from inviso._link._rights import class_of
 from inviso.control._control import Control
@@ -550,7 +550,7 @@ def test_a_wrong_command_line(words: list[str], why: str) -> None:
 
 def test_the_screen_says_what_it_needs(tmp_path: Path) -> None:
     (tmp_path / "textual.py").write_text("raise ModuleNotFoundError(\"No module named 'textual'\", name='textual')\n")
-    outer, inner = pty.openpty()
+    outer, inner = opened_terminal()
     try:
         path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
         words = [*INVISO, "top"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from cli_tools import opened_terminal
 from inviso.top._live import Live
 from node_tools import Node
 
@@ -171,7 +171,7 @@ def test_keys_that_end(shop: list[Node], key: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, None])
 def test_the_command_on_a_terminal(shop: list[Node], number: int | None) -> None:
-    outer, inner = pty.openpty()
+    outer, inner = opened_terminal()
     words = [sys.executable, "-m", "inviso", "top", "shop-*", "-p", "__main__:work", "--every", "100ms"]
     top = subprocess.Popen(words, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm-256color"})
     try:
