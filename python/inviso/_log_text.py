@@ -120,12 +120,12 @@ def name(text: str) -> str:
 def moment(stamp: Any) -> str:
     """A time stamp: the local time, or nanoseconds.
 
-    >>> moment(1700), moment((1700, 2)), moment(None), moment(False)
-    ('1700 ns', '1700 ns (2)', 'None', 'False')
+    >>> moment(1700), moment((1700, 2)), moment(None), moment(False), moment([1700, 2])
+    ('1700 ns', '1700 ns (2)', 'None', 'False', '[1700, 2]')
     """
     parts = stamp if isinstance(stamp, tuple) else (stamp,)
-    if any(isinstance(part, bool) for part in parts):
-        return show(stamp)  # an atom
+    if isinstance(stamp, list) or any(isinstance(part, bool) for part in parts):
+        return show(stamp)  # a list is none, nor is an atom
     match stamp:
         case (int(megas), int(seconds), int(micros)):
             try:
