@@ -6,21 +6,17 @@ the last pattern is gone. The runtime component stops counting when its control 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import inviso
-from inviso._link._names import full
 from inviso._pattern import parse
 from inviso._system import RLock
 from inviso.cluster import GONE, NodeError, short
-from inviso.control._control import Control, is_meant
+from inviso.control._control import Control, is_meant, own_name
 from inviso.control._looks import Looks
 from inviso.errors import BadArg, shown
-from inviso.runtime import NO_NODE
 from inviso.runtime._live_counts import KINDS
 
 from ._sample import Node, Rates
@@ -80,12 +76,9 @@ class Live:
         """Functions that are counted, as they were given."""
         for pattern in patterns:
             self._add(pattern)
-        own = inviso.node()
         self._timeout = timeout
         self._turn = RLock()
-        self._control = Control(
-            name=full(f"inviso-{os.getpid()}") if own == NO_NODE else own, settings={"dependency": 0}, timeout=timeout
-        )
+        self._control = Control(name=own_name(), settings={"dependency": 0}, timeout=timeout)
         self._looks = Looks(self._control, self._names, "sample")
         self._rates: dict[str, Rates] = {}
         self._counting: dict[str, Any] = {}

@@ -95,7 +95,7 @@ class Screen(App[None]):
             for label in head:
                 table.add_column(label, key=label)
         self._table("processes").focus()
-        with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread's loop
+        with suppress(RuntimeError, ValueError):  # in another thread than the main one no signal can be handled
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self.set_interval(self._every, self.look)
         self.call_later(self.look)
