@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_tools import Terminal
 from inviso import BadArg, Cluster, log
 from inviso.cluster import Answers, NodeError
 from node_tools import HOST, Node, started
@@ -67,8 +68,28 @@ def test_calls_and_messages_into_one_log_a_node(shop: list[Node]) -> None:
         path = Path(row["log"])
         assert path == Path("logs") / f"{node.name}.log" and path.stat().st_mode & 0o777 == 0o600
         told = [message[2] for message in log.read(path)]
-        assert ["call", "return_from", "send", "receive"] == [tag for tag in told if tag in {"call", "return_from", "send", "receive"}]
+        assert [tag for tag in told if tag in {"call", "return_from", "send", "receive"}] == ["call", "return_from", "send", "receive"]
         assert row["records"] == len(told)
+
+
+def test_how_much_was_copied_is_told(shop: list[Node]) -> None:
+    parts: list[int] = []
+    with Cluster("shop-*") as cluster:
+        cluster.on_copied = parts.append
+        cluster.trace("__main__:work", folder="logs").check()
+        for node in shop[:2]:
+            node.run("work(1)")
+        rows = cluster.stop().check()
+    assert sum(parts) == sum(os.path.getsize(row["log"]) for row in rows.values()) > 0
+
+
+def test_a_terminal_shows_how_much_was_copied(shop: list[Node]) -> None:
+    assert command("start", "shop-*", "-p", "__main__:work").returncode == 0
+    shop[0].run("work(1)")
+    words = [sys.executable, "-m", "inviso", "stop", "shop-*", "-o", "logs"]
+    seen = Terminal(words, INVISO_DIR=os.environ["INVISO_DIR"]).rest()
+    # on a line that is taken away before the table comes
+    assert " MB copied\x1b[K\r\x1b[K" in seen and seen.index(" MB copied") < seen.index(shop[1].name), seen
 
 
 def test_arguments_are_shown_only_if_asked_for(shop: list[Node]) -> None:
