@@ -21,16 +21,16 @@ PATIENCE = 5.0
 """Seconds that a new agent has to know of other hosts."""
 
 
-def start(sees: Callable[[], bool]) -> bool:
-    """Starts an agent in the background if the variable says how; whether that was done. It waits until the agent
-    ``sees`` what is wanted, or for some seconds.
+def start(sees: Callable[[], bool]) -> None:
+    """Starts an agent in the background if the variable says how. It waits until the agent ``sees`` what is wanted, or for
+    some seconds.
 
     Raises:
         BadArg: the variable's value can't be read.
     """
     given = os.environ.get(VARIABLE)
     if not given:
-        return False
+        return
     try:
         words = shlex.split(given)
     except ValueError as error:
@@ -40,9 +40,8 @@ def start(sees: Callable[[], bool]) -> bool:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
         say(f"no agent could be started as {VARIABLE} says: {done.stderr.strip()}")
-        return False
+        return
     say(f"{done.stdout.strip()} was started, as {VARIABLE} says; it goes on when this has ended")
     end = time.monotonic() + PATIENCE
     while not sees() and time.monotonic() < end:
         time.sleep(0.05)
-    return True
