@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -32,8 +33,16 @@ def frames(data: bytes) -> Iterator[Any]:
         payload = data[at : at + number]
         if len(payload) < number:
             raise Cut(at - 5)
-        yield _native.binary_to_term(_of_a_node(payload), 200, 1 << 30)
+        yield _term(payload)
         at += number
+
+
+def _term(payload: bytes) -> Any:
+    """The term, all of the payload but for the number that stands behind the term of a message that was sent or received."""
+    if payload[-9:-8] == b"\xb1":
+        with contextlib.suppress(ValueError):
+            return _native.binary_to_term(_of_a_node(payload[:-9]), 200, 1 << 30)
+    return _native.binary_to_term(_of_a_node(payload), 200, 1 << 30)
 
 
 def _of_a_node(payload: bytes) -> bytes:

@@ -26,6 +26,7 @@
 
 use crate::{
     emit::stamp,
+    messages::number as message_number,
     mutants::{mutant, Edge},
     ring::{Busy, RecordRef, Ring},
     session::Session,
@@ -35,6 +36,7 @@ use crate::{
         TryLockError,
     },
 };
+use inviso_term::record::Kind;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -113,6 +115,18 @@ impl Record {
 }
 
 impl<B> Event<B> {
+    /// The number of the message that was sent or has arrived ([`messages::number`](crate::messages::number)), by its record's ticks;
+    /// `None` for another event, and where it is not known which message has arrived.
+    #[inline]
+    #[must_use]
+    pub fn message(&self, ticks: u64) -> Option<u64> {
+        match Kind::from_u8(self.kind)? {
+            Kind::Send | Kind::SendToNonExisting => Some(message_number(self.scheduler, ticks)),
+            Kind::Receive => Some(self.what).filter(|number| *number != 0),
+            _ => None,
+        }
+    }
+
     /// The event without its terms.
     fn head<C: Default>(&self) -> Event<C> {
         Event {

@@ -34,7 +34,7 @@ use crate::{
 };
 use inviso_term::{
     etf::{self, Encoder, Full},
-    record::{Kind, TRACE, TRACE_TS},
+    record::{numbered, Kind, TRACE, TRACE_TS},
 };
 
 /// A record that is no message: of a kind that this version doesn't know, or of a function that has no name.
@@ -102,15 +102,18 @@ impl Messages {
         (self.node, self.creation) = (node.to_owned(), creation);
     }
 
-    /// Adds the message of an event that happened at `ticks`, with the version byte.
+    /// Adds the message of an event that happened at `ticks`, with the version byte; behind that of one that was sent, or has arrived,
+    /// its number ([`numbered`]).
     ///
     /// # Errors
     /// [`NoMessage`]; then nothing was added.
     pub fn put(&mut self, node: &Node, ticks: u64, event: &Event<&[u8]>, out: &mut Vec<u8>) -> Result<(), NoMessage> {
         let at = out.len();
         let done = self.message(node, ticks, event, out);
-        if done.is_err() {
-            out.truncate(at);
+        match event.message(ticks) {
+            _ if done.is_err() => out.truncate(at),
+            Some(number) => numbered::put(out, number),
+            None => {}
         }
         done
     }

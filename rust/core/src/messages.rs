@@ -59,6 +59,16 @@ pub trait Parcel: Subject {
     fn process(&self) -> u64;
     /// What the sender called the receiver, where [`Parcel::process`] is 0.
     fn name(&self) -> Term;
+    /// Of one that has arrived: what [`on_send`] answered for it, or 0 where that is not known.
+    fn number(&self) -> u64;
+}
+
+/// The number of a message: the scheduler that wrote of its sending, and the record's ticks. So the record of a sending needs no room for
+/// it; that of the receipt has it as `what`. Two messages of one number are 2^48 ticks apart, which is a day at the least.
+#[inline(always)]
+#[must_use]
+pub const fn number(scheduler: u16, ticks: u64) -> u64 {
+    (scheduler as u64) << 48 | ticks & ((1 << 48) - 1)
 }
 
 /// Who an event is about.
@@ -84,11 +94,15 @@ impl<'a> About<'a> {
     }
 }
 
-/// A message is sent; `exists` says whether to somebody who can get it.
+/// A message is sent; `exists` says whether to somebody who can get it. Answers its number, which whoever receives it hands to
+/// [`on_receive`]; 0 if no session wrote of it.
 #[inline(always)]
-pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, parcel: &P) {
+pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, parcel: &P) -> u64 {
     let kind = if exists { Kind::Send } else { Kind::SendToNonExisting };
-    pass(node, thread, from, Flags::SEND, kind, parcel);
+    match pass(node, thread, from, Flags::SEND, kind, parcel) {
+        0 => 0,
+        ticks => number(thread.shared.number, ticks),
+    }
 }
 
 /// A message has arrived at a process.
@@ -98,8 +112,10 @@ pub fn on_receive<P: Parcel>(node: &Node, thread: &mut Thread, at: About<'_>, pa
 }
 
 /// One body for what is sent and what arrives: two leave the interpreter too little of a processor's first cache of instructions.
+/// Answers the ticks of the records of a sending, the same in each session; 0 if there is none.
 #[inline(never)]
-fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, parcel: &P) {
+fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: Flags, kind: Kind, parcel: &P) -> u64 {
+    thread.sent_at = 0;
     let inside = thread.shared.section.enter();
     let snapshot = node.snapshot.load_inside(&inside);
     for index in 0..snapshot.width() {
@@ -107,10 +123,12 @@ fn pass<P: Parcel>(node: &Node, thread: &mut Thread, about: About<'_>, wanted: F
             tell(node, thread, snapshot, index, about, kind, parcel);
         }
     }
+    let sent_at = thread.sent_at;
     if !thread.late.is_empty() {
         drop(inside);
         late::take_message(node, thread, about, parcel);
     }
+    sent_at
 }
 
 #[inline(always)]
@@ -140,6 +158,7 @@ pub(crate) fn on_granted<P: Parcel>(
     let index = question.session.index;
     let Some((session, patterns)) = snapshot.standing(index) else { return };
     if session.id == question.session.id {
+        thread.sent_at = 0;
         go_on(node, thread, session, patterns, index, about, question.kind, parcel);
     }
 }
@@ -193,8 +212,15 @@ fn write<P: Parcel>(
     node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, tracee: u64, kind: Kind, extra: &[u8],
     parcel: &P,
 ) {
-    let now = node.moment(&mut thread.turn);
-    let what = if kind == Kind::Receive { 0 } else { parcel.process() };
+    let (now, what) = match kind {
+        Kind::Receive => (node.moment(&mut thread.turn), parcel.number()),
+        _ => {
+            if thread.sent_at == 0 {
+                thread.sent_at = node.moment(&mut thread.turn);
+            }
+            (thread.sent_at, parcel.process())
+        }
+    };
     let head = Head { tracee, kind, what, more: 0 };
     if session.options.capture.takes != Takes::Values {
         return late::leave(node, thread, session, flags, head, extra, now);

@@ -187,6 +187,8 @@ pub struct Thread {
     pub(crate) rings: Rings,
     /// Its part in the order of records.
     pub(crate) turn: Turn,
+    /// Ticks of the records of the sending that is being written of; 0 before the first of them.
+    pub(crate) sent_at: u64,
     waits: Waits,
 }
 
@@ -206,6 +208,7 @@ impl Thread {
             granted: false,
             rings: Rings::default(),
             turn: Turn::default(),
+            sent_at: 0,
             waits,
         }
     }

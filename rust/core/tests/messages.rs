@@ -33,19 +33,20 @@ impl Arm for Nobody {
 struct Letter {
     parts: Vec<Term>,
     to: u64,
+    number: u64,
 }
 
 impl Letter {
     fn to(pid: u64, message: Term) -> Letter {
-        Letter { parts: vec![Term::Pid(Identifier::own(pid)), message], to: pid }
+        Letter { parts: vec![Term::Pid(Identifier::own(pid)), message], to: pid, number: 0 }
     }
 
     fn named(name: &str, message: Term) -> Letter {
-        Letter { parts: vec![Term::atom(name), message], to: 0 }
+        Letter { parts: vec![Term::atom(name), message], to: 0, number: 0 }
     }
 
     fn from(pid: u64, message: Term) -> Letter {
-        Letter { parts: vec![Term::atom("nonode@nohost"), Term::Pid(Identifier::own(pid)), message], to: 0 }
+        Letter { parts: vec![Term::atom("nonode@nohost"), Term::Pid(Identifier::own(pid)), message], to: 0, number: 0 }
     }
 }
 
@@ -72,6 +73,9 @@ impl Parcel for Letter {
     }
     fn process(&self) -> u64 {
         self.to
+    }
+    fn number(&self) -> u64 {
+        self.number
     }
     fn name(&self) -> Term {
         self.parts[0].clone()
@@ -128,6 +132,39 @@ fn a_name_stands_behind_the_message() {
     assert_eq!((event.kind, event.what), (record::Kind::Send as u8, 0));
     assert_eq!(message, etf::encode(&Term::from(5)));
     assert_eq!(receiver, etf::encode(&Term::atom("logger")));
+}
+
+/// The numbers of the messages in a session's records.
+fn numbers(session: &Session) -> Vec<Option<u64>> {
+    let mut all = Vec::new();
+    drain(session, usize::MAX, |record| match record.what {
+        What::Event(event) => all.push(event.message(record.ticks)),
+        What::Lost(n) => panic!("lost {n}"),
+    })
+    .unwrap();
+    all
+}
+
+#[test]
+fn the_receipt_of_a_message_has_the_number_of_its_sending_in_every_session() {
+    let (node, mut thread, p) = world();
+    let letter = |n: i64| Letter::to(p[1].pid, Term::from(n));
+    assert_eq!(on_send(&node, &mut thread, About::Current, true, &letter(0)), 0, "no session writes of it");
+    let (one, two) = (session(&node), session(&node));
+    for session in [&one, &two] {
+        node.flags(session, Who::All(Class::Process), true, Flags::SEND | Flags::RECEIVE).unwrap();
+    }
+    node.messages(&two, |all| all.send = Pattern::Spec(above(1)), &Nobody).unwrap();
+    let sent: Vec<u64> = (0..4).map(|n| on_send(&node, &mut thread, About::Current, n != 3, &letter(n))).collect();
+    assert!(sent.iter().all(|number| number >> 48 == thread.shared.number.into()));
+    assert_eq!(sent.iter().collect::<BTreeSet<_>>().len(), 4);
+    for number in [sent[2], 0] {
+        let letter = Letter { number, ..Letter::from(p[0].pid, Term::from(2)) };
+        on_receive(&node, &mut thread, About::Other(&p[1]), &letter);
+    }
+    let sent: Vec<_> = sent.into_iter().map(Some).collect();
+    assert_eq!(numbers(&one), [&sent[..], &[sent[2], None]].concat());
+    assert_eq!(numbers(&two), [sent[2], sent[3], sent[2], None]);
 }
 
 #[test]

@@ -318,6 +318,9 @@ impl Parcel for Letter {
     fn process(&self) -> u64 {
         self.1
     }
+    fn number(&self) -> u64 {
+        0
+    }
     fn name(&self) -> Term {
         self.0[0].clone()
     }

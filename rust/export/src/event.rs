@@ -5,7 +5,7 @@
 //! meant, it is what was added in a `call`, `send` or `receive`, and the scheduler in all others, which get nothing added.
 
 use crate::scan::{Bytes, Scan};
-use inviso_term::record::{self, Element, Kind};
+use inviso_term::record::{self, numbered, Element, Kind};
 
 const TRACE: &[u8] = record::TRACE.as_bytes();
 const TRACE_TS: &[u8] = record::TRACE_TS.as_bytes();
@@ -64,6 +64,8 @@ pub struct Trace<'a> {
     pub extra: Option<Bytes<'a>>,
     /// The scheduler's number.
     pub scheduler: Option<i64>,
+    /// Which message was sent or has arrived ([`numbered`]), where that is known.
+    pub number: Option<u64>,
 }
 
 impl Trace<'_> {
@@ -181,7 +183,7 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     let word = scan.name()?;
     let kind = Kind::of_tag(word).filter(|kind| kind.shape().elements.first() == Some(&Element::Trace));
     let (name, arguments, value, other, extra, scheduler) = (None, None, None, None, None, None);
-    let mut trace = Trace { kind, word, tracee, name, arguments, value, other, extra, scheduler };
+    let mut trace = Trace { kind, word, tracee, name, arguments, value, other, extra, scheduler, number: None };
     let own = kind.map_or(&[Element::Term][..left.min(1)], |kind| kind.shape().own);
     left = left.checked_sub(own.len())?;
     for element in own {
@@ -216,7 +218,11 @@ fn trace(mut scan: Scan<'_>, n: usize, stamped: bool) -> Option<Event<'_>> {
     if left > 0 {
         return None;
     }
-    Some(Event { what: What::Trace(trace), stamp: if stamped { Some(stamp(&mut scan)?) } else { None } })
+    let stamp = if stamped { Some(stamp(&mut scan)?) } else { None };
+    if !scan.0.is_empty() {
+        trace.number = numbered::of(scan.0);
+    }
+    Some(Event { what: What::Trace(trace), stamp })
 }
 
 /// `{M, F, Args}` or `{M, F, Arity}`; nothing where something else stands. Filled in where it stands, and not answered: to copy

@@ -51,7 +51,7 @@ impl Input {
     ///
     /// # Errors
     /// What reading says.
-    pub fn read<T: Take>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
+    pub fn read<T: Take + ?Sized>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
         while !enough(take) {
             let number = match self {
                 Input::File(_) => None,

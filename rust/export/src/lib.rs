@@ -5,7 +5,9 @@
 //! | [`scan`] | terms that are walked over, not made |
 //! | [`event`] | a message taken apart |
 //! | [`tracks`] | the stack of calls of each process |
-//! | [`flows`] | which message that was received is which that was sent |
+//! | [`pairs`] | which message that was received is which that was sent |
+//! | [`flows`] | the same as arrows |
+//! | [`analysis`] | calls, messages, steps: a row each |
 //! | [`costs`] | own and cumulative time, call by call |
 //! | [`export`](mod@export) | from records to the bytes of a format |
 //! | [`perfetto`], [`chrome`], [`speedscope`], [`collapsed`], [`pstats`] | the formats |
@@ -37,6 +39,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod analysis;
 pub mod chrome;
 pub mod collapsed;
 mod columns;
@@ -48,6 +51,7 @@ pub mod export;
 pub mod flows;
 pub mod json;
 pub mod lines;
+pub mod pairs;
 pub mod perfetto;
 pub mod pieces;
 pub mod proto;

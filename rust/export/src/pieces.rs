@@ -271,7 +271,7 @@ mod tests {
                 Ok(None) => return (values, lost, Ok(())),
                 Err(error) => return (values, lost, Err(error)),
             };
-            let [.., dropped] = &*batch.columns else { unreachable!() };
+            let [.., dropped, _] = &*batch.columns else { unreachable!() };
             let Data::Int64(dropped) = &dropped.data else { unreachable!() };
             lost.extend(dropped.iter().filter(|lost| **lost > 0));
             let Data::Bytes(ends, data) = &batch.columns[11].data else { unreachable!() };

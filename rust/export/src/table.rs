@@ -37,6 +37,8 @@ pub enum Type {
     Int64,
     /// Integers of 32 bits.
     Int32,
+    /// Nanoseconds since 1970, UTC.
+    Time,
     /// Numbers (32 bits) of a dictionary of text.
     Names,
     /// Text.
@@ -116,6 +118,7 @@ pub fn fields(values: Values) -> Vec<(&'static str, Type)> {
         ("serial_previous", Type::Int64),
         ("serial_current", Type::Int64),
         ("dropped", Type::Int64),
+        ("message", Type::Int64),
     ]
 }
 
@@ -153,6 +156,7 @@ pub struct Table {
     previous: Ints,
     current: Ints,
     dropped: Ints,
+    message: Ints,
     /// The codes of the commonest tags.
     call: i32,
     return_from: i32,
@@ -186,6 +190,7 @@ impl Table {
             previous: Ints::default(),
             current: Ints::default(),
             dropped: Ints::default(),
+            message: Ints::default(),
             call,
             return_from,
             summary: Summary::default(),
@@ -224,6 +229,7 @@ impl Table {
             self.previous.column(rows),
             self.current.column(rows),
             self.dropped.column(rows),
+            self.message.column(rows),
         ];
         for coded in [&mut self.pid, &mut self.other] {
             if coded.is_large() {
@@ -272,6 +278,9 @@ impl Table {
                 }
                 if let Some(scheduler) = trace.scheduler {
                     self.scheduler.put(row, scheduler);
+                }
+                if let Some(number) = trace.number {
+                    self.message.put(row, number as i64);
                 }
             }
             What::Seq(seq) => {

@@ -1,6 +1,7 @@
 //! Whole exports: of what a real node wrote, of any bytes, in both forms of a log, and of more than fits in memory.
 
 use inviso_export::{
+    analysis::{self, Analysis},
     chrome::Chrome,
     collapsed::Collapsed,
     event::{Event, What},
@@ -285,7 +286,14 @@ proptest! {
         }
         let mut table = Table::new(Values::Text);
         table.term(&bytes);
-        prop_assert_eq!(table.batch().map(|batch| batch.columns.len()), Some(18));
+        prop_assert_eq!(table.batch().map(|batch| batch.columns.len()), Some(19));
+        for name in ["calls", "messages", "processes", "functions", "steps", "gc", "losses", "profile", "path", "blockers", "depths"] {
+            let mut made = Analysis::new(name, Titles::default(), analysis::Options::default()).unwrap();
+            made.term(&bytes);
+            made.end();
+            let columns = made.fields().len();
+            prop_assert!(made.batch().is_none_or(|batch| batch.columns.len() == columns));
+        }
     }
 
     #[test]

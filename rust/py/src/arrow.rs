@@ -136,6 +136,7 @@ fn schema(
 fn field(name: &str, of: Type) -> ArrowSchema {
     let format = match of {
         Type::Int64 => c"l",
+        Type::Time => c"tsn:UTC",
         Type::Int32 | Type::Names => c"i",
         Type::Text => c"u",
         Type::Binary => c"z",

@@ -7,6 +7,7 @@ use crate::{
     match_spec,
 };
 use inviso_export::{
+    analysis::{Analysis, Options},
     chrome::Chrome,
     collapsed::Collapsed,
     export::{Export, Input, Summary, Take, Write},
@@ -14,7 +15,7 @@ use inviso_export::{
     pieces::{Piece, Pieces},
     pstats::Pstats,
     speedscope::Speedscope,
-    table::{self, Table, Values},
+    table::{self, Data, Table, Type, Values},
     tracks::Titles,
 };
 use inviso_port::origin::Origin;
@@ -42,6 +43,15 @@ fn bytes_of(message: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(etf::encode(&match_spec::snapshot_of(message)?))
 }
 
+/// The names of processes; with `is_log` pids without a creation are none of this process's.
+fn titles(names: &Bound<'_, PyDict>, is_log: bool) -> PyResult<Titles> {
+    let mut titles = Titles::new(Origin::here().creation() as u32, is_log);
+    for (pid, name) in names {
+        titles.insert(&bytes_of(&pid)?, name.extract()?);
+    }
+    Ok(titles)
+}
+
 /// What an iterable gives.
 enum Given {
     /// A message, in the external term format.
@@ -67,7 +77,7 @@ impl Given {
         }
     }
 
-    fn give<T: Take>(&self, take: &mut T) {
+    fn give<T: Take + ?Sized>(&self, take: &mut T) {
         match self {
             Given::Term(bytes) => take.term(bytes),
             Given::Damage(text) => take.damage(text),
@@ -118,10 +128,7 @@ impl Exporter {
             "pstats" => Box::new(Pstats::default()),
             _ => return Err(PyValueError::new_err(format!("no format {format}"))),
         };
-        let mut titles = Titles::new(Origin::here().creation() as u32, is_log);
-        for (pid, name) in names {
-            titles.insert(&bytes_of(&pid)?, name.extract()?);
-        }
+        let titles = titles(names, is_log)?;
         Ok(Exporter(Mutex::new(Making { export: Export::new(writer, titles, erlang), input: None })))
     }
 
@@ -190,7 +197,7 @@ type Closed = Arc<Mutex<Option<PathBuf>>>;
 
 impl Logs {
     /// Gives records to `take` until that has enough; whether there may be more.
-    fn read<T: Take>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
+    fn read<T: Take + ?Sized>(&mut self, take: &mut T, enough: impl Fn(&T) -> bool) -> io::Result<bool> {
         while !enough(take) {
             let input = match &mut self.input {
                 Some(input) => input,
@@ -222,9 +229,69 @@ enum Source {
 
 type Raised = Arc<Mutex<Option<PyErr>>>;
 
+/// What makes rows of messages.
+pub trait Maker: Take + Send + 'static {
+    /// Whether there are enough for a batch.
+    fn is_full(&self) -> bool;
+    /// The rows that there are.
+    fn batch(&mut self) -> Option<table::Batch>;
+    /// There are no more messages.
+    fn end(&mut self) {}
+    /// What was read.
+    fn summary(&self) -> &Summary;
+    /// How values are given, where two threads may make the rows.
+    fn parted(&self) -> Option<Values> {
+        None
+    }
+}
+
+struct Events(Values, Table);
+
+impl Take for Events {
+    #[inline]
+    fn term(&mut self, bytes: &[u8]) {
+        self.1.term(bytes);
+    }
+    fn dropped(&mut self, count: u64) {
+        self.1.dropped(count);
+    }
+    fn damage(&mut self, text: &str) {
+        self.1.damage(text);
+    }
+}
+
+impl Maker for Events {
+    fn is_full(&self) -> bool {
+        self.1.is_full()
+    }
+    fn batch(&mut self) -> Option<table::Batch> {
+        self.1.batch()
+    }
+    fn summary(&self) -> &Summary {
+        &self.1.summary
+    }
+    fn parted(&self) -> Option<Values> {
+        Some(self.0)
+    }
+}
+
+impl Maker for Analysis {
+    fn is_full(&self) -> bool {
+        Analysis::is_full(self)
+    }
+    fn batch(&mut self) -> Option<table::Batch> {
+        Analysis::batch(self)
+    }
+    fn end(&mut self) {
+        Analysis::end(self);
+    }
+    fn summary(&self) -> &Summary {
+        &self.summary
+    }
+}
+
 struct Rows {
-    values: Values,
-    table: Table,
+    table: Box<dyn Maker>,
     /// What was counted, for whoever asks.
     told: Arc<Mutex<Summary>>,
     /// What reading raised, for whoever asks: of an exception the stream's reader gets just the text.
@@ -244,7 +311,7 @@ impl Rows {
         while !self.ended && !self.table.is_full() {
             match &mut self.source {
                 Source::Logs(logs) => {
-                    let read = logs.read(&mut self.table, Table::is_full);
+                    let read = logs.read(&mut *self.table, |table| table.is_full());
                     self.ended = !matches!(read, Ok(true));
                     self.failed = read.err().map(|error| of_log(&error, &self.closed));
                 }
@@ -255,8 +322,11 @@ impl Rows {
                     return batch.map_err(|error| of_log(&error, &self.closed));
                 }
                 Source::Messages((more, refuse), list, taken) => {
-                    self.ended = !Python::attach(|py| messages(py, &mut self.table, (more, refuse), list, taken))?;
+                    self.ended = !Python::attach(|py| messages(py, &mut *self.table, (more, refuse), list, taken))?;
                 }
+            }
+            if self.ended {
+                self.table.end();
             }
         }
         match (self.table.batch(), self.failed.take()) {
@@ -272,13 +342,14 @@ impl Rows {
     /// From now on two threads make rows of what is left of logs, if there is more than a batch, and more than one processor.
     fn part(&mut self) -> PyResult<()> {
         let alone = || std::thread::available_parallelism().map_or(true, |processors| processors.get() < 2);
+        let Some(values) = self.table.parted() else { return Ok(()) };
         if self.ended || !matches!(self.source, Source::Logs(_)) || alone() {
             return Ok(());
         }
         if let Source::Logs(logs) = &mut self.source {
             let mut logs = std::mem::take(logs);
             let feed = Box::new(move |piece: &mut Piece| logs.read(piece, Piece::is_full));
-            let pieces = Pieces::new(self.values, feed).map_err(|error| of_system(&error, None))?;
+            let pieces = Pieces::new(values, feed).map_err(|error| of_system(&error, None))?;
             self.source = Source::Pieces(pieces);
         }
         Ok(())
@@ -287,7 +358,7 @@ impl Rows {
 
 /// Gives messages to `table` until it is full; whether there may be more.
 fn messages(
-    py: Python<'_>, table: &mut Table, (more, refuse): (&Py<PyAny>, &Py<PyAny>), list: &mut Option<Py<PyList>>,
+    py: Python<'_>, table: &mut dyn Maker, (more, refuse): (&Py<PyAny>, &Py<PyAny>), list: &mut Option<Py<PyList>>,
     taken: &mut usize,
 ) -> PyResult<bool> {
     let messages = match list.take() {
@@ -335,7 +406,7 @@ impl Batches for Rows {
             drop(before); // outside of the lock
             text
         });
-        let mut told = self.table.summary.clone();
+        let mut told = self.table.summary().clone();
         told.add(self.counted.clone());
         *self.told.lock().unwrap_or_else(|e| e.into_inner()) = told;
         batch
@@ -355,13 +426,39 @@ impl Drop for Rows {
     }
 }
 
-/// A table of messages that is read once, by anyone who reads Arrow.
+/// A table that is read once, by anyone who reads Arrow.
 #[pyclass(frozen, module = "inviso._native")]
 pub struct ArrowRows {
-    values: Values,
+    fields: Vec<(&'static str, Type)>,
     told: Arc<Mutex<Summary>>,
     error: Raised,
     rows: Mutex<Option<Rows>>,
+}
+
+impl ArrowRows {
+    fn of(
+        table: Box<dyn Maker>, fields: Vec<(&'static str, Type)>, mut logs: Vec<(PathBuf, Option<String>)>,
+        messages: Option<(Py<PyAny>, Py<PyAny>)>,
+    ) -> ArrowRows {
+        logs.reverse();
+        let closed = Closed::default();
+        let source = match messages {
+            Some(messages) => Source::Messages(messages, None, 0),
+            None => Source::Logs(Logs { left: logs, input: None, closed: closed.clone() }),
+        };
+        let (told, error) = (Arc::<Mutex<Summary>>::default(), Raised::default());
+        let rows = Rows {
+            table,
+            told: told.clone(),
+            error: error.clone(),
+            source,
+            counted: Summary::default(),
+            failed: None,
+            closed,
+            ended: false,
+        };
+        ArrowRows { fields, told, error, rows: Mutex::new(Some(rows)) }
+    }
 }
 
 #[pymethods]
@@ -371,7 +468,7 @@ impl ArrowRows {
     #[new]
     #[pyo3(signature = (values, logs, messages=None))]
     fn new(
-        values: &str, mut logs: Vec<(PathBuf, Option<String>)>, messages: Option<(Py<PyAny>, Py<PyAny>)>,
+        values: &str, logs: Vec<(PathBuf, Option<String>)>, messages: Option<(Py<PyAny>, Py<PyAny>)>,
     ) -> PyResult<ArrowRows> {
         let values = match values {
             "text" => Values::Text,
@@ -379,37 +476,56 @@ impl ArrowRows {
             "none" => Values::None,
             _ => return Err(PyValueError::new_err(format!("no values {values}"))),
         };
-        logs.reverse();
-        let closed = Closed::default();
-        let source = match messages {
-            Some(messages) => Source::Messages(messages, None, 0),
-            None => Source::Logs(Logs { left: logs, input: None, closed: closed.clone() }),
+        let events = Box::new(Events(values, Table::new(values)));
+        Ok(ArrowRows::of(events, table::fields(values), logs, messages))
+    }
+
+    /// A table of [`inviso_export::analysis`]. `names` are those of pids; `is_log`: pids without a creation are none of this process's.
+    #[staticmethod]
+    #[pyo3(signature = (table, logs, messages, names, is_log, erlang, values, wall=None, label=None, channel=None, shortest=0))]
+    #[allow(clippy::too_many_arguments)]
+    fn analysis(
+        table: &str, logs: Vec<(PathBuf, Option<String>)>, messages: Option<(Py<PyAny>, Py<PyAny>)>,
+        names: &Bound<'_, PyDict>, is_log: bool, erlang: bool, values: usize, wall: Option<i64>, label: Option<String>,
+        channel: Option<i64>, shortest: i64,
+    ) -> PyResult<ArrowRows> {
+        let titles = titles(names, is_log)?;
+        let options = Options { values, erlang, wall, label, channel, shortest };
+        let Some(made) = Analysis::new(table, titles, options) else {
+            return Err(PyValueError::new_err(format!("no table {table}")));
         };
-        let (told, error) = (Arc::<Mutex<Summary>>::default(), Raised::default());
-        let rows = Rows {
-            values,
-            table: Table::new(values),
-            told: told.clone(),
-            error: error.clone(),
-            source,
-            counted: Summary::default(),
-            failed: None,
-            closed,
-            ended: false,
-        };
-        Ok(ArrowRows { values, told, error, rows: Mutex::new(Some(rows)) })
+        let fields = made.fields().to_vec();
+        Ok(ArrowRows::of(Box::new(made), fields, logs, messages))
+    }
+
+    /// The columns' names.
+    fn columns(&self) -> Vec<&'static str> {
+        self.fields.iter().map(|(name, _)| *name).collect()
     }
 
     /// Just the columns' names and types.
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        arrow::schema_capsule(py, &table::fields(self.values))
+        arrow::schema_capsule(py, &self.fields)
     }
 
     /// The stream, once; a second time RuntimeError.
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let rows = self.rows.lock().unwrap_or_else(|e| e.into_inner()).take();
-        let rows = rows.ok_or_else(|| PyRuntimeError::new_err("it has been read"))?;
-        arrow::stream_capsule(py, table::fields(self.values), Box::new(rows))
+        arrow::stream_capsule(py, self.fields.clone(), Box::new(self.taken()?))
+    }
+
+    /// The rows as tuples, at most so many; once, as the stream.
+    fn tuples(&self, py: Python<'_>, most: usize) -> PyResult<Vec<Py<PyTuple>>> {
+        let (mut rows, mut all) = (self.taken()?, Vec::new());
+        while all.len() < most {
+            let batch = py.detach(|| rows.batch())?;
+            *self.told.lock().unwrap_or_else(|e| e.into_inner()) = rows.table.summary().clone();
+            let Some(batch) = batch else { break };
+            for row in 0..batch.rows.min(most - all.len()) {
+                let cells = batch.columns.iter().map(|column| cell(py, column, row)).collect::<PyResult<Vec<_>>>()?;
+                all.push(PyTuple::new(py, cells)?.unbind());
+            }
+        }
+        Ok(all)
     }
 
     /// What reading raised, if it did.
@@ -425,5 +541,31 @@ impl ArrowRows {
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let summary = self.told.lock().unwrap_or_else(|e| e.into_inner()).clone();
         told(py, &summary)
+    }
+}
+
+impl ArrowRows {
+    fn taken(&self) -> PyResult<Rows> {
+        let rows = self.rows.lock().unwrap_or_else(|e| e.into_inner()).take();
+        rows.ok_or_else(|| PyRuntimeError::new_err("it has been read"))
+    }
+}
+
+/// One cell as an object: None, an int or a str.
+fn cell<'py>(py: Python<'py>, column: &table::Column, row: usize) -> PyResult<Bound<'py, PyAny>> {
+    let is_there = column.valid.get(row / 8).is_some_and(|byte| byte & 1 << (row % 8) != 0);
+    let text = |ends: &[i32], data: &[u8], at: usize| {
+        let end = |at: usize| ends.get(at).map_or(0, |end| *end as usize);
+        String::from_utf8_lossy(data.get(end(at)..end(at + 1)).unwrap_or_default()).into_owned()
+    };
+    match &column.data {
+        _ if !is_there => Ok(py.None().into_bound(py)),
+        Data::Int64(values) => Ok(values.get(row).copied().into_pyobject(py)?),
+        Data::Int32(values) => Ok(values.get(row).copied().into_pyobject(py)?),
+        Data::Names(codes, names) => {
+            let code = codes.get(row).map_or(0, |code| *code as usize);
+            Ok(text(&names.ends, &names.data, code).into_pyobject(py)?.into_any())
+        }
+        Data::Bytes(ends, data) => Ok(text(ends, data, row).into_pyobject(py)?.into_any()),
     }
 }

@@ -750,6 +750,14 @@ impl Session {
         trace_port::dump_file(py, &self.core, path, blocks)
     }
 
+    /// What is added to a monotonic time stamp for the time of day, in nanoseconds.
+    fn wall_offset(&self, py: Python<'_>) -> PyResult<i64> {
+        let clock = &self.host(py)?.node.clock;
+        clock.follow();
+        let now = clock.ticks();
+        Ok(clock.wall(now) as i64 - clock.monotonic(now) as i64)
+    }
+
     /// The same, to a trace port.
     fn dump_to_port(&self, py: Python<'_>, port: &LogPort) -> PyResult<(u64, u64)> {
         self.host(py)?;

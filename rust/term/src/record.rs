@@ -7,6 +7,7 @@
 //! assert_eq!(Header::from(words).kind(), Some(Kind::CallArity));
 //! ```
 
+pub mod numbered;
 mod shapes;
 
 use bytemuck::{Pod, Zeroable};

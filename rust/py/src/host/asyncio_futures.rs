@@ -185,7 +185,7 @@ pub unsafe fn reach(here: &mut Here, waiter: &Tracee, from: &Tracee, value: *mut
         // SAFETY: the caller's promise.
         unsafe {
             tell(here, value, is_error, |here, message| {
-                passing::arrived(here.host, &mut here.thread, waiter, was.sender(), message);
+                passing::arrived(here.host, &mut here.thread, waiter, was.origin(), message);
             });
         }
     }

@@ -2,12 +2,12 @@
 //! a message from the worker to whoever submitted it. What executors use inside is silent.
 
 use super::{
-    futures::{self, outcome, record},
+    futures::{outcome, record},
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
     parcels,
-    passing::{self, Sender},
+    passing::{self, Origin, Sender},
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -133,7 +133,8 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
         };
         let message = parcels::made(here, |py| message(py, parts));
         if asked {
-            parcels::send(here, to, &message);
+            let number = parcels::send(here, to, &message);
+            outcome(&future).number = number;
         }
         tokens::send_by(here, About::Current, &future, to, message.as_ptr());
     }
@@ -173,10 +174,13 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
         let record = here.host.directory.known(future as usize);
         let inner = record.as_ref().is_some_and(|record| outcome(record).is_inner);
         if !inner && parcels::is_asked(here, Flags::RECEIVE) {
-            let by = record.as_ref().map_or(0, |future| futures::outcome(future).reply_to);
+            let (by, number) = record.as_ref().map_or((0, 0), |future| {
+                let asked = outcome(future);
+                (asked.reply_to, asked.number)
+            });
             let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
             let message = taken_call(here, item);
-            parcels::receive(here, sender, &message);
+            parcels::receive(here, Origin { sender, number }, &message);
         }
         let told = record
             .is_some_and(|record| tokens::receive_by(here, About::Current, &record, |here| taken_call(here, item)));

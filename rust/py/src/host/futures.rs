@@ -10,7 +10,7 @@ use super::{
     modules::{self, Module},
     originals,
     parcels::{self, quietly},
-    passing::{self, Message, Sender},
+    passing::{self, Message, Origin, Sender},
     pickles,
     spawning::attribute,
     tokens,
@@ -80,6 +80,8 @@ pub struct Outcome {
     pub is_set: bool,
     /// By whom, 0 where that is not known.
     pub by: u64,
+    /// The number of the message by which the call was asked for, and then of its result; or 0.
+    pub number: u64,
     /// Whether it has been received.
     pub is_taken: bool,
     /// The process that waits for it, and how many do.
@@ -88,13 +90,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Who sent it.
-    pub fn sender(&self) -> Sender {
-        if self.by == 0 {
-            Sender::Unknown
-        } else {
-            Sender::Process(self.by)
-        }
+    /// Where the result comes from.
+    pub fn origin(&self) -> Origin {
+        let sender = if self.by == 0 { Sender::Unknown } else { Sender::Process(self.by) };
+        Origin { sender, number: self.number }
     }
 }
 
@@ -243,7 +242,7 @@ pub unsafe fn send(
     let own = here.thread.current().pid;
     {
         let mut outcome = outcome(future);
-        (outcome.is_set, outcome.by, outcome.is_taken) = (true, own, waiter.is_some());
+        (outcome.is_set, outcome.by, outcome.is_taken, outcome.number) = (true, own, waiter.is_some(), 0);
     }
     let asked = parcels::is_asked(here, Flags::SEND) || waiter.is_some_and(|waiter| parcels::is_asked_of(here, waiter));
     let to = waiter.map_or(future.pid, |waiter| waiter.pid);
@@ -255,9 +254,13 @@ pub unsafe fn send(
     unsafe {
         tell(here, value, is_error, |here, message| {
             let parcel = Message::to(message, to);
-            messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
-            if let Some(waiter) = waiter {
-                passing::arrived(here.host, &mut here.thread, waiter, Sender::Process(own), message);
+            let number = messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+            match waiter {
+                Some(waiter) => {
+                    let origin = Origin { sender: Sender::Process(own), number };
+                    passing::arrived(here.host, &mut here.thread, waiter, origin, message);
+                }
+                None => outcome(future).number = number,
             }
             tokens::send_by(here, from, future, to, message);
         });
@@ -415,7 +418,7 @@ pub unsafe fn receive(here: &mut Here, future: &Tracee, value: *mut ffi::PyObjec
     // SAFETY: the caller's: the value stands, and callbacks run attached on this thread.
     unsafe {
         tell(here, value, is_error, |here, message| {
-            let parcel = Message::from(message, was.sender());
+            let parcel = Message::from(message, was.origin());
             messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
         });
     }

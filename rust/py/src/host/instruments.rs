@@ -267,7 +267,11 @@ impl Host {
         }
         ports::note(&wants);
         WANTED.store(wants.processes.0, Ordering::Relaxed);
-        senders::want(wants.senders, wants.tokens);
+        senders::want(
+            wants.processes.has(Flags::SEND) && wants.processes.has(Flags::RECEIVE),
+            wants.senders,
+            wants.tokens,
+        );
         lengths::want(wants.watches(Event::LongMessageQueue));
         MONITORED.store(wants.monitored, Ordering::Relaxed);
         let traced = wants.tokens || sessions.iter().any(|session| !session.is_inner);
@@ -310,7 +314,7 @@ impl Host {
 pub fn forget(py: Python<'_>) {
     ONE.forget();
     WANTED.store(0, Ordering::Relaxed);
-    senders::want(false, false);
+    senders::want(false, false, false);
     CARRIED.store(false, Ordering::Relaxed);
     MONITORED.store(0, Ordering::Relaxed);
     for instrument in INSTRUMENTS {

@@ -12,7 +12,7 @@ use super::{
     modules::{self, Module},
     originals,
     parcels::{self, quietly},
-    passing::{self, Sender},
+    passing::{self, Origin, Sender},
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -85,13 +85,15 @@ type Senders = Mutex<FxHashMap<usize, Sent>>;
 /// What is on its way to an event loop.
 struct Sent {
     by: u64,
+    /// The message's number, or 0.
+    number: u64,
     /// With which token.
     carried: Carried,
 }
 
 impl Sent {
     /// By the library, for itself: it sets a future.
-    const INNER: Sent = Sent { by: u64::MAX, carried: Carried::Nothing };
+    const INNER: Sent = Sent { by: u64::MAX, number: 0, carried: Carried::Nothing };
     /// Who schedules a callback in the loop's own thread sends no message.
     const SCHEDULED: u64 = 0;
 
@@ -238,35 +240,33 @@ fn on_handle(here: &mut Here, frame: Frame) {
         here.running.identify(here.host, &mut here.thread);
         let by = here.thread.current().pid;
         let (callback, args) = (frame.local(1), frame.local(2));
-        let carried = if callback.is_null() || args.is_null() {
-            Carried::Empty
+        let (number, carried) = if callback.is_null() || args.is_null() {
+            (0, Carried::Empty)
         } else {
             send(here, threadsafe.local(0), |py| call(py, callback, args))
         };
-        senders(&HANDLES).insert(handle, Sent { by, carried });
+        senders(&HANDLES).insert(handle, Sent { by, number, carried });
     }
 }
 
-/// The running process hands something to an event loop; with which token.
+/// The running process hands something to an event loop: the message's number, and with which token.
 ///
 /// # Safety
 /// The event loop stands; callbacks run attached on this thread.
 pub unsafe fn send(
     here: &mut Here, event_loop: *mut ffi::PyObject, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, PyAny>>,
-) -> Carried {
+) -> (u64, Carried) {
     let asked = parcels::is_asked(here, Flags::SEND);
     if !asked && !tokens::has(here) {
-        return Carried::Empty;
+        return (0, Carried::Empty);
     }
     // SAFETY: the caller's promise; the message is held.
     unsafe {
         let to = process_of(here, event_loop);
         let message = parcels::made(here, make);
-        if asked {
-            parcels::send(here, to, &message);
-        }
+        let number = if asked { parcels::send(here, to, &message) } else { 0 };
         let write = tokens::writing(message.as_ptr());
-        here.host.node.seq_send(&mut here.thread, About::Current, to, write)
+        (number, here.host.node.seq_send(&mut here.thread, About::Current, to, write))
     }
 }
 
@@ -294,7 +294,7 @@ unsafe fn schedule(here: &mut Here, frame: Frame) {
             Some(library) => gathered::carried(here, library),
         };
         if let Some(carried) = carried {
-            senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, carried });
+            senders(&HANDLES).insert(frame.local(0) as usize, Sent { by: Sent::SCHEDULED, number: 0, carried });
         }
     }
 }
@@ -316,12 +316,12 @@ fn on_run(here: &mut Here, frame: Frame) {
         RUNNING.set(if inner { handle as usize } else { 0 });
         let way = match sent.filter(|_| !inner) {
             None => Way::None,
-            Some(Sent { by: Sent::SCHEDULED, carried }) => Way::Unseen(carried),
-            Some(Sent { by, carried }) => {
+            Some(Sent { by: Sent::SCHEDULED, carried, .. }) => Way::Unseen(carried),
+            Some(Sent { by, number, carried }) => {
                 here.running.identify(here.host, &mut here.thread);
                 if parcels::is_asked(here, Flags::RECEIVE) {
                     let message = message_of(here, handle);
-                    parcels::receive(here, Sender::Process(by), &message);
+                    parcels::receive(here, Origin { sender: Sender::Process(by), number }, &message);
                 }
                 Way::Message(carried)
             }
@@ -374,9 +374,9 @@ fn on_submit(here: &mut Here, frame: Frame) {
         }
         here.running.identify(here.host, &mut here.thread);
         let by = here.thread.current().pid;
-        let carried =
+        let (number, carried) =
             send(here, event_loop.as_ptr(), |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok().flatten());
-        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, Sent { by, carried });
+        senders(&COROUTINES).insert(coroutine.as_ptr() as usize, Sent { by, number, carried });
     }
 }
 
@@ -393,14 +393,14 @@ fn on_begun(here: &mut Here, frame: Frame) {
     unsafe {
         let Some([coroutine, future]) = quietly(here, |py, _| captured(py, frame)) else { return };
         let sender = senders(&COROUTINES).remove(&(coroutine.as_ptr() as usize));
-        let Some(Sent { by, carried }) = sender else { return };
+        let Some(Sent { by, number, carried }) = sender else { return };
         here.running.identify(here.host, &mut here.thread);
         let record = record(here, future.as_ptr());
         outcome(&record).reply_to = by;
         let make = |here: &mut Here| parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
         if parcels::is_asked(here, Flags::RECEIVE) {
             let message = make(here);
-            parcels::receive(here, Sender::Process(by), &message);
+            parcels::receive(here, Origin { sender: Sender::Process(by), number }, &message);
         }
         if here.host.node.seq_in_use() {
             let message = tokens::message_for(here, &carried, make);

@@ -4,7 +4,7 @@
 use super::{
     call,
     here::Here,
-    passing::{Message, Sender},
+    passing::{Message, Origin},
 };
 use crate::{
     capture,
@@ -40,26 +40,27 @@ pub fn made(here: &mut Here, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, P
     Held::owned(quietly(here, |py, _| make(py).map_or(std::ptr::null_mut(), Bound::into_ptr)))
 }
 
-/// The running process sends a message, if it could be made.
+/// The running process sends a message, if it could be made; its number.
 ///
 /// # Safety
 /// Callbacks run attached on this thread; the running process has been identified.
-pub unsafe fn send(here: &mut Here, to: u64, message: &Held) {
-    if !message.is_null() {
-        // SAFETY: held; attached.
-        let parcel = unsafe { Message::to(message.as_ptr(), to) };
-        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+pub unsafe fn send(here: &mut Here, to: u64, message: &Held) -> u64 {
+    if message.is_null() {
+        return 0;
     }
+    // SAFETY: held; attached.
+    let parcel = unsafe { Message::to(message.as_ptr(), to) };
+    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
 }
 
 /// The running process receives one.
 ///
 /// # Safety
 /// As [`send`].
-pub unsafe fn receive(here: &mut Here, sender: Sender, message: &Held) {
+pub unsafe fn receive(here: &mut Here, origin: impl Into<Origin>, message: &Held) {
     if !message.is_null() {
         // SAFETY: held; attached.
-        let parcel = unsafe { Message::from(message.as_ptr(), sender) };
+        let parcel = unsafe { Message::from(message.as_ptr(), origin) };
         messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
     }
 }

@@ -41,6 +41,21 @@ pub enum Sender {
     Nobody,
 }
 
+/// A message that has arrived: who it is from, and its number, which [`messages::on_send`] has answered; 0 where that is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// Who it is from.
+    pub sender: Sender,
+    /// Its number.
+    pub number: u64,
+}
+
+impl From<Sender> for Origin {
+    fn from(sender: Sender) -> Origin {
+        Origin { sender, number: 0 }
+    }
+}
+
 /// A message on its way. Borrowed from whoever passes it on.
 pub struct Message<'a> {
     message: *mut PyObject,
@@ -59,7 +74,7 @@ enum Way<'a> {
     /// To whoever the sender called so.
     Named(&'a Bound<'a, PyAny>),
     /// From somebody.
-    In(Sender),
+    In(Origin),
 }
 
 impl<'a> Message<'a> {
@@ -80,8 +95,8 @@ impl<'a> Message<'a> {
     ///
     /// # Safety
     /// As [`Message::to`].
-    pub unsafe fn from(message: *mut PyObject, sender: Sender) -> Message<'static> {
-        Message { message, way: Way::In(sender), kept: Kept::default(), made: OnceCell::new() }
+    pub unsafe fn from(message: *mut PyObject, origin: impl Into<Origin>) -> Message<'static> {
+        Message { message, way: Way::In(origin.into()), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// One of the objects besides the message.
@@ -111,11 +126,13 @@ impl<'a> Message<'a> {
                 Err(_) => Ok((*name).clone().unbind()),
             },
             (Way::Out(id), _) => identity(*id),
-            (Way::In(Sender::Clock), 0) => atom("clock_service"),
-            (Way::In(Sender::System), 0) => atom("system"),
-            (Way::In(Sender::Nobody), 0) => Ok(py.None()),
-            (Way::In(_), 0) => atom(&inviso_port::node::name()),
-            (Way::In(Sender::Process(id)), _) => identity(*id),
+            (Way::In(origin), 0) => match origin.sender {
+                Sender::Clock => atom("clock_service"),
+                Sender::System => atom("system"),
+                Sender::Nobody => Ok(py.None()),
+                Sender::Process(_) | Sender::Unknown => atom(&inviso_port::node::name()),
+            },
+            (Way::In(Origin { sender: Sender::Process(id), .. }), _) => identity(*id),
             (Way::In(_), _) => Ok(py.None()),
         }
     }
@@ -189,6 +206,14 @@ impl Parcel for Message<'_> {
         }
     }
 
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        match self.way {
+            Way::In(origin) => origin.number,
+            Way::Out(_) | Way::Named(_) => 0,
+        }
+    }
+
     #[cold]
     fn name(&self) -> Term {
         match &self.way {
@@ -210,16 +235,16 @@ fn named(name: &Bound<'_, PyAny>) -> Term {
     }
 }
 
-/// The running process sends a message to a process, queue or port.
+/// The running process sends a message to a process, queue or port; answers its number, as all that send do.
 ///
 /// # Safety
 /// `message` stands; callbacks run attached on this thread.
 #[inline(always)]
-pub unsafe fn sent(here: &mut Here, to: u64, message: *mut PyObject) {
+pub unsafe fn sent(here: &mut Here, to: u64, message: *mut PyObject) -> u64 {
     // SAFETY: the caller's promise.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        sent_by_current(here, to, message);
+        sent_by_current(here, to, message)
     }
 }
 
@@ -228,10 +253,10 @@ pub unsafe fn sent(here: &mut Here, to: u64, message: *mut PyObject) {
 /// # Safety
 /// As [`sent`].
 #[inline(always)]
-pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) {
+pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) -> u64 {
     // SAFETY: the caller's promise.
     let parcel = unsafe { Message::to(message, to) };
-    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
+    messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
 }
 
 /// The running process takes a message.
@@ -239,11 +264,11 @@ pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) 
 /// # Safety
 /// As [`sent`].
 #[inline(always)]
-pub unsafe fn received(here: &mut Here, sender: Sender, message: *mut PyObject) {
+pub unsafe fn received(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
     // SAFETY: the caller's promise.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        received_by_current(here, sender, message);
+        received_by_current(here, origin, message);
     }
 }
 
@@ -252,9 +277,9 @@ pub unsafe fn received(here: &mut Here, sender: Sender, message: *mut PyObject) 
 /// # Safety
 /// As [`sent`].
 #[inline(always)]
-pub unsafe fn received_by_current(here: &mut Here, sender: Sender, message: *mut PyObject) {
+pub unsafe fn received_by_current(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
     // SAFETY: the caller's promise.
-    let parcel = unsafe { Message::from(message, sender) };
+    let parcel = unsafe { Message::from(message, origin) };
     messages::on_receive(&here.host.node, &mut here.thread, About::Current, &parcel);
 }
 
@@ -262,9 +287,11 @@ pub unsafe fn received_by_current(here: &mut Here, sender: Sender, message: *mut
 ///
 /// # Safety
 /// As [`sent`].
-pub unsafe fn arrived(host: &Host, thread: &mut Thread, at: &Tracee, sender: Sender, message: *mut PyObject) {
+pub unsafe fn arrived(
+    host: &Host, thread: &mut Thread, at: &Tracee, origin: impl Into<Origin>, message: *mut PyObject,
+) {
     // SAFETY: the caller's promise.
-    unsafe { messages::on_receive(&host.node, thread, About::Other(at), &Message::from(message, sender)) };
+    unsafe { messages::on_receive(&host.node, thread, About::Other(at), &Message::from(message, origin)) };
 }
 
 /// The running process has waited for a message in vain.

@@ -421,7 +421,7 @@ fn on_put(here: &mut Here, frame: Frame) {
         };
         if let (Carried::Token(..), Some(buffer)) = (&carried, buffer_of(here, frame)) {
             let sender = here.thread.current().pid;
-            senders::leave(Python::assume_attached(), &buffer, item, Put { sender, carried });
+            senders::leave(Python::assume_attached(), &buffer, item, Put { sender, number: 0, carried });
         }
     }
 }

@@ -156,7 +156,7 @@ pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item
         if let Carried::Token(..) = carried {
             let sender = here.thread.current().pid;
             let queue = record(here, queue);
-            senders::leave(Python::assume_attached(), &queue, item, Put { sender, carried });
+            senders::leave(Python::assume_attached(), &queue, item, Put { sender, number: 0, carried });
         }
         true
     }

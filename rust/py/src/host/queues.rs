@@ -11,8 +11,9 @@ use super::{
     modules::{self, Module},
     originals,
     parcels::{self, quietly},
-    passing::{self, Sender},
-    senders, tokens,
+    passing,
+    senders::{self, Put},
+    tokens,
     watch::{self, Ended, Handler},
     Host,
 };
@@ -346,8 +347,8 @@ fn put(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObject) {
     // SAFETY: the callers'.
     unsafe {
         let number = passing::queue(here, queue);
-        passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item, Some(lengths::length));
+        let sent = passing::sent_by_current(here, number, item);
+        senders::put(here, queue, item, sent, Some(lengths::length));
         lengths::of_queue(here, queue, number, 1, lengths::length);
     }
 }
@@ -365,8 +366,8 @@ fn put_already(here: &mut Here, queue: *mut ffi::PyObject, item: *mut ffi::PyObj
     // SAFETY: as in `put`.
     unsafe {
         let number = passing::queue(here, queue);
-        passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item, Some(before));
+        let sent = passing::sent_by_current(here, number, item);
+        senders::put(here, queue, item, sent, Some(before));
         lengths::of_queue(here, queue, number, 0, lengths::size);
     }
 }
@@ -387,8 +388,7 @@ fn take(here: &mut Here, method: Frame, queue: *mut ffi::PyObject, item: *mut ff
         let number = passing::queue(here, queue);
         let put = senders::take(here, queue, item, last);
         if !shuts_down(method) {
-            let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
-            passing::received_by_current(here, sender, item);
+            passing::received_by_current(here, Put::origin(put.as_ref()), item);
             tokens::taken_from_queue(here, queue, put, item);
         }
         lengths::of_queue(here, queue, number, 0, lengths::size);

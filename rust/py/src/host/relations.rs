@@ -8,7 +8,7 @@ use super::{
     here::Here,
     instruments::{self, Wants},
     lengths,
-    passing::{self, Message, Sender},
+    passing::{self, Message, Origin, Sender},
     ports, spawning, tokens, Host,
 };
 use crate::{
@@ -415,13 +415,13 @@ fn end(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>, from: u64, rea
 /// # Errors
 /// What bringing in the trace messages before it raises.
 pub fn deliver(
-    py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, sender: Sender,
+    py: Python<'_>, host: &'static Host, thread: &mut Thread, to: &Arc<Tracee>, origin: impl Into<Origin>,
     message: Bound<'_, PyAny>, carried: Carried,
 ) -> PyResult<()> {
     let mailbox = directory::process(to).mailbox.clone();
     mailbox.pump(py)?;
     // SAFETY: held; attached.
-    unsafe { passing::arrived(host, thread, to, sender, message.as_ptr()) };
+    unsafe { passing::arrived(host, thread, to, origin, message.as_ptr()) };
     mailbox.put_letters(py, [Letter { message: message.unbind(), carried }]);
     if lengths::are_wanted() {
         lengths::changed(host, thread, to, mailbox.len() as u64);
@@ -686,23 +686,24 @@ pub fn send(
         let own = here.thread.current().pid;
         let tracee = to.and_then(|to| to.tracee(py));
         let (node, thread) = (&here.host.node, &mut here.thread);
-        match (&name, to) {
+        let number = match (&name, to) {
             (Some(name), _) => {
                 let parcel = Message::to_name(&message, name);
-                messages::on_send(node, thread, About::Current, true, &parcel);
+                messages::on_send(node, thread, About::Current, true, &parcel)
             }
             // SAFETY: held; attached.
             (None, Some(pid)) => unsafe {
                 let parcel = Message::to(message.as_ptr(), pid.id);
-                messages::on_send(node, thread, About::Current, tracee.is_some(), &parcel);
+                messages::on_send(node, thread, About::Current, tracee.is_some(), &parcel)
             },
-            (None, None) => {}
-        }
+            (None, None) => 0,
+        };
         let Some(tracee) = tracee else { return Ok(false) };
         // SAFETY: held; attached.
         let write = unsafe { tokens::writing(message.as_ptr()) };
         let carried = here.host.node.seq_send(thread, About::Current, tracee.pid, write);
-        deliver(py, here.host, thread, &tracee, Sender::Process(own), message, carried)?;
+        let origin = Origin { sender: Sender::Process(own), number };
+        deliver(py, here.host, thread, &tracee, origin, message, carried)?;
         Ok(true)
     })
 }

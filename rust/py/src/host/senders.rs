@@ -1,10 +1,15 @@
-//! Who put what into a queue, and the token that travels with it: kept while a match spec of some session looks at the senders of
-//! messages that arrive, or a token of sequential tracing is in use.
+//! Who put what into a queue, its number, and the token that travels with it: kept while sessions trace what is sent and what arrives, a
+//! match spec of some session looks at the senders of messages that arrive, or a token of sequential tracing is in use.
 //!
 //! An item is known by its address while it is in the queue, which holds it. An item that is in a queue twice has two senders, in
 //! the order in which it will be taken.
 
-use super::{directory, here::Here, tokens};
+use super::{
+    directory,
+    here::Here,
+    passing::{Origin, Sender},
+    tokens,
+};
 use crate::ffi::guarded::Guarded;
 use inviso_core::{node::Node, seq::Carried, tracee::Tracee};
 use pyo3::{ffi::PyObject, Python};
@@ -14,7 +19,8 @@ use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// Whether a match spec looks at senders, and whether a token is in use, or may come into use.
+/// Whether both what is sent and what arrives is traced, a match spec looks at senders, or a token is in use, or may come into use.
+static NUMBERS: AtomicBool = AtomicBool::new(false);
 static SENDERS: AtomicBool = AtomicBool::new(false);
 static TOKENS: AtomicBool = AtomicBool::new(false);
 
@@ -25,8 +31,21 @@ static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 pub struct Put {
     /// A process.
     pub sender: u64,
+    /// The message's number, or 0.
+    pub number: u64,
     /// A token, perhaps.
     pub carried: Carried,
+}
+
+impl Put {
+    /// Where a message comes from that was taken out of a queue.
+    #[inline(always)]
+    pub fn origin(put: Option<&Put>) -> Origin {
+        match put {
+            Some(put) => Origin { sender: Sender::Process(put.sender), number: put.number },
+            None => Sender::Unknown.into(),
+        }
+    }
 }
 
 /// Of one queue: items by address, and who put them in.
@@ -154,13 +173,14 @@ fn now_under_way(was: usize, is: usize) {
 }
 
 /// For what senders are wanted from now on.
-pub fn want(senders: bool, tokens: bool) {
+pub fn want(numbers: bool, senders: bool, tokens: bool) {
+    NUMBERS.store(numbers, Ordering::Release);
     SENDERS.store(senders, Ordering::Release);
     TOKENS.store(tokens, Ordering::Release);
 }
 
-/// Whether it matters who puts an item into this queue, or takes one out: senders are wanted, or the running process, which is
-/// known, or an item has a token.
+/// Whether it matters who puts an item into this queue, or takes one out: senders are wanted, the running process, which is known, has a
+/// token, or something is known of an item.
 ///
 /// # Safety
 /// The queue stands; attached.
@@ -169,9 +189,8 @@ pub unsafe fn matter(here: &Here, queue: *mut PyObject) -> bool {
     if SENDERS.load(Ordering::Relaxed) {
         return true;
     }
-    TOKENS.load(Ordering::Relaxed)
-        && (here.host.node.seq_may_have(here.thread.current())
-            || UNDER_WAY.load(Ordering::Acquire) != 0 && has_some(here, queue))
+    TOKENS.load(Ordering::Relaxed) && here.host.node.seq_may_have(here.thread.current())
+        || UNDER_WAY.load(Ordering::Acquire) != 0 && has_some(here, queue)
 }
 
 /// Does something with the record of a queue that has been met before, and nothing that may run other code.
@@ -200,7 +219,7 @@ pub fn empty(py: Python<'_>, node: &Node, senders: &Senders) {
     senders.with(py, |items| {
         items.retain(|put| {
             node.seq_empty(&mut put.carried);
-            wanted || matches!(put.carried, Carried::Token(..))
+            wanted || put.number != 0 || matches!(put.carried, Carried::Token(..))
         });
     });
 }
@@ -213,20 +232,19 @@ pub type Length = unsafe fn(*mut PyObject) -> Option<u64>;
 /// # Safety
 /// Both stand; attached.
 #[inline(always)]
-pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, length: Option<Length>) {
+pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
     // SAFETY: the caller's promise.
     unsafe {
-        if matter(here, object) {
-            keep(here, object, item, length);
+        if number != 0 && NUMBERS.load(Ordering::Relaxed) || matter(here, object) {
+            keep(here, object, item, number, length);
         }
     }
 }
 
 /// # Safety
 /// As [`put`].
-#[cold]
 #[inline(never)]
-unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, length: Option<Length>) {
+unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
     let sender = here.thread.current().pid;
     // SAFETY: the caller's promise.
     let Some((to, carries)) = with_known(here, object, |queue| (queue.pid, unsafe { tokens::carries(queue, object) }))
@@ -244,7 +262,7 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, leng
         if is_left {
             gone(py, senders);
         }
-        senders.add(py, item, Put { sender, carried });
+        senders.add(py, item, Put { sender, number, carried });
     });
 }
 

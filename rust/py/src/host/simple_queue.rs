@@ -8,9 +8,9 @@ use super::{
     door,
     here::Here,
     instruments::{monitored, Instrument},
-    lengths, parcels,
-    passing::{self, Sender},
-    pools, senders, tokens, Host,
+    lengths, parcels, passing, pools,
+    senders::{self, Put},
+    tokens, Host,
 };
 use crate::{
     capture,
@@ -160,8 +160,8 @@ unsafe fn put_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
             return;
         }
         let number = passing::queue(here, queue);
-        passing::sent_by_current(here, number, item);
-        senders::put(here, queue, item, None);
+        let sent = passing::sent_by_current(here, number, item);
+        senders::put(here, queue, item, sent, None);
         lengths::of_queue(here, queue, number, 1, length);
     }
 }
@@ -227,8 +227,7 @@ unsafe fn got_by(here: &mut Here, queue: *mut PyObject, item: *mut PyObject) {
             return;
         }
         let put = senders::take(here, queue, item, false);
-        let sender = put.as_ref().map_or(Sender::Unknown, |put| Sender::Process(put.sender));
-        passing::received_by_current(here, sender, item);
+        passing::received_by_current(here, Put::origin(put.as_ref()), item);
         tokens::taken_from_queue(here, queue, put, item);
         if lengths::are_wanted() {
             let number = passing::queue(here, queue);

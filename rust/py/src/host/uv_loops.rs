@@ -15,7 +15,7 @@ use super::{
     loops,
     modules::{self, Module},
     parcels::{self, quietly},
-    passing::{self, Sender},
+    passing::{self, Origin, Sender},
     watch::{self, Handler},
     Host,
 };
@@ -242,7 +242,9 @@ unsafe fn stand_in_of(here: &mut Here, method: &Method, arguments: &[*mut PyObje
                 here.running.identify(here.host, &mut here.thread);
                 by = here.thread.current().pid;
                 let rest = &arguments[method.callback + 1..];
-                Came::Sent(loops::send(here, event_loop, |py| loops::call(py, callback, tuple(py, rest)?.as_ptr())))
+                let (number, carried) =
+                    loops::send(here, event_loop, |py| loops::call(py, callback, tuple(py, rest)?.as_ptr()));
+                Came::Sent(number, carried)
             }
             Kind::Once if here.host.node.seq_in_use() => {
                 here.running.identify(here.host, &mut here.thread);
@@ -316,8 +318,8 @@ fn shows_turns() -> bool {
 
 /// How a callback came to the loop.
 enum Came {
-    /// From another thread, with a token or none.
-    Sent(Carried),
+    /// From another thread: the message's number, and with a token or none.
+    Sent(u64, Carried),
     /// Scheduled by the program in the loop's own thread.
     Scheduled(Carried),
     /// Nobody is told.
@@ -443,13 +445,13 @@ impl Scheduled {
         };
         let way = match came {
             Some(Came::Scheduled(carried)) => Way::Unseen(carried),
-            Some(Came::Sent(carried)) => {
+            Some(Came::Sent(number, carried)) => {
                 // SAFETY: attached.
                 unsafe { here.running.identify(here.host, &mut here.thread) };
                 if parcels::is_asked(here, Flags::RECEIVE) {
                     let message = make(here);
                     // SAFETY: held; attached.
-                    unsafe { parcels::receive(here, Sender::Process(self.by), &message) };
+                    unsafe { parcels::receive(here, Origin { sender: Sender::Process(self.by), number }, &message) };
                 }
                 Way::Message(carried)
             }

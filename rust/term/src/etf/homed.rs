@@ -2,7 +2,7 @@
 
 use super::{encode::HERE, measure::measure, tag, Encoder, Node, MAX_ATOM};
 
-/// Adds a copy of one term (without a version byte) in which every pid, port and reference of this node, whatever its name,
+/// Adds a copy of one term (without a version byte), and of what is behind it, in which every pid, port and reference of this node, whatever its name,
 /// says of which node it is. Everything else is copied as it is; so are bytes that are no term.
 ///
 /// ```
@@ -38,7 +38,7 @@ impl NodeName {
     }
 }
 
-/// Adds a copy of one term (without a version byte) in which every pid, port and reference of a node without a name is of the node
+/// Adds a copy of one term (without a version byte), and of what is behind it, in which every pid, port and reference of a node without a name is of the node
 /// that `node` answers for its creation, if it answers one. Everything else is copied as it is; so are bytes that are no term.
 ///
 /// ```
@@ -89,7 +89,8 @@ fn rewrite<'a>(bytes: &[u8], mut node: impl FnMut(u32) -> Option<&'a NodeName>, 
         at += length;
         left = left.checked_add(parts)? - 1;
     }
-    out.extend_from_slice(bytes.get(copied..at)?);
+    bytes.get(..at)?; // whole
+    out.extend_from_slice(bytes.get(copied..)?);
     Some(())
 }
 
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_term_stay() {
+    fn bytes_that_are_no_term_stay_also_behind_one() {
         let whole = encode(&odd(Identifier::own));
         for length in 0..whole.len() {
             let mut out = Vec::new();
@@ -166,6 +167,6 @@ mod tests {
         let behind = [encode(&Term::Pid(Identifier::own(1))), vec![9, 9]].concat();
         let mut out = Vec::new();
         homed(&behind, "a@b", 1, &mut out);
-        assert_eq!(out, encode(&Term::Pid(Identifier::new(1, "a@b", 1))));
+        assert_eq!(out, [encode(&Term::Pid(Identifier::new(1, "a@b", 1))), vec![9, 9]].concat());
     }
 }

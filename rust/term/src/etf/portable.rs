@@ -53,14 +53,14 @@ fn has_what_may_be_refused(bytes: &[u8]) -> bool {
 
 #[cold]
 fn rewritten(bytes: &[u8]) -> Option<Vec<u8>> {
-    let decoder = Decoder::new(bytes, Limits::default()).ok()?;
+    let mut decoder = Decoder::new(bytes, Limits::default()).ok()?;
     let mut odd = Odd { found: false };
     decoder.clone().read(&mut odd).ok()?;
     if !odd.found {
         return None;
     }
-    let mut term = decoder.clone().term().ok()?;
-    replace(&mut term).then(|| encode_versioned(&term))
+    let mut term = decoder.term().ok()?;
+    replace(&mut term).then(|| [&encode_versioned(&term), decoder.rest()].concat())
 }
 
 /// Whether there was any. As deep as the decoder goes.

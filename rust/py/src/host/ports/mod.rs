@@ -19,7 +19,7 @@ use super::{
     instruments::{wanted, Instrument, Wants},
     modules::{self, Module},
     parcels::quietly,
-    passing::{self, Message, Sender},
+    passing::{self, Message, Origin, Sender},
     relations,
     watch::{self, Ended},
     Host,
@@ -470,8 +470,10 @@ fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -
         let (node, thread) = (&here.host.node, &mut here.thread);
         // SAFETY: held; attached.
         unsafe {
-            messages::on_send(node, thread, About::Current, true, &Message::to(message.as_ptr(), port.pid));
-            passing::arrived(here.host, thread, port, Sender::Process(writer), message.as_ptr());
+            let parcel = Message::to(message.as_ptr(), port.pid);
+            let number = messages::on_send(node, thread, About::Current, true, &parcel);
+            let origin = Origin { sender: Sender::Process(writer), number };
+            passing::arrived(here.host, thread, port, origin, message.as_ptr());
         }
     });
 }
@@ -500,8 +502,10 @@ fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> O
         let (node, thread) = (&here.host.node, &mut here.thread);
         // SAFETY: held; attached.
         unsafe {
-            messages::on_send(node, thread, About::Other(port), true, &Message::to(message.as_ptr(), reader));
-            let parcel = Message::from(message.as_ptr(), Sender::Process(port.pid));
+            let parcel = Message::to(message.as_ptr(), reader);
+            let number = messages::on_send(node, thread, About::Other(port), true, &parcel);
+            let origin = Origin { sender: Sender::Process(port.pid), number };
+            let parcel = Message::from(message.as_ptr(), origin);
             messages::on_receive(node, thread, About::Current, &parcel);
         }
     });

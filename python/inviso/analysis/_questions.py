@@ -1,0 +1,133 @@
+"""Questions that are asked most, each answered by a table."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ..errors import BadArg, shown
+from ._source import Source, opened
+from ._table import Table
+from ._tables import Tables
+
+__all__ = ["blockers", "critical_path", "latency", "queue_depth", "who_talks_to_whom"]
+
+
+def critical_path(source: Any, label: Any) -> Table:
+    """What the time of one label of sequential tracing was spent on: the path from its first event to its last.
+
+    Backwards from the last event that has the label, from each receipt to its sending. A row is a piece of time of ``process_id``:
+
+    - ``running``: it was at work on it; ``waiting``: it was out (where the flag ``running`` was set, too);
+    - ``queued``: the message ``content`` was on its way from ``from_id`` to ``to_id``; ``blocked``: the same, and a step of another task,
+      ``by_id``, in ``by_function``, ran on the receiver's event loop meanwhile;
+    - ``elsewhere``: the label's first event is not on the path.
+
+    ``duration_ns`` adds up to the time from the label's first event to its last. No rows: no event has the label.
+
+    Args:
+        source: see :mod:`inviso.analysis`, or its :class:`Tables`.
+        label: as it was given to :func:`inviso.seq_trace.set_token`.
+
+    Raises:
+        BadArg: a wrong source.
+
+    >>> from inviso import analysis
+    >>> analysis.critical_path([], "order 7").rows()
+    []
+    """
+    return _table("critical_path", "path", source, label=repr(label))
+
+
+def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
+    """Steps of tasks that held up other tasks, which could have gone on: a message for them was there.
+
+    A row is a step and a task that it held up, ``held_id``, for ``held_ns``: the process, the functions in which the step began and ended, its
+    start and duration. It needs the flags ``running``, ``send`` and ``receive``; with ``scheduler_id`` tasks of several event loops are told apart.
+
+    Args:
+        source: see :mod:`inviso.analysis`, or its :class:`Tables`.
+        shortest_ms: milliseconds that a step lasted at the least.
+
+    Raises:
+        BadArg: a wrong source, or a time that is none.
+
+    >>> from inviso import analysis
+    >>> analysis.blockers([], 50).rows()
+    []
+    """
+    if not isinstance(shortest_ms, (int, float)) or isinstance(shortest_ms, bool) or not 0 <= shortest_ms < 1e9:
+        raise BadArg("blockers/2", "shortest_ms", f"{shown(shortest_ms)} is no time; pass milliseconds")
+    return _table("blockers", "blockers", source, shortest=round(shortest_ms * 1e6))
+
+
+def who_talks_to_whom(source: Any) -> Table:
+    """A row for each sender, channel and receiver: how many messages and bytes, how long they waited in all and at most.
+
+    ``receiver_id`` is null where messages were not received, or nobody's receipt was traced.
+
+    Args:
+        source: see :mod:`inviso.analysis`, or its :class:`Tables`.
+
+    >>> import inviso
+    >>> from inviso import analysis
+    >>> me = inviso.self()
+    >>> [talk] = analysis.who_talks_to_whom([("trace", me, "send", "hello", me), ("trace", me, "receive", "hello")]).rows()
+    >>> talk["messages"], talk["sender_id"] == talk["receiver_id"]
+    (1, True)
+    """
+    return _table("who_talks_to_whom", "talks", source)
+
+
+def queue_depth(source: Any, channel: int | None = None) -> Table:
+    """A row each time that a message is sent to a channel, or received from it: how many are in it then.
+
+    They are those whose sending was traced: one that is in a queue before tracing begins does not count.
+
+    Args:
+        source: see :mod:`inviso.analysis`, or its :class:`Tables`.
+        channel: a ``channel_id`` of its tables, or None for all.
+
+    Raises:
+        BadArg: a wrong source, or a channel that is no key.
+
+    >>> import inviso
+    >>> from inviso import analysis
+    >>> me = inviso.self()
+    >>> [row["depth"] for row in analysis.queue_depth([("trace", me, "send", n, me) for n in range(3)]).rows()]
+    [1, 2, 3]
+    """
+    if channel is not None and (not isinstance(channel, int) or isinstance(channel, bool)):
+        raise BadArg("queue_depth/2", "channel", f"{shown(channel)} is no channel_id; pass one of the table channels, or None")
+    return _table("queue_depth", "depths", source, channel=channel)
+
+
+def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel") -> Table:
+    """How long messages waited from their sending to their receipt: a row for each channel, sender or receiver, ``of_id``.
+
+    Percentiles are values that occurred (nearest rank). Messages that were never received, or without times, have none.
+
+    Args:
+        source: see :mod:`inviso.analysis`, or its :class:`Tables`.
+        by: whose messages are taken together.
+
+    Raises:
+        BadArg: a wrong argument.
+
+    >>> from inviso import analysis
+    >>> analysis.latency([], by="sender").rows()
+    []
+    """
+    if by not in ("channel", "sender", "receiver"):
+        raise BadArg("latency/2", "by", f"{shown(by)} is unknown; pass 'channel', 'sender' or 'receiver'")
+    return _table("latency", f"waits by {by}", source)
+
+
+def _table(name: str, native: str, source: Any, **asked: Any) -> Table:
+    trace = _trace(name, source)
+    return Table(name, trace.what, lambda: trace.rows(native, 200, **asked))
+
+
+def _trace(name: str, source: Any) -> Source:
+    if isinstance(source, Tables):
+        return source._source
+    return opened(f"{name}/1", source, False)

@@ -1,0 +1,145 @@
+//! Steps while which others had to wait: a task that could have gone on, as a message for it was there, and the step of another task of its
+//! event loop that ran meanwhile.
+//!
+//! A task is ready from when a message was sent that it then takes. Tasks of one loop are those of one scheduler, where messages say which
+//! (`scheduler_id`), and else those of one node.
+
+use super::{state::Class, steps::Running, steps::Step, Moment, Rows, Sheet, State};
+use crate::{
+    event::{Event, Trace, What},
+    pairs::Pairs,
+    table::Type,
+};
+use inviso_term::record::Kind;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+pub const BLOCKERS: &[(&str, Type)] = &[
+    ("node", Type::Names),
+    ("process_id", Type::Int64),
+    ("from_function", Type::Names),
+    ("to_function", Type::Names),
+    ("start", Type::Time),
+    ("start_mono_ns", Type::Int64),
+    ("duration_ns", Type::Int64),
+    ("held_id", Type::Int64),
+    ("held_ns", Type::Int64),
+];
+
+/// Steps of tasks that are kept to be looked at, at most.
+const KEPT: usize = 1 << 16;
+
+/// Messages under way at most.
+const UNDER_WAY: usize = 1 << 16;
+
+/// Makes the table of steps that held others up.
+pub struct Blockers {
+    shortest: i64,
+    running: Running,
+    /// Steps of tasks that are over, in the order of their ends.
+    over: VecDeque<Step>,
+    pairs: Option<Pairs<i64>>,
+    /// When each task began its step.
+    begun: FxHashMap<i64, i64>,
+    /// Since when a message is there for a task that does not run.
+    ready: FxHashMap<i64, i64>,
+}
+
+impl Blockers {
+    pub fn new(shortest: i64) -> Blockers {
+        Blockers {
+            shortest,
+            running: Running::default(),
+            over: VecDeque::new(),
+            pairs: None,
+            begun: FxHashMap::default(),
+            ready: FxHashMap::default(),
+        }
+    }
+
+    /// A task was ready from one moment to the other.
+    fn held(&self, task: i64, scheduler: Option<i64>, from: i64, to: i64, state: &State, sheet: &mut Sheet) {
+        let first = self.over.partition_point(|step| step.ended.at <= from);
+        for step in self.over.iter().skip(first) {
+            if step.begun.at.at >= to {
+                continue; // a step that ended later may have begun earlier on another loop
+            }
+            let same = step.scheduler == scheduler || step.scheduler.is_none() || scheduler.is_none();
+            let overlap = step.ended.at.min(to) - step.begun.at.at.max(from);
+            if step.process == task || !same || overlap <= 0 || step.process >> 48 != task >> 48 {
+                continue;
+            }
+            let duration = step.ended.at - step.begun.at.at;
+            if duration < self.shortest {
+                continue;
+            }
+            sheet.name(0, state.node_of(step.process));
+            sheet.int(1, step.process);
+            for (n, function) in [step.begun.function, step.function].into_iter().enumerate() {
+                if let Some(known) = function.and_then(|function| state.tracks.names.get(function as usize)) {
+                    sheet.name(2 + n, &known.text);
+                }
+            }
+            state.put_time(sheet, 4, Some(step.begun.at.at));
+            sheet.int(6, duration);
+            sheet.int(7, task);
+            sheet.int(8, overlap);
+            sheet.next();
+        }
+    }
+
+    fn trace(&mut self, trace: &Trace<'_>, at: Moment, state: &mut State, sheet: &mut Sheet) {
+        let is_task = state.class(trace.tracee) == Class::Task;
+        let own = state.key(trace.tracee);
+        let erlang = state.options.erlang;
+        match trace.kind {
+            Some(Kind::Send) => {
+                let pairs = self.pairs.get_or_insert_with(|| Pairs::new(UNDER_WAY, erlang));
+                pairs.sent(trace, at.at);
+                while pairs.forget(false).is_some() {}
+            }
+            Some(Kind::Receive) => {
+                let pairs = self.pairs.get_or_insert_with(|| Pairs::new(UNDER_WAY, erlang));
+                let found = match (trace.number, trace.value) {
+                    (Some(_), _) => pairs.numbered(trace),
+                    (None, Some(value)) => pairs.alike(trace.tracee, value),
+                    _ => None,
+                };
+                let (Some((_, sent)), true) = (found, is_task) else { return };
+                match self.begun.get(&own) {
+                    // it runs: it was ready until its step began
+                    Some(begun) if sent < *begun => self.held(own, trace.scheduler, sent, *begun, state, sheet),
+                    Some(_) => {}
+                    None => drop(self.ready.entry(own).or_insert(sent)),
+                }
+            }
+            Some(Kind::In | Kind::InExiting) if is_task => {
+                if let Some(ready) = self.ready.remove(&own) {
+                    self.held(own, trace.scheduler, ready, at.at, state, sheet);
+                }
+                self.begun.insert(own, at.at);
+            }
+            Some(Kind::Out | Kind::OutExiting | Kind::OutExited) => drop(self.begun.remove(&own)),
+            _ => {}
+        }
+        if let Some(step) = self.running.take(trace, at, state).filter(|_| is_task) {
+            self.over.push_back(step);
+            if self.over.len() > KEPT {
+                self.over.pop_front();
+            }
+        }
+    }
+}
+
+impl Rows for Blockers {
+    fn event(&mut self, event: &Event<'_>, at: Moment, state: &mut State, sheet: &mut Sheet) {
+        if let What::Trace(trace) = event.what {
+            state.take(&trace, at.at);
+            if at.is_known {
+                self.trace(&trace, at, state, sheet);
+            }
+        }
+    }
+
+    fn end(&mut self, _: &mut State, _: &mut Sheet) {}
+}

@@ -1,0 +1,540 @@
+//! Messages, from their sending to their receipt; where they were sent to; who talks to whom; how long they waited; how many waited.
+//!
+//! A message is a row when it is received, or when it is given up: at the end, or where too many are under way. One whose sending is not in
+//! the trace is a row as well, without what only that tells. What its token says (`seq_trace`) belongs to the row of the message that it went with.
+
+use super::{state::Class, Moment, Options, Rows, Sheet, State};
+use crate::{
+    event::{Event, Seq, Trace, What},
+    pairs::{Pairing, Pairs},
+    scan::Bytes,
+    table::Type,
+};
+use inviso_term::record::Kind;
+use rustc_hash::FxHashMap;
+
+pub const MESSAGES: &[(&str, Type)] = &[
+    ("message_id", Type::Int64),
+    ("node", Type::Names),
+    ("sender_id", Type::Int64),
+    ("channel_id", Type::Int64),
+    ("receiver_id", Type::Int64),
+    ("kind", Type::Names),
+    ("sent", Type::Time),
+    ("sent_mono_ns", Type::Int64),
+    ("received", Type::Time),
+    ("received_mono_ns", Type::Int64),
+    ("wait_ns", Type::Int64),
+    ("depth_at_send", Type::Int64),
+    ("content", Type::Text),
+    ("size_bytes", Type::Int64),
+    ("seq_label", Type::Names),
+    ("seq_previous", Type::Int64),
+    ("seq_current", Type::Int64),
+    ("pairing", Type::Names),
+];
+
+pub const CHANNELS: &[(&str, Type)] = &[
+    ("channel_id", Type::Int64),
+    ("node", Type::Names),
+    ("pid", Type::Text),
+    ("kind", Type::Names),
+    ("sent", Type::Int64),
+    ("received", Type::Int64),
+    ("deepest", Type::Int64),
+];
+
+pub const TALKS: &[(&str, Type)] = &[
+    ("node", Type::Names),
+    ("sender_id", Type::Int64),
+    ("channel_id", Type::Int64),
+    ("receiver_id", Type::Int64),
+    ("messages", Type::Int64),
+    ("bytes", Type::Int64),
+    ("wait_ns", Type::Int64),
+    ("longest_ns", Type::Int64),
+];
+
+pub const WAITS: &[(&str, Type)] = &[
+    ("node", Type::Names),
+    ("of_id", Type::Int64),
+    ("messages", Type::Int64),
+    ("never_received", Type::Int64),
+    ("p50_ns", Type::Int64),
+    ("p90_ns", Type::Int64),
+    ("p99_ns", Type::Int64),
+    ("longest_ns", Type::Int64),
+];
+
+pub const DEPTHS: &[(&str, Type)] = &[
+    ("node", Type::Names),
+    ("channel_id", Type::Int64),
+    ("at", Type::Time),
+    ("at_mono_ns", Type::Int64),
+    ("depth", Type::Int64),
+];
+
+/// Messages under way at most; of more the oldest are given up.
+const UNDER_WAY: usize = 1 << 18;
+
+/// What a token says.
+#[derive(Clone, Debug)]
+struct Carried {
+    label: Box<str>,
+    previous: i64,
+    current: i64,
+}
+
+/// What is known of a sending, or of a receipt without one.
+#[derive(Debug, Default)]
+struct Sent {
+    id: i64,
+    sender: Option<i64>,
+    channel: Option<i64>,
+    kind: &'static str,
+    at: Option<i64>,
+    depth: Option<i64>,
+    content: Box<str>,
+    size: i64,
+    carried: Option<Carried>,
+    /// Whether a token alone tells of it.
+    is_seq: bool,
+}
+
+/// Where messages are sent to.
+#[derive(Debug)]
+struct Channel {
+    title: Box<str>,
+    class: Class,
+    under_way: i64,
+    sent: i64,
+    received: i64,
+    deepest: i64,
+}
+
+/// What is made of messages.
+enum Made {
+    /// A row each.
+    Rows,
+    /// A row for each channel.
+    Channels,
+    /// A row for each sender, channel and receiver.
+    Talks(FxHashMap<[Option<i64>; 3], Talk>),
+    /// A row for each channel, sender or receiver.
+    Waits(By, FxHashMap<i64, (Vec<i64>, i64)>),
+    /// A row each time that a channel gets deeper or less deep; of one, or of all.
+    Depths(Option<i64>),
+}
+
+/// Whose messages are taken together.
+#[derive(Clone, Copy)]
+enum By {
+    Channel,
+    Sender,
+    Receiver,
+}
+
+#[derive(Default)]
+struct Talk {
+    messages: i64,
+    bytes: i64,
+    wait: i64,
+    longest: Option<i64>,
+}
+
+/// A receipt without a number, until the next message of its process: that may be its token's.
+struct Held {
+    receiver: i64,
+    tracee: Box<[u8]>,
+    value: Box<[u8]>,
+    at: Option<i64>,
+}
+
+/// Makes a table of messages.
+pub struct Messages {
+    pairs: Pairs<Sent>,
+    channels: FxHashMap<i64, Channel>,
+    made: Made,
+    count: i64,
+    /// The last message that each process sent, until it does something else.
+    last_sent: FxHashMap<i64, u64>,
+    /// Those that the last one that each received was of: so its token is not another message.
+    last_received: FxHashMap<i64, (Option<i64>, Option<i64>)>,
+    held: FxHashMap<i64, Held>,
+}
+
+impl Messages {
+    /// Makes that table; None for an unknown one.
+    pub fn new(table: &str, options: &Options) -> Option<Messages> {
+        let made = match table {
+            "messages" => Made::Rows,
+            "channels" => Made::Channels,
+            "talks" => Made::Talks(FxHashMap::default()),
+            "waits by channel" => Made::Waits(By::Channel, FxHashMap::default()),
+            "waits by sender" => Made::Waits(By::Sender, FxHashMap::default()),
+            "waits by receiver" => Made::Waits(By::Receiver, FxHashMap::default()),
+            "depths" => Made::Depths(options.channel),
+            _ => return None,
+        };
+        Some(Messages {
+            pairs: Pairs::new(UNDER_WAY, options.erlang),
+            channels: FxHashMap::default(),
+            made,
+            count: 0,
+            last_sent: FxHashMap::default(),
+            last_received: FxHashMap::default(),
+            held: FxHashMap::default(),
+        })
+    }
+
+    fn id(&mut self) -> i64 {
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// What a message is, by where it goes.
+    fn kind(class: Class) -> &'static str {
+        match class {
+            Class::Queue => "item",
+            Class::Port => "port",
+            Class::Thread | Class::Task | Class::Name => "message",
+        }
+    }
+
+    fn sending(
+        &mut self, from: Bytes<'_>, to: Bytes<'_>, value: Bytes<'_>, at: Option<i64>, state: &mut State,
+        sheet: &mut Sheet,
+    ) -> Sent {
+        let (sender, channel, class) = (state.key(from), state.key(to), state.class(to));
+        let place = self.channels.entry(channel).or_insert_with(|| Channel {
+            title: crate::text::who(to).into(),
+            class,
+            under_way: 0,
+            sent: 0,
+            received: 0,
+            deepest: 0,
+        });
+        let depth = place.under_way;
+        place.under_way += 1;
+        place.sent += 1;
+        place.deepest = place.deepest.max(place.under_way);
+        let content = if self.has_rows() { state.show(value) } else { "" };
+        let content = content.into();
+        self.depth(channel, depth + 1, at, state, sheet);
+        Sent {
+            id: self.count,
+            sender: Some(sender),
+            channel: Some(channel),
+            kind: Self::kind(class),
+            at,
+            depth: Some(depth),
+            content,
+            size: value.len() as i64,
+            carried: None,
+            is_seq: false,
+        }
+    }
+
+    /// A message is a row: received, or given up.
+    fn row(
+        &mut self, sent: Sent, receipt: Option<(i64, Option<i64>)>, pairing: &str, state: &mut State, sheet: &mut Sheet,
+    ) {
+        let received = receipt.and_then(|(_, at)| at);
+        if let Some((key, channel)) =
+            sent.channel.and_then(|key| self.channels.get_mut(&key).map(|channel| (key, channel)))
+        {
+            channel.under_way -= 1;
+            channel.received += i64::from(receipt.is_some());
+            let depth = channel.under_way;
+            if receipt.is_some() {
+                self.depth(key, depth, received, state, sheet);
+            }
+        }
+        let wait = received.zip(sent.at).map(|(received, sent)| received.saturating_sub(sent));
+        let receiver = receipt.map(|(receiver, _)| receiver);
+        match &mut self.made {
+            Made::Rows => {}
+            Made::Channels | Made::Depths(_) => return,
+            Made::Talks(talks) => {
+                let talk = talks.entry([sent.sender, sent.channel, receiver]).or_default();
+                talk.messages += 1;
+                talk.bytes += sent.size;
+                talk.wait += wait.unwrap_or(0);
+                talk.longest = talk.longest.max(wait);
+                return;
+            }
+            Made::Waits(by, waits) => {
+                let of = match by {
+                    By::Channel => sent.channel,
+                    By::Sender => sent.sender,
+                    By::Receiver => receiver,
+                };
+                if let Some(of) = of {
+                    let (waits, never) = waits.entry(of).or_default();
+                    waits.extend(wait);
+                    *never += i64::from(receipt.is_none());
+                }
+                return;
+            }
+        }
+        sheet.int(0, sent.id);
+        sheet.name(1, state.node_of(sent.sender.or(receipt.map(|(receiver, _)| receiver)).unwrap_or(-1)));
+        sheet.int(2, sent.sender);
+        sheet.int(3, sent.channel);
+        sheet.int(4, receipt.map(|(receiver, _)| receiver));
+        sheet.name(5, sent.kind);
+        state.put_time(sheet, 6, sent.at);
+        state.put_time(sheet, 8, received);
+        sheet.int(10, wait);
+        sheet.int(11, sent.depth);
+        if state.options.values > 0 {
+            sheet.text(12, &sent.content);
+        }
+        sheet.int(13, sent.size);
+        if let Some(carried) = &sent.carried {
+            sheet.name(14, &carried.label);
+            sheet.int(15, carried.previous);
+            sheet.int(16, carried.current);
+        }
+        sheet.name(17, pairing);
+        sheet.next();
+    }
+
+    fn has_rows(&self) -> bool {
+        matches!(self.made, Made::Rows)
+    }
+
+    /// A channel is so deep now.
+    fn depth(&self, channel: i64, depth: i64, at: Option<i64>, state: &State, sheet: &mut Sheet) {
+        let Made::Depths(only) = self.made else { return };
+        if only.is_none_or(|only| only == channel) {
+            sheet.name(0, state.node_of(channel));
+            sheet.int(1, channel);
+            state.put_time(sheet, 2, at);
+            sheet.int(4, depth);
+            sheet.next();
+        }
+    }
+
+    fn give_up(&mut self, all: bool, state: &mut State, sheet: &mut Sheet) {
+        while let Some((_, sent)) = self.pairs.forget(all) {
+            self.row(sent, None, "none", state, sheet);
+        }
+    }
+
+    fn received(
+        &mut self, found: Option<(u64, Sent)>, receipt: Receipt<'_>, pairing: Pairing, state: &mut State,
+        sheet: &mut Sheet,
+    ) {
+        let Receipt { receiver, value, at } = receipt;
+        let (sent, pairing) = match found {
+            Some((_, sent)) => {
+                let word = match pairing {
+                    Pairing::Exact => "exact",
+                    Pairing::Serial => "serial",
+                    Pairing::Content => "content",
+                };
+                (sent, word)
+            }
+            None => {
+                let id = self.id();
+                let kind = if is_timeout(value) { "timeout" } else { "message" };
+                let content = if self.has_rows() { state.show(value) } else { "" };
+                (Sent { id, kind, content: content.into(), size: value.len() as i64, ..Sent::default() }, "none")
+            }
+        };
+        let serial = |carried: &Carried| carried.current;
+        self.last_received.insert(receiver, (sent.carried.as_ref().map(serial), sent.sender));
+        self.row(sent, Some((receiver, at)), pairing, state, sheet);
+    }
+
+    /// What was held of a process is no token's: its contents have to say what it is.
+    fn release(&mut self, receiver: i64, state: &mut State, sheet: &mut Sheet) {
+        let Some(held) = self.held.remove(&receiver) else { return };
+        let found = self.pairs.alike(&held.tracee, &held.value);
+        let receipt = Receipt { receiver: held.receiver, value: &held.value, at: held.at };
+        self.received(found, receipt, Pairing::Content, state, sheet);
+    }
+
+    fn trace(&mut self, trace: &Trace<'_>, at: Option<i64>, state: &mut State, sheet: &mut Sheet) {
+        let is_send = trace.kind == Some(Kind::Send);
+        if !is_send && trace.kind != Some(Kind::Receive) {
+            return;
+        }
+        let Some(value) = trace.value else { return };
+        let own = state.key(trace.tracee);
+        if !self.held.is_empty() {
+            self.release(own, state, sheet);
+        }
+        if is_send {
+            let Some(to) = trace.other else { return };
+            let sent = self.sending(trace.tracee, to, value, at, state, sheet);
+            self.count += 1;
+            if let Some(place) = self.pairs.sent(trace, sent) {
+                self.last_sent.insert(own, place);
+            }
+            return self.give_up(false, state, sheet);
+        }
+        if trace.number.is_some() {
+            let found = self.pairs.numbered(trace);
+            return self.received(found, Receipt { receiver: own, value, at }, Pairing::Exact, state, sheet);
+        }
+        let held = Held { receiver: own, tracee: trace.tracee.into(), value: value.into(), at };
+        self.held.insert(own, held);
+    }
+
+    fn seq(&mut self, seq: &Seq<'_>, at: Option<i64>, state: &mut State, sheet: &mut Sheet) {
+        let (Some((previous, current)), Some(from), Some(to), Some(value)) = (seq.serial, seq.from, seq.to, seq.value)
+        else {
+            return;
+        };
+        let carried = |state: &mut State| Carried { label: state.show(seq.label).into(), previous, current };
+        match seq.word {
+            b"send" => {
+                let sender = state.key(from);
+                let with = carried(state);
+                let channel = state.key(to);
+                let known = self.last_sent.remove(&sender);
+                // the message that the token went with: the process's last, to the same place
+                if let Some(sent) = known.and_then(|place| self.pairs.carries(place, seq)) {
+                    if sent.channel == Some(channel) && sent.carried.is_none() {
+                        sent.carried = Some(with);
+                        return;
+                    }
+                }
+                let mut sent = self.sending(from, to, value, at, state, sheet);
+                self.count += 1;
+                (sent.carried, sent.is_seq) = (Some(with), true);
+                self.pairs.sent_with(seq, sent);
+                self.give_up(false, state, sheet);
+            }
+            b"receive" => {
+                let receiver = state.key(to);
+                let last = self.last_received.remove(&receiver);
+                if let Some(held) = self.held.remove(&receiver) {
+                    let found = self.pairs.with(seq);
+                    let pairing = Pairing::Serial;
+                    let receipt = Receipt { receiver, value: &held.value, at: held.at };
+                    return match found {
+                        Some(found) => self.received(Some(found), receipt, pairing, state, sheet),
+                        None => {
+                            let found = self.pairs.alike(&held.tracee, &held.value);
+                            self.received(found, receipt, Pairing::Content, state, sheet);
+                        }
+                    };
+                }
+                // told already, by the receipt itself
+                if last.is_some_and(|(serial, _)| serial == Some(current)) {
+                    return;
+                }
+                let found = self.pairs.with(seq);
+                let with = carried(state);
+                let receipt = Receipt { receiver, value, at };
+                match found {
+                    Some(found) => self.received(Some(found), receipt, Pairing::Serial, state, sheet),
+                    None => {
+                        let id = self.id();
+                        let sender = Some(state.key(from));
+                        let content = state.show(value).into();
+                        let size = value.len() as i64;
+                        let carried = Some(with);
+                        let sent = Sent { id, sender, kind: "message", content, size, carried, ..Sent::default() };
+                        self.row(sent, Some((receiver, at)), "none", state, sheet);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The least of sorted values that so many of a hundred are not above: the nearest rank.
+fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.checked_sub(1)?).copied()
+}
+
+/// Who has received what, and when.
+struct Receipt<'a> {
+    receiver: i64,
+    value: &'a [u8],
+    at: Option<i64>,
+}
+
+/// Whether a message is the word that says that none has come in time.
+fn is_timeout(value: Bytes<'_>) -> bool {
+    crate::scan::Scan(value).name() == Some(b"timeout")
+}
+
+impl Rows for Messages {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>, at: Moment, state: &mut State, sheet: &mut Sheet) {
+        let at = at.is_known.then_some(at.at);
+        match event.what {
+            What::Trace(trace) => self.trace(&trace, at, state, sheet),
+            What::Seq(seq) => self.seq(&seq, at, state, sheet),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, state: &mut State, sheet: &mut Sheet) {
+        let mut held: Vec<_> = self.held.keys().copied().collect();
+        held.sort_unstable();
+        for receiver in held {
+            self.release(receiver, state, sheet);
+        }
+        self.give_up(true, state, sheet);
+        match &mut self.made {
+            Made::Rows | Made::Depths(_) => return,
+            Made::Talks(talks) => {
+                let mut all: Vec<_> = talks.drain().collect();
+                all.sort_unstable_by_key(|(of, talk)| (-talk.messages, *of));
+                for ([sender, channel, receiver], talk) in all {
+                    sheet.name(0, state.node_of(sender.or(receiver).unwrap_or(-1)));
+                    sheet.int(1, sender);
+                    sheet.int(2, channel);
+                    sheet.int(3, receiver);
+                    sheet.int(4, talk.messages);
+                    sheet.int(5, talk.bytes);
+                    sheet.int(6, talk.longest.map(|_| talk.wait));
+                    sheet.int(7, talk.longest);
+                    sheet.next();
+                }
+                return;
+            }
+            Made::Waits(_, waits) => {
+                let mut all: Vec<_> = waits.drain().collect();
+                all.sort_unstable_by_key(|(of, (waits, _))| (-(waits.len() as i64), *of));
+                for (of, (mut waits, never)) in all {
+                    waits.sort_unstable();
+                    sheet.name(0, state.node_of(of));
+                    sheet.int(1, of);
+                    sheet.int(2, waits.len() as i64 + never);
+                    sheet.int(3, never);
+                    for (n, percent) in [50, 90, 99].into_iter().enumerate() {
+                        sheet.int(4 + n, percentile(&waits, percent));
+                    }
+                    sheet.int(7, waits.last().copied());
+                    sheet.next();
+                }
+                return;
+            }
+            Made::Channels => {}
+        }
+        let mut channels: Vec<_> = self.channels.drain().collect();
+        channels.sort_unstable_by_key(|(key, _)| *key);
+        for (key, channel) in channels {
+            sheet.int(0, key);
+            sheet.name(1, state.node_of(key));
+            sheet.text(2, &channel.title);
+            sheet.name(
+                3,
+                if matches!(channel.class, Class::Thread | Class::Task) { "mailbox" } else { channel.class.word() },
+            );
+            sheet.int(4, channel.sent);
+            sheet.int(5, channel.received);
+            sheet.int(6, channel.deepest);
+            sheet.next();
+        }
+    }
+}
