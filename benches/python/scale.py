@@ -1,6 +1,6 @@
 """A control over many runtimes of many hosts: what its calls take, and what each node and each agent costs.
 
-    python -m benches.python.scale [--nodes 100 300 1000] [--agents 20] [--rounds 100] [--coming 5]
+    python -m benches.python.scale [--nodes 100 300 1000] [--agents 20] [--rounds 100 | --seconds 600] [--coming 5]
 
 Each agent has a folder of sockets and a host's name of its own, and listens on loopback. All connect to the first
 one, and learn of each other there: so each ends with a connection to every other. The nodes speak the real protocol
@@ -11,7 +11,8 @@ host. For each number of nodes:
   answer is checked.
 * memory of the control for a node, resident and of Python's objects; of the agent of its host; of the others; their
   threads and descriptors.
-* rounds in which ``--coming`` nodes of each host end and as many begin: how much control and agents grow.
+* rounds in which ``--coming`` nodes of each host end and as many begin, so many or for so long: what control and agents
+  take at the start, in the middle and at the end, and how much they grow.
 * the end of an agent: until the control knows that its nodes are gone.
 
 At the end the line through the figures of all numbers of nodes. One line of JSON on standard output for each figure,
@@ -54,11 +55,12 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 300, 1000])
     parser.add_argument("--agents", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seconds", type=float, help="how long nodes come and go, in place of --rounds")
     parser.add_argument("--coming", type=int, default=5)
     given = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    found = {nodes: measure(nodes, given.agents, given.rounds, given.coming) for nodes in given.nodes}
+    found = {nodes: measure(nodes, given.agents, given) for nodes in given.nodes}
     if len(found) < 2:
         return
     for what in LINES:
@@ -68,7 +70,7 @@ def main() -> None:
         print(json.dumps(line))
 
 
-def measure(nodes: int, agents: int, rounds: int, coming: int) -> dict[str, tuple[float, str]]:
+def measure(nodes: int, agents: int, given: argparse.Namespace) -> dict[str, tuple[float, str]]:
     """The figures for one number of nodes."""
     figures: dict[str, tuple[float, str]] = {}
 
@@ -82,7 +84,7 @@ def measure(nodes: int, agents: int, rounds: int, coming: int) -> dict[str, tupl
             hosts = Hosts(Path(folder), agents, children)
             with control_of(hosts, Path(folder)) as control:
                 with_nodes(hosts, control, nodes, tell)
-                come_and_go(hosts, control, rounds, coming, tell)
+                come_and_go(hosts, control, given, tell)
                 objects(hosts, control, tell)
                 end_of_an_agent(hosts, control, tell)
         finally:
@@ -197,32 +199,47 @@ def with_nodes(hosts: Hosts, control: Any, nodes: int, tell: Callable[[str, floa
     tell("another agent, threads", statistics.median(map(threads, others)), "")
 
 
-def come_and_go(hosts: Hosts, control: Any, rounds: int, coming: int, tell: Callable[[str, float, str], None]) -> None:
-    """Rounds in which nodes come and go; the sizes after a tenth of them, and after all."""
+def come_and_go(hosts: Hosts, control: Any, given: argparse.Namespace, tell: Callable[[str, float, str], None]) -> None:
+    """Rounds in which nodes come and go; the sizes after a tenth of them, after half of them, and after all."""
     pids = {"the control": os.getpid(), "its agent": hosts.agents[0].pid, "another agent": hosts.agents[-1].pid}
     sizes: list[dict[str, tuple[int, int, int]]] = []
-    took = []
+    took: list[float] = []
+    errors = 0
     control.timeout = 10  # a question takes memory of the agent until then, also if it is answered
-    for number in range(rounds):
+    end = time.monotonic() + (given.seconds or 0)
+    while time.monotonic() < end if given.seconds is not None else len(took) < given.rounds:
         began = time.perf_counter()
-        hosts.turn(coming)
+        hosts.turn(given.coming)
         names = set(hosts.nodes())
         until(lambda names=names: names.issuperset(control.nodes()))
         until(lambda names=names: set(known(control)) == names, 0.05)
-        new = sorted(names.difference(control.nodes()))
-        wrong = [each for each in control.add(new, "bench", {}) if each[1] != ("ok", "new")]
-        assert not wrong, (len(wrong), wrong[0])
-        checked(control.call(None, "get_status"), len(names))
+        errors += refused(control, names)
+        errors += sum(answer[0] != "ok" for _, answer in control.call(None, "get_status"))
         took.append(1000 * (time.perf_counter() - began))
-        if number in (rounds // 10, rounds - 1):
-            sizes.append({name: (resident(pid), descriptors(pid), threads(pid)) for name, pid in pids.items()})
-    if not sizes:
+        sizes.append({name: (resident(pid), descriptors(pid), threads(pid)) for name, pid in pids.items()})
+    if not took:
         return
-    tell(f"{coming * len(hosts.names)} nodes go and as many come, p50", statistics.median(took), "ms")
+    changed = given.coming * len(hosts.names)
+    tell(f"{changed} nodes go and as many come, p50", statistics.median(took), "ms")
+    tell(f"{changed} nodes go and as many come, rounds", len(took), "")
+    tell("answers that were errors", errors, "")
+    until(lambda: refused(control, set(hosts.nodes())) == 0)
+    checked(control.call(None, "get_status"), len(hosts.nodes()))
+    first, last = len(took) // 10, len(took) - 1
     for name in pids:
         for at, (what, unit) in enumerate((("memory", "bytes"), ("descriptors", ""), ("threads", ""))):
-            grown = sizes[-1][name][at] - sizes[0][name][at]
-            tell(f"growth over {rounds * 9 // 10} rounds: {name}, {what}", grown, unit)
+            for number in dict.fromkeys((first, len(took) // 2, last)):
+                tell(f"{name}, {what}, {changed * (number + 1)} nodes gone", sizes[number][name][at], unit)
+            grown = sizes[last][name][at] - sizes[first][name][at]
+            tell(f"growth over {last - first} rounds: {name}, {what}", grown, unit)
+
+
+def refused(control: Any, names: set[str]) -> int:
+    """Adds those that are not added; how many of them could not be: a host that gets no processor for two seconds is lost for
+    a moment, with its nodes.
+    """
+    new = sorted(names.difference(control.nodes()))
+    return sum(answer != ("ok", "new") for _, answer in control.add(new, "bench", {}))
 
 
 def objects(hosts: Hosts, control: Any, tell: Callable[[str, float, str], None]) -> None:

@@ -106,6 +106,8 @@ def _status(given: Any) -> int:
             print(f"\twithout rights: {stranger}")
         for foreign in each["not_joined"]:
             print(f"\tnot joined: {foreign}")
+        if (refused := each["refused"])["lines"]:
+            print(f"\trefused: {refused['lines']} lines of zenoh's log on TLS, the last: {refused['last']}")
     if not found:
         print("inviso agent: none runs on this host", file=sys.stderr)
     return 0 if found else 1
@@ -114,7 +116,8 @@ def _status(given: Any) -> int:
 def agents(timeout: float = 5.0) -> list[dict[str, Any]]:
     """The agents of this host that run: ``pid``, ``cluster``, ``host``, ``nodes`` of other hosts, how many
     ``connections`` to other agents there are, of these ``routers``; neighbours ``without_rights`` here; agents of other clusters and
-    versions, which are ``not_joined``.
+    versions, which are ``not_joined``; ``refused``: how many ``lines`` of zenoh's log say that a TLS connection was not let in, for its certificate
+    say, and what the ``last`` one says.
     """
     from ._link._folder import AGENT, Folder
     from ._link._frame import BadFrame, pack

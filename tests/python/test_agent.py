@@ -329,7 +329,7 @@ def test_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     pid = int(done.stdout.split()[1])
     try:
         (found,) = json.loads(command("agent", "--status", "--json").stdout)
-        assert found == {"pid": pid, "cluster": "mine", "host": "web", "nodes": [], "connections": 0, "routers": 0, "without_rights": [], "not_joined": []}
+        assert found == {"pid": pid, "cluster": "mine", "host": "web", "nodes": [], "connections": 0, "routers": 0, "without_rights": [], "not_joined": [], "refused": {"lines": 0, "last": ""}}
     finally:
         os.kill(pid, signal.SIGTERM)
     until(lambda: command("agent", "--status").returncode == 1)

@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra inviso[cluster]")
 
+import zenoh
 from agent_tools import THERE, Host, until
 from inviso import Cluster, merge
 from inviso.agent._engine import Engine
@@ -183,6 +184,53 @@ def test_what_is_asked_is_not_dropped(place: Path) -> None:
         answers = [found.get(timeout=60) for _ in sizes]
         assert sorted(len(answer or b"") for answer in answers) == sizes
     finally:
+        other.close()
+        one.close()
+
+
+class Replies:
+    """A session of zenoh that notes what comes back to each question, as it comes; whoever asked gets it, too."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.found: list[bytes] = []
+
+    def get(self, key: str, callback: Any, **how: Any) -> None:
+        def take(reply: Any) -> None:
+            self.found.append(reply.ok.payload.to_bytes())
+            callback.callback(reply)
+
+        self._session.get(key, zenoh.handlers.Callback(take, callback.drop, indirect=callback.indirect), **how)
+
+
+def test_answers_come_as_they_were_given(place: Path) -> None:
+    """zenoh sorts the replies to a question by their times and leaves out those before the last one, unless it is told not to."""
+    ends = [f"unixsock-stream/{place}/{name}" for name in ("one", "other")]
+    one, other = Engine(ends[:1], []), Engine(ends[1:], ends[:1])
+    session = other._session
+    try:
+        early, late = one._session.new_timestamp(), one._session.new_timestamp()
+
+        def take(query: Any) -> None:
+            with query:
+                query.reply(query.key_expr, b"first", timestamp=late)
+                query.reply(query.key_expr, b"second", timestamp=early)
+                query.reply(query.key_expr, b"third", timestamp=late)
+
+        one._session.declare_queryable("echo/*", take, complete=True)
+        found: queue.Queue[bytes | None] = queue.Queue()
+
+        def answer() -> bytes | None:
+            other.ask("echo/x", b"x", 60, found.put)
+            return found.get(timeout=60)
+
+        until(lambda: answer() is not None)
+        replies = Replies(session)
+        other._session = replies
+        assert answer() == b"first"
+        assert replies.found == [b"first", b"second", b"third"]
+    finally:
+        other._session = session
         other.close()
         one.close()
 

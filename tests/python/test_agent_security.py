@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ from agent_tools import Host, until
 from inviso import BadArg, Cluster
 from inviso.agent import read_rights
 from inviso.control._control import Control
-from node_tools import HOST, Node
+from node_tools import HOST
 
 RIGHTS = """
 [all]
@@ -156,18 +159,44 @@ def test_a_name_without_rights_sees_nothing_and_is_told_of(world: World) -> None
     assert host.status()["nodes"] == []
 
 
-def test_another_signer_is_not_let_in(world: World, tmp_path: Path) -> None:
-    host = world.host("forged", Certificates(tmp_path).options("all"))
-    until(lambda: "UnknownCA" in world.there.errors.read_text() or "UnknownIssuer" in world.there.errors.read_text())
+@pytest.mark.parametrize(
+    ("is_trusting", "says"),
+    [(False, "received fatal alert: UnknownCA"), (True, "invalid peer certificate: UnknownIssuer")],
+)
+def test_another_signer_is_not_let_in(world: World, tmp_path: Path, is_trusting: bool, says: str) -> None:
+    options = Certificates(tmp_path).options("all")
+    if is_trusting:  # it would talk with this host
+        options[options.index("--ca") + 1] = str(world.place / "ca.pem")
+    host = world.host(f"forged-{is_trusting}", options)
+    until(lambda: says in world.there.errors.read_text())
+    until(lambda: world.there.status()["refused"]["last"] == says)
     assert (host.status()["connections"], host.status()["nodes"]) == (0, [])
 
 
 def test_a_certificate_that_has_expired_is_not_let_in(world: World) -> None:
-    past = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     before = world.there.errors.read_text().count("certificate expired")
     host = world.host("late", world.certificates.options("all", not_after=past))
     until(lambda: world.there.errors.read_text().count("certificate expired") > before)
     assert (host.status()["connections"], host.status()["nodes"]) == (0, [])
+    until(lambda: "certificate expired" in world.there.status()["refused"]["last"])
+    # each line that was passed on is counted
+    until(lambda: world.there.status()["refused"]["lines"] == world.there.errors.read_text().count("zenoh_link_tls"))
+    words = [sys.executable, "-m", "inviso", "agent", "--status"]
+    environment = {**os.environ, **world.there.environment}
+    shown = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert re.search(r"^\trefused: \d+ lines of zenoh's log on TLS, the last: \S", shown, re.MULTILINE)
+
+
+def test_lines_of_another_form_are_passed_on_and_not_counted() -> None:
+    warning = b"\x1b[2mnow\x1b[0m \x1b[33m WARN\x1b[0m acc-0 zenoh_link_tls::unicast: it has\x1b no name. Hint: none.\n"
+    given = b"something else\n" + warning + b"now DEBUG zenoh_link_tls: a detail\nnow WARN zenoh_link_tcp: \xff\nno end"
+    program = (
+        "import os\nfrom inviso.agent._refusals import Refusals\nwith Refusals() as found:\n"
+        f"    os.write(1, {given!r})\nos.write(1, repr((found.lines, found.last)).encode())"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
+    assert (ran.stdout, ran.stderr) == (given + b"(1, 'it has? no name')", b"")
 
 
 def test_without_a_certificate_nobody_is_let_in(world: World) -> None:

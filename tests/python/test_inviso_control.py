@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import queue
 import re
+import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import inviso
 import pytest
 from agent_tools import THERE, Host, joined, until
 from inviso import BadArg, control, log, runtime
+from inviso.control._control import Control
 from node_tools import HOST, Node, started
 
 ME = f"control@{HOST}"
@@ -41,14 +44,57 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Host, Host
         yield found
 
 
-@pytest.fixture(params=["socket", "agent"])
-def nodes(request: pytest.FixtureRequest, tmp_path: Path, named: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
-    """Two processes: of this host, and of another, which its agent reaches."""
-    if request.param == "socket":
-        with started(tmp_path, "one", "two") as found:
+class Own:
+    """This process as a node of its own control."""
+
+    name = ME
+
+    def __init__(self, log_dir: Path) -> None:
+        self.log_dir = log_dir
+
+    def run(self, line: str) -> None:
+        """Runs a line of Python as :class:`Node` does."""
+        exec(line, vars(sys.modules["__main__"]))
+
+
+@contextmanager
+def in_process(folder: Path) -> Iterator[list[Own]]:
+    """The one node that the link inside a process leads to."""
+    names = vars(sys.modules["__main__"])
+    before = set(names)
+    own = Own(folder)
+    own.run("def work(n): return n + 1")
+    yield [own]
+    for name in names.keys() - before:
+        del names[name]
+
+
+@pytest.fixture(params=["process", "socket", "agent"])
+def nodes(request: pytest.FixtureRequest, named: None, tmp_path: Path) -> Iterator[list[Any]]:
+    """The nodes that a link leads to: this process, two others of this host, or two of another, which its agent reaches."""
+    if request.param == "process":
+        with in_process(tmp_path) as found:
             yield found
-        return
-    here, there = request.getfixturevalue("hosts")
+    else:
+        yield request.getfixturevalue(f"by_{request.param}")
+
+
+@pytest.fixture(params=["socket", "agent"])
+def others(request: pytest.FixtureRequest, named: None) -> list[Node]:
+    """Two other processes: of this host, and of another."""
+    found: list[Node] = request.getfixturevalue(f"by_{request.param}")
+    return found
+
+
+@pytest.fixture
+def by_socket(tmp_path: Path, named: None) -> Iterator[list[Node]]:
+    with started(tmp_path, "one", "two") as found:
+        yield found
+
+
+@pytest.fixture
+def by_agent(hosts: tuple[Host, Host], tmp_path: Path, named: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Node]]:
+    here, there = hosts
     monkeypatch.setenv("INVISO_DIR", str(here.folder))
     with started(tmp_path, "one", "two", host=THERE, **there.environment) as found:
         until(lambda: here.sees(*(node.name for node in found)))
@@ -57,13 +103,23 @@ def nodes(request: pytest.FixtureRequest, tmp_path: Path, named: None, monkeypat
     until(lambda: here.sees())
 
 
-@pytest.fixture
-def added(nodes: list[Node]) -> list[Node]:
-    """Both, added by a control."""
+def all_added(nodes: list[Node]) -> list[Node]:
     control.start()
     names = [node.name for node in nodes]
     assert control.add_nodes(names, "tag") == ("ok", [(name, ("ok", "new")) for name in names])
     return nodes
+
+
+@pytest.fixture
+def added(nodes: list[Node]) -> list[Node]:
+    """All nodes of a link, added by a control."""
+    return all_added(nodes)
+
+
+@pytest.fixture
+def others_added(others: list[Node]) -> list[Node]:
+    """Both other processes, added by a control."""
+    return all_added(others)
 
 
 def of(answer: Any) -> dict[str, Any]:
@@ -93,8 +149,8 @@ class Events:
         return event
 
 
-def test_trace_two_nodes_and_read_their_logs(added: list[Node]) -> None:
-    one, two = added
+def test_trace_nodes_and_read_their_logs(added: list[Node]) -> None:
+    one, last = added[0], added[-1]
     assert each(control.init_tracing(("file", "trace.log"))) == ("ok", [("trace_log", "ok")])
     assert each(control.tpl(*WORK, True)) == ("ok", [1])
     assert each(control.tf("all", ["call", "timestamp", "arity"]))[0] == "ok"
@@ -107,8 +163,8 @@ def test_trace_two_nodes_and_read_their_logs(added: list[Node]) -> None:
         assert [message[3] for message in found] == [("__main__", "work", 1)] * 2
         assert str(found[0][1]).startswith("<") and found[0][1].node == node.name
     assert each(control.list_logs()) == ("ok", [("trace_log", ".", ["trace.log"])])
-    two.run("work(3)")  # nothing is traced any more
-    assert len(list(log.read(two.log_dir / "trace.log"))) == 2
+    last.run("work(3)")  # nothing is traced any more
+    assert len(list(log.read(last.log_dir / "trace.log"))) == 2
     complete = ("complete", [("trace_log", [("ok", "p_trace.log")]), ("ti_log", [])])
     assert control.fetch_log([one.name], ".", "p_") == ("ok", [(one.name, complete)])
     assert Path("p_trace.log").read_bytes() == (one.log_dir / "trace.log").read_bytes()
@@ -120,7 +176,7 @@ def test_trace_two_nodes_and_read_their_logs(added: list[Node]) -> None:
 
 
 def test_every_form_of_patterns(added: list[Node]) -> None:
-    one, two = (node.name for node in added)
+    one, last = added[0].name, added[-1].name
     for node in added:
         node.run("import json")
     for call in (control.tp, control.tpl):
@@ -130,7 +186,7 @@ def test_every_form_of_patterns(added: list[Node]) -> None:
         assert of(call([one], *WORK, True)) == {one: ("ok", [1])}
         assert of(call([one], *WORK, True, [])) == {one: ("ok", [1])}
         assert of(call([one], [(*WORK, True)])) == {one: ("ok", [1])}
-        assert of(call(*WORK, True, nodes=[two])) == {two: ("ok", [1])}
+        assert of(call(*WORK, True, nodes=[last])) == {last: ("ok", [1])}
         found = of(call(re.compile("json|json[.]decoder"), "_", "_", []))
         assert all(len(answer[1]) == 2 for answer in found.values()), found
         folder = str(Path(json.__file__).parent)
@@ -147,7 +203,7 @@ def test_every_form_of_patterns(added: list[Node]) -> None:
 
 
 def test_every_form_of_flags(added: list[Node]) -> None:
-    one, two = (node.name for node in added)
+    one, *rest = (node.name for node in added)
     assert each(control.tf("all", ["call"])) == ("error", "no_tracer")
     control.init_tracing(("file", "trace.log"))
     number = of(control.tf("all", ["call"]))[one][1][0]
@@ -155,7 +211,8 @@ def test_every_form_of_flags(added: list[Node]) -> None:
     assert of(control.tf([one], "all", ["call"])) == {one: ("ok", [number])}
     assert of(control.tf([one], [("all", ["call"]), ("new", ["call"])])) == {one: ("ok", [number, 0])}
     assert each(control.tf([("existing", ["call"])])) == ("ok", [number])
-    assert of(control.tf([(one, [("all", ["call"])]), (two, [("new", ["call"])])])) == {one: ("ok", [number]), two: ("ok", [0])}
+    of_each = [(one, [("all", ["call"])]), *((name, [("new", ["call"])]) for name in rest)]
+    assert of(control.tf(of_each)) == {one: ("ok", [number]), **{name: ("ok", [0]) for name in rest}}
     assert of(control.tf([(one, [("all", ["call"])], False)])) == {one: ("ok", [number])}
     assert each(control.tf("all", ["all"])) == ("ok", [("error", ("bad_flag", "all"))])
     assert each(control.ctf("all", ["call"])) == ("ok", [number])
@@ -198,7 +255,7 @@ def test_a_malformed_argument_is_refused_before_a_node_is_asked(call: Any, argum
     assert caught.value.function.startswith("control.")
 
 
-def test_functions_go_to_no_other_process(added: list[Node]) -> None:
+def test_functions_go_to_no_other_process(others_added: list[Node]) -> None:
     for call in (
         lambda: control.init_tracing((print, None)),
         lambda: control.change_options([("overload", (print, 5))]),
@@ -216,21 +273,19 @@ def test_without_a_control_every_call_says_so() -> None:
 
 
 def test_nodes_that_are_not_there(added: list[Node]) -> None:
-    one, two = added
-    assert of(control.add_nodes(["three", one.name], "tag")) == {
-        f"three@{HOST}": ("error", "nodedown"),
-        one.name: ("ok", "already_added"),
-    }
-    assert of(control.get_status([two.name, "four"])) == {
-        two.name: ("ok", ("new", "running")),
+    names = [node.name for node in added]
+    last = names[-1]
+    assert of(control.add_nodes(["three", last], "tag")) == {f"three@{HOST}": ("error", "nodedown"), last: ("ok", "already_added")}
+    assert of(control.get_status([last, "four"])) == {
+        last: ("ok", ("new", "running")),
         f"four@{HOST}": ("error", "not_an_added_node"),
     }
-    assert of(control.stop_nodes(["four", two.name])) == {f"four@{HOST}": ("error", "not_an_added_node"), two.name: "ok"}
-    assert of(control.get_status()) == {one.name: ("ok", ("new", "running"))}
+    assert of(control.stop_nodes(["four", last])) == {f"four@{HOST}": ("error", "not_an_added_node"), last: "ok"}
+    assert of(control.get_status()) == {name: ("ok", ("new", "running")) for name in names[:-1]}
 
 
 def test_options(added: list[Node]) -> None:
-    one, _ = added
+    one = added[0]
     assert control.add_nodes(["x"], "tag", ["nonsense"]) == ("error", ("unknown_option", "nonsense"))
     assert control.start(["nonsense"]) == ("error", ("unknown_option", "nonsense"))
     assert control.change_options([("dependency", -1)]) == ("error", ("unknown_option", ("dependency", -1)))
@@ -252,8 +307,23 @@ def again(tag: str, call: Any = control.add_nodes, *, of_node: Node) -> Any:
     return of(call([of_node.name], tag))[of_node.name]
 
 
+def test_another_control_is_refused(added: list[Node]) -> None:
+    other = Control(name=f"other@{HOST}")
+    try:
+        answers = [answer for _, answer in other.add([node.name for node in added], "tag", {})]
+    finally:
+        other.close()
+    assert [answer[:1] + answer[1][:2] for answer in answers] == [("error", "refused", ME)] * len(added)
+    events = Events()
+    if isinstance(added[0], Own):
+        runtime.stop_listening()
+    else:
+        added[0].kill()
+    assert events.next()[:2] == ("disconnected", added[0].name)
+
+
 def test_adoption(added: list[Node]) -> None:
-    one, two = added
+    one = added[0]
     control.init_tracing([one.name], ("file", "trace.log"))
     control.suspend([one.name], "lunch")
     assert again("second", of_node=one) == ("ok", ("adopted", "tracing", ("suspended", "lunch"), "tag"))
@@ -261,9 +331,21 @@ def test_adoption(added: list[Node]) -> None:
     assert again("second", control.add_nodes_if_ref, of_node=one) == (
         "ok", ("adopted", "tracing", ("suspended", "lunch"), "second"),
     )  # fmt: skip
-    assert again("third", of_node=two) == ("ok", ("adopted", "new", "running", "tag"))
     control.stop_nodes()
-    assert again("fourth", control.add_nodes_if_ref, of_node=two) == ("ok", "new")
+    assert again("fourth", control.add_nodes_if_ref, of_node=one) == ("ok", "new")
+    assert again("fifth", of_node=one) == ("ok", ("adopted", "new", "running", "fourth"))
+
+
+def test_who_adopts_what_a_process_began_itself_has_its_own_rights(others: list[Node]) -> None:
+    one = others[0]
+    one.run("from inviso import control; control.start(); began = control.add_node('own')")
+    one.run("assert began == ('ok', [(runtime.listening().node, ('ok', 'new'))]), began")
+    one.run(f"control.init_tracing(('file', {str(one.log_dir)!r} + '-own.log')); control.stop_tracing(); control.stop()")
+    control.start()
+    assert of(control.add_nodes([one.name], "tag")) == {one.name: ("ok", ("adopted", "idle", "running", "own"))}
+    assert each(control.delete_log()) == ("ok", [("trace_log", [("ok", f"{one.log_dir.name}-own.log")])])
+    for data in ((("os", "system"), "x"), ("file", "/own.log")):
+        assert each(control.init_tracing(data)) == ("error", ("not_allowed", data[0] if data[0] != "file" else data[1]))
 
 
 def until_gone(node: Node) -> None:
@@ -297,9 +379,9 @@ def test_an_adopted_component_does_not_end(nodes: list[Node]) -> None:
 def test_events(nodes: list[Node]) -> None:
     control.start()
     events = Events()
-    one, two = nodes
-    control.add_nodes([one.name, two.name], "tag")
-    assert [events.next(), events.next()] == [("connected", node.name, ("tag", ("new", "running"))) for node in nodes]
+    one = nodes[0]
+    control.add_nodes([node.name for node in nodes], "tag")
+    assert [events.next() for _ in nodes] == [("connected", node.name, ("tag", ("new", "running"))) for node in nodes]
     control.init_tracing([one.name], ("file", "trace.log"))
     assert events.next() == ("state_change", one.name, ("tracing", "running"))
     control.suspend([one.name], "why")
@@ -312,9 +394,14 @@ def test_events(nodes: list[Node]) -> None:
     assert events.next() == ("state_change", one.name, ("new", "running"))
     control.stop_nodes([one.name])
     assert events.next() == ("disconnected", one.name, None)
+
+
+def test_a_node_that_is_killed_is_disconnected(others_added: list[Node]) -> None:
+    one, two = others_added
+    events = Events()
     two.kill()
     assert events.next()[:2] == ("disconnected", two.name)
-    assert of(control.get_status()) == {}
+    assert of(control.get_status()) == {one.name: ("ok", ("new", "running"))}
 
 
 def test_events_in_a_mailbox() -> None:
@@ -389,7 +476,7 @@ def test_handlers_of_other_processes_are_named_and_admitted(tmp_path: Path) -> N
 
 
 def test_a_wrap_set_and_its_files(added: list[Node]) -> None:
-    one, _ = added
+    one = added[0]
     data = ("file", ("set.", "wrap", ".log", 1000, 3))
     assert each(control.init_tracing([(node.name, data) for node in added])) == ("ok", [("trace_log", "ok")])
     control.tpl(*WORK, True)
@@ -405,7 +492,7 @@ def test_a_wrap_set_and_its_files(added: list[Node]) -> None:
 
 
 def test_a_pattern_comes_to_functions_that_are_defined_later(added: list[Node]) -> None:
-    one, _ = added
+    one = added[0]
     control.init_tracing([one.name], ("file", "trace.log"))
     assert of(control.tpl([one.name], "__main__", "later", "_", True)) == {one.name: ("ok", [0])}
     control.tf([one.name], "all", ["call", "arity"])
@@ -415,8 +502,8 @@ def test_a_pattern_comes_to_functions_that_are_defined_later(added: list[Node]) 
     assert [message[3] for message in log.read(one.log_dir / "trace.log")] == [("__main__", "later", 0)]
 
 
-def test_a_node_that_ends_leaves_a_readable_log(added: list[Node]) -> None:
-    one, two = added
+def test_a_node_that_ends_leaves_a_readable_log(others_added: list[Node]) -> None:
+    one, two = others_added
     control.init_tracing(("file", "trace.log"))
     control.tpl(*WORK, True)
     control.tf("all", ["call"])
@@ -457,7 +544,7 @@ def test_messages_are_relayed_to_another_node(tmp_path: Path) -> None:
 
 
 def test_logs_that_tracer_data_or_names_stand_for(added: list[Node]) -> None:
-    one, _ = added
+    one = added[0]
     (one.log_dir / "old.log").parent.mkdir(exist_ok=True)
     (one.log_dir / "old.log").write_bytes(b"")
     data = ("file", "old.log")
@@ -466,5 +553,9 @@ def test_logs_that_tracer_data_or_names_stand_for(added: list[Node]) -> None:
     complete = ("complete", [("trace_log", [("ok", "p_old.log")]), ("ti_log", [])])
     for spec in (data, [("trace_log", ".", ["old.log"])]):
         assert of(control.fetch_log([(one.name, spec)], ".", "p_")) == {one.name: complete}
+
+
+def test_a_log_outside_the_folder_of_logs_is_no_other_process_s(others_added: list[Node]) -> None:
+    one = others_added[0]
     refused = ("error", ("not_allowed", "../old.log"))
     assert of(control.fetch_log([(one.name, [("trace_log", "..", ["old.log"])])], ".", "p_")) == {one.name: refused}

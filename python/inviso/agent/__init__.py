@@ -25,17 +25,20 @@ from ._engine import Engine, is_private
 from ._far import WINDOW, Far
 from ._keys import PRESENCE, Keys
 from ._near import Near
+from ._refusals import Refusals
 
 __all__ = ["Rights", "Tls", "read_rights", "run"]
 
 
-async def _until_told(folder: Folder, engine: Engine, keys: Keys, rights: Rights | None, window: float) -> None:
+async def _until_told(
+    folder: Folder, engine: Engine, keys: Keys, rights: Rights | None, window: float, refusals: Refusals
+) -> None:
     loop, over = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, over.set)
     with folder.below(AGENT) as below, below.listen(os.getpid()) as listening:
         try:
-            near, far = Near(folder, engine, keys), Far(listening, engine, keys, window)
+            near, far = Near(folder, engine, keys), Far(listening, engine, keys, refusals, window)
             if rights is not None:
                 known = rights
 
@@ -124,6 +127,6 @@ def run(
             if not insecure and not is_private(each):
                 why = f"{shown(each)} shows no certificate to whoever is there; pass tls= and 'tls/...', or insecure=True"
                 raise BadArg("agent", argument, why)
-    with Folder.open() as folder:
+    with Folder.open() as folder, Refusals() as refusals:
         engine = Engine(listen, connect, mode, tls, None if rights is None else rules(keys, rights))
-        asyncio.run(_until_told(folder, engine, keys, rights, window))
+        asyncio.run(_until_told(folder, engine, keys, rights, window, refusals))

@@ -19,6 +19,7 @@ from inviso.terms import Atom
 from ._clock import EVERY, Offsets, ask
 from ._engine import Engine
 from ._keys import EVERYBODY, Keys
+from ._refusals import Refusals
 from ._wire import GREETING, Wire
 
 __all__ = ["Far"]
@@ -44,10 +45,13 @@ MOST = 3_600_000
 class Far:
     """What is known of other hosts, and the controls that want it. Runs in the agent's event loop."""
 
-    def __init__(self, listening: socket.socket, engine: Engine, keys: Keys, window: float = WINDOW) -> None:
+    def __init__(
+        self, listening: socket.socket, engine: Engine, keys: Keys, refusals: Refusals, window: float = WINDOW
+    ) -> None:
         self._listening = listening
         self._engine = engine
         self._keys = keys
+        self._refusals = refusals
         self._window = window
         self._loop = asyncio.get_running_loop()
         self._alive: set[str] = set()
@@ -211,6 +215,7 @@ class Far:
             return OK, {
                 "cluster": self._keys.cluster, "host": self._keys.host, "nodes": self.nodes, "connections": len(self._engine.others),
                 "routers": len(self._engine.routers), "without_rights": self.strangers, "not_joined": self.not_joined,
+                "refused": {"lines": self._refusals.lines, "last": self._refusals.last},
             }  # fmt: skip
         return ERROR, Atom("no_request")
 

@@ -33,7 +33,8 @@ class LocalLink:
             return self._listener.about()
         host = self._listener.host
         answer = host.request(self, name, tuple(arguments), is_local=True)
-        host.on_end = self._ended
+        if host.owner is self:
+            host.on_end = self._ended
         return answer
 
     def _ended(self) -> None:

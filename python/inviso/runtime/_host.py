@@ -44,7 +44,7 @@ class Host:
 
     def __init__(self, resolver: Resolver) -> None:
         self.resolver = resolver
-        self.local_resolver = Resolver()
+        self.local_resolver = Resolver(resolver.wrote)
         self.component: Component | None = None
         self.owner: Peer | None = None
         self._sampler = Sampler()
@@ -101,14 +101,15 @@ class Host:
             return ERROR, (Atom("crashed"), (name, f"{type(error).__name__}: {error}"))
 
     def _request(self, peer: Peer, name: str, arguments: tuple[Any, ...], *, is_local: bool) -> Any:
+        resolver = self.local_resolver if is_local else self.resolver
         if name == "add" and len(arguments) == 3:
-            return self._add(peer, *arguments, is_local=is_local)
+            return self._add(peer, *arguments, resolver)
         if name == "confirm" and peer is self._asked:
             return self._confirm(peer)
         if name == "sample" and len(arguments) <= 1:  # it changes nothing, so whoever may ask this process may ask that
             return OK, self._sampler.sample(self.component, self.owner, *arguments)
         if name in ("list_logs", "log_paths") and self.component is not None:  # likewise
-            return self.component.call(name, arguments)
+            return self.component.call(name, arguments, resolver)
         if self.component is None or peer is not self.owner:
             return ERROR, Atom("not_an_added_node")
         if name == "stop_node":
@@ -125,14 +126,14 @@ class Host:
         self._before(name)
         return self.component.call(name, arguments)
 
-    def _add(self, peer: Peer, tag: Any, options: Any, if_ref: Any, *, is_local: bool) -> Any:
+    def _add(self, peer: Peer, tag: Any, options: Any, if_ref: Any, resolver: Resolver) -> Any:
         component, owner = self.component, self.owner
         if component is None:
             try:
                 settings = read(options)
             except Unknown as wrong:
                 return ERROR, (Atom("unknown_option"), wrong.option)
-            self.begin(tag, settings, self.local_resolver if is_local else self.resolver)
+            self.begin(tag, settings, resolver)
             answer: Any = OK, Atom("new")
         elif owner is peer:
             return OK, Atom("already_added")
@@ -143,6 +144,7 @@ class Host:
         else:
             answer = OK, (Atom("adopted"), *component.machine.both(), component.tag)
             component.tag = tag
+            component.use(resolver)
         self.owner = peer
         self._alone_until = None
         return answer

@@ -22,7 +22,10 @@ CALLBACKS = frozenset({("inviso.meta", "clean_std_publld"), ("inviso.meta", "ini
 
 
 class Resolver:
-    """For requests from this process: any file, any function."""
+    """For requests from this process: any file, any function. ``heard`` is called as :meth:`wrote`."""
+
+    def __init__(self, heard: Callable[[tuple[str, str]], None] = lambda files: None) -> None:
+        self._heard = heard
 
     def path(self, name: str) -> str:
         """The full path of a log.
@@ -34,6 +37,7 @@ class Resolver:
 
     def wrote(self, files: tuple[str, str]) -> None:
         """A log was opened: the path of its file, or what is before and behind the number in those of a wrap set."""
+        self._heard(files)
 
     def may_delete(self, path: str) -> bool:
         """Whether a file may be deleted that a request names."""
@@ -62,6 +66,7 @@ class Remote(Resolver):
     """For requests from other processes: files below ``folder``, functions of the modules ``allow`` and what is below them."""
 
     def __init__(self, folder: str, allow: tuple[str, ...]) -> None:
+        super().__init__()
         self._folder = os.path.abspath(folder)
         self._allow = allow
         self._written: set[tuple[str, str]] = set()
