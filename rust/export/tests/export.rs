@@ -288,7 +288,7 @@ proptest! {
         table.term(&bytes);
         prop_assert_eq!(table.batch().map(|batch| batch.columns.len()), Some(19));
         for name in ["calls", "messages", "processes", "functions", "steps", "gc", "losses", "profile", "path", "blockers", "depths"] {
-            let mut made = Analysis::new(name, Titles::default(), analysis::Options::default()).unwrap();
+            let mut made = Analysis::new(name, Default::default(), analysis::Options::default()).unwrap();
             made.term(&bytes);
             made.end();
             let columns = made.fields().len();
