@@ -204,8 +204,8 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
             let buffer = frame.local(0);
             let Some(record) = here.host.directory.known(buffer as usize) else { return Way::None };
             return match senders::pick(object.py(), &record, object.as_ptr()) {
-                Some(Put { carried, .. }) => Way::Kept(carried, record.pid),
-                None => Way::None,
+                Some(Put { carried: Some(carried), .. }) => Way::Kept(carried, record.pid),
+                _ => Way::None,
             };
         }
         if is(frame, "SimpleQueue.put") {
@@ -421,7 +421,7 @@ fn on_put(here: &mut Here, frame: Frame) {
         };
         if let (Carried::Token(..), Some(buffer)) = (&carried, buffer_of(here, frame)) {
             let sender = here.thread.current().pid;
-            senders::leave(Python::assume_attached(), &buffer, item, Put { sender, number: 0, carried });
+            senders::leave(Python::assume_attached(), &buffer, item, Put { sender, number: 0, carried: Some(carried) });
         }
     }
 }

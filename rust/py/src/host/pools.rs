@@ -156,7 +156,7 @@ pub unsafe fn put_among_threads(here: &mut Here, queue: *mut ffi::PyObject, item
         if let Carried::Token(..) = carried {
             let sender = here.thread.current().pid;
             let queue = record(here, queue);
-            senders::leave(Python::assume_attached(), &queue, item, Put { sender, number: 0, carried });
+            senders::leave(Python::assume_attached(), &queue, item, Put { sender, number: 0, carried: Some(carried) });
         }
         true
     }
@@ -179,7 +179,7 @@ pub unsafe fn taken_among_threads(here: &mut Here, queue: *mut ffi::PyObject, it
             .directory
             .known(queue as usize)
             .and_then(|queue| senders::pick(Python::assume_attached(), &queue, item));
-        let carried = put.map_or(Carried::Empty, |put| put.carried);
+        let carried = put.and_then(|put| put.carried).unwrap_or(Carried::Empty);
         if works {
             here.running.identify(here.host, &mut here.thread);
             let message = tokens::message_for(here, &carried, |here| told_as(here, item));

@@ -33,8 +33,8 @@ pub struct Put {
     pub sender: u64,
     /// The message's number, or 0.
     pub number: u64,
-    /// A token, perhaps.
-    pub carried: Carried,
+    /// A token, perhaps; None where nobody looked, as no token was in use.
+    pub carried: Option<Carried>,
 }
 
 impl Put {
@@ -59,9 +59,11 @@ pub struct Senders {
 /// Items by address.
 #[derive(Default)]
 struct Items {
-    /// One that came when there was none: nearly always the only one there is. Older than what is among the others.
-    first: Option<(usize, Put)>,
+    /// In the order in which they were put in, as long as each is taken at one of the ends: nearly always.
+    line: VecDeque<(usize, Put)>,
+    /// By address, once one was taken from the midst.
     others: FxHashMap<usize, Puts>,
+    is_mixed: bool,
 }
 
 /// Who put an item in, oldest first: one, nearly always.
@@ -72,15 +74,15 @@ struct Puts {
 
 impl Items {
     fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.others.len()
+        self.line.len() + self.others.len()
     }
 
     #[inline(always)]
     fn add(&mut self, item: usize, put: Put) {
-        if self.first.is_none() && self.others.is_empty() {
-            self.first = Some((item, put));
-        } else {
+        if self.is_mixed {
             self.add_to_others(item, put);
+        } else {
+            self.line.push_back((item, put));
         }
     }
 
@@ -95,27 +97,37 @@ impl Items {
     /// The oldest at this address; the newest if `last`.
     #[inline(always)]
     fn take(&mut self, item: usize, last: bool) -> Option<Put> {
-        if !self.others.is_empty() && (last || self.first.as_ref().is_none_or(|(known, _)| *known != item)) {
-            if let Some(put) = self.take_of_others(item, last) {
-                return Some(put);
-            }
+        let end = if last { self.line.back() } else { self.line.front() };
+        if end.is_some_and(|(known, _)| *known == item) {
+            let taken = if last { self.line.pop_back() } else { self.line.pop_front() };
+            return taken.map(|(_, put)| put);
         }
-        self.first.take_if(|(known, _)| *known == item).map(|(_, put)| put)
+        self.take_of_others(item, last)
     }
 
     #[inline(never)]
     fn take_of_others(&mut self, item: usize, last: bool) -> Option<Put> {
+        if !self.is_mixed {
+            if self.line.is_empty() {
+                return None;
+            }
+            self.is_mixed = true;
+            for (item, put) in std::mem::take(&mut self.line) {
+                self.add_to_others(item, put);
+            }
+        }
         let Entry::Occupied(mut puts) = self.others.entry(item) else { return None };
         let Puts { oldest, more } = puts.get_mut();
         let next = if last { more.pop_back() } else { more.pop_front().map(|next| std::mem::replace(oldest, next)) };
-        next.or_else(|| Some(puts.remove().oldest))
+        let taken = next.or_else(|| Some(puts.remove().oldest));
+        self.is_mixed = !self.others.is_empty();
+        taken
     }
 
     /// Keeps those addresses of whose puts it is so of one.
     fn retain(&mut self, mut keep: impl FnMut(&mut Put) -> bool) {
-        if self.first.as_mut().is_some_and(|(_, put)| !keep(put)) {
-            self.first = None;
-        }
+        self.line.retain_mut(|(_, put)| keep(put));
+        self.line.shrink_to_fit();
         self.others.retain(|_, puts| {
             let mut kept = false;
             for put in std::iter::once(&mut puts.oldest).chain(&mut puts.more) {
@@ -124,6 +136,7 @@ impl Items {
             kept
         });
         self.others.shrink_to_fit();
+        self.is_mixed = !self.others.is_empty();
     }
 }
 
@@ -218,8 +231,8 @@ pub fn empty(py: Python<'_>, node: &Node, senders: &Senders) {
     let wanted = SENDERS.load(Ordering::Acquire);
     senders.with(py, |items| {
         items.retain(|put| {
-            node.seq_empty(&mut put.carried);
-            wanted || put.number != 0 || matches!(put.carried, Carried::Token(..))
+            put.carried.iter_mut().for_each(|carried| node.seq_empty(carried));
+            wanted || put.number != 0 || matches!(put.carried, Some(Carried::Token(..)))
         });
     });
 }
@@ -247,12 +260,7 @@ pub unsafe fn put(here: &mut Here, object: *mut PyObject, item: *mut PyObject, n
 unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, number: u64, length: Option<Length>) {
     let sender = here.thread.current().pid;
     // SAFETY: the caller's promise.
-    let Some((to, carries)) = with_known(here, object, |queue| (queue.pid, unsafe { tokens::carries(queue, object) }))
-    else {
-        return;
-    };
-    // SAFETY: the caller's promise.
-    let carried = if carries { unsafe { tokens::sent_to_queue(here, to, item) } } else { Carried::Nothing };
+    let carried = unsafe { carried(here, object, item) };
     // SAFETY: the caller's promise. Not while others wait: a program's own class may be asked.
     let is_left = length.is_some_and(|length| has_some(here, object) && unsafe { length(object) } == Some(0));
     with_known(here, object, |queue| {
@@ -264,6 +272,23 @@ unsafe fn keep(here: &mut Here, object: *mut PyObject, item: *mut PyObject, numb
         }
         senders.add(py, item, Put { sender, number, carried });
     });
+}
+
+/// The token that goes with an item, where one may be in use.
+///
+/// # Safety
+/// As [`put`].
+#[inline(always)]
+unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -> Option<Carried> {
+    if !TOKENS.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(match with_known(here, object, |queue| (queue.pid, unsafe { tokens::carries(queue, object) })) {
+        // SAFETY: the caller's promise.
+        Some((to, true)) => unsafe { tokens::sent_to_queue(here, to, item) },
+        _ => Carried::Nothing,
+    })
 }
 
 /// An item is put into what holds a queue's items until they are pickled.

@@ -101,8 +101,8 @@ pub unsafe fn carries(queue: &Tracee, object: *mut PyObject) -> bool {
 /// # Safety
 /// Both stand; attached.
 pub unsafe fn taken_from_queue(here: &mut Here, object: *mut PyObject, put: Option<Put>, item: *mut PyObject) {
-    let carried = match put {
-        Some(put) => put.carried,
+    let carried = match put.and_then(|put| put.carried) {
+        Some(carried) => carried,
         None if !here.host.node.seq_may_have(here.thread.current()) => return,
         // one that nobody sent a token with, or that was put in before tokens were in use
         None => match here.host.directory.known(object as usize) {
