@@ -15,6 +15,8 @@ enum Cells {
 pub struct Sheet {
     columns: Vec<Cells>,
     rows: usize,
+    /// Bytes of text in them.
+    bytes: usize,
     form: Form,
 }
 
@@ -26,7 +28,12 @@ impl Sheet {
             Type::Names => Cells::Names(Coded::default()),
             Type::Text | Type::Binary => Cells::Texts(Terms::default()),
         };
-        Sheet { columns: fields.iter().map(|(_, of)| cells(of)).collect(), rows: 0, form: Form::new(Values::Text) }
+        Sheet {
+            columns: fields.iter().map(|(_, of)| cells(of)).collect(),
+            rows: 0,
+            bytes: 0,
+            form: Form::new(Values::Text),
+        }
     }
 
     /// A number, or nothing.
@@ -50,6 +57,7 @@ impl Sheet {
     pub fn text(&mut self, column: usize, text: &str) {
         if let Some(Cells::Texts(texts)) = self.columns.get_mut(column) {
             texts.put_text(self.rows, text, &mut self.form);
+            self.bytes += text.len();
         }
     }
 
@@ -62,13 +70,13 @@ impl Sheet {
     /// Whether there are enough rows for a batch.
     #[inline]
     pub fn is_full(&self) -> bool {
-        let long = |cells: &Cells| matches!(cells, Cells::Texts(texts) if texts.len() >= FULL);
-        self.rows >= ROWS || self.columns.iter().any(long)
+        self.rows >= ROWS || self.bytes >= FULL
     }
 
     /// The rows that there are; None if there is none.
     pub fn batch(&mut self) -> Option<Batch> {
         let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
         if rows == 0 {
             return None;
         }
