@@ -17,7 +17,7 @@ def critical_path(source: Any, label: Any) -> Table:
 
     Backwards from the last event that has the label, from each receipt to its sending. A row is a piece of time of ``process_id``:
 
-    - ``running``: it was at work on it; ``waiting``: it was out (where the flag ``running`` was set, too);
+    - ``running``: it was at work on it; ``waiting``: it was out, in ``by_function`` (where the flag ``running`` was set, too);
     - ``queued``: the message ``content`` was on its way from ``from_id`` to ``to_id``; ``blocked``: the same, and a step of another task,
       ``by_id``, in ``by_function``, ran on the receiver's event loop meanwhile;
     - ``elsewhere``: the label's first event is not on the path.
@@ -41,8 +41,8 @@ def critical_path(source: Any, label: Any) -> Table:
 def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
     """Steps of tasks that held up other tasks, which could have gone on: a message for them was there.
 
-    A row is a step and a task that it held up, ``held_id``, for ``held_ns``: the process, the functions in which the step began and ended, its
-    start and duration. It needs the flags ``running``, ``send`` and ``receive``; with ``scheduler_id`` tasks of several event loops are told apart.
+    A row is a step and a task that it held up, ``held_id``, for ``held_ns``: the process and what it was started with (flag ``procs``),
+    the functions in which the step began and ended, its start and duration. It needs the flags ``running``, ``send`` and ``receive``; with ``scheduler_id`` tasks of several event loops are told apart.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.

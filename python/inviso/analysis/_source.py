@@ -32,7 +32,8 @@ class Source:
         self.erlang = erlang
         self.logs: list[tuple[str, str | None]] = []
         self.messages: list[Any] | None = None
-        self.names: dict[Any, str] = {}
+        # also for logs: what this process has written has its names
+        self.names: dict[Any, str] = dict(_native.process_names())
         self.is_log = True
         self.wall: int | None = None
         """What is added to monotonic time for the time of day, where that is known."""
@@ -83,7 +84,6 @@ def opened(where: str, source: Any, erlang: bool) -> Source:
         raise BadArg(where, "source", f"{shown(source)} can be read once at most; {_NO_SOURCE}")
     made = Source("a list of messages", erlang)
     made.messages, made.is_log = list(source), False
-    made.names = dict(_native.process_names())
     return made
 
 
@@ -102,7 +102,6 @@ def _session(where: str, session: Session, erlang: bool) -> Source:
     path = os.path.join(made.folder(), "session.log")
     session._native.dump_to_file(path, True)
     made.logs = [(path, None)]
-    made.names = dict(_native.process_names())
     made.wall = session._native.wall_offset()
     return made
 

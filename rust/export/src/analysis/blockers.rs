@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 pub const BLOCKERS: &[(&str, Type)] = &[
     ("node", Type::Names),
     ("process_id", Type::Int64),
+    ("function", Type::Names),
     ("from_function", Type::Names),
     ("to_function", Type::Names),
     ("start", Type::Time),
@@ -75,15 +76,16 @@ impl Blockers {
             }
             sheet.name(0, state.node_of(step.process));
             sheet.int(1, step.process);
-            for (n, function) in [step.begun.function, step.function].into_iter().enumerate() {
+            let functions = [self.running.started(step.process), step.begun.function, step.function];
+            for (n, function) in functions.into_iter().enumerate() {
                 if let Some(known) = function.and_then(|function| state.tracks.names.get(function as usize)) {
                     sheet.name(2 + n, &known.text);
                 }
             }
-            state.put_time(sheet, 4, Some(step.begun.at.at));
-            sheet.int(6, duration);
-            sheet.int(7, task);
-            sheet.int(8, overlap);
+            state.put_time(sheet, 5, Some(step.begun.at.at));
+            sheet.int(7, duration);
+            sheet.int(8, task);
+            sheet.int(9, overlap);
             sheet.next();
         }
     }

@@ -3,7 +3,7 @@
 //! | kind | what it is |
 //! | --- | --- |
 //! | running | the process was at work on it, as far as is told |
-//! | waiting | the process was out, between `out` and `in` |
+//! | waiting | the process was out, between `out` and `in`: in `by_function` |
 //! | queued | the message was under way |
 //! | blocked | the same, and a step of another task of the receiver's event loop ran meanwhile |
 //! | elsewhere | before all that: the label's first event is not on the path |
@@ -166,25 +166,29 @@ impl Path {
             "running" => {
                 let Some(own) = of.get(&piece.process) else { return out.push(piece) };
                 let mut at = piece.start;
-                for step in own.iter().filter_map(step) {
+                let first = own.partition_point(|at| step(at).is_some_and(|step| step.ended.at <= piece.start));
+                let mut place =
+                    first.checked_sub(1).and_then(|at| own.get(at)).and_then(step).and_then(|step| step.function);
+                let waiting = |from, to, place: Option<u32>| {
+                    let by = place.map(|place| (piece.process, Some(place)));
+                    Piece { by, ..Piece::of("waiting", piece.process, from, to) }
+                };
+                for step in own.iter().skip(first).filter_map(step) {
                     let (from, to) = (step.begun.at.at.max(at), step.ended.at.min(piece.end));
-                    if from >= to {
-                        continue;
+                    if from >= piece.end {
+                        break;
                     }
                     if from > at {
-                        out.push(Piece::of("waiting", piece.process, at, from));
+                        out.push(waiting(at, from, place));
                     }
                     out.push(Piece::of("running", piece.process, from, to));
-                    at = to;
+                    (at, place) = (to, step.function);
                 }
-                if at < piece.end {
-                    // where a step has not ended the process runs still
-                    let kind = if own.iter().filter_map(step).any(|step| step.ended.at >= piece.end) {
-                        "waiting"
-                    } else {
-                        "running"
-                    };
-                    out.push(Piece { start: at, ..Piece::of(kind, piece.process, at, piece.end) });
+                if at < piece.end || piece.start == piece.end {
+                    out.push(match at < piece.end {
+                        true => waiting(at, piece.end, place),
+                        false => piece,
+                    });
                 }
             }
             "queued" => {
@@ -203,7 +207,8 @@ impl Path {
                     if from > at {
                         out.push(part("queued", at, from, None));
                     }
-                    let by = Some((step.process, step.begun.function.or(step.function)));
+                    let function = self.running.started(step.process).or(step.begun.function);
+                    let by = Some((step.process, function));
                     out.push(part("blocked", from, to, by));
                     at = to;
                 }
@@ -235,6 +240,11 @@ impl Rows for Path {
     }
 
     fn end(&mut self, state: &mut State, sheet: &mut Sheet) {
+        // those that have not ended run still
+        for (process, begun) in self.running.rest() {
+            let ended = Moment { at: i64::MAX, is_known: false };
+            self.steps.push(Step { process, begun, ended, function: None, reason: "open", scheduler: None });
+        }
         let mut pieces = self.pieces(Vec::new());
         pieces.reverse();
         let (mut of, mut tasks) = (FxHashMap::<i64, Vec<usize>>::default(), Vec::new());

@@ -63,31 +63,51 @@ pub struct Step {
 
 /// The steps of all processes.
 #[derive(Default)]
-pub struct Running(FxHashMap<i64, Begun>);
+pub struct Running {
+    begun: FxHashMap<i64, Begun>,
+    /// What each process was started with, where that is told: the function of a thread, the outermost coroutine of a task.
+    started: FxHashMap<i64, u32>,
+}
 
 impl Running {
     /// The step that a message ends.
     pub fn take(&mut self, trace: &Trace<'_>, at: Moment, state: &mut State) -> Option<Step> {
         let function = |state: &mut State| trace.name.map(|name| state.function(name) as u32);
+        let kind = trace.kind?;
+        if kind == Kind::Spawn {
+            let started = function(state)?;
+            let process = state.key(trace.other?);
+            self.started.insert(process, started);
+            return None;
+        }
         let process = state.key(trace.tracee);
-        let reason = match trace.kind? {
+        let reason = match kind {
+            Kind::Spawned => {
+                self.started.insert(process, function(state)?);
+                return None;
+            }
             Kind::In | Kind::InExiting => {
                 let function = function(state);
-                self.0.insert(process, Begun { at, function });
+                self.begun.insert(process, Begun { at, function });
                 return None;
             }
             Kind::Out => "waits",
             Kind::OutExiting | Kind::OutExited => "ends",
             _ => return None,
         };
-        let begun = self.0.remove(&process)?;
+        let begun = self.begun.remove(&process)?;
         let function = function(state);
         Some(Step { process, begun, ended: at, function, reason, scheduler: trace.scheduler })
     }
 
+    /// What a process was started with.
+    pub fn started(&self, process: i64) -> Option<u32> {
+        self.started.get(&process).copied()
+    }
+
     /// Those that have not ended.
     pub fn rest(&mut self) -> Vec<(i64, Begun)> {
-        let mut rest: Vec<_> = self.0.drain().collect();
+        let mut rest: Vec<_> = self.begun.drain().collect();
         rest.sort_unstable_by_key(|(process, begun)| (begun.at.at, *process));
         rest
     }
