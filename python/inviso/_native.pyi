@@ -323,7 +323,7 @@ class ArrowRows:
         values: int,
         wall: int | None = None,
         label: str | None = None,
-        channel: int | None = None,
+        of: int | None = None,
         shortest: int = 0,
     ) -> ArrowRows: ...
     def columns(self) -> list[str]: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Literal
 
 from ..errors import BadArg, shown
@@ -12,10 +13,10 @@ from ._tables import Tables
 __all__ = ["blockers", "critical_path", "latency", "queue_depth", "who_talks_to_whom"]
 
 
-def critical_path(source: Any, label: Any) -> Table:
+def critical_path(source: Any, label: Any, to: int | None = None) -> Table:
     """What the time of one label of sequential tracing was spent on: the path from its first event to its last.
 
-    Backwards from the last event that has the label, from each receipt to its sending. A row is a piece of time of ``process_id``:
+    Backwards from the last event that has the label, of all or of the process ``to``, from each receipt to its sending. A row is a piece of time of ``process_id``:
 
     - ``running``: it was at work on it; ``waiting``: it was out, in ``by_function`` (where the flag ``running`` was set, too);
     - ``queued``: the message ``content`` was on its way from ``from_id`` to ``to_id``; ``blocked``: the same, and a step of another task,
@@ -27,15 +28,17 @@ def critical_path(source: Any, label: Any) -> Table:
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
         label: as it was given to :func:`inviso.seq_trace.set_token`.
+        to: the ``process_id`` where the path ends, or None.
 
     Raises:
-        BadArg: a wrong source.
+        BadArg: a wrong source, or a ``to`` that is no key.
 
     >>> from inviso import analysis
     >>> analysis.critical_path([], "order 7").rows()
     []
     """
-    return _table("critical_path", "path", source, label=repr(label))
+    end = _key("critical_path/3", "to", to, "process_id of the table processes")
+    return _table("critical_path", "path", source, label=repr(label), of=end)
 
 
 def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
@@ -96,9 +99,8 @@ def queue_depth(source: Any, channel: int | None = None) -> Table:
     >>> [row["depth"] for row in analysis.queue_depth([("trace", me, "send", n, me) for n in range(3)]).rows()]
     [1, 2, 3]
     """
-    if channel is not None and (not isinstance(channel, int) or isinstance(channel, bool)):
-        raise BadArg("queue_depth/2", "channel", f"{shown(channel)} is no channel_id; pass one of the table channels, or None")
-    return _table("queue_depth", "depths", source, channel=channel)
+    key = _key("queue_depth/2", "channel", channel, "channel_id of the table channels")
+    return _table("queue_depth", "depths", source, of=key)
 
 
 def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel") -> Table:
@@ -120,6 +122,16 @@ def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel
     if by not in ("channel", "sender", "receiver"):
         raise BadArg("latency/2", "by", f"{shown(by)} is unknown; pass 'channel', 'sender' or 'receiver'")
     return _table("latency", f"waits by {by}", source)
+
+
+def _key(where: str, argument: str, key: Any, what: str) -> int | None:
+    """A key, also one of numpy's integers."""
+    if key is None:
+        return None
+    try:
+        return operator.index(key)
+    except TypeError:
+        raise BadArg(where, argument, f"{shown(key)} is no key; pass a {what}, or None") from None
 
 
 def _table(name: str, native: str, source: Any, **asked: Any) -> Table:

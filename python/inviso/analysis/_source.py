@@ -39,12 +39,12 @@ class Source:
         """What is added to monotonic time for the time of day, where that is known."""
 
     def rows(
-        self, table: str, values: int, label: str | None = None, channel: int | None = None, shortest: int = 0
+        self, table: str, values: int, label: str | None = None, of: int | None = None, shortest: int = 0
     ) -> _native.ArrowRows:
         """The rows of a table, once."""
         messages = self._messages() if self.messages is not None else None
         return _native.ArrowRows.analysis(
-            table, self.logs, messages, self.names, self.is_log, self.erlang, values, self.wall, label, channel, shortest
+            table, self.logs, messages, self.names, self.is_log, self.erlang, values, self.wall, label, of, shortest
         )
 
     def events(self) -> _native.ArrowRows:

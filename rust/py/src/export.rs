@@ -482,15 +482,15 @@ impl ArrowRows {
 
     /// A table of [`inviso_export::analysis`]. `names` are those of pids; `is_log`: pids without a creation are none of this process's.
     #[staticmethod]
-    #[pyo3(signature = (table, logs, messages, names, is_log, erlang, values, wall=None, label=None, channel=None, shortest=0))]
+    #[pyo3(signature = (table, logs, messages, names, is_log, erlang, values, wall=None, label=None, of=None, shortest=0))]
     #[allow(clippy::too_many_arguments)]
     fn analysis(
         table: &str, logs: Vec<(PathBuf, Option<String>)>, messages: Option<(Py<PyAny>, Py<PyAny>)>,
         names: &Bound<'_, PyDict>, is_log: bool, erlang: bool, values: usize, wall: Option<i64>, label: Option<String>,
-        channel: Option<i64>, shortest: i64,
+        of: Option<i64>, shortest: i64,
     ) -> PyResult<ArrowRows> {
         let titles = titles(names, is_log)?;
-        let options = Options { values, erlang, wall, label, channel, shortest };
+        let options = Options { values, erlang, wall, label, of, shortest };
         let Some(made) = Analysis::new(table, titles, options) else {
             return Err(PyValueError::new_err(format!("no table {table}")));
         };

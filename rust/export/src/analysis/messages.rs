@@ -173,7 +173,7 @@ impl Messages {
             "waits by channel" => Made::Waits(By::Channel, FxHashMap::default()),
             "waits by sender" => Made::Waits(By::Sender, FxHashMap::default()),
             "waits by receiver" => Made::Waits(By::Receiver, FxHashMap::default()),
-            "depths" => Made::Depths(options.channel),
+            "depths" => Made::Depths(options.of),
             _ => return None,
         };
         Some(Messages {

@@ -60,15 +60,15 @@ pub struct Options {
     pub wall: Option<i64>,
     /// The label, as Python shows it, for the tables that are about one.
     pub label: Option<String>,
-    /// The key of the channel that a table is about; None for all.
-    pub channel: Option<i64>,
+    /// The key of what a table is about: a channel, or the process where a path ends; None for all, or for the last one.
+    pub of: Option<i64>,
     /// The shortest step that may hold others up, in nanoseconds.
     pub shortest: i64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { values: 200, erlang: false, wall: None, label: None, channel: None, shortest: 0 }
+        Options { values: 200, erlang: false, wall: None, label: None, of: None, shortest: 0 }
     }
 }
 
@@ -144,7 +144,7 @@ impl Analysis {
             "steps" => Box::new(steps::Steps::default()),
             "gc" => Box::new(steps::Collections::default()),
             "losses" => Box::new(steps::Losses),
-            "path" => Box::new(path::Path::new(options.label.clone().unwrap_or_default())),
+            "path" => Box::new(path::Path::new(options.label.clone().unwrap_or_default(), options.of)),
             "blockers" => Box::new(blockers::Blockers::new(options.shortest)),
             _ => Box::new(messages::Messages::new(table, &options)?),
         };

@@ -50,6 +50,7 @@ struct Received {
 /// Makes the table.
 pub struct Path {
     label: String,
+    to: Option<i64>,
     /// The label's bytes, once one was seen.
     bytes: Option<Box<[u8]>>,
     sent: Vec<Sent>,
@@ -77,9 +78,11 @@ struct Piece {
 }
 
 impl Path {
-    pub fn new(label: String) -> Path {
+    /// The path of a label to the last event of a process, or of all.
+    pub fn new(label: String, to: Option<i64>) -> Path {
         Path {
             label,
+            to,
             bytes: None,
             sent: Vec::new(),
             under_way: FxHashMap::default(),
@@ -114,7 +117,9 @@ impl Path {
         self.places += 1;
         self.first.get_or_insert(at);
         self.begun.entry(own).or_insert(at);
-        self.last = Some((own, at));
+        if self.to.is_none_or(|to| to == own) {
+            self.last = Some((own, at));
+        }
         match seq.word {
             b"send" => {
                 let content = seq.value.map_or("", |value| state.show(value)).into();
