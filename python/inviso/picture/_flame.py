@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,8 +135,8 @@ def _stacks(where: str, argument: str, rows: Rows) -> Iterator[tuple[Any, Any]]:
         raise BadArg(
             where, argument, f"{shown(rows)} is no rows; pass text.splitlines(), or an open file of collapsed stacks"
         )
-    arrow = hasattr(rows, "__arrow_c_stream__") or not hasattr(rows, "__iter__")
-    yield from read(where, argument, rows if arrow else _split(where, argument, rows), _COLUMNS, 2)
+    as_they_are = hasattr(rows, "__arrow_c_stream__") or isinstance(rows, Mapping) or not isinstance(rows, Iterable)
+    yield from read(where, argument, rows if as_they_are else _split(where, argument, rows), _COLUMNS, 2)
 
 
 def _split(where: str, argument: str, rows: Iterable[Any]) -> Iterator[Any]:
@@ -229,7 +229,15 @@ def _lay_out(tree: _Tree, sums: list[Number], was: list[Number], chosen: set[int
             )
     for row in boxes.rows:
         row.sort()
+    _drop_unused(boxes)
     flame.functions = functions
+
+
+def _drop_unused(boxes: Boxes) -> None:
+    """Leaves the names that boxes have."""
+    used = {name: at for at, name in enumerate(sorted({box.name for row in boxes.rows for box in row}))}
+    boxes.names = [boxes.names[name] for name in used]
+    boxes.rows = [[box._replace(name=used[box.name]) for box in row] for row in boxes.rows]
 
 
 def _tint(now: Number, before: Number) -> int:

@@ -7,16 +7,16 @@ import re
 __all__ = ["COLOURS", "GROWTH", "STEPS", "amount", "clean", "group", "plural", "share"]
 
 _BAD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_END = re.compile("[.:/]")
 _LONGEST = 300
 _TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
-COLOURS = ("#e69f00", "#56b4e9", "#1fae84", "#f0e442", "#8f9fe8", "#d9663a", "#dca3c8", "#a9a9a9")
-"""What groups of functions are filled with, largest group first; the last is all other groups'. After Okabe and Ito,
-lighter, so that
-dark text is readable on each; people with any one kind of cones missing tell them apart (tests/python/test_picture.py
-measures it)."""
-GROWTH = ("#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#e4e4e4", "#fddbc7", "#f4a582", "#e0705c", "#d6505c")
+COLOURS = ("#ffb207", "#807dff", "#56af6b", "#e5d575", "#c0d6ea", "#f3401e", "#b46cc0", "#888888")
+"""What groups of functions are filled with, largest group first; the last is all other groups'. They began as Okabe and
+Ito's, and were moved apart until people without any one kind of cones tell them apart, too, and dark text is readable on
+each (tests/python/test_picture.py measures both)."""
+GROWTH = ("#5b9bd0", "#7fb3dc", "#a9cfe8", "#d3e6f1", "#e4e4e4", "#fddbc7", "#f6b597", "#ec8f74", "#e2706a")
 """What a difference is filled with: from much less (blue) to much more (red), after ColorBrewer's RdBu."""
 
 
@@ -82,4 +82,4 @@ def group(name: str) -> str:
     >>> group("shop.db:query/2"), group("main")
     ('shop', 'main')
     """
-    return re.split(r"[.:/]", name, maxsplit=1)[0] or name
+    return _END.split(name, maxsplit=1)[0] or name

@@ -50,8 +50,8 @@ class _Process:
     messages: int = 0
     since: Number | None = None
 
-    def busy(self) -> tuple[Number, int]:
-        return sum(call.duration for call in self.calls), self.messages
+    def busy(self) -> int:
+        return len(self.calls) + self.messages
 
     def seen(self, at: Number) -> None:
         if self.since is None or at < self.since:
@@ -294,15 +294,18 @@ def _runs(row: list[Box], gap: float) -> list[list[Box]]:
 
 def _arrows(reading: _Reading, tracks: dict[Hashable, int], origin: Number, boxes: Boxes, notes: list[str]) -> None:
     ranked = sorted(reading.messages, key=lambda message: -(message[3] or 0))
+    elsewhere = 0
     for sender, receiver, sent, wait, name in ranked[:_ARROWS]:
         ends = [-1 if process is None else tracks.get(process, -1) for process in (sender, receiver)]
-        if ends != [-1, -1]:
+        if ends == [-1, -1]:
+            elsewhere += 1
+        else:
             boxes.arrows.append(Arrow(ends[0], ends[1], sent - origin, wait, name))
+    if elsewhere:
+        notes.append(f"{plural(elsewhere, 'message')} between processes that are left out: left out, too")
     if len(ranked) > _ARROWS:
         notes.append(f"{plural(len(ranked) - _ARROWS, 'message')} that waited least: left out")
-    if alone := sum(
-        1 for message in reading.messages if message[0] is None or message[1] is None or message[3] is None
-    ):
+    if alone := sum(1 for sender, receiver, _, wait, _ in reading.messages if None in (sender, receiver, wait)):
         notes.append(f"{plural(alone, 'message')} whose other end is not known: drawn as stubs")
 
 
