@@ -7,12 +7,14 @@ and writes its own to 4.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import pathlib
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from typing import Any
@@ -24,6 +26,10 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--mute-audio"),
     *("--remote-debugging-pipe", "--window-size=1200,800", "--force-color-profile=srgb"),
 ]
+# puts the pipes' ends where the browser looks for them, and becomes the browser
+_BEGIN = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
 KEYS = {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "Enter": 13, "Escape": 27, "Tab": 9}
 
 
@@ -40,15 +46,13 @@ class Browser:
         self._folder = tempfile.TemporaryDirectory(prefix="inviso-browser-", ignore_cleanup_errors=True)
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
-        # the shell puts the two pipes where the browser looks for them
-        words = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
-        command = ["/bin/sh", "-c", words, program, *FLAGS, f"--user-data-dir={self._folder.name}", "about:blank"]
-        self.process = subprocess.Popen(
-            command, pass_fds=(to_browser, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        os.close(to_browser)
-        os.close(from_browser)
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_browser, from_browser)]
+        begin = [sys.executable, "-S", "-E", "-c", _BEGIN, *map(str, ends)]
+        command = [*begin, program, *FLAGS, f"--user-data-dir={self._folder.name}", "about:blank"]
+        null = subprocess.DEVNULL
+        self.process = subprocess.Popen(command, pass_fds=ends, stdin=null, stdout=null, stderr=null)
+        for end in (to_browser, from_browser, *ends):
+            os.close(end)
         self._buffer = b""
         self._number = 0
         self._session: str | None = None

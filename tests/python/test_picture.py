@@ -155,8 +155,10 @@ def test_rows_without_a_value_are_left_out_and_counted() -> None:
     made = flame([("a", 5), ("b", None), ("b", math.nan), ("c", -1), ("d", 0)])
     assert named(made) == [[("a", 0, 5)]]
     assert made.notes == [
-        "2 rows of rows without a value: left out", "1 row of rows with a value below 0: left out", "1 stack of value 0 can't be seen",
-    ]  # fmt: skip
+        "2 rows without a value: left out",
+        "1 row with a value below 0: left out",
+        "1 stack of value 0 can't be seen",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -255,8 +257,9 @@ def test_messages_are_arrows_and_unpaired_ones_stubs() -> None:
         (0, 1, 0, 5, "message 99"), (0, -1, 10, None, "message 5"), (-1, 1, 20, None, ""),
     ]  # fmt: skip
     assert made.notes == [
-        "1 message without a time or without anybody: left out", "2 messages whose other end is not known: drawn as stubs",
-    ]  # fmt: skip
+        "1 message without a time or without anybody: left out",
+        "2 messages whose other end is not known: drawn as stubs",
+    ]
 
 
 def test_a_call_without_a_start_is_left_out() -> None:
@@ -371,8 +374,13 @@ def test_processes_with_few_messages_stand_together() -> None:
 
 @pytest.mark.parametrize(
     ("edges", "says"),
-    [([("a", "b", -1)], "row 0: a count of -1"), ([("a", [], 1)], "can't be names"), ([("a", "b", "x")], "row 0, count: 'x'"), ([("a",)], "row 0 has 1")],
-)  # fmt: skip
+    [
+        ([("a", "b", -1)], "row 0: a count of -1"),
+        ([("a", [], 1)], "can't be names"),
+        ([("a", "b", "x")], "row 0, count: 'x'"),
+        ([("a",)], "row 0 has 1"),
+    ],
+)
 def test_wrong_rows_of_a_graph(edges: Any, says: str) -> None:
     with pytest.raises(BadArg) as found:
         picture.graph(edges)
@@ -423,11 +431,17 @@ def test_a_histogram_draws_a_bar_for_each_bin_that_has_values() -> None:
 @pytest.mark.parametrize(
     ("values", "options", "argument"),
     [
-        ("12", {}, "values"), (5, {}, "values"), (["x"], {}, "values"), ([{"a": 1}], {}, "values"), ([{"value": 1}], {"by": "k"}, "values"),
-        ([1], {"by": "k"}, "values"), ([], {"by": 5}, "by"), ([], {"column": 5}, "column"), ([], {"percentiles": 5}, "percentiles"),
-        ([], {"percentiles": [0]}, "percentiles"), ([], {"percentiles": "50"}, "percentiles"), ([], {"percentiles": range(1, 10)}, "percentiles"),
+        ("12", {}, "values"),
+        (5, {}, "values"),
+        (["x"], {}, "values"),
+        ([{"a": 1}], {}, "values"),
+        ([{"value": 1}], {"by": "k"}, "values"),
+        ([1], {"by": "k"}, "values"),
+        ([], {"by": 5}, "by"),
+        ([], {"column": 5}, "column"),
+        *(([], {"percentiles": wrong}, "percentiles") for wrong in (5, [0], "50", range(1, 10))),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_of_a_histogram(values: Any, options: Any, argument: str) -> None:
     with pytest.raises(BadArg) as found:
         picture.histogram(values, **options)
@@ -604,5 +618,5 @@ def test_names_are_readable_on_every_colour() -> None:
 
 
 def test_nothing_of_pictures_is_imported_by_a_traced_program() -> None:
-    text = "import sys, inviso, inviso.trace, inviso.tprof; print([m for m in sys.modules if m.startswith('inviso.picture')])"
+    text = "import sys, inviso, inviso.tprof; print([m for m in sys.modules if m.startswith('inviso.picture')])"
     assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60).stdout == "[]\n"

@@ -126,7 +126,8 @@ def _fill(where: str, argument: str, rows: Rows, tree: _Tree, turned: bool) -> l
             frames = _frames(where, argument, stack, at, cleaned)
             tree.add(frames[::-1] if turned else frames, size, argument == "before")
     notes = [(missing, "without a value"), (negative, "with a value below 0")]
-    return [f"{plural(count, 'row')} of {argument} {what}: left out" for count, what in notes if count]
+    of = " of before" if argument == "before" else ""
+    return [f"{plural(count, 'row')}{of} {what}: left out" for count, what in notes if count]
 
 
 def _stacks(where: str, argument: str, rows: Rows) -> Iterator[tuple[Any, Any]]:

@@ -14,8 +14,8 @@ _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 COLOURS = ("#ffb207", "#807dff", "#56af6b", "#e5d575", "#c0d6ea", "#f3401e", "#b46cc0", "#888888")
 """What groups of functions are filled with, largest group first; the last is all other groups'. They began as Okabe and
-Ito's, and were moved apart until people without any one kind of cones tell them apart, too, and dark text is readable on
-each (tests/python/test_picture.py measures both)."""
+Ito's, and were moved apart until people without any one kind of cones tell them apart, and dark text is readable on
+each; tests/python/test_picture.py measures both."""
 GROWTH = ("#5b9bd0", "#7fb3dc", "#a9cfe8", "#d3e6f1", "#e4e4e4", "#fddbc7", "#f6b597", "#ec8f74", "#e2706a")
 """What a difference is filled with: from much less (blue) to much more (red), after ColorBrewer's RdBu."""
 

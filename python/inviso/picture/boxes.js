@@ -41,6 +41,7 @@ class Boxes {
     this.view.append(this.filler);
     this.height = height;
     fact("boxes", this.count);
+    fact("focus", "");
     fact("arrows", this.sent.length);
     fact("rows", data.counts.length);
   }
@@ -99,7 +100,7 @@ class Boxes {
       run = -1;
     };
     for (let at = this.at(row, this.from); at < end && this.x[at] <= this.to; at++) {
-      if (this.x[at] + this.width[at] < this.from) continue;
+      if (!this.isSeen(at)) continue;
       this.seen++;
       const left = Math.max(this.place(this.x[at]), this.gutter - 2);
       const right = Math.min(this.place(this.x[at] + this.width[at]), this.wide + 2);
@@ -122,6 +123,12 @@ class Boxes {
       }
     }
     flush();
+  }
+
+  // Whether it is in view; one that only touches the view's edge is not.
+  isSeen(at) {
+    const begin = this.x[at], end = begin + this.width[at];
+    return (end > this.from || begin === this.from) && (begin < this.to || this.to === this.span);
   }
 
   isHit(at) { return this.hit !== null && this.hit[this.data.name[at]] === 1; }
