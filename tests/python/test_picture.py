@@ -549,6 +549,14 @@ def test_a_notebook_has_the_whole_page_in_a_frame() -> None:
     assert [frame["srcdoc"] for frame in frames] == [made.html()]
 
 
+def test_the_legend_has_the_packages_that_are_drawn() -> None:
+    def legend(rows: Any) -> list[str]:
+        return re.findall(r"</i>([^<]*)</span>", picture.flame(rows).html())
+
+    assert legend([("shop.db:query", 5), ("json:loads", 7)]) == ["json", "shop"]
+    assert legend([(f"p{n}:f", 10 - n) for n in range(9)]) == [*(f"p{n}" for n in range(7)), "others"]
+
+
 def test_the_table_has_the_top_rows() -> None:
     page = picture.flame([(f"f{n}", n) for n in range(1, 50)]).html()
     table = page[page.index("<table>") :]

@@ -80,6 +80,12 @@ class Boxes:
         ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
         return [name for name, _ in ranked[: len(COLOURS) - 1]]
 
+    def has_others(self) -> bool:
+        """Whether a box has the colour of no package."""
+        own = set(self.groups())
+        names = {box.name for row in self.rows for box in row}
+        return any(group(self.names[name]) not in own for name in names)
+
     def hues(self) -> list[int]:
         """The colour of each name, by its package."""
         colours = {name: at for at, name in enumerate(self.groups())}

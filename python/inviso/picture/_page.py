@@ -174,8 +174,9 @@ class Picture:
             items = list(zip(GROWTH, said, strict=True))
         else:
             groups = self._boxes.groups()
-            items = list(zip(COLOURS, [*groups, *[""] * (len(COLOURS) - 1 - len(groups)), "others"], strict=True))
-            items = [(colour, name) for colour, name in items if name]
+            items = list(zip(COLOURS, groups, strict=False))
+            if self._boxes.has_others():
+                items.append((COLOURS[-1], "others"))
         words = "".join(f'<span><i style="background:{colour}"></i>{escape(name)}</span>' for colour, name in items)
         extra = (
             "<span>✗ raised an exception</span><span>dashed: has not ended</span>" if self.kind == "timeline" else ""
