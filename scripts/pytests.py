@@ -52,6 +52,8 @@ ONCE = {
     "test_otp_reads.py": "bytes that Erlang reads",
     "test_otp_terms.py": "terms and bytes",
     "test_otp_writes.py": "bytes that Erlang writes",
+    "test_picture.py": "rows in, drawings out",
+    "test_picture_browser.py": "pages in a browser",
     "test_pytests.py": "this file",
     "test_seq_chart.py": "printouts and drawings",
     "test_seq_merge.py": "logs in, one sequence out",

@@ -55,6 +55,7 @@ MODULES = [
     *("_attach", "_attach_cli", "_config", "runtime._initiator", "runtime._local"),
     *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
     *("case._parse", "case._translate", "_children._interpreter"),
+    *("picture", *(f"picture._{part}" for part in ("page", "text", "svg", "histogram"))),
 ]
 
 
@@ -74,7 +75,7 @@ def test_docstrings(name: str) -> None:
 WITH_EXAMPLES = [
     *("trace", "tracer", "tracing", "trace_ports", "match_spec", "process", "terms", "errors", "seq_trace"),
     *("etf", "log", "merge", "dbg", "meta", "ttb", "autostart", "case", "runtime", "control", "cluster", "tool"),
-    *("integrations.gunicorn", "integrations.uvicorn"),
+    *("integrations.gunicorn", "integrations.uvicorn", "picture"),
 ]
 BARE = {
     *("Pid", "Delivered", "Dump", "PortGenerator", "Chart", "FLAGS", "HEADER", "LIMIT", "VARIABLE", "DEPTH", "SIZE"),

@@ -103,6 +103,7 @@ BELOW = {
     "_attach_cli": {"_attach", "_config", "_options", "errors"},
     "_completion_cli": {"_options"},
     "_run_cli": {"_command", "_config", "_options", "_run", "autostart", "runtime"},
+    "picture": {"errors"},
     "top": {
         *("_cluster_cli", "_command", "_link", "_options", "_pattern", "_system", "cluster", "control", "errors"),
         "runtime",
