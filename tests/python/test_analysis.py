@@ -365,6 +365,33 @@ def test_html_is_bounded_and_says_what_is_missing() -> None:
     assert "the first 30 rows" in html and "5 messages were lost" in html
 
 
+def test_pictures() -> None:
+    messages = [
+        *(at(n, ONE, "send", n, TWO) for n in range(10)),
+        *(at(20 + n, TWO, "receive", n) for n in range(10)),
+        call(100, "order"),
+        ret(150, "order"),
+        at(200, ONE, "in", mfa("order")),
+        at(250, ONE, "out", mfa("order")),
+    ]
+    tables = analysis.tables(messages)
+    made = {
+        "timeline": [tables.calls, tables.steps, analysis.critical_path(tables, "none")],
+        "graph": [analysis.who_talks_to_whom(tables), analysis.blockers(tables)],
+        "histogram": [tables.messages, analysis.queue_depth(tables), *(analysis.latency(tables, by) for by in ("channel", "sender", "receiver"))],
+        "flame": [tables.profile],
+    }
+    for kind, of in made.items():
+        for table in of:
+            picture = table.picture()
+            assert picture.kind == kind and "<html" in picture.html()
+    assert "1 call and 10 messages of 2 processes" in repr(tables.calls.picture())
+    assert "2 processes, 1 edge, 10 messages" in repr(analysis.who_talks_to_whom(tables).picture())
+    assert "10 values, p50 20 ns" in repr(tables.messages.picture())
+    with pytest.raises(BadArg, match="no picture of gc"):
+        tables.gc.picture()
+
+
 def test_parquet_and_back(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     tables = analysis.tables([call(100, "order"), ret(110, "order")])

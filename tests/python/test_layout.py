@@ -38,7 +38,7 @@ BELOW = {
     "trace_ports": {"_fork", "_limits", "_native", "errors"},
     "trace": {"_fork", "_native", "_system", "errors", "match_spec", "process", "terms", "trace_ports", "tracer"},
     "export": {"_log_read", "_native", "errors", "terms", "trace", "trace_ports"},
-    "analysis": {"_native", "errors", "export", "merge", "trace"},
+    "analysis": {"_native", "errors", "export", "merge", "picture", "trace"},
     "_pattern": {"errors"},
     "_literal": {"match_spec", "terms"},
     "_options": {"_run"},

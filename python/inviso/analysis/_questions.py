@@ -121,7 +121,7 @@ def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel
     """
     if by not in ("channel", "sender", "receiver"):
         raise BadArg("latency/2", "by", f"{shown(by)} is unknown; pass 'channel', 'sender' or 'receiver'")
-    return _table("latency", f"waits by {by}", source)
+    return _table("latency" if by == "channel" else f"latency by {by}", f"waits by {by}", source)
 
 
 def _key(where: str, argument: str, key: Any, what: str) -> int | None:
@@ -136,10 +136,10 @@ def _key(where: str, argument: str, key: Any, what: str) -> int | None:
 
 def _table(name: str, native: str, source: Any, **asked: Any) -> Table:
     trace = _trace(name, source)
-    return Table(name, trace.what, lambda: trace.rows(native, 200, **asked))
+    return Table(name, trace, lambda: trace.rows(native, 200, **asked))
 
 
 def _trace(name: str, source: Any) -> Source:
     if isinstance(source, Tables):
         return source._source
-    return opened(f"{name}/1", source, False)
+    return opened(f"{name.partition(' ')[0]}/1", source, False)

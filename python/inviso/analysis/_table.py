@@ -6,11 +6,16 @@ import html
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _native
 from ..errors import BadArg, shown
 from ..export import Rows, Summary
+from ._pictures import picture_of
+
+if TYPE_CHECKING:
+    from ..picture import Picture
+    from ._source import Source
 
 __all__ = ["AnalysisWarning", "Table"]
 
@@ -38,11 +43,11 @@ class Table(Rows):
     <table calls: call_id, parent_id, depth, node, process_id, ... 18 columns>
     """
 
-    __slots__ = ("_name", "_warned", "_what")
+    __slots__ = ("_name", "_source", "_warned")
 
-    def __init__(self, name: str, what: str, make: Callable[[], _native.ArrowRows]) -> None:
+    def __init__(self, name: str, source: Source, make: Callable[[], _native.ArrowRows]) -> None:
         super().__init__(make, True)
-        self._name, self._what, self._warned = name, what, False
+        self._name, self._source, self._warned = name, source, False
 
     @property
     def name(self) -> str:
@@ -116,13 +121,26 @@ class Table(Rows):
         self._warn()
         return frame
 
+    def picture(self) -> Picture:
+        """A picture of it, as :mod:`inviso.picture` makes them: a timeline of calls, steps and paths, a graph of who talks to whom and who
+        holds whom up, a histogram of waits and depths, a flame graph of a profile.
+
+        Raises:
+            BadArg: there is none of this table.
+
+        >>> from inviso import analysis
+        >>> analysis.who_talks_to_whom([]).picture()
+        <graph 'Who talks to whom': 0 processes, 0 edges, 0 messages>
+        """
+        return picture_of(self, self._source)
+
     def _warn(self) -> None:
         if self._warned:
             return
         missing = lacks(self.summary())
         if missing:
             self._warned = True
-            warnings.warn(f"{self._what}: {missing}", AnalysisWarning, stacklevel=_outside())
+            warnings.warn(f"{self._source.what}: {missing}", AnalysisWarning, stacklevel=_outside())
 
     def __repr__(self) -> str:
         columns = self.columns
@@ -140,7 +158,7 @@ class Table(Rows):
         body = "".join(
             "<tr>" + "".join(f"<td>{_cell(row[at])}</td>" for at in kept) + "</tr>" for row in rows[:_SHOWN]
         )
-        notes = [f"table <b>{html.escape(self._name)}</b> of {html.escape(self._what)}"]
+        notes = [f"table <b>{html.escape(self._name)}</b> of {html.escape(self._source.what)}"]
         if len(rows) > _SHOWN:
             notes.append(f"the first {_SHOWN} rows")
         if not rows:

@@ -32,7 +32,7 @@ class Tables:
 
     def _table(self, name: str) -> Table:
         source, values = self._source, self._values
-        return Table(name, source.what, lambda: source.rows(name, values))
+        return Table(name, source, lambda: source.rows(name, values))
 
     @property
     def calls(self) -> Table:
@@ -83,7 +83,7 @@ class Tables:
     def events(self) -> Table:
         """A row for each message, as it is: the columns of :func:`inviso.export.arrow`."""
         source = self._source
-        return Table("events", source.what, source.events)
+        return Table("events", source, source.events)
 
     def __iter__(self) -> Iterator[Table]:
         return (self._table(name) for name in NAMES)
