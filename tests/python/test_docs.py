@@ -17,7 +17,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
-SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text"))]
+SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text", "label"))]
 GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
 DBG = ["_limits", "_literal", "_options", "_pattern", "dbg", *(f"dbg._{part}" for part in ("items", "lines", "saved"))]
 NEED_A_LOG = {"stop_trace_client", "trace_client", "trace_port"}
