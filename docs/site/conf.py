@@ -73,6 +73,8 @@ autosummary_context = {"elsewhere": sorted(ALIASES)}
 
 html_theme = "furo"
 html_title = f"inviso {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": True}
@@ -119,6 +121,13 @@ def put_back(app: sphinx.application.Sphinx, what: str, name: str, found: Any, o
     lines[:] = KEPT.pop(name, lines)
 
 
+def without_private(
+    app: sphinx.application.Sphinx, what: str, name: str, found: Any, options: Any, signature: str | None, result: str | None
+) -> tuple[str, None] | None:
+    """A class that only this package can make (its constructor takes what is private) is shown without a constructor."""
+    return ("", None) if what == "class" and re.search(r"\b_[A-Za-z]|\bnative\b", signature or "") else None
+
+
 def by_alias(app: sphinx.application.Sphinx, env: Any, node: Any, text: Any) -> Any:
     """`inviso.Cluster` leads to `inviso.cluster.Cluster`."""
     found = ALIASES.get(node.get("reftarget", "").removeprefix("inviso."))
@@ -133,4 +142,5 @@ def setup(app: sphinx.application.Sphinx) -> None:
     app.connect("source-read", with_contents)
     app.connect("autodoc-process-docstring", keep_text, priority=100)
     app.connect("autodoc-process-docstring", put_back, priority=900)
+    app.connect("autodoc-process-signature", without_private)
     app.connect("missing-reference", by_alias)
