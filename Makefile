@@ -1,7 +1,7 @@
 # The only spelling of commands; .ci/run calls `make test`. `make help` lists them.
 PYTHON ?= python3
 
-.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook stress chaos bench format help
+.PHONY: demo cluster-demo test rust loom mutants fuzz python real notebook docs stress chaos bench format help
 
 demo:            ## build, and profile a real program
 	@scripts/ready.sh $(PYTHON) .venv .
@@ -34,6 +34,9 @@ real:            ## real programs under each tool: make real REAL=long PYTHONS=p
 
 notebook:        ## run the notebooks
 	@PYTHON=$(PYTHON) scripts/test.sh notebook
+
+docs:            ## the site, in target/site: pages, notebooks, API reference; checks all links
+	@scripts/site.sh $(PYTHON)
 
 stress:          ## ten minutes of threads that call while sessions come and go
 	@scripts/ready.sh $(PYTHON) .venv

@@ -1,4 +1,4 @@
-"""Erlang's tracing system for Python: isolated trace sessions and exact counters on live programs.
+"""Trace and profile a running Python program: calls, messages, tasks. The model is Erlang's.
 
 Start here:
 

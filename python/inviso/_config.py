@@ -173,7 +173,7 @@ def _of_file(path: str) -> dict[str, Any]:
             owner = os.fstat(file.fileno()).st_uid
             content = tomllib.load(file)
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadArg("config", "file", f"{path} can't be read: {error}; mend it, or set {FILE} to another") from None
+        raise BadArg("config", "file", f"{path} can't be read: {error}; correct it, or set {FILE} to another") from None
     table = content.get("tool", {})
     table = table.get("inviso", {}) if isinstance(table, dict) else {}
     if not isinstance(table, dict):

@@ -1,4 +1,4 @@
-"""Errors of the package: what was wrong, where, and the mend."""
+"""Errors of the package: what was wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class BadArg(ValueError):
     Attributes:
         function: the function as OTP names it, ``"function/4"``.
         argument: the argument's name, ``"flags"``.
-        why: what was wrong with it, and the mend.
+        why: what was wrong with it, and what to do.
 
     >>> str(BadArg("function/4", "flags", "unknown flag 'loco'; did you mean 'local'?"))
     "function/4, flags: unknown flag 'loco'; did you mean 'local'?"

@@ -35,6 +35,7 @@ from .trace_ports import TracePort
 
 if TYPE_CHECKING:
     from ._seq_chart import Chart, chart
+    from ._seq_label import label
     from ._seq_merge import Anchor, Collector, Entry, Output, merge
     from ._seq_nodes import HEADER, LIMIT, VARIABLE, extract, from_environment, inject, rejected, to_environment
     from ._seq_text import format, printer
@@ -56,6 +57,7 @@ __all__ = [
     "get_system_tracer",
     "get_token",
     "inject",
+    "label",
     "merge",
     "overflows",
     "print",
@@ -71,6 +73,7 @@ _OF = {
     **dict.fromkeys(("Chart", "chart"), "_seq_chart"),
     **dict.fromkeys(("Anchor", "Collector", "Entry", "Output", "merge"), "_seq_merge"),
     **dict.fromkeys(("format", "printer"), "_seq_text"),
+    "label": "_seq_label",
 }
 
 _FLAGS = {

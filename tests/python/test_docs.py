@@ -17,7 +17,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
-SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text"))]
+SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text", "label"))]
 GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
 DBG = ["_limits", "_literal", "_options", "_pattern", "dbg", *(f"dbg._{part}" for part in ("items", "lines", "saved"))]
 NEED_A_LOG = {"stop_trace_client", "trace_client", "trace_port"}
@@ -155,11 +155,30 @@ def test_every_page_can_be_found_from_the_readme() -> None:
         assert f"(docs/{page.name})" in front, page.name
 
 
+def test_the_api_reference_has_every_public_module() -> None:
+    listed = set(re.findall(r"^   (inviso[\w.]*)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
+    package = ROOT / "python" / "inviso"
+    files = [path.relative_to(package.parent).with_suffix("") for path in package.rglob("*.py")]
+    files = [path.parent if path.name == "__init__" else path for path in files]
+    public = {".".join(path.parts) for path in files if not any(part.startswith("_") for part in path.parts)}
+    assert listed == public
+
+
+def test_headings_that_pages_link_to_exist() -> None:
+    for page in PAGES:
+        for path, heading in re.findall(r"\]\(([^)#:]*\.md)?#([^)]+)\)", page.read_text()):
+            headings = re.findall(r"^#+ (.+)$", (page.parent / path if path else page).read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
+            assert heading in slugs, f"{page.name}: {path}#{heading}"
+
+
 def test_decisions_say_why() -> None:
+    listed = (ROOT / "docs" / "decisions.md").read_text()
     pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
     for page in pages:
         text = page.read_text()
         assert text.startswith(f"# {int(page.name[:4])}. "), page.name
+        assert f"(decisions/{page.name})" in listed, f"docs/decisions.md: {page.name}"
         for heading in ("Context", "Decision", "Rejected", "Consequences"):
             assert f"**{heading}.**" in text, f"{page.name}: {heading}"

@@ -540,3 +540,49 @@ assert seq_trace.get_token("label") == ("label", 1)
 print("good")
 """
     assert good(text) == "good\n"
+
+
+def test_a_label_holds_for_a_block_and_gives_the_token_before_back(tracer: inviso.Pid) -> None:
+    begin("outer", "print")
+    outer = seq_trace.get_token()
+    with seq_trace.label("order 7", events=["send", "print"], timestamp="monotonic_timestamp"):
+        assert seq_trace.get_token("label") == ("label", "order 7")
+        assert [seq_trace.get_token(flag)[1] for flag in ("send", "receive", "print", "timestamp", "monotonic_timestamp")] == [
+            True, False, True, False, True,
+        ]
+    assert seq_trace.get_token()[:2] == outer[:2]
+    seq_trace.set_token(None)
+    with seq_trace.label("all of them"):
+        assert all(seq_trace.get_token(flag)[1] for flag in ("send", "receive", "print"))
+    assert seq_trace.get_token() is None
+    with pytest.raises(ZeroDivisionError), seq_trace.label("fails"):
+        raise ZeroDivisionError
+    assert seq_trace.get_token() is None
+
+
+def test_a_label_s_message_carries_it_on_after_the_block() -> None:
+    box: queue.Queue[str] = queue.Queue()
+    with seq_trace.label("order 8"):
+        box.put("item")
+    assert seq_trace.get_token() is None
+    assert box.get() == "item"
+    assert seq_trace.get_token("label") == ("label", "order 8")
+
+
+@pytest.mark.parametrize(
+    ("events", "timestamp", "text"),
+    [
+        ("sent", None, "events: unknown event 'sent'"),
+        (["print", "all"], None, "events: unknown event 'all'"),
+        (7, None, "events: 7 is no list"),
+        ("all", "time", "timestamp: 'time' is no kind of timestamp"),
+    ],
+)
+def test_a_label_with_wrong_arguments_changes_nothing(events: Any, timestamp: Any, text: str) -> None:
+    begin("stays", "print")
+    with pytest.raises(inviso.BadArg, match=text):
+        seq_trace.label("order 9", events, timestamp=timestamp)
+    with pytest.raises(inviso.BadArg, match="label of type str is too long"), seq_trace.label("x" * 40_000):
+        pass
+    assert seq_trace.get_token("label") == ("label", "stays")
+    assert seq_trace.get_token("print") == ("print", True)
