@@ -23,9 +23,10 @@ BELOW = {
     "_fork": {"_native", "_system"},
     "_pickles": {"_native", "_seq_nodes"},
     "seq_trace": {
-        *("_fork", "_native", "_seq_chart", "_seq_merge", "_seq_nodes", "_seq_text", "errors", "terms"),
+        *("_fork", "_native", "_seq_chart", "_seq_label", "_seq_merge", "_seq_nodes", "_seq_text", "errors", "terms"),
         *("trace_ports", "tracer"),
     },
+    "_seq_label": {"_native", "errors", "process", "seq_trace"},
     "_seq_nodes": {"_native", "errors"},
     "_seq_text": {"_native", "_seq_nodes", "_stream", "errors", "process", "terms"},
     "_seq_merge": {"_native", "_system", "_seq_nodes", "_seq_text", "errors", "process", "terms", "tracer"},
