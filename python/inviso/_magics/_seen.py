@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
+from inviso._seq_table import texts
 from inviso._table import LIMIT, Table
 
 __all__ = ["Seen"]
 
 
 class Seen(Sequence[dict[str, Any]]):
-    """Rows as dicts, in the order of time. ``events`` has what they were made of, and ``lost`` how many more there were.
+    """Rows as dicts, in the order of time. ``events`` has what they were made of, ``lost`` how many more there were.
 
     >>> seen = Seen("calls", ("ms", "what"), [3, 4], lambda event: {"ms": float(event), "what": "f"})
     >>> seen, seen[1]["ms"]
@@ -87,8 +88,5 @@ class _Cells(Sequence[tuple[str, ...]]):
     def __getitem__(self, place: slice) -> list[tuple[str, ...]]: ...
     def __getitem__(self, place: int | slice) -> tuple[str, ...] | list[tuple[str, ...]]:
         if isinstance(place, slice):
-            return [self._texts(row) for row in self._seen[place]]
-        return self._texts(self._seen[place])
-
-    def _texts(self, row: dict[str, Any]) -> tuple[str, ...]:
-        return tuple(f"{row[name]:.3f}" if isinstance(row[name], float) else str(row[name]) for name in self._columns)
+            return [texts(row, self._columns) for row in self._seen[place]]
+        return texts(self._seen[place], self._columns)

@@ -6,7 +6,7 @@ from typing import Any
 
 import inviso
 from inviso import seq_trace
-from inviso._log_text import show
+from inviso._seq_table import row
 from inviso._table import Table
 
 from ._options import Options
@@ -23,6 +23,7 @@ Shown is what was sent and received with the token, also by threads and tasks th
 inviso.seq_trace.print() put into the trace. The token ends with the cell: who has it by then emits nothing any more."""
 
 COLUMNS = ("ms", "serial", "process", "event", "what", "other")
+"""Without the label, which is the same in all rows."""
 _FLAGS = ("send", "receive", "print", "monotonic_timestamp")
 
 
@@ -74,7 +75,7 @@ class Look:
         assert self._output is not None
         entries = [entry for entry in seq_trace.merge(self._output) if entry.label == self._label]
         name, begun = Namer(self._cell), min((entry.time for entry in entries if entry.time is not None), default=0)
-        return Seen("events", COLUMNS, entries, lambda entry: _row(entry, begun, name), self._output.dropped)
+        return Seen("events", COLUMNS, entries, lambda entry: row(entry, begun, name), self._output.dropped)
 
     def table(self, result: Seen) -> Table:
         """The first rows and the last ones."""
@@ -86,14 +87,3 @@ class Look:
             return None
         return seq_trace.chart(result.events, names={self._cell: "cell"}, limit=self._limit)
 
-
-def _row(entry: seq_trace.Entry, begun: int, name: Namer) -> dict[str, Any]:
-    other = {"send": entry.receiver, "receive": entry.sender}.get(entry.tag)
-    return {
-        "ms": ((entry.time or begun) - begun) / 1e6,
-        "serial": str(entry.serial),
-        "process": name(entry.process),
-        "event": entry.tag,
-        "what": show(entry.content),
-        "other": "" if other is None else name(other),
-    }
