@@ -16,7 +16,9 @@ COLUMNS = ("ms", "label", "serial", "process", "event", "what", "other")
 
 
 def row(entry: Entry, begun: int, name: Callable[[Any], str] = show) -> dict[str, Any]:
-    """One event as a row of ``COLUMNS``. ``ms`` counts from ``begun``, in nanoseconds; ``other`` is who got a message, or sent it.
+    """One event as a row of ``COLUMNS``.
+
+    ``ms`` counts from ``begun``, in nanoseconds. ``other`` is who got a message, or who sent it.
 
     >>> from inviso import seq_trace
     >>> event = ("seq_trace", 17, ("print", (0, 1), inviso.self(), [], "begin"), (0, 2, 0))

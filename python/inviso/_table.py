@@ -14,6 +14,8 @@ LIMIT = 30
 SIZE = 60_000
 """Bytes of HTML. Where the rows would be longer, fewer are shown."""
 _HTML_CELL, _TEXT_CELL = 200, 70
+_LEAST = 40
+"""Bytes of an empty cell's HTML, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,9 @@ class Table:
         >>> Table(("x",), [("<b>",)]).html().count("&lt;b&gt;")
         1
         """
-        limit = self.limit
-        while len(text := self._html(limit)) > SIZE // 4 and len(text.encode()) > SIZE:
-            limit = limit * 2 // 3
+        limit = min(self.limit, SIZE // (_LEAST * len(self.header)))
+        while (size := len((text := self._html(limit)).encode())) > SIZE:
+            limit = min(limit * 2 // 3, limit * SIZE // size)
         return text
 
     def text(self) -> str:

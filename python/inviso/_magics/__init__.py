@@ -4,17 +4,18 @@ A cell under one of them runs as any other cell. It has the notebook's variables
 The magic looks at what the cell does and shows one table, also when the cell raises or is interrupted. Nothing of it
 stays afterwards.
 
-``cells``, ``execute`` and ``evaluate`` are for the code that stands in place of a cell (:mod:`inviso._magics._cells`).
+``cells``, ``execute``, ``evaluate`` and ``value_of`` are for the code that stands in place of a cell
+(:mod:`inviso._magics._cells`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ._cells import Rewriter, cells, marked, run_cell, run_line
+from ._cells import Rewriter, cells, marked, run_cell, run_line, value_of
 from ._magic import NAMES, magic
 
-__all__ = ["cells", "evaluate", "execute", "load", "unload"]
+__all__ = ["cells", "evaluate", "execute", "load", "unload", "value_of"]
 
 execute, evaluate = exec, eval
 

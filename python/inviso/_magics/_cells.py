@@ -9,7 +9,7 @@ rewritten instead:
 
        with cells[7]:
            execute(cells[7].code)      # or: await evaluate(cells[7].code)
-       cells.pop(7).value              # only where the cell ends with an expression
+       value_of(7)                     # only where the cell ends with an expression
 
 The statements are one code object, which ``exec`` and ``eval`` run in the notebook's namespace without a frame of
 Python in between. So the cell is a call of ``<module>`` that is seen from its beginning to its end, and its value is
@@ -34,7 +34,7 @@ from inviso.errors import BadArg
 
 from ._magic import NAMES, Look, magic
 
-__all__ = ["Cell", "Rewriter", "cells", "marked", "run_cell", "run_line"]
+__all__ = ["Cell", "Rewriter", "cells", "marked", "run_cell", "run_line", "value_of"]
 
 VALUE = "__inviso_value__"
 """The variable that the cell's last expression is assigned to until the cell ends."""
@@ -52,6 +52,9 @@ def marked(lines: list[str]) -> list[str]:
     if found is None:
         return lines
     return [f"{found[0]!r}\n", *lines[1:]]
+
+
+marked.has_side_effects = True  # type: ignore[attr-defined]  # IPython asks whether a cell is complete without it
 
 
 class Rewriter:
@@ -84,7 +87,7 @@ def _in_place(number: int, has_value: bool, is_async: bool, first: ast.stmt) -> 
     run = f"await {_HERE}.evaluate({here}.code)" if is_async else f"{_HERE}.execute({here}.code)"
     text = f"with {here}: {run}\n"
     if has_value:
-        text += f"{_HERE}.cells.pop({number}).value\n"
+        text += f"{_HERE}.value_of({number})\n"
     made = ast.parse(text).body
     for node in itertools.chain.from_iterable(map(ast.walk, made)):
         if "lineno" in node._attributes:
@@ -207,6 +210,7 @@ class Cell:
         if self._depth:
             self._depth -= 1
         else:
+            self._forget()
             self._finish()
 
 
@@ -219,6 +223,12 @@ def _compiled(shell: Any, body: list[ast.stmt], filename: str) -> CodeType:
 
 def _is_async(code: CodeType) -> bool:
     return bool(code.co_flags & inspect.CO_COROUTINE)
+
+
+def value_of(number: int) -> Any:
+    """The value of a cell that has ended, once."""
+    cell = cells.pop(number, None)
+    return None if cell is None else cell.value
 
 
 def run_line(shell: Any, name: str, line: str, namespace: dict[str, Any] | None) -> Any:
