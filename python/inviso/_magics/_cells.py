@@ -24,6 +24,7 @@ import itertools
 import re
 import sys
 import threading
+from collections.abc import Mapping
 from types import CodeType, TracebackType
 from typing import Any
 
@@ -231,9 +232,11 @@ def value_of(number: int) -> Any:
     return None if cell is None else cell.value
 
 
-def run_line(shell: Any, name: str, line: str, namespace: dict[str, Any] | None) -> Any:
-    """``%tprof [options] code``: the value of the code."""
+def run_line(shell: Any, name: str, line: str, namespace: Mapping[str, Any] | None) -> Any:
+    """``%tprof [options] code``: the value of the code. Variables of a function are there, but can't be assigned."""
     __tracebackhide__ = True
+    if namespace is not None and not isinstance(namespace, dict):
+        namespace = dict(namespace)  # a function's, from 3.13 on
     options, code = magic(name).options.split(line)
     filename = shell.compile.cache(code)
     try:
