@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 import gc
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -378,6 +380,22 @@ def test_other_objects_show_themselves() -> None:
     stats = inviso.log.Stats()
     stats.add(("trace", inviso.self(), "call", ("m<", "f", 2)))
     assert repr(stats) == "<Stats of 1 messages, 0 damaged>" and "m&lt;:f/2" in stats._repr_html_()
+
+
+def test_the_page(shell: Shell) -> None:
+    cells = re.findall(r"```ipython\n(.*?)```", (pathlib.Path(__file__).parents[2] / "docs" / "jupyter.md").read_text(), re.DOTALL)
+    assert len(cells) > 8
+    for cell in cells:
+        ran = shell(cell)
+        assert ran.result.success, ran.out
+        assert bool(ran.displayed) == cell.startswith("%%")
+    shell("[t.join() for t in threading.enumerate() if t.name == 'worker']")
+
+
+def test_docstrings() -> None:
+    from inviso._magics import _seen
+
+    assert doctest.testmod(_seen).failed == 0
 
 
 CELLS = [

@@ -28,7 +28,7 @@ class Namer:
             return "cell"
         called = str(getattr(process, "name", "") or "")
         if getattr(process, "kind", "") == "queue":
-            return f"{called} {process!r}"  # several queues have the name of their class
+            return f"{called or 'queue'} {process!r}"  # its class, while it is there
         return called or show(process)
 
 
