@@ -172,6 +172,20 @@ def include_dir() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "include")
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext inviso`` calls: adds the magics ``%%tprof``, ``%%trace``, ``%%messages`` and ``%%tokens``."""
+    from . import _magics
+
+    _magics.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What ``%unload_ext inviso`` calls: takes them away."""
+    from . import _magics
+
+    _magics.unload(shell)
+
+
 def __getattr__(name: str) -> Any:
     # An import costs what is used: modules come in at their first mention.
     if name in _MODULES:

@@ -14,7 +14,7 @@ TOLD = 1000
 """Damage that is kept; the rest is counted."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Stats:
     """What :func:`stats` counts.
 
@@ -42,6 +42,21 @@ class Stats:
     clock: str | None = None
     first: int | None = None
     last: int | None = None
+
+    def __repr__(self) -> str:
+        lost = f", {self.dropped:,} lost" * bool(self.dropped)
+        return f"<Stats of {self.messages:,} messages, {self.damaged:,} damaged{lost}>"
+
+    def _repr_html_(self) -> str:
+        from ._table import Table
+
+        parts: list[tuple[str, Counter[Any]]] = [("tag", self.tags), ("function", self.functions), ("process", self.processes)]
+        rows = [
+            (kind, "{}:{}/{}".format(*key) if isinstance(key, tuple) else str(key), f"{count:,}")
+            for kind, counter in parts
+            for key, count in counter.most_common(10)
+        ]
+        return Table(("", "name", "messages"), rows, (repr(self)[1:-1],), numbers=("messages",)).html()
 
     @property
     def seconds(self) -> float | None:

@@ -71,7 +71,7 @@ class Anchor(NamedTuple):
         return self.wall + monotonic - self.monotonic
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Output:
     """What one node's system tracer got. It can be pickled, and written as JSON or in Erlang's external term format.
 
@@ -112,6 +112,19 @@ class Output:
             raise BadArg(where, "dropped", f"{shown(self.dropped)} is no number of events; pass an int from 0 on")
         object.__setattr__(self, "anchor", Anchor(*anchor))
         object.__setattr__(self, "events", events)
+
+    def __repr__(self) -> str:
+        lost = f", {self.dropped:,} lost" * bool(self.dropped)
+        return f"<Output of {self.node}: {len(self.events):,} event{'s' * (len(self.events) != 1)}{lost}>"
+
+    def _repr_html_(self) -> str:
+        from ._seq_table import COLUMNS, row, texts
+        from ._table import Table
+
+        entries = merge(self)
+        begun = min((entry.time for entry in entries if entry.time is not None), default=0)
+        rows = [texts(row(entry, begun), COLUMNS) for entry in entries]
+        return Table(COLUMNS, rows, (repr(self)[1:-1],), show="ends", numbers=("ms",)).html()
 
     def to_etf(self) -> bytes:
         """In Erlang's external term format: ``{inviso_seq_output, 1, Node, {Monotonic, Wall}, Dropped, [Event]}``."""

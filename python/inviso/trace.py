@@ -263,6 +263,15 @@ class Session:
         weak = "" if self._native.is_strong else "weak "
         return f"<{weak}session {self.name!r} #{self._native.id}>"
 
+    def _repr_html_(self) -> str:
+        from ._table import Table
+
+        native = self._native
+        to = native.tracer or native.module or (native.port and "a trace port") or "the session itself"
+        alive = native.is_alive()
+        row = (repr(self.name), str(self.id), "alive" if alive else "destroyed", str(to), f"{native.dropped():,}")
+        return Table(("session", "number", "state", "messages go to", "lost"), [row], numbers=("number", "lost")).html()
+
     def _takes_objects(self) -> bool:
         return self._native.takes_objects
 

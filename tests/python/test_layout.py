@@ -29,7 +29,11 @@ BELOW = {
     "_seq_label": {"_native", "errors", "process", "seq_trace"},
     "_seq_nodes": {"_native", "errors"},
     "_seq_text": {"_native", "_seq_nodes", "_stream", "errors", "process", "terms"},
-    "_seq_merge": {"_native", "_system", "_seq_nodes", "_seq_text", "errors", "process", "terms", "tracer"},
+    "_seq_merge": {
+        *("_native", "_system", "_seq_nodes", "_seq_table", "_seq_text", "_table", "errors", "process", "terms", "tracer"),
+    },
+    "_seq_table": {"_log_text", "_seq_merge"},
+    "_table": set(),
     "_seq_chart": {"_native", "_seq_merge", "_seq_text", "errors"},
     "propagate": {"_native", "_seq_nodes", "errors"},
     "integrations": {"_config", "_link", "_native", "_seq_nodes", "autostart", "errors", "propagate", "runtime"},
@@ -37,7 +41,9 @@ BELOW = {
     "match_spec": {"_native", "errors", "terms"},
     "process": {"_beside", "_fork", "_native", "errors", "terms"},
     "trace_ports": {"_fork", "_limits", "_native", "errors"},
-    "trace": {"_fork", "_native", "_system", "errors", "match_spec", "process", "terms", "trace_ports", "tracer"},
+    "trace": {
+        *("_fork", "_native", "_system", "_table", "errors", "match_spec", "process", "terms", "trace_ports", "tracer"),
+    },
     "export": {"_log_read", "_native", "errors", "terms", "trace", "trace_ports"},
     "analysis": {"_native", "errors", "export", "merge", "picture", "trace"},
     "_pattern": {"errors"},
@@ -60,10 +66,13 @@ BELOW = {
     },
     "_trace_child": {"_beside", "_children", "_trace_cli", "_trace_others", "dbg", "tracing"},
     "tprof": {"Pid", "_children", "_pattern", "_stream", "errors", "process", "trace"},
+    "_magics": {
+        *("Pid", "_log_text", "_pattern", "_seq_table", "_table", "errors", "seq_trace", "tprof", "tracing"),
+    },
     "etf": {"_native", "errors", "terms"},
     "_log_read": {"_native", "errors", "terms"},
     "_log_text": {"_log_read"},
-    "_log_stats": {"_log_read", "_native", "terms"},
+    "_log_stats": {"_log_read", "_native", "_table", "terms"},
     "_log_client": {"_log_read", "_native", "errors", "process", "trace_ports"},
     "log": {"_log_client", "_log_read", "_log_stats", "_log_text"},
     "_log_files": {"_log_read"},
@@ -168,6 +177,7 @@ def test_the_package_needs_the_standard_library_only() -> None:
         guest = {path.stem} if path.parent.name in ("integrations", "propagate") else set()
         guest |= {"zenoh"} if path.relative_to(PACKAGE).parts == ("agent", "_engine.py") else set()
         guest |= {"textual"} if path.relative_to(PACKAGE).parts == ("top", "_screen.py") else set()
+        guest |= {"IPython"} if path.relative_to(PACKAGE).parts[0] == "_magics" else set()
         others = {name.partition(".")[0] for name in imports(path)} - {"inviso", "__future__"} - guest
         assert others <= sys.stdlib_module_names, path
 

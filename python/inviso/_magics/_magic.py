@@ -1,0 +1,68 @@
+"""What a magic is: options, something that looks at a cell while it runs, and a table of what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from inviso._table import Table
+
+from ._options import Options
+
+__all__ = ["MACHINERY", "NAMES", "Look", "Magic", "is_machinery", "magic"]
+
+NAMES = ("tprof", "trace", "messages", "tokens")
+
+MACHINERY = ("inviso", "IPython", "ipykernel", "jupyter_client", "traitlets", "zmq")
+"""Packages that are between the notebook and its cells. Only a pattern that names one of them takes its functions."""
+
+
+class Look(Protocol):
+    """Looks at one run of a cell."""
+
+    def begin(self) -> None:
+        """Begins it, in the thread or task that runs the cell."""
+
+    def end(self) -> None:
+        """Ends it and takes everything back, also after a ``begin`` that failed."""
+
+    def result(self) -> Any:
+        """What was seen, as the value that the notebook gets."""
+
+    def table(self, result: Any) -> Table:
+        """The result as a table."""
+
+    def picture(self, result: Any) -> Any:
+        """A picture of it, if one was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Magic:
+    """One of ``NAMES``."""
+
+    options: Options
+    look: Callable[[Any], Look]
+    """Makes a look of options; UsageError where they are wrong."""
+
+    def help(self) -> str:
+        """The text of ``--help``."""
+        return self.options.help()
+
+
+def magic(name: str) -> Magic:
+    """The magic of this name."""
+    if name not in _made:
+        from . import _messages, _tokens, _tprof, _trace
+
+        module = {"tprof": _tprof, "trace": _trace, "messages": _messages, "tokens": _tokens}[name]
+        _made[name] = Magic(module.options(), module.Look)
+    return _made[name]
+
+
+_made: dict[str, Magic] = {}
+
+
+def is_machinery(module: str) -> bool:
+    """Whether a module belongs to what is between the notebook and its cells."""
+    return module.partition(".")[0] in MACHINERY

@@ -1,0 +1,56 @@
+"""``%%messages``: what threads and tasks send to each other, directly or through queues, futures and executors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inviso._table import Table
+
+from ._options import Options
+from ._rows import COLUMNS, Namer, row
+from ._seen import Seen
+from ._session import Session
+
+__all__ = ["Look", "options"]
+
+_HELP = """\
+Shows what the cell's threads and tasks send and receive: items of queues, results of futures and executors, messages
+of mailboxes.
+
+The thread or task of the cell is called `cell`. It is traced, and so is what it starts. What ran before, as the workers
+of a pool of an earlier cell, is not: what it receives has no row."""
+
+
+def options() -> Options:
+    """The options of ``%%messages``."""
+    return Options("messages", _HELP).finish()
+
+
+class Look:
+    """One trace of messages."""
+
+    def __init__(self, options: Any) -> None:
+        self._limit = options.limit
+        self._session = Session("%%messages")
+
+    def begin(self) -> None:
+        """Begins it in the running process."""
+        self._session.begin(["send", "receive"])
+
+    def end(self) -> None:
+        """Ends it."""
+        self._session.end()
+
+    def result(self) -> Seen:
+        """What was sent and received."""
+        name, begun = Namer(self._session.cell), self._session.begun
+        messages = self._session.messages
+        return Seen("events", COLUMNS, messages, lambda event: row(event, begun, name), self._session.lost)
+
+    def table(self, result: Seen) -> Table:
+        """The first rows and the last ones."""
+        return result.table(self._limit)
+
+    def picture(self, result: Seen) -> Any:
+        """None."""
+        return None

@@ -1,0 +1,93 @@
+"""Options of a magic: read as IPython's own magics read theirs, refused in one line."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+from collections.abc import Iterable
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic_arguments import MagicArgumentParser
+from IPython.utils.process import arg_split
+
+from inviso._pattern import Pattern, outermost, parse
+from inviso._table import LIMIT
+from inviso.errors import BadArg
+
+__all__ = ["Options", "patterns_of"]
+
+
+class Options:
+    """The options of one magic. All have ``-o``, ``--limit`` and ``--help``."""
+
+    def __init__(self, name: str, description: str) -> None:
+        self._name = name
+        self._flags = {"-h", "--help"}
+        # no prefix of an option is one
+        self._parser: Any = MagicArgumentParser(
+            prog=f"%%{name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        self._parser.allow_abbrev = False
+        self._parser.color = False
+
+    def value(self, *names: str, **how: Any) -> None:
+        """Adds an option that has a value, as ``argparse`` does."""
+        self._parser.add_argument(*names, **how)
+
+    def flag(self, name: str, what: str) -> None:
+        """Adds an option that is there or not."""
+        self._flags.add(name)
+        self._parser.add_argument(name, action="store_true", help=what)
+
+    def finish(self) -> Options:
+        """Adds those that every magic has."""
+        self.value(
+            "--limit", type=_rows, default=LIMIT, metavar="ROWS", help=f"rows of the table (default: {LIMIT})"
+        )
+        self.value("-o", "--output", type=_variable, metavar="NAME", help="the variable that gets the result, too")
+        self._parser.add_argument("-h", "--help", action="store_true", help="show this text, and run nothing")
+        return self
+
+    def help(self) -> str:
+        """The text of ``--help``."""
+        return str(self._parser.format_help())
+
+    def read(self, line: str) -> Any:
+        """The options of a cell's first line; UsageError where one is wrong."""
+        try:
+            return self._parser.parse_args(arg_split(line, posix=True))
+        except ValueError as error:  # a quotation without its end
+            raise UsageError(f"%%{self._name}: {error}") from None
+        except UsageError as error:
+            raise UsageError(f"%%{self._name}: {error}; %%{self._name} --help lists the options") from None
+
+    def split(self, line: str) -> tuple[str, str]:
+        """The options of a line magic, and the code after them."""
+        words = arg_split(line, posix=False, strict=False)
+        place = count = 0
+        while count < len(words) and words[count].startswith("-"):
+            count += 1 if words[count] in self._flags or "=" in words[count] else 2
+        for word in words[:count]:
+            place = line.index(word, place) + len(word)
+        return line[:place], line[place:].strip()
+
+
+def patterns_of(name: str, given: Iterable[str]) -> list[Pattern]:
+    """Patterns of ``-p``; UsageError where one is wrong."""
+    try:
+        return outermost([pattern for text in given for pattern in parse(text, f"%%{name}, -p")])
+    except BadArg as error:
+        raise UsageError(str(error)) from None
+
+
+def _rows(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows; give one from 1 on")
+    return int(text)
+
+
+def _variable(text: str) -> str:
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise argparse.ArgumentTypeError(f"{text!r} can't be a variable's name; give one as you would assign to")
+    return text

@@ -1,0 +1,60 @@
+"""Rows of trace messages: when, who, what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inviso import Pid
+from inviso._log_text import function, show
+
+__all__ = ["COLUMNS", "Namer", "row"]
+
+COLUMNS = ("ms", "process", "event", "what", "other")
+
+_EVENTS = {"return_from": "return", "exception_from": "exception", "send_to_non_existing_process": "send to nobody"}
+
+
+class Namer:
+    """What processes are called: the one that runs the cell is ``cell``, others go by their names, or by their pids."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: Pid) -> None:
+        self._cell = cell
+
+    def __call__(self, process: Any) -> str:
+        """The name of a process or a queue."""
+        if process == self._cell:
+            return "cell"
+        called = str(getattr(process, "name", "") or "")
+        if getattr(process, "kind", "") == "queue":
+            return f"{called or 'queue'} {process!r}"  # its class, while it is there
+        return called or show(process)
+
+
+def row(message: Any, begun: int, name: Namer) -> dict[str, Any]:
+    """One message as a row of ``COLUMNS``.
+
+    ``ms`` counts from ``begun``, in nanoseconds of the monotonic clock. ``what`` is the function or the message,
+    ``other`` what it returned or raised, or whom it was sent to.
+    """
+    _, process, tag, *more, stamp = message
+    what, other = "", ""
+    match tag, more:
+        case "call", [mfa]:
+            what = function(mfa)
+        case "return_from", [mfa, value]:
+            what, other = function(mfa), show(value)
+        case "exception_from", [mfa, (_, (str(kind), tuple(arguments)))]:
+            what, other = function(mfa), f"{kind}({', '.join(map(show, arguments))})"
+        case "send" | "send_to_non_existing_process", [value, to]:
+            what, other = show(value), name(to)
+        case _:
+            what = ", ".join(map(show, more))
+    return {
+        "ms": (stamp - begun) / 1e6,
+        "process": name(process),
+        "event": _EVENTS.get(tag, str(tag)),
+        "what": what,
+        "other": other,
+    }

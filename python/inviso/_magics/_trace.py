@@ -1,0 +1,88 @@
+"""``%%trace``: each call of some functions, with its arguments, and what it returned or raised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from inviso._pattern import ANY, Pattern, hint, matches, outermost
+from inviso._table import Table
+
+from ._magic import is_machinery
+from ._options import Options, patterns_of
+from ._rows import COLUMNS, Namer, row
+from ._seen import Seen
+from ._session import Session
+
+__all__ = ["Look", "options"]
+
+_HELP = """\
+Shows each call of some functions that the cell makes: arguments, and what was returned or raised.
+
+Without -p these are the functions that are defined in the notebook (-p __main__). Calls of IPython and of inviso, and
+what IPython's output streams call, are left out. Traced are the thread or task of the cell and what it starts."""
+
+OUTPUT: list[Pattern] = [("ipykernel.iostream", ANY, ANY), ("jupyter_client.session", ANY, ANY)]
+"""Modules that run no code of the notebook's: what they call is theirs."""
+
+_SPEC: list[Any] = [("_", [], [("exception_trace",)])]
+
+
+def options() -> Options:
+    """The options of ``%%trace``."""
+    made = Options("trace", _HELP)
+    made.value(
+        "-p", "--pattern", action="append", metavar="PATTERN",
+        help="functions: module, module:function or package.** (default: __main__); may be given again",
+    )  # fmt: skip
+    return made.finish()
+
+
+class Look:
+    """One trace."""
+
+    def __init__(self, options: Any) -> None:
+        self._patterns = patterns_of("trace", options.pattern or ["__main__"])
+        self._limit = options.limit
+        self._session = Session("%%trace")
+
+    def begin(self) -> None:
+        """Begins it in the running process."""
+        self._session.begin(["call"], outermost([*self._patterns, *OUTPUT]), _SPEC)
+
+    def end(self) -> None:
+        """Ends it."""
+        self._session.end()
+
+    def result(self) -> Seen:
+        """The calls, without those of the machinery."""
+        name, begun = Namer(self._session.cell), self._session.begun
+        events = list(_of_the_program(self._session.messages, self._patterns))
+        hints = [text for pattern in self._patterns if (text := hint(pattern))]
+        hint_ = "; ".join(hints)
+        return Seen("events", COLUMNS, events, lambda event: row(event, begun, name), self._session.lost, hint_)
+
+    def table(self, result: Seen) -> Table:
+        """The first rows and the last ones."""
+        return result.table(self._limit)
+
+    def picture(self, result: Seen) -> Any:
+        """None."""
+        return None
+
+
+def _of_the_program(messages: Iterable[Any], patterns: Iterable[Pattern]) -> Iterator[Any]:
+    """The messages without those of the machinery, and of what ``OUTPUT`` calls."""
+    named = [pattern for pattern in patterns if is_machinery(pattern[0])]
+    inside: dict[Any, int] = {}
+    for message in messages:
+        _, process, tag, (module, function, arity), *_ = message
+        is_output = any(module == each[0] for each in OUTPUT)
+        depth = inside.get(process, 0)
+        if is_output:
+            inside[process] = depth + 1 if tag == "call" else max(depth - 1, 0)
+        count = len(arity) if isinstance(arity, list) else arity
+        is_named = any(matches(pattern, module, function, count) for pattern in named)
+        is_hidden = depth or is_output or is_machinery(module) or function == "<module>"
+        if is_named or not is_hidden:
+            yield message
