@@ -67,7 +67,7 @@ BELOW = {
     "_trace_child": {"_beside", "_children", "_trace_cli", "_trace_others", "dbg", "tracing"},
     "tprof": {"Pid", "_children", "_pattern", "_stream", "errors", "process", "trace"},
     "_magics": {
-        *("Pid", "_log_text", "_pattern", "_seq_table", "_table", "errors", "seq_trace", "tprof", "tracing"),
+        *("Pid", "_log_text", "_pattern", "_seq_table", "analysis", "_table", "errors", "seq_trace", "tprof", "tracing"),
     },
     "etf": {"_native", "errors", "terms"},
     "_log_read": {"_native", "errors", "terms"},

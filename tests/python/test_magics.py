@@ -187,6 +187,13 @@ def test_a_token_reaches_what_ran_before(shell: Shell) -> None:
     assert ["image/svg+xml" in data for data in ran.displayed] == [False, True]
 
 
+@pytest.mark.parametrize(("magic", "title"), [("messages --graph", "Who talks to whom"), ("trace --timeline", "Calls and messages")])
+def test_pictures_of_an_analysis(shell: Shell, magic: str, title: str) -> None:
+    ran = shell(f"%%{magic}\nq = queue.Queue()\nq.put(f(1))\nassert q.get() == 2")
+    table, picture = ran.displayed
+    assert "<table" in table["text/html"] and title in picture["text/html"]
+
+
 def test_pictures_only_when_asked_for(shell: Shell) -> None:
     for name in NAMES:
         ran = shell(f"%%{name}\nf(1)")

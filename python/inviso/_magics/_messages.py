@@ -23,14 +23,16 @@ of a pool of an earlier cell, is not: what it receives has no row."""
 
 def options() -> Options:
     """The options of ``%%messages``."""
-    return Options("messages", _HELP).finish()
+    made = Options("messages", _HELP)
+    made.flag("--graph", "draw who sends to whom below the table")
+    return made.finish()
 
 
 class Look:
     """One trace of messages."""
 
     def __init__(self, options: Any) -> None:
-        self._limit = options.limit
+        self._limit, self._with_graph = options.limit, options.graph
         self._session = Session("%%messages")
 
     def begin(self) -> None:
@@ -52,5 +54,9 @@ class Look:
         return result.table(self._limit)
 
     def picture(self, result: Seen) -> Any:
-        """None."""
-        return None
+        """Who sends to whom, if that was asked for."""
+        if not self._with_graph:
+            return None
+        from inviso import analysis
+
+        return analysis.who_talks_to_whom(result.events).picture()

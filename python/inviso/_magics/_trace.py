@@ -35,6 +35,7 @@ def options() -> Options:
         "-p", "--pattern", action="append", metavar="PATTERN",
         help="functions: module, module:function or package.** (default: __main__); may be given again",
     )  # fmt: skip
+    made.flag("--timeline", "draw the calls as a timeline below the table")
     return made.finish()
 
 
@@ -43,7 +44,7 @@ class Look:
 
     def __init__(self, options: Any) -> None:
         self._patterns = patterns_of("trace", options.pattern or ["__main__"])
-        self._limit = options.limit
+        self._limit, self._with_timeline = options.limit, options.timeline
         self._session = Session("%%trace")
 
     def begin(self) -> None:
@@ -67,8 +68,12 @@ class Look:
         return result.table(self._limit)
 
     def picture(self, result: Seen) -> Any:
-        """None."""
-        return None
+        """The calls over time, if that was asked for."""
+        if not self._with_timeline:
+            return None
+        from inviso import analysis
+
+        return analysis.tables(result.events).calls.picture()
 
 
 def _of_the_program(messages: Iterable[Any], patterns: Iterable[Pattern]) -> Iterator[Any]:
