@@ -52,7 +52,7 @@ MODULES = [
     *DBG,
     *(f"propagate.{guest}" for guest in GUESTS),
     *("integrations._listening", "integrations.gunicorn", "integrations.uvicorn"),
-    *("_attach", "_attach_cli", "_config", "runtime._initiator", "runtime._local"),
+    *("_attach", "_attach_cli", "_config", "_config_cli", "_pytest._settings", "_pytest._recorder", "_pytest._measured", "_pytest._limits", "runtime._initiator", "runtime._local"),
     *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
     *("case._parse", "case._translate", "_children._interpreter"),
 ]

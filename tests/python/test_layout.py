@@ -116,6 +116,7 @@ BELOW = {
         *("_agent_cli", "_attach_cli", "_case_cli", "_cluster_cli", "_command", "_completion_cli", "_config", "_config_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
         *("_report", "_run", "_run_cli", "_trace_cli", "top", "tprof"),
     },
+    "_pytest": {"_config", "_pattern", "errors", "log", "tprof", "trace"},
     "__main__": {"cli"},
 }
 CRATES = {
@@ -166,6 +167,7 @@ def test_the_package_needs_the_standard_library_only() -> None:
         guest = {path.stem} if path.parent.name in ("integrations", "propagate") else set()
         guest |= {"zenoh"} if path.relative_to(PACKAGE).parts == ("agent", "_engine.py") else set()
         guest |= {"textual"} if path.relative_to(PACKAGE).parts == ("top", "_screen.py") else set()
+        guest |= {"pytest"} if path.parent.name == "_pytest" else set()
         others = {name.partition(".")[0] for name in imports(path)} - {"inviso", "__future__"} - guest
         assert others <= sys.stdlib_module_names, path
 

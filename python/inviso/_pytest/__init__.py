@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from inviso._pattern import Pattern
 from inviso.errors import BadArg
 
 __all__ = ["begin", "limit"]
@@ -35,16 +36,26 @@ def limit(config: pytest.Config, marked: list[pytest.Item]) -> None:
     """Has the marked tests checked; ``UsageError`` names each wrong mark. In a worker of pytest-xdist, which can't refuse a run,
     the wrongly marked tests fail.
     """
-    from ._limits import LIMITS, Limits, limits_of
+    from ._limits import LIMITS, Limits, OfTest, limits_of
+    from ._settings import of_run
 
-    wrong: list[str] = []
+    found: dict[pytest.Item, OfTest] = {}
+    wrong: dict[pytest.Item, str] = {}
     for item in marked:
         try:
-            item.stash[LIMITS] = limits_of(item)
+            found[item] = item.stash[LIMITS] = limits_of(item)
         except BadArg as error:
-            item.stash[LIMITS] = why = f"@pytest.mark.inviso, {error.argument}: {error.why}"
-            wrong.append(f"{item.nodeid}: {why}")
+            wrong[item] = f"@pytest.mark.inviso, {error.argument}: {error.why}"
+    own = [item for item, limits in found.items() if limits.words is not None or limits.ms is not None]
+    patterns: list[Pattern] = []
+    if own:
+        try:
+            patterns = of_run(config).patterns
+        except pytest.UsageError as error:
+            wrong |= dict.fromkeys(own, str(error))
     if wrong and not hasattr(config, "workerinput"):
-        raise pytest.UsageError(*dict.fromkeys(wrong))
+        raise pytest.UsageError(*dict.fromkeys(f"{item.nodeid}: {why}" for item, why in wrong.items()))
+    for item, why in wrong.items():
+        item.stash[LIMITS] = why
     if not config.pluginmanager.has_plugin("inviso-limits"):
-        config.pluginmanager.register(Limits(config), "inviso-limits")
+        config.pluginmanager.register(Limits(patterns), "inviso-limits")

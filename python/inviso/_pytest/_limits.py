@@ -15,9 +15,7 @@ from inviso._pattern import Pattern, hint, matches, parse
 from inviso.errors import BadArg, shown
 from inviso.tprof import Profile, Profiler
 
-from ._settings import of_run
-
-__all__ = ["LIMITS", "Limit", "Limits", "limits_of"]
+__all__ = ["LIMITS", "Limit", "Limits", "OfTest", "limits_of"]
 
 CALLERS: Final = 10
 """Of a function, in a message."""
@@ -118,8 +116,9 @@ def _bad(argument: str, wrong: str, mend: str) -> BadArg:
 class Limits:
     """Measures the call of each marked test, without its fixtures, and has it fail where a limit is broken."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    def __init__(self, own: list[Pattern]) -> None:
+        self._own = own
+        """The functions that words and ms are about."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -134,9 +133,8 @@ class Limits:
         limits = item.stash.get(LIMITS, None)
         if not isinstance(limits, OfTest):
             return (yield)
-        own = of_run(self._config).patterns if limits.words is not None or limits.ms is not None else []
         with ExitStack() as stack:
-            watch = _Watch(limits, own, stack)
+            watch = _Watch(limits, self._own, stack)
             result = yield
             broken = watch.broken()
         if broken:
