@@ -35,5 +35,5 @@ class Merged:
         for name, parts in self._parts.items():
             show(terminalreporter, name, added(TYPES[name], parts, self._settings.patterns), self._settings.rows)
         if self._silent:
-            workers = "1 worker" if self._silent == 1 else f"{self._silent} workers"
-            terminalreporter.write_line(f"inviso: {workers} crashed: what they measured is lost")
+            what = "1 worker crashed: what it" if self._silent == 1 else f"{self._silent} workers crashed: what they"
+            terminalreporter.write_line(f"inviso: {what} measured is lost")
