@@ -20,6 +20,7 @@ from inviso import (
     _case_cli,
     _cluster_cli,
     _completion_cli,
+    _config_cli,
     _log_cli,
     _merge_cli,
     _run_cli,
@@ -92,7 +93,7 @@ def whole() -> argparse.ArgumentParser:
     case = commands.add_parser("case", help="switch trace cases on and off").add_subparsers(dest="part")
     for name, parser in cases.choices.items():
         case.add_parser(name, help=about_cases[name], parents=[parser], add_help=False)
-    modules = {"agent": _agent_cli, "attach": _attach_cli, "completion": _completion_cli, "top": _top_cli}
+    modules = {"agent": _agent_cli, "attach": _attach_cli, "completion": _completion_cli, "config": _config_cli, "top": _top_cli}
     own = [*nodes.choices.items(), *((name, module.parser()) for name, module in modules.items())]
     for name, parser in own:
         commands.add_parser(name, help=abouts.get(name) or parser.description, parents=[parser], add_help=False)

@@ -20,6 +20,8 @@ Start here:
 >>> import inviso
 >>> inviso.self().is_alive()
 True
+
+(For pytest, which rewrites the asserts of a plugin's package, and warns if that is imported already: PYTEST_DONT_REWRITE.)
 """
 
 from __future__ import annotations

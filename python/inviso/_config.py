@@ -1,18 +1,24 @@
 """Settings: what a command line says counts before the environment, that before ``[tool.inviso]`` of a ``pyproject.toml``.
 
-===========  ====================  =========================================================================
-setting      variable
-===========  ====================  =========================================================================
-``node``     ``INVISO_NODE``       the process's name; ``{pid}`` and ``{program}`` stand for these
-``dir``      ``INVISO_DIR``        the private folder with the sockets of this user's processes
-``log_dir``  ``INVISO_LOG_DIR``    the folder of logs
-``allow``    ``INVISO_ALLOW``      modules whose functions a control may name; a comma between two
-``follow``   ``INVISO_FOLLOW``     whether children are traced, too: ``yes`` or ``no``
-``wait``     ``INVISO_WAIT``       seconds that a program waits until its tracing was initiated
-``timeout``  ``INVISO_TIMEOUT``    seconds that a command waits for each answer
-``cases``    ``INVISO_CASES``      the file that lists trace cases; in a ``pyproject.toml`` from its folder
-``agent``    ``INVISO_AGENT``      options of the agent that is started where other hosts are asked for and none runs
-===========  ====================  =========================================================================
+==============  =====================  =====================================================================
+setting         variable
+==============  =====================  =====================================================================
+``patterns``    ``INVISO_PATTERNS``    the functions that are measured or traced; a comma between two
+``type``        ``INVISO_TYPE``        what ``inviso tprof`` measures
+``limit``       ``INVISO_LIMIT``       rows of a table of functions
+``messages``    ``INVISO_MESSAGES``    messages after which ``inviso trace`` stops
+``events``      ``INVISO_EVENTS``      the last events of a failed test that its report shows
+``ring_bytes``  ``INVISO_RING_BYTES``  bytes that each thread keeps in the flight recorder of tests
+``node``        ``INVISO_NODE``        the process's name; ``{pid}`` and ``{program}`` stand for these
+``dir``         ``INVISO_DIR``         the private folder with the sockets of this user's processes
+``log_dir``     ``INVISO_LOG_DIR``     the folder of logs
+``allow``       ``INVISO_ALLOW``       modules whose functions a control may name; a comma between two
+``follow``      ``INVISO_FOLLOW``      whether child processes are measured and traced, too: ``yes`` or ``no``
+``wait``        ``INVISO_WAIT``        seconds that a program waits until its tracing was initiated
+``timeout``     ``INVISO_TIMEOUT``     seconds that a command waits for each answer
+``cases``       ``INVISO_CASES``       the file that lists trace cases; in a ``pyproject.toml`` from its folder
+``agent``       ``INVISO_AGENT``       options of the agent that is started where another host is asked for
+==============  =====================  =====================================================================
 
 A command reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
 that is traced from its start reads neither: only the file that it was given.
@@ -27,7 +33,10 @@ from typing import Any
 
 from .errors import BadArg, shown
 
-__all__ = ["FILE", "NAMES", "Setting", "effective", "from_environment", "pyproject"]
+__all__ = ["CALL_TYPES", "FILE", "NAMES", "Setting", "effective", "from_environment", "pyproject"]
+
+CALL_TYPES = ("call_count", "call_time", "call_memory")
+"""What can be measured of calls."""
 
 FILE = "INVISO_CONFIG"
 """Names a file in place of the one that is found."""
@@ -47,6 +56,8 @@ class _Kind:
     what: str
     of_text: Callable[[str], Any]
     """What a variable's text means; ValueError for none."""
+    why: Callable[[Any], str] = lambda value: ""
+    """What is wrong with a part of a value that isn't good, and what to do; "" where there is no more to say."""
 
 
 def _seconds(text: str) -> float:
@@ -72,15 +83,48 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _is_pattern(text: str) -> bool:
+    return _wrong_pattern(text) == ""
+
+
+def _wrong_pattern(text: str) -> str:
+    from ._pattern import parse
+
+    try:
+        parse(text, "config, patterns")
+    except BadArg as wrong:
+        return wrong.why
+    return ""
+
+
+def _number(least: int) -> _Kind:
+    def is_good(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 31
+
+    return _Kind(is_good, f"a number from {least}", int)
+
+
+_PATTERNS = _Kind(
+    lambda value: _is_names(value) and bool(value) and all(map(_is_pattern, value)),
+    "a list of patterns, such as ['shop.**', 'json:loads']",
+    _names,
+    lambda value: next(filter(None, map(_wrong_pattern, value)), "") if _is_names(value) else "",
+)
 _TEXT = _Kind(lambda value: isinstance(value, str) and value != "", "a text", str)
 _SECONDS = _Kind(_is_seconds, "a number of seconds", _seconds)
 
 _SETTINGS: dict[str, tuple[_Kind, Any]] = {
+    "patterns": (_PATTERNS, ()),
+    "type": (_Kind(lambda value: value in CALL_TYPES, f"one of {', '.join(CALL_TYPES)}", str), CALL_TYPES[0]),
+    "limit": (_number(1), None),
+    "messages": (_number(1), None),
+    "events": (_number(1), 200),
+    "ring_bytes": (_number(4096), 65_536),
     "node": (_TEXT, None),
     "dir": (_TEXT, None),
     "log_dir": (_TEXT, "inviso-logs"),
     "allow": (_Kind(_is_names, "a list of names of modules", _names), ()),
-    "follow": (_Kind(lambda value: isinstance(value, bool), "true or false", _yes_or_no), False),
+    "follow": (_Kind(lambda value: isinstance(value, bool), "true or false", _yes_or_no), None),
     "wait": (_SECONDS, 2.0),
     "timeout": (_SECONDS, 5.0),
     "cases": (_TEXT, None),
@@ -166,13 +210,16 @@ def pyproject(folder: str | None = None) -> str | None:
 
 def _of_file(path: str) -> dict[str, Any]:
     """``[tool.inviso]`` of a file, which belongs to this user or root."""
-    import tomllib
-
     try:
         with open(path, "rb") as file:
             owner = os.fstat(file.fileno()).st_uid
-            content = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            text = file.read()
+        if b"inviso" not in text:
+            return {}  # what other tools make of the rest is theirs, and the library's parser takes time to import
+        import tomllib
+
+        content = tomllib.loads(text.decode())
+    except (OSError, ValueError) as error:
         raise BadArg("config", "file", f"{path} can't be read: {error}; correct it, or set {FILE} to another") from None
     table = content.get("tool", {})
     table = table.get("inviso", {}) if isinstance(table, dict) else {}
@@ -188,5 +235,6 @@ def _checked(name: str, value: Any, source: str) -> Any:
         raise BadArg("config", name, f"there is no such setting ({source}); there are {', '.join(NAMES)}")
     kind, _ = _SETTINGS[name]
     if not kind.is_good(value):
-        raise BadArg("config", name, f"{shown(value)} ({source}) is wrong; give {kind.what}")
+        why = kind.why(value)
+        raise BadArg("config", name, f"{shown(value)} ({source}) is wrong{': ' * bool(why)}{why}; give {kind.what}")
     return tuple(value) if isinstance(value, list) else value

@@ -20,6 +20,7 @@ from . import _fork, match_spec, trace, tracing
 from ._beside import Beside
 from ._children import Leader, Outcome, lead
 from ._command import CannotBegin, carry_out, greenlets_unseen, wants_color
+from ._config import effective
 from ._descriptor import stderr
 from ._limits import LOST, Rate
 from ._literal import NotLiteral, read
@@ -65,7 +66,9 @@ options:
 Everything after SCRIPT or MODULE belongs to the program. Its exit status is
 the command's. The program never waits for who reads the lines: tracing stops
 when nobody reads them, or when too many are lost. A pattern that matches no
-function is named at the end. The pattern _ needs --limit or --rate.
+function is named at the end. The pattern _ needs --limit or --rate. Patterns,
+the limit (messages) and whether children are traced are settings, too:
+'inviso config' shows them.
 
 examples:
   inviso trace -p json:loads --return job.py --fast
@@ -108,15 +111,24 @@ def main(words: list[str]) -> int:
     """Carry out ``inviso trace``; the exit status."""
 
     def watch(given: Given, program: Program) -> TracedRun:
-        options, patterns = given.options, given.lists["--pattern"]
+        options, patterns, follow = _with_settings(given)
         request = request_of(options, patterns)
-        if "--no-children" in options:
+        if not follow:
             return TracedRun(request, None)
         options = {**options, **({"--output": request.output} if request.output else {})}
         what = {"command": "trace", "options": options, "patterns": patterns}
         return TracedRun(request, {**what, "title": program.title(), "beside": program.place()})
 
     return carry_out("trace", TRACE, HELP, words, watch)
+
+
+def _with_settings(given: Given) -> tuple[dict[str, str], list[str], bool]:
+    """The options and patterns, with those that are not given as the settings have them; and whether children are traced."""
+    settings = effective()
+    limit, follow = settings["messages"].value, settings["follow"]
+    options = given.options if limit is None else {"--limit": str(limit), **given.options}
+    patterns = given.lists["--pattern"] or list(settings["patterns"].value)
+    return options, patterns, "--no-children" not in options and (follow.value or follow.source == "default")
 
 
 def request_of(options: dict[str, str], patterns: list[str]) -> Request:

@@ -42,6 +42,7 @@ commands:
   merge        put the logs of several nodes together
   attach       have a running process traced from outside
   agent        join the processes of this host with those of other hosts
+  config       show the settings that are in force, and where each is from
   completion   write what a shell completes of this command
 
 options:
@@ -74,7 +75,9 @@ options:
   -h, --help             show this text
 
 Everything after SCRIPT or MODULE belongs to the program. Its exit status is
-the command's. Ctrl-C ends the program, and what was measured is shown.
+the command's. Ctrl-C ends the program, and what was measured is shown. The
+type, the patterns, the limit and whether children are measured are settings,
+too: 'inviso config' shows them.
 
 examples:
   inviso tprof job.py --fast
@@ -137,6 +140,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _attach_cli
 
             return _attach_cli.main(rest)
+        case ["config", *rest]:
+            from . import _config_cli
+
+            return _config_cli.main(rest)
         case ["completion", *rest]:
             from . import _completion_cli
 
@@ -159,23 +166,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _measurement(given: Given, program: Program) -> Measurement:
+    from ._config import effective
     from ._pattern import parse
     from ._report import Measurement, Request
     from .tprof._check import one_of
     from .tprof._model import CALL_TYPES, SORTS
 
-    options = given.options
+    options, settings = given.options, effective()
     limit = number(options.get("--limit"), "--limit", "rows")
+    patterns = given.lists["--pattern"] or settings["patterns"].value or ["_"]
+    follow = settings["follow"]
     return Measurement(
         Request(
-            type=one_of("tprof, --type", options.get("--type", CALL_TYPES[0]), CALL_TYPES),
-            patterns=[p for text in given.lists["--pattern"] or ["_"] for p in parse(text, "tprof, --pattern")],
+            type=one_of("tprof, --type", options.get("--type", settings["type"].value), CALL_TYPES),
+            patterns=[p for text in patterns for p in parse(text, "tprof, --pattern")],
             per_process="--per-process" in options,
             sort=one_of("tprof, --sort", options.get("--sort", SORTS[0]), SORTS),
-            limit=limit,
+            limit=limit or settings["limit"].value,
             json=absolute(options.get("--json"), "--json", dash=True),
             output=absolute(options.get("--output"), "--output", dash=False),
-            children="--no-children" not in options,
+            children="--no-children" not in options and (follow.value or follow.source == "default"),
             title=program.title(),
             beside=program.place(),
         )

@@ -61,7 +61,7 @@ BELOW = {
     },
     "_trace_others": {"_children"},
     "_trace_cli": {
-        *("_beside", "_children", "_command", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "_run"),
+        *("_beside", "_children", "_command", "_config", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "_run"),
         *("_trace_others", "dbg", "errors", "match_spec", "trace", "trace_ports", "tracing"),
     },
     "_trace_child": {"_beside", "_children", "_trace_cli", "_trace_others", "dbg", "tracing"},
@@ -92,7 +92,8 @@ BELOW = {
     "cluster": {"_link", "_log_stats", "_pattern", "control", "errors", "merge", "runtime", "terms", "tprof"},
     "_cluster_async": {"cluster"},
     "case": {"errors", "match_spec", "process", "terms"},
-    "_config": {"errors"},
+    "_config": {"_pattern", "errors"},
+    "_config_cli": {"_config", "_options", "errors"},
     "autostart": {
         *("__version__", "_beside", "_children", "_config", "_fork", "_link", "_literal", "_native", "_system", "case"),
         *("errors", "process", "runtime", "terms"),
@@ -124,9 +125,10 @@ BELOW = {
         *("_case_notes", "_cluster_cli", "_config", "_link", "_literal", "_options", "cluster", "control", "errors", "runtime", "tool"),
     },
     "cli": {
-        *("_agent_cli", "_attach_cli", "_case_cli", "_cluster_cli", "_command", "_completion_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
+        *("_agent_cli", "_attach_cli", "_case_cli", "_cluster_cli", "_command", "_completion_cli", "_config", "_config_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
         *("_report", "_run", "_run_cli", "_trace_cli", "top", "tprof"),
     },
+    "_pytest": {"_config", "_pattern", "errors", "log", "tprof", "trace"},
     "__main__": {"cli"},
 }
 CRATES = {
@@ -178,6 +180,7 @@ def test_the_package_needs_the_standard_library_only() -> None:
         guest |= {"zenoh"} if path.relative_to(PACKAGE).parts == ("agent", "_engine.py") else set()
         guest |= {"textual"} if path.relative_to(PACKAGE).parts == ("top", "_screen.py") else set()
         guest |= {"IPython"} if path.relative_to(PACKAGE).parts[0] == "_magics" else set()
+        guest |= {"pytest"} if path.parent.name == "_pytest" else set()
         others = {name.partition(".")[0] for name in imports(path)} - {"inviso", "__future__"} - guest
         assert others <= sys.stdlib_module_names, path
 

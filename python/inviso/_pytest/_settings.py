@@ -1,0 +1,91 @@
+"""What a run measures and records: options, settings, and the project's own modules where neither names functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from inviso._config import Setting, effective
+from inviso._pattern import Pattern, parse
+from inviso.errors import BadArg
+
+__all__ = ["Settings", "of_run", "own_modules"]
+
+ROWS = 10
+"""Of a table at the end of a run, where no setting says another number."""
+
+NOT_OWN = {"build", "conftest", "dist", "doc", "docs", "examples", "noxfile", "setup", "tasks", "test", "testing", "tests", "venv"}
+"""What may stand beside a project's packages, and is none of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is in force for a run."""
+
+    patterns: list[Pattern]
+    measures: tuple[str, ...]
+    rows: int
+    events: int
+    ring_bytes: int
+
+
+def of_run(config: pytest.Config) -> Settings:
+    """The options of a run, or the settings where they say nothing; ``UsageError`` where something is wrong."""
+    given = {"patterns": config.getoption("inviso_patterns"), "events": config.getoption("inviso_events")}
+    try:
+        found = effective(given, folder=str(config.rootpath))
+        patterns = [p for text in found["patterns"].value for p in parse(text, "pytest, --inviso-pattern")]
+    except BadArg as wrong:
+        option = {"patterns": "--inviso-pattern", "events": "--inviso-events"}.get(wrong.argument, wrong.argument)
+        on_line = given.get(wrong.argument) is not None and "(command line)" in wrong.why
+        raise pytest.UsageError(f"inviso: {option if on_line else wrong.argument}: {wrong.why}") from None
+    patterns = patterns or own_modules(config.rootpath)
+    if not patterns:
+        raise pytest.UsageError(
+            f"inviso: there is no package and no module in {config.rootpath}, nor in its folder src; name functions with "
+            "--inviso-pattern, or by patterns in [tool.inviso]"
+        )
+    return Settings(
+        patterns=patterns,
+        measures=config.getoption("inviso_measures"),
+        rows=found["limit"].value or ROWS,
+        events=found["events"].value,
+        ring_bytes=_ring(found["events"].value, found["ring_bytes"]),
+    )
+
+
+def own_modules(root: Path) -> list[Pattern]:
+    """The packages and modules in a project's folder, and in its folder ``src``; no tests, and none of what builds it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("shop.py", "setup.py", "test_shop.py"):
+    ...         _ = (Path(folder) / name).write_text("")
+    ...     own_modules(Path(folder))
+    [('shop', '_', '_')]
+    """
+    return sorted({pattern for folder in (root, root / "src") for pattern in _modules_in(folder)})
+
+
+def _modules_in(folder: Path) -> Iterator[Pattern]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        name, ending = os.path.splitext(entry.name)
+        if not name.isidentifier() or name in NOT_OWN or name.startswith("test_") or name.endswith("_test"):
+            continue
+        if ending == ".py":
+            yield name, "_", "_"
+        elif not ending and os.path.isfile(os.path.join(entry.path, "__init__.py")):
+            yield f"{name}.**", "_", "_"
+
+
+def _ring(events: int, setting: Setting) -> int:
+    """Room for so many events of a thread; half a kilobyte is enough for most."""
+    return max(int(setting.value), events * 512) if setting.source == "default" else int(setting.value)
