@@ -1,0 +1,115 @@
+"""Where messages come from: logs, sessions, iterables; and the names of processes that are known for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
+
+from inviso import _native, trace_ports
+from inviso._log_read import Reader
+from inviso._native import Pid
+from inviso.errors import BadArg, shown
+from inviso.terms import Atom, Port
+from inviso.trace import Session
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Path: TypeAlias = str | bytes | os.PathLike[Any]
+    WrapSet: TypeAlias = tuple[Path, Literal["wrap"], str]
+    Source: TypeAlias = Path | WrapSet | Iterable[Path | WrapSet] | Session | Iterable[Any]
+
+__all__ = ["chain", "logs", "names", "no_term", "parts"]
+
+_AT_A_TIME = 4096
+
+_NO_SOURCE = "pass a path, a wrap set (name, 'wrap', suffix), a list of these, a session, or an iterable of messages"
+
+
+def _is_log(source: object) -> bool:
+    if isinstance(source, bytes):
+        return source[:1] != b"\x83"  # a message in the external term format begins so
+    is_set = isinstance(source, tuple) and len(source) >= 3 and source[1] == "wrap"
+    return is_set or (isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom))
+
+
+def logs(where: str, source: Any) -> list[tuple[str, str | None]] | None:
+    """Paths of logs, with the suffixes of wrap sets; None if the source is something else."""
+    if _is_log(source):
+        return [_log(where, source)]
+    if isinstance(source, (bytes, bytearray, memoryview, Atom)) or hasattr(source, "read"):
+        raise BadArg(where, "source", f"{shown(source)} is no log, and has no messages; {_NO_SOURCE}")
+    # the first of several tells what they are; an iterator's is not there yet
+    if not isinstance(source, Collection) or not _is_log(next(iter(source), None)):
+        return None
+    several = list(source)
+    for one in several:
+        if not _is_log(one):
+            raise BadArg(where, "source", f"{shown(one)} among paths is no log; {_NO_SOURCE}")
+    return [_log(where, one) for one in several]
+
+
+def _log(where: str, source: Any) -> tuple[str, str | None]:
+    if not isinstance(source, tuple):
+        path = os.fsdecode(source)
+        if not os.path.isfile(path):
+            raise BadArg(where, "source", f"there is no file {shown(path)}; pass the path of a log")
+        return path, None
+    name, suffix = trace_ports.path_of(where, "source", source[0]), source[2]
+    if not isinstance(suffix, str) or not suffix:
+        raise BadArg(where, "source", f"{shown(suffix)} is no suffix of a wrap set; pass (name, 'wrap', '.wrp')")
+    folder, base = os.path.split(name)
+    with contextlib.suppress(OSError):
+        for file in os.listdir(folder or "."):
+            if file.startswith(base) and file.endswith(suffix) and file[len(base) : -len(suffix)].isdecimal():
+                return name, suffix
+    raise BadArg(
+        where, "source", f"there is no file of the wrap set {name!r}, {suffix!r}; pass the name it was made with"
+    )
+
+
+def parts(where: str, source: Any) -> Iterator[list[Any]]:
+    """The messages of anything that is no log, some at a time."""
+    if isinstance(source, Session):
+        # not before the first is asked for: by then it is known that they can be written
+        return (session.drain() for session in (source,))
+    try:
+        messages = iter(source)
+    except TypeError:
+        raise BadArg(where, "source", f"{shown(source)} has no messages; {_NO_SOURCE}") from None
+    return _some(where, messages, isinstance(source, Reader))
+
+
+def _some(where: str, messages: Iterator[Any], are_read: bool) -> Iterator[list[Any]]:
+    some = list(islice(messages, _AT_A_TIME))
+    # a log that is read may begin with any term
+    if some and _is_log(some[0]) and not are_read:
+        raise BadArg(where, "source", f"an iterator gave {shown(some[0])}, which is no message; pass a list of paths")
+    while some:
+        yield some
+        some = list(islice(messages, _AT_A_TIME))
+
+
+def names(messages: list[Any]) -> dict[Pid | Port, str]:
+    """The names of processes of this node, and of ports that messages are about."""
+    ports = {
+        message[1] for message in messages if isinstance(message, tuple) and len(message) > 1 and _is_own(message[1])
+    }
+    names: dict[Pid | Port, str] = {port: port.name for port in ports}
+    return {**names, **dict(_native.process_names())}
+
+
+def _is_own(who: object) -> bool:
+    return isinstance(who, Port) and who.is_local()
+
+
+def no_term(where: str, error: TypeError) -> BadArg:
+    return BadArg(where, "source", f"a message that is no term: {error}; pass messages as a tracer gets them")
+
+
+def chain(first: list[Any], rest: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    yield first
+    yield from rest
