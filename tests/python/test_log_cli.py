@@ -244,7 +244,7 @@ def test_a_form_that_needs_another_package_says_so_in_one_line(path: Path, tmp_p
     words = [sys.executable, "-c", text, "log", "convert", str(path), "--to", to, "-o", str(tmp_path / "out")]
     done = execute(words)
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(r"inviso log convert: \S+ needs pyarrow or polars; pip install pyarrow\n", done.stderr)
+    assert re.fullmatch(r"inviso log convert: pyarrow is missing: pip install 'inviso\[arrow\]'\n", done.stderr)
 
 
 def test_a_package_that_can_not_be_loaded_is_told_in_one_line(path: Path, tmp_path: Path) -> None:

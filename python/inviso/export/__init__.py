@@ -7,10 +7,12 @@
 :func:`collapsed`    collapsed stacks, for flame graphs
 :func:`pstats`       what ``pstats.Stats`` loads
 :func:`arrow`        a table that pandas, polars, pyarrow and DuckDB read without a copy
-:func:`parquet`      the same table as a file
+:func:`parquet`      the same table as a file; :func:`ipc`: as a file of Arrow's
+:func:`otlp`         spans, for OpenTelemetry's collectors
 ==================== ==========================================================================================
 
-A source is a log (a path), several (a list or another collection of paths), a wrap set ``(name, "wrap", suffix)``, a
+A source is a log (a path), several (a list or another collection of paths, one after the other), the logs of several nodes (a
+mapping of their names, or a folder with ``NODE.log``: they are merged, as :func:`inviso.merge.logs` does), a wrap set ``(name, "wrap", suffix)``, a
 :class:`inviso.Session` that is its own tracer (what is there now is exported), or any iterable of trace messages.
 Exports are made as messages are read: what is kept does not grow with their number.
 
@@ -37,15 +39,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ._files import Summary, chrome, collapsed, perfetto, pstats, speedscope
-from ._table import Rows, arrow, parquet
+from ._otlp import Sent, otlp
+from ._table import Rows, arrow, ipc, parquet
 
 __all__ = [
     "FORMATS",
     "Rows",
+    "Sent",
     "Summary",
     "arrow",
     "chrome",
     "collapsed",
+    "ipc",
+    "otlp",
     "parquet",
     "perfetto",
     "pstats",
@@ -58,6 +64,8 @@ FORMATS: dict[str, Callable[[Any, Any], Summary]] = {
     "speedscope": speedscope,
     "collapsed": collapsed,
     "pstats": pstats,
+    "arrow": ipc,
     "parquet": parquet,
+    "otlp": otlp,
 }
 """The formats of files by name: each a function of a source and a path or file."""

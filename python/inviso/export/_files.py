@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from inviso import _native
-from inviso._log_read import apart
-from inviso._native import Pid
-from inviso.errors import BadArg, shown
-from inviso.terms import Port
-
-from . import _out, _source
+from . import _out
+from ._making import VALUES, Making
 
 if TYPE_CHECKING:
+    from inviso._native import Pid
+    from inviso.terms import Port
+
     from ._out import Out
-    from ._source import Source
+    from ._source import Programs, Source
 
 __all__ = ["Summary", "chrome", "collapsed", "perfetto", "pstats", "speedscope"]
-
-_VALUES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +46,10 @@ def perfetto(
     source: Source,
     out: Out,
     *,
-    values: int = _VALUES,
+    values: int = VALUES,
     names: Mapping[Pid | Port, str] | None = None,
     pids: Literal["inviso", "erlang"] = "inviso",
+    programs: Programs | None = None,
 ) -> Summary:
     """Writes a Perfetto trace (protobuf), for https://ui.perfetto.dev and its trace processor.
 
@@ -67,6 +61,7 @@ def perfetto(
         values: bytes of text that an argument, message or result is shown in; 0 leaves them out.
         names: what processes are called beside their pids; unless given, the names that pids of this node have.
         pids: ``"erlang"`` for logs of an Erlang node, none of whose pids is a queue from which others take messages.
+        programs: of nodes whose logs do not say it: ``{"shop@h": (4711, "shop.py")}``, the operating system's pid and the name.
 
     Raises:
         BadArg: a wrong argument, or a log that is not there.
@@ -78,16 +73,17 @@ def perfetto(
     >>> b"ping" in out.getvalue()
     True
     """
-    return _export("perfetto", source, out, values, names, pids)
+    return _export("perfetto", source, out, values, names, pids, programs)
 
 
 def chrome(
     source: Source,
     out: Out,
     *,
-    values: int = _VALUES,
+    values: int = VALUES,
     names: Mapping[Pid | Port, str] | None = None,
     pids: Literal["inviso", "erlang"] = "inviso",
+    programs: Programs | None = None,
 ) -> Summary:
     """Writes Chrome's trace event JSON. Arguments and errors are :func:`perfetto`'s.
 
@@ -96,7 +92,7 @@ def chrome(
     >>> json.loads(out.getvalue())["traceEvents"][-1]["args"]
     {'reason': "'normal'"}
     """
-    return _export("chrome", source, out, values, names, pids)
+    return _export("chrome", source, out, values, names, pids, programs)
 
 
 def speedscope(
@@ -147,50 +143,19 @@ def pstats(source: Source, out: Out) -> Summary:
 
 
 def _export(
-    format: str, source: Source, out: Out, values: int, names: Mapping[Pid | Port, str] | None, pids: str = "inviso"
+    format: str,
+    source: Source,
+    out: Out,
+    values: int,
+    names: Mapping[Pid | Port, str] | None,
+    pids: str = "inviso",
+    programs: Programs | None = None,
 ) -> Summary:
     where = f"{format}/2"
-    if not isinstance(values, int) or isinstance(values, bool) or not 0 <= values <= sys.maxsize:
-        raise BadArg(where, "values", f"{shown(values)} is not a number of bytes; pass an int, 0 for none")
-    erlang = _erlang(where, pids)
-    if names is not None and not isinstance(names, Mapping):
-        raise BadArg(where, "names", f"{shown(names)} is no names of processes; pass a dict of Pid to str")
-    for pid, name in (names or {}).items():
-        if not isinstance(pid, (Pid, Port)) or not isinstance(name, str):
-            raise BadArg(where, "names", f"{shown(pid)}: {shown(name)} is not the name of a process; pass a dict of Pid to str")
+    making = Making(where, source, values=values, names=names, programs=programs, pids=pids)
     target = _out.target(where, out)
-    logs = _source.logs(where, source)
-    if isinstance(target, str):
-        apart(where, target, logs or [])
-    parts = _source.parts(where, source) if logs is None else iter(())
-    # an Erlang node without a name writes its pids as this process has its own
-    are_own = names is None and logs is not None
-    with tempfile.TemporaryDirectory(prefix="inviso-") as folder, _out.file(target) as file:
-        first = next(parts, [])
-        titles = _source.names(first) if names is None else dict(names)
-        parts = _source.chain(first, parts)
-        exporter = _native.Exporter(format, titles, are_own, erlang, values, os.path.join(folder, "events"))
-        for path, suffix in logs or []:
-            exporter.open(path, suffix)
-            while exporter.read():
-                file.write(exporter.take())
-        for messages in parts:
-            _pushed(where, exporter, messages)
-            file.write(exporter.take())
-        while not exporter.end():
-            file.write(exporter.take())
-        file.write(exporter.take())
-    return Summary(*exporter.summary())
-
-
-def _pushed(where: str, exporter: _native.Exporter, messages: list[Any]) -> None:
-    try:
-        exporter.push(messages)
-    except TypeError as error:
-        raise _source.no_term(where, error) from None
-
-
-def _erlang(where: str, pids: str) -> bool:
-    if pids not in ("inviso", "erlang"):
-        raise BadArg(where, "pids", f"{shown(pids)} is unknown; pass 'inviso' or 'erlang'")
-    return pids == "erlang"
+    making.apart(target)
+    with making, _out.file(target) as file:
+        for piece in making.pieces(format):
+            file.write(piece)
+    return Summary(*making.summary())

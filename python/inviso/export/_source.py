@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from inviso import _native, trace_ports
+from inviso import _native, log, trace_ports
 from inviso._log_read import Reader
 from inviso._native import Pid
 from inviso.errors import BadArg, shown
@@ -20,13 +21,56 @@ if TYPE_CHECKING:
 
     Path: TypeAlias = str | bytes | os.PathLike[Any]
     WrapSet: TypeAlias = tuple[Path, Literal["wrap"], str]
-    Source: TypeAlias = Path | WrapSet | Iterable[Path | WrapSet] | Session | Iterable[Any]
+    Source: TypeAlias = Path | WrapSet | Mapping[str, Any] | Iterable[Path | WrapSet] | Session | Iterable[Any]
+    Programs: TypeAlias = Mapping[str, tuple[int, str]]
 
-__all__ = ["chain", "logs", "names", "no_term", "parts"]
+__all__ = ["Merging", "chain", "logs", "merged", "names", "no_term", "parts", "registered"]
 
 _AT_A_TIME = 4096
 
-_NO_SOURCE = "pass a path, a wrap set (name, 'wrap', suffix), a list of these, a session, or an iterable of messages"
+_STREAMS = ("/dev/stdin", "/dev/fd/")
+"""Logs that may be pipes: they are read once."""
+
+_NO_SOURCE = (
+    "pass a path, a wrap set (name, 'wrap', suffix), a list of these, a mapping of nodes to logs, a session, or an iterable of messages"
+)
+
+
+@dataclass(slots=True)
+class Merging:
+    """Logs of several nodes that are merged."""
+
+    native: _native.LogMerge
+    files: list[tuple[str, str | None]]
+    ti: list[str]
+
+    def close(self) -> None:
+        """Closes the logs."""
+        self.native.close()
+
+
+def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
+    """A mapping of nodes to logs, or a folder of them, as :func:`inviso.merge.logs` takes it; None if the source is something else."""
+    is_folder = isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom) and os.path.isdir(source)
+    if not is_folder and not isinstance(source, Mapping):
+        return None
+    from inviso import merge
+
+    native, sets = merge._opened(
+        merge._checked(where, source, None, None, "follow"), "follow", "causal" if causal else None, is_named=True
+    )
+    return Merging(native, [(path, suffix) for each in sets for path, suffix in each.files], [ti for each in sets for ti in each.ti])
+
+
+def registered(files: list[str]) -> dict[Pid | Port, str]:
+    """The names of processes that trace information files tell of: a registered one, else the last one of each."""
+    found: dict[Pid | Port, tuple[bool, str]] = {}
+    for file in files:
+        for entry in log.read(file):
+            match entry:
+                case (Pid() as pid, str(name), "alias", _) if isinstance(name, Atom) or not found.get(pid, (False,))[0]:
+                    found[pid] = isinstance(name, Atom), str(name)
+    return {pid: name for pid, (_, name) in found.items()}
 
 
 def _is_log(source: object) -> bool:
@@ -55,7 +99,7 @@ def logs(where: str, source: Any) -> list[tuple[str, str | None]] | None:
 def _log(where: str, source: Any) -> tuple[str, str | None]:
     if not isinstance(source, tuple):
         path = os.fsdecode(source)
-        if not os.path.isfile(path):
+        if not os.path.isfile(path) and not path.startswith(_STREAMS):
             raise BadArg(where, "source", f"there is no file {shown(path)}; pass the path of a log")
         return path, None
     name, suffix = trace_ports.path_of(where, "source", source[0]), source[2]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import itertools
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from inviso import _native
 from inviso._log_read import apart
-from inviso.errors import BadArg, shown
+from inviso.errors import BadArg, missing, needed, shown
 from inviso.trace import Session
 
 from . import _out, _source
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from ._out import Out
     from ._source import Source
 
-__all__ = ["Rows", "arrow", "parquet"]
+__all__ = ["Rows", "arrow", "ipc", "parquet"]
 
 
 def parquet(
@@ -38,16 +40,54 @@ def parquet(
     >>> _ = parquet([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
     """
     where = "parquet/2"
-    target = _out.target(where, out)
-    if isinstance(target, str) and target.endswith(".gz"):
+    if isinstance(target := _out.target(where, out), str) and target.endswith(".gz"):
         raise BadArg(where, "out", f"{shown(out)}: a Parquet file is compressed in itself; drop .gz")
-    write = _parquet_writer(where)
-    if isinstance(target, str):
-        apart(where, target, _source.logs(where, source) or [])
-    rows = Rows._of(where, source, values)
-    with _out.file(target) as file, rows._raising():
-        write(rows, file)
-    return rows.summary()
+    return _written(where, source, out, values, _parquet_writer())
+
+
+def _written(where: str, source: Source, out: Out, values: str, write: Callable[[Rows, BinaryIO], None]) -> Summary:
+    target = _out.target(where, out)
+    merging = _source.merged(where, source)
+    with tempfile.TemporaryDirectory(prefix="inviso-") as folder:
+        if merging is not None:
+            if isinstance(target, str):
+                apart(where, target, merging.files)
+            try:
+                source = os.path.join(folder, "merged")
+                merging.native.write(source, False)
+            finally:
+                merging.close()
+        elif isinstance(target, str):
+            apart(where, target, _source.logs(where, source) or [])
+        rows = Rows._of(where, source, values)
+        with _out.file(target) as file, rows._raising():
+            write(rows, file)
+        return rows.summary()
+
+
+def ipc(
+    source: Source,
+    out: Out,
+    *,
+    values: Literal["text", "binary", "none"] = "text",
+) -> Summary:
+    """Writes the table of :func:`arrow` as a file of Arrow's IPC format (a stream), by pyarrow.
+
+    Raises:
+        ModuleNotFoundError: that is not installed.
+
+    >>> out = io.BytesIO()
+    >>> _ = ipc([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
+    """
+    where, pyarrow = "arrow/2", needed("pyarrow")
+
+    def write(rows: Rows, file: BinaryIO) -> None:
+        # a dictionary of its own in each batch, which a stream has room for, and a file has not
+        with pyarrow.RecordBatchReader.from_stream(rows) as reader, pyarrow.ipc.new_stream(file, reader.schema) as writer:
+            for batch in reader:
+                writer.write_batch(batch)
+
+    return _written(where, source, out, values, write)
 
 
 def arrow(
@@ -94,6 +134,9 @@ class Rows:
     def _of(where: str, source: Source, values: str, at_once: bool = False) -> Rows:
         if values not in ("text", "binary", "none"):
             raise BadArg(where, "values", f"{shown(values)} is unknown; pass 'text', 'binary' or 'none'")
+        if _source.merged(where, source) is not None:
+            why = "a table of several nodes' logs is written by parquet() and ipc(); merge them first, or pass a list of logs"
+            raise BadArg(where, "source", why)
         logs = _source.logs(where, source)
         if logs is not None:
             return Rows(lambda: _native.ArrowRows(values, logs), True)
@@ -124,7 +167,7 @@ class Rows:
 
     def to_arrow(self) -> Any:
         """A ``pyarrow.Table``."""
-        arrow = _import("to_arrow/1", "pyarrow")
+        arrow = needed("pyarrow")
         with self._raising():
             return arrow.RecordBatchReader.from_stream(self).read_all()
 
@@ -134,12 +177,12 @@ class Rows:
         A column of numbers with nulls is float64 there, as pandas has it: ``ts`` of the wall clock is rounded then (see
         docs/exports.md).
         """
-        _import("to_pandas/1", "pandas")
+        needed("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """A ``polars.DataFrame``."""
-        polars = _import("to_polars/1", "polars")
+        polars = needed("polars")
         with self._raising():
             return polars.DataFrame(self)
 
@@ -179,18 +222,11 @@ class Rows:
         return f"<rows of {read} trace messages>" if read else "<rows of trace messages, not read yet>"
 
 
-def _import(where: str, name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{where} needs {error.name}; pip install {error.name}", name=error.name) from None
-
-
 # batches of a row group: each has what it needs to be read by itself
 _ROW_GROUP = 4
 
 
-def _parquet_writer(where: str) -> Callable[[Rows, BinaryIO], None]:
+def _parquet_writer() -> Callable[[Rows, BinaryIO], None]:
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ModuleNotFoundError:
@@ -209,6 +245,5 @@ def _parquet_writer(where: str) -> Callable[[Rows, BinaryIO], None]:
     try:
         polars = importlib.import_module("polars")
     except ModuleNotFoundError:
-        why = f"{where} needs pyarrow or polars; pip install pyarrow"
-        raise ModuleNotFoundError(why, name="pyarrow") from None
+        raise ModuleNotFoundError(missing("pyarrow"), name="pyarrow") from None
     return lambda rows, file: polars.DataFrame(rows).write_parquet(file)

@@ -17,6 +17,7 @@
 //! | [`merge`] | several logs as one, by time stamps |
 //! | [`nodes`] | which node a log's pids are of |
 //! | [`ti`] | trace information files: names of processes |
+//! | [`about`] | which program wrote a log, behind its first term |
 //! | [`blocks`] | a smaller form of a file, for this reader only, and back to Erlang's |
 //! | [`damage`] | what can be wrong with a log |
 //!
@@ -48,6 +49,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod about;
 pub mod blocks;
 mod buffer;
 pub mod causal;
