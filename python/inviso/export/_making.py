@@ -114,8 +114,8 @@ class Making:
     def _titles(self, first: list[Any]) -> dict[Pid | Port, str]:
         if self._names is not None:
             return dict(self._names)
-        files = [each for log in self._logs or [] for each in beside([log])]
-        return {**_source.names(first), **_source.registered([*files, *(self._merged.ti if self._merged else [])])}
+        logs = self._merged.logs if self._merged else [([log], beside([log])) for log in self._logs or []]
+        return {**_source.names(first), **_source.registered(logs)}
 
     def summary(self) -> tuple[int, int, int, int, int, list[str]]:
         """What was exported, as :class:`Summary` has it."""

@@ -7,9 +7,9 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from inviso import _native, log, trace_ports
+from inviso import _native, etf, log, trace_ports
 from inviso._log_read import Reader
 from inviso._native import Pid
 from inviso.errors import BadArg, shown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Merging", "chain", "logs", "merged", "names", "no_term", "parts", "registered"]
 
 _AT_A_TIME = 4096
+_LOOKED = 1000
 
 _STREAMS = ("/dev/stdin", "/dev/fd/")
 """Logs that may be pipes: they are read once."""
@@ -41,8 +42,13 @@ class Merging:
     """Logs of several nodes that are merged."""
 
     native: _native.LogMerge
-    files: list[tuple[str, str | None]]
-    ti: list[str]
+    logs: list[tuple[list[tuple[str, str | None]], list[str]]]
+    """The files of each, and its trace information files."""
+
+    @property
+    def files(self) -> list[tuple[str, str | None]]:
+        """Those of all of them."""
+        return [file for files, _ in self.logs for file in files]
 
     def close(self) -> None:
         """Closes the logs."""
@@ -59,18 +65,39 @@ def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
     native, sets = merge._opened(
         merge._checked(where, source, None, None, "follow"), "follow", "causal" if causal else None, is_named=True
     )
-    return Merging(native, [(path, suffix) for each in sets for path, suffix in each.files], [ti for each in sets for ti in each.ti])
+    return Merging(native, [(each.files, each.ti) for each in sets])
 
 
-def registered(files: list[str]) -> dict[Pid | Port, str]:
-    """The names of processes that trace information files tell of: a registered one, else the last one of each."""
+def registered(logs: list[tuple[list[tuple[str, str | None]], list[str]]]) -> dict[Pid | Port, str]:
+    """The names of processes that the trace information files of logs tell of: a registered one, else the last one of each."""
     found: dict[Pid | Port, tuple[bool, str]] = {}
-    for file in files:
-        for entry in log.read(file):
+    for files, ti in logs:
+        own = _tracee(files) if ti else None
+        for entry in log.read(list(ti)) if ti else ():
             match entry:
-                case (Pid() as pid, str(name), "alias", _) if isinstance(name, Atom) or not found.get(pid, (False,))[0]:
-                    found[pid] = isinstance(name, Atom), str(name)
+                case (Pid() as pid, str(name), "alias", _):
+                    of = pid if own is None or not pid.is_local() else _of(own, pid)
+                    if isinstance(name, Atom) or not found.get(of, (False,))[0]:
+                        found[of] = isinstance(name, Atom), str(name)
     return {pid: name for pid, (_, name) in found.items()}
+
+
+def _tracee(files: list[tuple[str, str | None]]) -> Pid | None:
+    """A process of a log's own node."""
+    if any(path.startswith(_STREAMS) for path, _ in files):
+        return None
+    source = [path if suffix is None else (path, "wrap", suffix) for path, suffix in files]
+    for message in islice(log.read(source), _LOOKED):
+        match message:
+            case ("trace" | "trace_ts", Pid() as pid, *_):
+                return pid
+    return None
+
+
+def _of(own: Pid, pid: Pid) -> Pid:
+    """The process of a log's own node whose pid was written without its creation."""
+    of, number = etf.dumps(own), etf.dumps(pid)[-12:-4]
+    return cast("Pid", etf.loads(of[:-12] + number + of[-4:]))
 
 
 def _is_log(source: object) -> bool:

@@ -49,7 +49,10 @@ fn opened<S: Sink + Send + 'static>(
 /// Threads are known by name to the log that is begun now.
 fn begin_log(py: Python<'_>) -> PyResult<()> {
     let host = host::host(py)?;
-    about::set_threads(|pid| host::try_host()?.directory.number(pid));
+    about::set_threads(|pid| {
+        let host = host::try_host()?;
+        host.directory.number(host, pid)
+    });
     host.directory.name_threads(py, host)
 }
 

@@ -324,10 +324,14 @@ impl Directory {
     }
 
     /// The operating system's number of a thread, and its name as far as it is known without Python.
-    pub fn number(&self, pid: u64) -> Option<(u64, String)> {
-        let (number, name) = lock(&self.numbers).of.get(&pid)?.clone();
-        let ended = || lock(&self.ended_threads).find(pid).unwrap_or_default();
-        Some((number, if name.is_empty() { ended() } else { name }))
+    pub fn number(&self, host: &Host, pid: u64) -> Option<(u64, String)> {
+        let (number, seen) = lock(&self.numbers).of.get(&pid)?.clone();
+        let living = host.node.tracee(pid);
+        let of = living.as_deref().and_then(known);
+        let given = of.and_then(|of| lock(&of.name).clone());
+        let name = given.or_else(|| Some(seen).filter(|name| !name.is_empty()));
+        let name = name.or_else(|| of.and_then(|of| of.last_name.get().cloned()));
+        Some((number, name.or_else(|| lock(&self.ended_threads).find(pid)).unwrap_or_default()))
     }
 
     /// The same of all threads that are known.
