@@ -55,6 +55,7 @@ MODULES = [
     *("_attach", "_attach_cli", "_config", "runtime._initiator", "runtime._local"),
     *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
     *("case._parse", "case._translate", "_children._interpreter"),
+    *("export._files", "export._table", "_export_cli", "_program", "_traceparent"),
 ]
 
 

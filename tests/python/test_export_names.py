@@ -1,4 +1,4 @@
-"""Exports of what programs say of themselves: real pids, programs, threads and nodes on tracks; several nodes in one file."""
+"""Exports of what programs say of themselves: real pids, programs, threads, nodes; several nodes in one file."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def test_perfetto_groups_threads_by_their_process(tmp_path: Path) -> None:
     path, os_pid, os_tid = traced(tmp_path, "log")
     out = io.BytesIO()
     export.perfetto(path, out)
-    tracks = [p.track_descriptor for p in perfetto.Trace.FromString(out.getvalue()).packet if p.HasField("track_descriptor")]
+    tracks = [
+        p.track_descriptor for p in perfetto.Trace.FromString(out.getvalue()).packet if p.HasField("track_descriptor")
+    ]
     (process,) = (track for track in tracks if track.HasField("process"))
     assert (process.process.pid, process.process.process_name) == (os_pid, "shop.py")
     assert list(process.process.process_labels) == ["nonode@nohost"]
@@ -134,7 +136,7 @@ def test_a_caller_says_what_a_log_does_not(tmp_path: Path) -> None:
     given = {inviso.node(): (77, "shop.py")}
     assert chrome(path, programs=given)[0] == {77: "shop.py"}
     for wrong in (5, {"a": 5}, {"a": (0, "x")}, {"a": (True, "x")}, {5: (1, "x")}, {"a": (1, b"x")}):
-        with pytest.raises(BadArg, match="programs: .*; pass a dict"):
+        with pytest.raises(BadArg, match=r"programs: .*; pass a dict"):
             export.chrome(path, io.BytesIO(), programs=wrong)  # type: ignore[arg-type]
 
 

@@ -11,10 +11,10 @@
 :func:`otlp`         spans, for OpenTelemetry's collectors
 ==================== ==========================================================================================
 
-A source is a log (a path), several (a list or another collection of paths, one after the other), the logs of several nodes (a
-mapping of their names, or a folder with ``NODE.log``: they are merged, as :func:`inviso.merge.logs` does), a wrap set ``(name, "wrap", suffix)``, a
-:class:`inviso.Session` that is its own tracer (what is there now is exported), or any iterable of trace messages.
-Exports are made as messages are read: what is kept does not grow with their number.
+A source is a log (a path), several (a list or another collection of paths, one after the other), the logs of several
+nodes (a mapping of their names, or a folder with ``NODE.log``: merged as by :func:`inviso.merge.logs`), a wrap set
+``(name, "wrap", suffix)``, a :class:`inviso.Session` that is its own tracer (what is there now is exported), or any
+iterable of trace messages. Exports are made as messages are read: what is kept does not grow with their number.
 
 >>> import json, os, tempfile
 >>> from inviso import export, trace

@@ -61,7 +61,8 @@ def perfetto(
         values: bytes of text that an argument, message or result is shown in; 0 leaves them out.
         names: what processes are called beside their pids; unless given, the names that pids of this node have.
         pids: ``"erlang"`` for logs of an Erlang node, none of whose pids is a queue from which others take messages.
-        programs: of nodes whose logs do not say it: ``{"shop@h": (4711, "shop.py")}``, the operating system's pid and the name.
+        programs: of nodes whose logs do not say it: ``{"shop@h": (4711, "shop.py")}``, the system's pid and the
+            name.
 
     Raises:
         BadArg: a wrong argument, or a log that is not there.

@@ -127,7 +127,8 @@ def _names(where: str, names: object) -> Mapping[Pid | Port, str]:
         raise BadArg(where, "names", f"{shown(names)} is no names of processes; pass a dict of Pid to str")
     for pid, name in names.items():
         if not isinstance(pid, (Pid, Port)) or not isinstance(name, str):
-            raise BadArg(where, "names", f"{shown(pid)}: {shown(name)} is not the name of a process; pass a dict of Pid to str")
+            why = f"{shown(pid)}: {shown(name)} is not the name of a process; pass a dict of Pid to str"
+            raise BadArg(where, "names", why)
     return names
 
 

@@ -63,12 +63,13 @@ def otlp(
 
     Args:
         source: see :mod:`inviso.export`.
-        out: ``"http://host:4318"`` (or https), a collector by OTLP over HTTP; ``"grpc://host:4317"`` (``grpcs://`` with TLS) by
-            gRPC; a path, or a binary file: a line of OTLP's JSON for each batch, as collectors read and write files. None: the
-            collector that ``OTEL_EXPORTER_OTLP_ENDPOINT`` and the other variables of OpenTelemetry say.
+        out: ``"http://host:4318"`` (or https), a collector by OTLP over HTTP; ``"grpc://host:4317"`` (``grpcs://`` with
+            TLS) by gRPC; a path, or a binary file: a line of OTLP's JSON for each batch, as collectors read and write
+            files. None: the collector that ``OTEL_EXPORTER_OTLP_ENDPOINT`` and OpenTelemetry's other variables say.
         exporter: a span exporter of its SDK, in place of ``out``. It is flushed, and not shut down.
         label: only spans of tokens with this label.
-        anchor: for logs with monotonic time stamps: the two clocks of the node that wrote them, at one moment. A session's is taken now.
+        anchor: for logs with monotonic time stamps: the two clocks of the node that wrote them, at one moment. A
+            session's is taken now.
         values: bytes of text that arguments, results and messages are shown in; 0 leaves them out.
         names, programs: as for :func:`perfetto`.
 
@@ -80,7 +81,8 @@ def otlp(
     >>> from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     >>> memory = InMemorySpanExporter()
     >>> head = "trace_ts", inviso.self()
-    >>> messages = [(*head, "call", ("shop", "price", ["tea"]), (0, 1, 0)), (*head, "return_from", ("shop", "price", 1), 3, (0, 2, 0))]
+    >>> messages = [(*head, "call", ("shop", "price", ["tea"]), (0, 1, 0))]
+    >>> messages.append((*head, "return_from", ("shop", "price", 1), 3, (0, 2, 0)))
     >>> otlp(messages, exporter=memory).spans
     1
     >>> span, = memory.get_finished_spans()
@@ -165,7 +167,8 @@ class _Made:
         self._sdk = needed("opentelemetry.sdk.trace")
         self._api = needed("opentelemetry.trace")
         self._resource = needed("opentelemetry.sdk.resources").Resource
-        self._scope = needed("opentelemetry.sdk.util.instrumentation").InstrumentationScope("inviso", schema_url=_SCHEMA)
+        scope = needed("opentelemetry.sdk.util.instrumentation").InstrumentationScope
+        self._scope = scope("inviso", schema_url=_SCHEMA)
         self._resources: dict[Any, Any] = {}
 
     def __call__(self, span: Span) -> Any:
@@ -197,7 +200,8 @@ class _Made:
         resource = self._resources.get(place.node)
         if resource is None:
             node = place.node
-            about: dict[str, Any] = {"service.name": node.program or "unknown_service", "service.instance.id": node.name}
+            program = node.program or "unknown_service"
+            about: dict[str, Any] = {"service.name": program, "service.instance.id": node.name}
             if node.pid is not None:
                 about["process.pid"] = node.pid
             resource = self._resources[node] = self._resource(about, _SCHEMA)
@@ -288,5 +292,3 @@ def _in_base_16(value: Any) -> None:
                     for name in _IDS:
                         if name in of:
                             of[name] = base64.b64decode(of[name]).hex()
-
-

@@ -33,7 +33,8 @@ _STREAMS = ("/dev/stdin", "/dev/fd/")
 """Logs that may be pipes: they are read once."""
 
 _NO_SOURCE = (
-    "pass a path, a wrap set (name, 'wrap', suffix), a list of these, a mapping of nodes to logs, a session, or an iterable of messages"
+    "pass a path, a wrap set (name, 'wrap', suffix), a list of these, a mapping of nodes to logs, a session, or an "
+    "iterable of messages"
 )
 
 
@@ -56,7 +57,7 @@ class Merging:
 
 
 def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
-    """A mapping of nodes to logs, or a folder of them, as :func:`inviso.merge.logs` takes it; None if the source is something else."""
+    """A mapping of nodes to logs, or a folder of them, as :func:`inviso.merge.logs` takes it; else None."""
     is_folder = isinstance(source, (str, os.PathLike)) and not isinstance(source, Atom) and os.path.isdir(source)
     if not is_folder and not isinstance(source, Mapping):
         return None
@@ -69,7 +70,7 @@ def merged(where: str, source: Any, causal: bool = False) -> Merging | None:
 
 
 def registered(logs: list[tuple[list[tuple[str, str | None]], list[str]]]) -> dict[Pid | Port, str]:
-    """The names of processes that the trace information files of logs tell of: a registered one, else the last one of each."""
+    """The names of processes by the trace information files of logs: a registered one, else the last one."""
     found: dict[Pid | Port, tuple[bool, str]] = {}
     for files, ti in logs:
         own = _tracee(files) if ti else None

@@ -1,8 +1,8 @@
-"""Spans of calls and messages, from the steps that the native export makes of a log: which trace each belongs to, who its parent is.
+"""Spans of calls and messages, from the steps that the native export makes of a log: their traces and parents.
 
-A token (:mod:`inviso.seq_trace`) makes a trace: its label is one. A call is a label's if an event of that token happened while it was open,
-or if it was called after its process had taken a message with that token; any other call is its caller's. So is one without a caller: then it
-begins a trace of its own.
+A token (:mod:`inviso.seq_trace`) makes a trace: its label is one. A call is a label's if an event of that token
+happened while it was open, or if it was called after its process had taken a message with that token; any other call
+is its caller's. One without a caller begins a trace of its own.
 """
 
 from __future__ import annotations

@@ -83,7 +83,10 @@ def ipc(
 
     def write(rows: Rows, file: BinaryIO) -> None:
         # a dictionary of its own in each batch, which a stream has room for, and a file has not
-        with pyarrow.RecordBatchReader.from_stream(rows) as reader, pyarrow.ipc.new_stream(file, reader.schema) as writer:
+        with (
+            pyarrow.RecordBatchReader.from_stream(rows) as reader,
+            pyarrow.ipc.new_stream(file, reader.schema) as writer,
+        ):
             for batch in reader:
                 writer.write_batch(batch)
 
@@ -135,7 +138,7 @@ class Rows:
         if values not in ("text", "binary", "none"):
             raise BadArg(where, "values", f"{shown(values)} is unknown; pass 'text', 'binary' or 'none'")
         if _source.merged(where, source) is not None:
-            why = "a table of several nodes' logs is written by parquet() and ipc(); merge them first, or pass a list of logs"
+            why = "a table of several nodes' logs is written by parquet() and ipc(); pass a list of logs, or merge them"
             raise BadArg(where, "source", why)
         logs = _source.logs(where, source)
         if logs is not None:

@@ -36,7 +36,8 @@ _TRACEPARENT = "traceparent"
 
 
 def current_label(context: Context | None = None) -> str | None:
-    """The label that stands for the current span (or a context's): a token with it is of the same trace. None where there is no span.
+    """The label that stands for the current span (or a context's): a token with it is of the same trace. None where
+    there is no span.
 
     >>> from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
     >>> current_label(set_span_in_context(NonRecordingSpan(SpanContext(1, 2, False))))
@@ -60,7 +61,8 @@ def span_context(label: object) -> SpanContext | None:
 
 @contextmanager
 def labelled(*events: str) -> Iterator[str | None]:
-    """Within, the caller's token has the label of the current span; afterwards it is as it was. Without a span nothing changes.
+    """Within, the caller's token has the label of the current span; afterwards it is as it was. Without a span nothing
+    changes.
 
     Args:
         events: components of the token: the default is ``send``, ``receive``, ``print`` and ``timestamp``.
@@ -90,14 +92,15 @@ def _begin(label: str, events: tuple[str, ...]) -> None:
 class SeqTracePropagator(TextMapPropagator):
     """Carries the token of the calling process wherever the program's instrumentation carries a context.
 
-    A token belongs to a process, not to a context: ``extract`` sets that of the calling thread or task, or empties it, and answers
-    the context that it was given. Nothing tells a propagator that a request is over, so the token stays until the next one is
-    extracted; :class:`inviso.propagate.wsgi.Middleware` and its sister for ASGI give it back.
+    A token belongs to a process, not to a context: ``extract`` sets that of the calling thread or task, or empties it,
+    and answers the context that it was given. Nothing tells a propagator that a request is over, so the token stays
+    until the next one is extracted; :class:`inviso.propagate.wsgi.Middleware` and its sister for ASGI give it back.
 
     Args:
-        labels: whether traces of OpenTelemetry become labels, and back. Then a carrier without a token sets one whose label stands for
-            the span that the context has (put this propagator behind OpenTelemetry's own), and one with a token of such a label sets the
-            context's span where it has none. A token of such a label is sent as ``traceparent`` too, where there is no span.
+        labels: whether traces of OpenTelemetry become labels, and back. Then a carrier without a token sets one whose
+            label stands for the span that the context has (put this propagator behind OpenTelemetry's own), and one
+            with a token of such a label sets the context's span where it has none. A token of such a label is sent as
+            ``traceparent`` too, where there is no span.
         events: components of such a token: ``send``, ``receive``, ``print``, ``timestamp`` unless given.
 
     >>> from opentelemetry.propagators.composite import CompositePropagator

@@ -107,7 +107,8 @@ impl Titles {
                 Item::Thread { id, os_tid, name } => {
                     let key = self.key(&Identity { is_port: false, id, ..of });
                     self.threads.entry(key.clone()).or_insert(os_tid);
-                    if !name.is_empty() {
+                    // a caller that gives names gives all of them
+                    if !name.is_empty() && self.is_log {
                         self.names.entry(key).or_insert(name);
                     }
                 }

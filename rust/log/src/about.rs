@@ -229,7 +229,7 @@ mod tests {
     fn each_file_of_a_set_tells_of_the_program_and_of_the_latest_threads() {
         let folder = tempfile::tempdir().unwrap();
         let names = Names::new(&folder.path().join("t"), ".log").unwrap();
-        let mut log = WrapLog::create(names.clone(), Limit::Bytes(10_000), 9, std::time::Instant::now()).unwrap();
+        let mut log = WrapLog::create(names.clone(), Limit::Bytes(1), 9, std::time::Instant::now()).unwrap();
         log.about(&program().to_bytes());
         let all = AGAIN as u64 + 10;
         (0..all).for_each(|n| log.about(&thread(n).to_bytes()));
