@@ -1,4 +1,5 @@
-//! Trace logs, byte for byte as Erlang's trace ports write them: files, wrap sets, and a port that one client listens to; and
+//! Trace logs, byte for byte as Erlang's trace ports write them, but for what stands behind terms ([`about`]): files, wrap sets,
+//! and a port that one client listens to; and
 //! a reader for what they, or a real node, wrote.
 //!
 //! | module | what |
