@@ -21,6 +21,7 @@ from inviso import (
     _cluster_cli,
     _completion_cli,
     _config_cli,
+    _export_cli,
     _log_cli,
     _merge_cli,
     _run_cli,
@@ -84,6 +85,7 @@ def whole() -> argparse.ArgumentParser:
     options("trace", "run a program and show calls", _trace_cli.TRACE, _trace_cli.HELP, is_program=True)
     options("run", "run a program that can be traced from outside", _run_cli.RUN, _run_cli.HELP, is_program=True)
     options("merge", "put the logs of several nodes together", _merge_cli.KNOWN, _merge_cli.HELP, is_program=False)
+    options("export", "write logs for other tools", _export_cli.KNOWN, _export_cli.HELP, is_program=False)
     log = commands.add_parser("log", help="print, convert, merge and count trace logs").add_subparsers(dest="part")
     for name, (_, text, known) in _log_cli.COMMANDS.items():
         about = next(line for line in text.splitlines() if line and not line.startswith(("usage:", " ")))

@@ -215,11 +215,9 @@ def _convert(source: Any, options: dict[str, str]) -> int:
     formats: dict[str, Callable[[Any, str], Any]] = importlib.import_module("inviso.export").FORMATS
     if form not in formats:
         raise Usage(f"--to: unknown form {form!r}; give {', '.join([*FORMS, *sorted(formats)])}")
-    done = formats[form](source, out)
-    _damage(done.damage, done.damaged)
-    lost = f", {done.dropped} messages were dropped" if done.dropped else ""
-    print(f"inviso log: {done.messages} messages to {out}{lost}", file=sys.stderr)
-    return 1 if done.damaged else 0
+    from ._export_cli import report
+
+    return report("log", formats[form](source, out), out)
 
 
 def _stats(source: Any, options: dict[str, str]) -> int:

@@ -22,9 +22,10 @@ EVERY = 1.0
 class Progress:
     """The line of one run; does nothing unless the descriptor is a terminal that understands cursor movement."""
 
-    __slots__ = ("_began", "_descriptor", "_dim", "_drawn", "_on", "_thread", "_title")
+    __slots__ = ("_began", "_command", "_descriptor", "_dim", "_drawn", "_on", "_thread", "_title")
 
-    def __init__(self, descriptor: int, title: str) -> None:
+    def __init__(self, descriptor: int, title: str, command: str = "tprof") -> None:
+        self._command = command
         self._descriptor = descriptor
         self._title = title if title.isprintable() else "program"
         self._on = os.isatty(descriptor) and os.environ.get("TERM", "dumb") != "dumb"
@@ -60,7 +61,7 @@ class Progress:
 
     def _step(self) -> float | None:
         try:
-            self._draw(f" inviso tprof: {self._title}, {perf_counter() - self._began:.0f} s")
+            self._draw(f" inviso {self._command}: {self._title}, {perf_counter() - self._began:.0f} s")
         except OSError:
             return None  # the terminal is gone
         return EVERY

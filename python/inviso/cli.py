@@ -40,6 +40,7 @@ commands:
   case         switch trace cases on and off in processes that are traced
   log          print, convert, merge and count trace logs
   merge        put the logs of several nodes together
+  export       write logs for Perfetto, flame graphs, tables, OpenTelemetry
   attach       have a running process traced from outside
   agent        join the processes of this host with those of other hosts
   config       show the settings that are in force, and where each is from
@@ -152,6 +153,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from . import _log_cli
 
             return _log_cli.main(rest)
+        case ["export", *rest]:
+            from . import _export_cli
+
+            return _export_cli.main(rest)
         case ["merge", *rest]:
             from . import _merge_cli
 

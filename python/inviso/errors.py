@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -77,6 +78,35 @@ _ASKING = (("_socket", "socket"), ("asyncio.trsock", "TransportSocket"))
 
 def _asks(kind: type) -> bool:
     return any(getattr(sys.modules.get(module), name, None) in kind.__mro__ for module, name in _ASKING)
+
+
+_EXTRAS = {"opentelemetry": "otel", "pyarrow": "arrow", "textual": "top", "zenoh": "cluster"}
+"""Which extra of this package brings another one."""
+
+
+def missing(package: str) -> str:
+    """What is said where a package is not installed that only some of this one's functions need.
+
+    >>> missing("pyarrow"), missing("polars")
+    ("pyarrow is missing: pip install 'inviso[arrow]'", 'polars is missing: pip install polars')
+    """
+    extra = _EXTRAS.get(package)
+    return f"{package} is missing: pip install " + (f"'inviso[{extra}]'" if extra else package)
+
+
+def needed(name: str) -> Any:
+    """A module of another package.
+
+    Raises:
+        ModuleNotFoundError: it is not installed; the text is one line that says how to have it.
+
+    >>> needed("json.decoder").JSONDecoder.__name__
+    'JSONDecoder'
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(missing((error.name or name).partition(".")[0]), name=error.name) from None
 
 
 def check_timeout(function: str, timeout: object) -> None:

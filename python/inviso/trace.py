@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _fork, _native, trace_ports
+from . import _fork, _native, _program, trace_ports
 from ._native import Pid
 from ._system import Flag, RLock, allocate_lock, get_ident, get_native_id, start_new_thread
 from .errors import BadArg, SystemLimit, check_timeout, is_text, shown
@@ -513,6 +513,7 @@ def _record(session: Session, options: dict[str, Any]) -> None:
     path = os.path.abspath(os.fsdecode(options["dump_to"]))  # the program may go elsewhere
     template = path if "{n}" in path else path + ".{n}"
     try:
+        _native.set_program(_program.name())
         session._native.record(template, options["dump_every"], int(options["dump_signal"] or 0))
         if options["dump_slower"] is not None:
             function(session, options["dump_slower"], True, ["call_latency"])
@@ -565,6 +566,7 @@ def dump(session: Session, to: str | os.PathLike[str] | TracePort, *, compress: 
         return Dump(to.path, *native.dump_to_port(to._native))
     path = trace_ports.path_of(where, "to", to)
     trace_ports.no_pipe(where, "to", path)
+    _native.set_program(_program.name())
     return Dump(path, *native.dump_to_file(path, compress))
 
 

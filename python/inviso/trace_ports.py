@@ -29,7 +29,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import _fork, _limits, _native
+from . import _fork, _limits, _native, _program
 from .errors import BadArg, shown
 
 if TYPE_CHECKING:
@@ -264,6 +264,7 @@ def no_pipe(where: str, argument: str, path: str) -> None:
 def _file(path: str, compress: bool) -> PortGenerator:
     def opens() -> TracePort:
         no_pipe(_WHERE, "parameters", path)
+        _native.set_program(_program.name())
         return TracePort(_native.port_to_file(path, compress))
 
     return PortGenerator(f"file {path}" + (", compressed" if compress else ""), opens)
@@ -298,6 +299,7 @@ def _wrap_set(parameters: tuple[Any, ...]) -> PortGenerator:
     whole = os.path.abspath(path)  # the program may go elsewhere while files are begun
 
     def opens() -> TracePort:
+        _native.set_program(_program.name())
         return TracePort(_native.port_to_set(whole, suffix, bytes_, milliseconds, count))
 
     limit = f"{milliseconds} ms" if milliseconds else f"{size} bytes"

@@ -17,6 +17,13 @@ class Cut(Exception):
     """The log ends in the midst of a record."""
 
 
+def term_of(payload: bytes) -> bytes:
+    """Without what stands behind the term of a record that says whose the log is."""
+    if not payload.endswith(b"\xb1who"):
+        return payload
+    return payload[: -8 - int.from_bytes(payload[-8:-4])]
+
+
 def frames(data: bytes) -> Iterator[Any]:
     """The messages and ``("drop", n)`` of a log's bytes."""
     at = 0
@@ -33,7 +40,7 @@ def frames(data: bytes) -> Iterator[Any]:
         payload = data[at : at + number]
         if len(payload) < number:
             raise Cut(at - 5)
-        yield _term(payload)
+        yield _term(term_of(payload))
         at += number
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import doctest
 import importlib
+import io
 import json
 import pathlib
 import re
@@ -16,7 +17,7 @@ import inviso
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading}
+GLOBALS = {"inviso": inviso, "json": json, "asyncio": asyncio, "threading": threading, "io": io}
 SEQ = ["inviso.seq_trace", *(f"inviso._seq_{part}" for part in ("nodes", "merge", "chart", "text", "label"))]
 GUESTS = ["wsgi", "asgi", "httpx", "requests", "opentelemetry", *(["aiohttp"] if sys.version_info < (3, 15) else [])]
 DBG = ["_limits", "_literal", "_options", "_pattern", "dbg", *(f"dbg._{part}" for part in ("items", "lines", "saved"))]
@@ -57,6 +58,7 @@ MODULES = [
     *(f"autostart._{part}" for part in ("file", "library", "names", "standard", "start")),
     *("case._parse", "case._translate", "_children._interpreter"),
     *("picture", *(f"picture._{part}" for part in ("page", "text", "svg", "histogram"))),
+    *("export._files", "export._table", "_export_cli", "_program", "_traceparent"),
 ]
 
 

@@ -109,7 +109,7 @@ def test_parquet_without_pyarrow(more: str) -> None:
         pytest.importorskip("polars")
     done = subprocess.run([sys.executable, "-c", PARQUET.format(more=more)], capture_output=True, text=True, timeout=60)
     if more:
-        assert "ModuleNotFoundError: parquet/2 needs pyarrow or polars; pip install pyarrow" in done.stderr
+        assert "ModuleNotFoundError: pyarrow is missing: pip install 'inviso[arrow]'" in done.stderr
     else:
         assert done.stdout.strip() == "b'PAR1'", done.stderr
 

@@ -14,7 +14,7 @@ import pytest
 from inviso import _native, seq_trace, trace
 from inviso.trace_ports import trace_port
 from otp import command, erl, needs_otp
-from port_tools import frames, read
+from port_tools import frames, read, term_of
 
 pytestmark = needs_otp
 
@@ -244,7 +244,7 @@ def sized(data: bytes) -> list[tuple[Any, int]]:
     all_, at = [], 0
     for message in frames(data):
         number = int.from_bytes(data[at + 1 : at + 5], "big") + 5
-        all_.append((frozen(message), number))
+        all_.append((frozen(message), 5 + len(term_of(data[at + 5 : at + number]))))
         at += number
     return all_
 

@@ -568,7 +568,7 @@ def test_the_screen_says_what_it_needs(tmp_path: Path) -> None:
         os.close(inner)
     assert (done.returncode, done.stderr) == (
         1,
-        "inviso top: the screen needs textual: pip install 'inviso[top]', or use --once or --json\n",
+        "inviso top: textual is missing: pip install 'inviso[top]', or use --once or --json\n",
     )
 
 

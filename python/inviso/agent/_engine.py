@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from inviso.errors import BadArg, SystemLimit
+from inviso.errors import BadArg, SystemLimit, missing
 
 from ._access import Tls
 
@@ -53,7 +53,7 @@ class Engine:
         try:
             import zenoh
         except ImportError:
-            raise BadArg("agent", "extra", "zenoh is not installed; install inviso[cluster]") from None
+            raise BadArg("agent", "extra", missing("zenoh")) from None
         self._zenoh = zenoh
         self._pid = os.getpid()
         zenoh.init_log_from_env_or("error,zenoh_link_tls=warn")  # to standard output: who was not let in, say

@@ -9,8 +9,9 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from .. import _native, export, merge
+from .. import _native, merge
 from ..errors import BadArg, shown
+from ..export import _source as exports
 from ..trace import Session
 
 __all__ = ["Source", "opened"]
@@ -73,7 +74,7 @@ def opened(where: str, source: Any, erlang: bool) -> Source:
         return _session(where, source, erlang)
     if isinstance(source, Mapping) or (_is_path(source) and os.path.isdir(source)):
         return _merged(source, shown_path(source), erlang)
-    logs = export._logs(where, source)
+    logs = exports.logs(where, source)
     if logs is not None:
         if len(logs) > 1:
             return _merged(_by_name(where, logs), f"{len(logs)} logs", erlang)
@@ -88,7 +89,7 @@ def opened(where: str, source: Any, erlang: bool) -> Source:
 
 
 def _is_path(source: Any) -> bool:
-    return isinstance(source, (str, bytes, os.PathLike)) and export._is_log(source)
+    return isinstance(source, (str, bytes, os.PathLike)) and exports.is_log(source)
 
 
 def shown_path(source: Any) -> str:

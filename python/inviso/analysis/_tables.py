@@ -95,19 +95,20 @@ class Tables:
             BadArg: the folder can't be made.
             ModuleNotFoundError: neither is installed.
         """
-        from .. import export
+        from ..export import _out
+        from ..export._table import parquet_writer
 
         where = "to_parquet/1"
         if not isinstance(folder, (str, os.PathLike)):
             raise BadArg(where, "folder", f"{shown(folder)} is no path; pass the path of a folder")
-        write = export._parquet_writer(where)
+        write = parquet_writer()
         try:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             raise BadArg(where, "folder", f"{shown(folder)}: {error.strerror}; pass the path of a folder") from None
         for table in self:
             target = os.path.join(folder, f"{table.name}.parquet")
-            with export._file(target) as file, table._raising():
+            with _out.file(target) as file, table._raising():
                 write(table, file)
 
     def __repr__(self) -> str:

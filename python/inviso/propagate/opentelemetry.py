@@ -1,10 +1,15 @@
-"""A propagator of tokens, to be put beside OpenTelemetry's own."""
+"""A propagator of tokens, to be put beside OpenTelemetry's own; and labels that stand for its spans."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from .. import seq_trace
 from .._seq_nodes import HEADER, extract, inject
+from .._traceparent import label_of, span_of
+from ..errors import BadArg, shown
 from ._needs import needs
 
 with needs("opentelemetry", "opentelemetry-api"):
@@ -16,16 +21,87 @@ with needs("opentelemetry", "opentelemetry-api"):
         default_getter,
         default_setter,
     )
+    from opentelemetry.trace import (
+        NonRecordingSpan,
+        SpanContext,
+        TraceFlags,
+        get_current_span,
+        set_span_in_context,
+    )
 
-__all__ = ["SeqTracePropagator"]
+__all__ = ["SeqTracePropagator", "current_label", "labelled", "span_context"]
+
+_EVENTS = ("send", "receive", "print", "timestamp")
+_TRACEPARENT = "traceparent"
+
+
+def current_label(context: Context | None = None) -> str | None:
+    """The label that stands for the current span (or a context's): a token with it is of the same trace. None where
+    there is no span.
+
+    >>> from opentelemetry.trace import NonRecordingSpan, SpanContext, set_span_in_context
+    >>> current_label(set_span_in_context(NonRecordingSpan(SpanContext(1, 2, False))))
+    '00-00000000000000000000000000000001-0000000000000002-00'
+    """
+    of = get_current_span(context).get_span_context()
+    return label_of(of.trace_id, of.span_id, of.trace_flags) if of.is_valid else None
+
+
+def span_context(label: object) -> SpanContext | None:
+    """The span that a label stands for; None of a label that stands for none.
+
+    >>> span_context("order 7") is None, span_context("00-00000000000000000000000000000001-0000000000000002-01").span_id
+    (True, 2)
+    """
+    found = span_of(label)
+    if found is None:
+        return None
+    return SpanContext(found.trace, found.span, True, TraceFlags(int(str(label)[-2:], 16)))
+
+
+@contextmanager
+def labelled(*events: str) -> Iterator[str | None]:
+    """Within, the caller's token has the label of the current span; afterwards it is as it was. Without a span nothing
+    changes.
+
+    Args:
+        events: components of the token: the default is ``send``, ``receive``, ``print`` and ``timestamp``.
+
+    >>> with labelled() as label:
+    ...     label is None, seq_trace.get_token()
+    (True, None)
+    """
+    label = current_label()
+    if label is None:
+        yield None
+        return
+    kept = seq_trace.set_token(None)
+    try:
+        _begin(label, events or _EVENTS)
+        yield label
+    finally:
+        seq_trace.set_token(kept)
+
+
+def _begin(label: str, events: tuple[str, ...]) -> None:
+    seq_trace.set_token("label", label)
+    for event in events:
+        seq_trace.set_token(event, True)
 
 
 class SeqTracePropagator(TextMapPropagator):
     """Carries the token of the calling process wherever the program's instrumentation carries a context.
 
-    A token belongs to a process, not to a context: ``extract`` sets that of the calling thread or task, or empties it, and answers
-    the context that it was given. Nothing tells a propagator that a request is over, so the token stays until the next one is
-    extracted; :class:`inviso.propagate.wsgi.Middleware` and its sister for ASGI give it back.
+    A token belongs to a process, not to a context: ``extract`` sets that of the calling thread or task, or empties it,
+    and answers the context that it was given. Nothing tells a propagator that a request is over, so the token stays
+    until the next one is extracted; :class:`inviso.propagate.wsgi.Middleware` and its sister for ASGI give it back.
+
+    Args:
+        labels: whether traces of OpenTelemetry become labels, and back. Then a carrier without a token sets one whose
+            label stands for the span that the context has (put this propagator behind OpenTelemetry's own), and one
+            with a token of such a label sets the context's span where it has none. A token of such a label is sent as
+            ``traceparent`` too, where there is no span.
+        events: components of such a token: ``send``, ``receive``, ``print``, ``timestamp`` unless given.
 
     >>> from opentelemetry.propagators.composite import CompositePropagator
     >>> from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -34,16 +110,39 @@ class SeqTracePropagator(TextMapPropagator):
     ['inviso-seq-trace', 'traceparent', 'tracestate']
     """
 
+    def __init__(self, labels: bool = False, events: tuple[str, ...] = _EVENTS) -> None:
+        if not isinstance(labels, bool):
+            raise BadArg("SeqTracePropagator/2", "labels", f"{shown(labels)} is not a bool; pass True or False")
+        self._labels = labels
+        self._events = tuple(events)
+
     def extract(self, carrier: Any, context: Context | None = None, getter: Getter[Any] = default_getter) -> Context:
         """Takes the carrier's token, as :func:`inviso.seq_trace.extract` does."""
-        extract(carrier, getter.get)
-        return get_current() if context is None else context
+        took = extract(carrier, getter.get)
+        context = get_current() if context is None else context
+        if not self._labels:
+            return context
+        label = current_label(context)
+        if not took and label is not None:
+            _begin(label, self._events)
+        elif took and label is None:
+            found = span_context(_own_label())
+            if found is not None:
+                return set_span_in_context(NonRecordingSpan(found), context)
+        return context
 
     def inject(self, carrier: Any, context: Context | None = None, setter: Setter[Any] = default_setter) -> None:
         """Sends the caller's token, as :func:`inviso.seq_trace.inject` does."""
         inject(carrier, setter.set)
+        if self._labels and current_label(context) is None and span_of(label := _own_label()):
+            setter.set(carrier, _TRACEPARENT, label)
 
     @property
     def fields(self) -> set[str]:
         """The names of its headers."""
-        return {HEADER}
+        return {HEADER, _TRACEPARENT} if self._labels else {HEADER}
+
+
+def _own_label() -> Any:
+    token = seq_trace.get_token("label")
+    return token[1] if isinstance(token, tuple) else None

@@ -26,6 +26,7 @@ from inviso._link._bell import Bell, say
 from inviso._link._folder import SUFFIX, Folder
 from inviso._link._frame import BadFrame, Frames, greeting, pack, peer_of
 from inviso._link._peer import Life, credentials, may_serve
+from inviso._program import command
 from inviso._system import Flag, RLock, get_ident
 from inviso.terms import Atom
 
@@ -241,7 +242,7 @@ class Listener:
         return {
             "node": self.node,
             "pid": os.getpid(),
-            "program": _program(),
+            "program": command(),
             "python": sys.version.split()[0],
             "log_dir": self.log_dir,
             "state": None if component is None else component.machine.both(),
@@ -500,12 +501,3 @@ class Listener:
             self._poll.unregister(life.descriptor)
             life.close()
         self.host.left(connection)
-
-
-def _program() -> str:
-    """The program's command line, short, as far as it has left one; a package by its name."""
-    words = [word for word in sys.argv if isinstance(word, str)] if isinstance(sys.argv, list) else []
-    if not words:
-        return ""
-    folder, name = os.path.split(words[0])
-    return " ".join([os.path.basename(folder) if folder and name == "__main__.py" else name, *words[1:8]])[:200]

@@ -12,7 +12,7 @@ from typing import Any
 from inviso._cluster_cli import carried_out, number, seconds, until_told
 from inviso._command import wants_color
 from inviso._options import parsed
-from inviso.errors import BadArg
+from inviso.errors import BadArg, missing
 from inviso.runtime._live_counts import KINDS
 
 from ._live import Live, Refresh
@@ -21,7 +21,7 @@ from ._table import record, tables
 
 __all__ = ["main", "parser"]
 
-MISSING = "the screen needs textual: pip install 'inviso[top]', or use --once or --json"
+MISSING = f"{missing('textual')}, or use --once or --json"
 
 
 def parser() -> argparse.ArgumentParser:

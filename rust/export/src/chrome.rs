@@ -12,15 +12,18 @@ use crate::{
     tracks::{End, Step, Taken, Tracks},
 };
 use inviso_term::record::Kind;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use std::io::{self, Write as _};
+
+/// Numbers of tasks, and of threads whose numbers are not known, begin here where the operating system's are in use: it has none so large.
+const TASKS: u64 = 1 << 31;
 
 /// Writes it.
 pub struct Chrome {
     tracks: Tracks,
     times: Times,
     flows: Flows,
-    nodes: FxHashMap<Box<[u8]>, u64>,
+    nodes: FxHashSet<u32>,
     running: FxHashSet<u32>,
     dropped: u64,
     most: usize,
@@ -46,7 +49,7 @@ impl Chrome {
             tracks: Tracks::default(),
             times: Times { clock: None, first: 0 },
             flows: Flows::default(),
-            nodes: FxHashMap::default(),
+            nodes: FxHashSet::default(),
             running: FxHashSet::default(),
             dropped: 0,
             most,
@@ -121,18 +124,19 @@ impl Chrome {
     /// Where a process's events are; a new one is named first.
     fn place(&mut self, lane: u32, is_new: bool, spawned: Option<&str>, at: i64, out: &mut Vec<u8>) -> Place {
         let Some(known) = self.tracks.get(lane) else { return Place { node: 0, lane: 0, at } };
-        let count = self.nodes.len() as u64 + 1;
         let (number, title) = (known.number + 1, if is_new { known.title.clone() } else { String::new() });
-        let (node, new_node) = match self.nodes.get(&known.node) {
-            Some(node) => (*node, None),
-            None => (count, Some(known.node.clone())),
-        };
-        let place = Place { node, lane: number, at };
-        if let Some(name) = new_node {
+        let Some(node) = self.tracks.node(known.node) else { return Place { node: 0, lane: 0, at } };
+        // tasks have numbers that no thread has
+        let number = known.tid.unwrap_or(if node.is_known { TASKS + number } else { number });
+        let place = Place { node: node.pid, lane: number, at };
+        if self.nodes.insert(known.node) {
+            let (title, name) = (node.title.clone(), node.node.clone());
             self.start("M", "process_name", "", place, out);
-            self.arg("name", &text::name(&name), out);
+            self.arg("name", &title, out);
             self.finish(out);
-            self.nodes.insert(name, count);
+            self.start("M", "process_labels", "", place, out);
+            self.arg("labels", &name, out);
+            self.finish(out);
         }
         if is_new {
             self.running.remove(&lane); // of the one before
@@ -272,6 +276,10 @@ impl Write for Chrome {
             "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"clock\":\"{clock}\",\"first\":\"{}\"}},\"traceEvents\":[",
             times.first
         );
+    }
+
+    fn about(&mut self, of: &[u8], items: Vec<inviso_log::about::Item>) {
+        self.tracks.about(of, items);
     }
 
     fn event(&mut self, event: &Event<'_>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {

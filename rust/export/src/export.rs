@@ -2,9 +2,10 @@
 
 use crate::{
     event::{Clock, Event, What},
-    tracks::{Titles, Tracks},
+    places::Titles,
+    tracks::Tracks,
 };
-use inviso_log::{damage::Damage, frame::Record, names::Names, reader, set::SetReader};
+use inviso_log::{about, damage::Damage, frame::Record, names::Names, reader, set::SetReader};
 use inviso_term::etf;
 use std::{fs::File, io, path::Path};
 
@@ -134,6 +135,8 @@ pub struct Times {
 pub trait Write: Send {
     /// The beginning.
     fn begin(&mut self, tracks: Tracks, times: Times, out: &mut Vec<u8>);
+    /// What a program has written of itself behind a message about this process of it, which comes next.
+    fn about(&mut self, _of: &[u8], _items: Vec<about::Item>) {}
     /// A message.
     ///
     /// # Errors
@@ -157,6 +160,15 @@ pub(crate) fn unread(bytes: &[u8]) -> String {
     match Record::Term(bytes).check() {
         Err(e) => e.to_string(),
         Ok(()) => "a record without a term".to_owned(),
+    }
+}
+
+/// What a record has behind its term, and the process that it is about.
+#[inline]
+pub(crate) fn learn_about(bytes: &[u8], learn: impl FnOnce(&[u8], Vec<about::Item>)) {
+    let (_, behind) = about::split(bytes);
+    if let (false, Some(of)) = (behind.is_empty(), inviso_log::nodes::tracee(bytes)) {
+        learn(of, about::items(behind));
     }
 }
 
@@ -226,6 +238,7 @@ impl Export {
             if kind != TERM {
                 continue;
             }
+            learn_about(bytes, |of, items| tracks.about(of, items));
             with_plain(bytes, |bytes| {
                 let Some(event) = Event::parse(bytes) else { return };
                 if let Some(stamp) = event.stamp {
@@ -325,7 +338,10 @@ impl Take for Export {
     fn term(&mut self, bytes: &[u8]) {
         match self.tracks {
             Some(_) => self.keep(TERM, bytes),
-            None => self.put(bytes),
+            None => {
+                learn_about(bytes, |of, items| self.writer.about(of, items));
+                self.put(bytes);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`scan`] | terms that are walked over, not made |
 //! | [`event`] | a message taken apart |
+//! | [`places`] | who is who: names, programs, nodes, numbers of the operating system |
 //! | [`tracks`] | the stack of calls of each process |
 //! | [`pairs`] | which message that was received is which that was sent |
 //! | [`flows`] | the same as arrows |
@@ -11,6 +12,7 @@
 //! | [`costs`] | own and cumulative time, call by call |
 //! | [`export`](mod@export) | from records to the bytes of a format |
 //! | [`perfetto`], [`chrome`], [`speedscope`], [`collapsed`], [`pstats`] | the formats |
+//! | [`steps`] | calls, tokens and losses, line by line: what spans are made of |
 //! | [`table`] | rows and columns, as Arrow has them |
 //! | [`pieces`] | the same by two threads |
 //! | [`lines`] | messages as lines for people |
@@ -54,11 +56,13 @@ pub mod lines;
 pub mod pairs;
 pub mod perfetto;
 pub mod pieces;
+pub mod places;
 pub mod proto;
 pub mod pstats;
 pub mod recent;
 pub mod scan;
 pub mod speedscope;
+pub mod steps;
 pub mod table;
 pub mod text;
 pub mod tracks;

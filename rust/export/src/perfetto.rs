@@ -75,7 +75,7 @@ pub struct Perfetto {
     functions: Vec<u64>,
     /// What the packet in the making interns.
     new: Message,
-    nodes: FxHashMap<Box<[u8]>, u64>,
+    nodes: FxHashSet<u32>,
     running: FxHashSet<u32>,
     /// Those whose track for that is there.
     scheduled: FxHashSet<u32>,
@@ -99,7 +99,7 @@ impl Perfetto {
             interned: Default::default(),
             functions: Vec::new(),
             new: Message::default(),
-            nodes: FxHashMap::default(),
+            nodes: FxHashSet::default(),
             running: FxHashSet::default(),
             scheduled: FxHashSet::default(),
             has_lost: false,
@@ -198,17 +198,18 @@ impl Perfetto {
         self.running.remove(&lane);
         self.scheduled.remove(&lane);
         let Some(lane) = self.tracks.get(lane) else { return };
-        let (number, node) = (lane.number, lane.node.clone());
+        let (number, place, tid) = (lane.number, lane.node, lane.tid);
         let title = match spawned {
             Some(function) => format!("{} {function}", lane.title),
             None => lane.title.clone(),
         };
-        let count = self.nodes.len() as u64;
-        let parent = *self.nodes.entry(node.clone()).or_insert(NODES + count);
-        if parent == NODES + count {
+        let Some(node) = self.tracks.node(place).cloned() else { return };
+        let parent = NODES + u64::from(place);
+        if self.nodes.insert(place) {
             let mut process = Message::default();
-            process.int(1, count + 1);
-            process.bytes(6, text::name(&node).as_bytes());
+            process.int(1, node.pid);
+            process.bytes(6, node.title.as_bytes());
+            process.bytes(8, node.node.as_bytes());
             let mut track = Message::default();
             track.int(1, parent);
             track.message(3, &process);
@@ -217,6 +218,13 @@ impl Perfetto {
         let mut track = Message::default();
         track.int(1, PROCESSES + 2 * number);
         track.bytes(2, title.as_bytes());
+        if let Some(tid) = tid {
+            let mut thread = Message::default();
+            thread.int(1, node.pid);
+            thread.int(2, tid);
+            thread.bytes(5, title.as_bytes());
+            track.message(4, &thread);
+        }
         track.int(5, parent);
         self.track(&track, out);
     }
@@ -400,6 +408,10 @@ impl Write for Perfetto {
         self.packet.message(packet::DEFAULTS, &defaults);
         self.packet.int(packet::FIRST, 1);
         self.packet.add_to(1, out);
+    }
+
+    fn about(&mut self, of: &[u8], items: Vec<inviso_log::about::Item>) {
+        self.tracks.about(of, items);
     }
 
     fn event(&mut self, event: &Event<'_>, at: i64, out: &mut Vec<u8>) -> io::Result<()> {

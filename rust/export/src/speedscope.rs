@@ -166,6 +166,10 @@ impl Write for Speedscope {
         (self.tracks, self.times, self.last) = (tracks, times, times.first);
     }
 
+    fn about(&mut self, of: &[u8], items: Vec<inviso_log::about::Item>) {
+        self.tracks.about(of, items);
+    }
+
     fn event(&mut self, event: &Event<'_>, at: i64, _: &mut Vec<u8>) -> io::Result<()> {
         let What::Trace(trace) = event.what else { return Ok(()) };
         let taken = self.tracks.take(&trace, at);

@@ -21,9 +21,11 @@
 
 use crate::{
     event::{Name, Trace},
-    scan::{Bytes, Identity},
+    places::{Node, Titles},
+    scan::Bytes,
     text,
 };
+use inviso_log::about::Item;
 use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -89,8 +91,10 @@ pub struct Lane {
     pub number: u64,
     /// The pid or port, as text.
     pub title: String,
-    /// The name of the node that it is of, or was.
-    pub node: Box<[u8]>,
+    /// The node that it is of, or was: see [`Tracks::node`].
+    pub node: u32,
+    /// The operating system's number of a thread, where it is known.
+    pub tid: Option<u64>,
     stack: Vec<u32>,
     last: i64,
     returned: bool,
@@ -128,47 +132,6 @@ pub struct Tracks {
     erlang: bool,
 }
 
-/// What processes and ports are called.
-///
-/// One of this node is written in two ways: by its number alone, and with a creation where it is in a log.
-#[derive(Debug, Default)]
-pub struct Titles {
-    names: FxHashMap<Box<[u8]>, String>,
-    own: u32,
-    is_log: bool,
-}
-
-impl Titles {
-    /// No name yet. `own` is the creation that this process writes; with `is_log` what has none is somebody else's, in Erlang's
-    /// logs, and gets no name of a process of this node.
-    #[must_use]
-    pub fn new(own: u32, is_log: bool) -> Titles {
-        Titles { names: FxHashMap::default(), own, is_log }
-    }
-
-    /// Names what these bytes are a pid or port of.
-    pub fn insert(&mut self, of: Bytes<'_>, title: String) {
-        let Some(of) = Identity::of(of) else { return };
-        if of.is_own() {
-            self.names.insert(self.key(&Identity { creation: self.own, ..of }), title.clone());
-        }
-        if !of.is_own() || !self.is_log {
-            self.names.insert(self.key(&of), title);
-        }
-    }
-
-    fn get(&self, of: Bytes<'_>) -> Option<&str> {
-        let title = self.names.get(&self.key(&Identity::of(of)?))?;
-        Some(title).filter(|title| !title.is_empty()).map(String::as_str)
-    }
-
-    /// The same however the identifier is written, and whatever this node was called then.
-    fn key(&self, of: &Identity<'_>) -> Box<[u8]> {
-        let node = if of.creation == self.own { &[][..] } else { of.node };
-        [&[u8::from(of.is_port)][..], &of.id.to_le_bytes(), &of.creation.to_le_bytes(), node].concat().into()
-    }
-}
-
 impl Tracks {
     /// No process yet. `titles` are names of some; `erlang`: they are an Erlang node's, none of which is a queue.
     #[must_use]
@@ -190,6 +153,22 @@ impl Tracks {
             Some(title) => format!("{title} {text}"),
             None => text,
         }
+    }
+
+    /// See [`Titles::os`].
+    pub(crate) fn os(&self, of: Bytes<'_>) -> (Option<&str>, Option<u64>, Option<u64>) {
+        self.titles.os(of)
+    }
+
+    /// An operating system process.
+    #[must_use]
+    pub fn node(&self, place: u32) -> Option<&Node> {
+        self.titles.nodes(place)
+    }
+
+    /// What a program has written of itself behind a message about this process of it.
+    pub fn about(&mut self, of: Bytes<'_>, items: Vec<Item>) {
+        self.titles.learn(of, items);
     }
 
     /// The number of a function.
@@ -220,8 +199,8 @@ impl Tracks {
         if let Some(lane) = self.by_process.get(of) {
             return (*lane, false);
         }
-        let node = Identity::of(of).map_or_else(Default::default, |of| of.node.into());
-        let new = Lane { number: self.count, title: self.title(of), node, last: i64::MIN, ..Lane::default() };
+        let (node, tid) = self.titles.place(of);
+        let new = Lane { number: self.count, title: self.title(of), node, tid, last: i64::MIN, ..Lane::default() };
         self.count += 1;
         let lane = match self.free.pop() {
             Some(lane) => lane,
@@ -396,6 +375,7 @@ impl Tracks {
             twice.extend(lane.stack.windows(2).filter(|two| two.first() == two.last()).filter_map(|two| two.first()));
         }
         twice.into_iter().for_each(|name| self.unseen(name));
+        self.titles.leave();
         self.lanes.clear();
         self.by_process.clear();
         self.free.clear();

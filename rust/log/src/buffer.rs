@@ -1,6 +1,7 @@
 //! A file that gets whole records only.
 
 use crate::{
+    about::Heads,
     blocks::{self, Packer},
     file::{Form, Options},
     frame,
@@ -32,6 +33,7 @@ pub(crate) struct Buffer {
     written_ever: u64,
     packer: Option<Packer>,
     block: Vec<u8>,
+    about: Heads,
 }
 
 impl Buffer {
@@ -55,6 +57,7 @@ impl Buffer {
             written_ever: 0,
             packer,
             block,
+            about: Heads::default(),
         };
         if form == Form::Blocks {
             buffer.file.write_all(&blocks::MAGIC)?;
@@ -84,10 +87,19 @@ impl Buffer {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a term of more than 1 GiB in a block"));
         }
         let flushed = self.make_room(frame::HEADER + 1 + term.len());
+        let begin = self.waiting.len();
         frame::put_term(&mut self.waiting, term)?;
+        if self.about.has_new() {
+            self.about.put(&mut self.waiting, begin);
+        }
         self.messages += 1;
         self.terms += 1;
         flushed
+    }
+
+    /// An item that stands behind the next term, and behind the first one of each later file.
+    pub(crate) fn about(&mut self, item: &[u8]) {
+        self.about.add(item);
     }
 
     pub(crate) fn dropped(&mut self, n: u64) -> io::Result<()> {
@@ -124,6 +136,7 @@ impl Buffer {
     pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
         self.file = Own::new(private(path, false)?)?;
         self.written = 0;
+        self.about.again();
         Ok(())
     }
 

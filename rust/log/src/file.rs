@@ -111,6 +111,12 @@ impl Sink for FileLog {
         self.open()?.dropped(n)
     }
 
+    fn about(&mut self, item: &[u8]) {
+        if let Some(buffer) = &mut self.0 {
+            buffer.about(item);
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.open()?.flush()
     }

@@ -1,4 +1,5 @@
-//! Trace logs, byte for byte as Erlang's trace ports write them: files, wrap sets, and a port that one client listens to; and
+//! Trace logs, byte for byte as Erlang's trace ports write them, but for what stands behind terms ([`about`]): files, wrap sets,
+//! and a port that one client listens to; and
 //! a reader for what they, or a real node, wrote.
 //!
 //! | module | what |
@@ -17,6 +18,7 @@
 //! | [`merge`] | several logs as one, by time stamps |
 //! | [`nodes`] | which node a log's pids are of |
 //! | [`ti`] | trace information files: names of processes |
+//! | [`about`] | which program wrote a log, behind its first term |
 //! | [`blocks`] | a smaller form of a file, for this reader only, and back to Erlang's |
 //! | [`damage`] | what can be wrong with a log |
 //!
@@ -48,6 +50,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod about;
 pub mod blocks;
 mod buffer;
 pub mod causal;

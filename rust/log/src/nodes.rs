@@ -4,6 +4,7 @@
 //! several such nodes can't stand in one. [`Nodes`] gives each log's the name of the log: by the creation of the log's own
 //! tracees, so that a pid that came from another of the logs gets that one's name, wherever it stands.
 
+use crate::about;
 use inviso_term::etf::{self, NodeName};
 use rustc_hash::FxHashMap;
 
@@ -139,6 +140,7 @@ impl Nodes {
     /// Adds a message of a log, with the names of nodes in its pids, ports and references.
     pub fn put(&self, log: usize, payload: &[u8], out: &mut Vec<u8>) {
         let Some(own) = self.logs.get(log) else { return out.extend_from_slice(payload) };
+        let (payload, behind) = about::split(payload);
         let creation = own.own.as_ref().filter(|own| own.is_nameless()).map(|own| own.creation);
         let written;
         let mut term = payload;
@@ -156,6 +158,7 @@ impl Nodes {
             of => self.by_creation.get(&of).and_then(|log| self.logs.get(*log)).map(|log| &log.named),
         };
         etf::renamed(term, node, out);
+        out.extend_from_slice(behind);
     }
 }
 

@@ -36,6 +36,10 @@ pub trait Sink {
     /// As [`Sink::term`].
     fn dropped(&mut self, n: u64) -> io::Result<()>;
 
+    /// What a reader of ours is to know of the program or of one of its threads: an item of [`crate::about`], which stands behind the next
+    /// term, and in each later file of a set behind its first one. A sink that has no place for it forgets it.
+    fn about(&mut self, _item: &[u8]) {}
+
     /// Hands to the system what was given so far.
     ///
     /// # Errors

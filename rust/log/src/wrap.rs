@@ -119,6 +119,12 @@ impl Sink for WrapLog {
         self.added(added)
     }
 
+    fn about(&mut self, item: &[u8]) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.about(item);
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.open()?.flush()
     }

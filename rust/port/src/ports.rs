@@ -35,6 +35,7 @@ use std::{
 };
 
 use crate::{
+    about::Told,
     inherited::Inherited,
     limits::{Limits, Why},
     node as own,
@@ -104,6 +105,7 @@ struct Inner {
     sink: Option<Box<dyn Sink + Send>>,
     messages: Messages,
     limits: Limits,
+    about: Told,
     /// The message that is being made.
     out: Vec<u8>,
     /// What the system said last.
@@ -157,6 +159,7 @@ impl LogPort {
             sink: Some(sink),
             messages: messages(),
             limits: Limits::default(),
+            about: Told::default(),
             out: Vec::new(),
             error: None,
             flushed: Instant::now(),
@@ -367,6 +370,9 @@ impl LogPort {
         } else {
             count(&self.written, 1);
             inner.limits.saw();
+            if let What::Event(event) = &record.what {
+                inner.about.see(event.tracee, sink.as_mut());
+            }
             sink.term(&inner.out)
         };
         inner.noted(done, &self.errors);

@@ -13,6 +13,7 @@
 //! session, and the handlers that were there before.
 
 use crate::{
+    about::Told as About,
     bell::{self, ring},
     inherited::Inherited,
     ports::messages,
@@ -63,7 +64,7 @@ pub struct Dump {
 /// comes what the system said first; the rest was tried all the same, and the sink counts what it could not write.
 pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::Result<()>) {
     node.clock.follow();
-    let mut messages = messages();
+    let (mut messages, mut about) = (messages(), About::default());
     let (mut done, mut told, mut lost, mut out) = (Ok(()), Dump { written: 0, lost: 0 }, 0, Vec::new());
     let mut note = |result: io::Result<()>| {
         if done.is_ok() {
@@ -86,6 +87,7 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::R
                         note(sink.dropped(lost));
                         told.lost += std::mem::take(&mut lost);
                     }
+                    about.see(event.tracee, sink);
                     note(sink.term(&out));
                     told.written += 1;
                 }

@@ -5,6 +5,7 @@ use crate::{
     errors::of_system,
     ffi::calling,
     match_spec,
+    merge::LogMerge,
 };
 use inviso_export::{
     analysis::{Analysis, Options},
@@ -13,10 +14,11 @@ use inviso_export::{
     export::{Export, Input, Summary, Take, Write},
     perfetto::Perfetto,
     pieces::{Piece, Pieces},
+    places::Titles,
     pstats::Pstats,
     speedscope::Speedscope,
+    steps::Steps,
     table::{self, Data, Table, Type, Values},
-    tracks::Titles,
 };
 use inviso_port::origin::Origin;
 use inviso_term::etf;
@@ -115,20 +117,28 @@ impl Exporter {
 
 #[pymethods]
 impl Exporter {
-    /// `names` are those of pids; `is_log`: pids without a creation are none of this process's. `temporary` is a path where nothing is.
+    /// `names` are those of pids, `threads` their numbers for the operating system; `own` is that of this process, and its program,
+    /// `programs` those of other nodes by name; `is_log`: pids without a creation are none of this process's. `temporary` is a path where nothing is.
     #[new]
     fn new(
-        format: &str, names: &Bound<'_, PyDict>, is_log: bool, erlang: bool, most: usize, temporary: PathBuf,
+        format: &str, names: &Bound<'_, PyDict>, threads: Vec<(Bound<'_, PyAny>, u64)>, own: (u64, String),
+        programs: Vec<(String, u64, String)>, is_log: bool, erlang: bool, most: usize, temporary: PathBuf,
     ) -> PyResult<Exporter> {
         let writer: Box<dyn Write> = match format {
             "perfetto" => Box::new(Perfetto::new(most)),
             "chrome" => Box::new(Chrome::new(most)),
+            "steps" => Box::new(Steps::new(most)),
             "speedscope" => Box::new(Speedscope::new(temporary)),
             "collapsed" => Box::new(Collapsed::default()),
             "pstats" => Box::new(Pstats::default()),
             _ => return Err(PyValueError::new_err(format!("no format {format}"))),
         };
-        let titles = titles(names, is_log)?;
+        let mut titles = titles(names, is_log)?;
+        for (pid, number) in threads {
+            titles.insert_thread(&bytes_of(&pid)?, number);
+        }
+        titles.set_own_program(own.0, own.1);
+        programs.into_iter().for_each(|(node, pid, name)| titles.give_program(&node, pid, name));
         Ok(Exporter(Mutex::new(Making { export: Export::new(writer, titles, erlang), input: None })))
     }
 
@@ -153,6 +163,17 @@ impl Exporter {
             });
             let more = more.and_then(|more| making.export.check().map(|()| more));
             more.map_err(|error| of_system(&error, None))
+        })
+    }
+
+    /// Some of merged logs; False when there is no more.
+    fn read_merged(&self, py: Python<'_>, logs: &LogMerge) -> PyResult<bool> {
+        py.detach(|| {
+            let making = &mut *self.lock();
+            let end = making.export.out.len() + PART;
+            let more = logs.give(&mut making.export, 1 << 16, |export| export.out.len() >= end)?;
+            making.export.check().map_err(|error| of_system(&error, None))?;
+            Ok(more)
         })
     }
 

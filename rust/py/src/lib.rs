@@ -96,7 +96,8 @@ mod _native {
     use super::session::{function_exists, has_cpu_clock, port_exists, session_create, sessions, Session};
     #[pymodule_export]
     use super::trace_port::{
-        port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, LogPort,
+        port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, set_program,
+        thread_numbers, LogPort,
     };
     #[pymodule_export]
     use super::tracer::{tracer_pairs, TracerFunction};

@@ -12,6 +12,7 @@ use crate::{
 use inviso_export::{
     counts::Counts,
     erlang,
+    export::Take,
     lines::{Lines, Names as Naming},
     scan::Identity,
     text,
@@ -589,6 +590,26 @@ impl LogMerge {
 }
 
 impl LogMerge {
+    /// Gives up to `n` records to an export, with the names of nodes in their pids, until that has enough; whether there may be more.
+    pub fn give<T: Take>(&self, to: &mut T, n: usize, enough: impl Fn(&T) -> bool) -> PyResult<bool> {
+        let (mut state, mut named) = (self.lock(), Vec::new());
+        state.read(n, None, |about, log, item| {
+            match item {
+                Item::Term(_, payload, _) => {
+                    named.clear();
+                    about.nodes.put(log, payload, &mut named);
+                    to.term(&named);
+                }
+                Item::Dropped(n) => to.dropped(n.into()),
+                Item::Damage((at, _, what, path)) => {
+                    let path = path.as_ref().map_or(String::new(), |path| format!("{}, ", path.display()));
+                    to.damage(&format!("{path}at byte {at}: {what}"));
+                }
+            }
+            Ok(!enough(to))
+        })
+    }
+
     /// Up to `n` items, with the terms of names that have no object yet, and the objects that there are.
     fn taken(&self, n: usize) -> PyResult<(Batch, Known)> {
         let (mut state, mut items) = (self.lock(), Vec::new());

@@ -1,6 +1,6 @@
 //! `LogPort`: convert, call the host, convert back.
 
-use crate::{errors::of_system, host};
+use crate::{errors::of_system, host, pid::Pid};
 use inviso_core::session::Session;
 use inviso_log::{
     file::{FileLog, Form, Options},
@@ -10,6 +10,7 @@ use inviso_log::{
     wrap::{Limit, WrapLog},
 };
 use inviso_port::{
+    about,
     limits::Why,
     ports::{self, Kind},
     recorder,
@@ -35,12 +36,37 @@ fn opened<S: Sink + Send + 'static>(
     py: Python<'_>, kind: Kind, path: Option<&PathBuf>, patience: Duration,
     open: impl FnOnce() -> io::Result<(S, Option<SocketAddr>)> + Send,
 ) -> PyResult<LogPort> {
-    let node = host::host(py)?.node.clone();
+    let host = host::host(py)?;
+    begin_log(py)?;
+    let node = host.node.clone();
     let made = py.detach(|| {
         let (sink, address) = open()?;
         Ok(ports::LogPort::open(node, kind, path.cloned(), address, patience, Box::new(sink)))
     });
     made.map(LogPort).map_err(|error: io::Error| of_system(&error, path.map(PathBuf::as_path)))
+}
+
+/// Threads are known by name to the log that is begun now.
+fn begin_log(py: Python<'_>) -> PyResult<()> {
+    let host = host::host(py)?;
+    about::set_threads(|pid| {
+        let host = host::try_host()?;
+        host.directory.number(host, pid)
+    });
+    host.directory.name_threads(py, host)
+}
+
+/// Logs that are begun from now on say that the program is called so.
+#[pyfunction]
+pub fn set_program(name: &str) {
+    about::set_program(name);
+}
+
+/// The operating system's numbers of threads of this process, those that ended lately too.
+#[pyfunction]
+pub fn thread_numbers() -> Vec<(Pid, u64)> {
+    let numbers = host::try_host().map_or_else(Vec::new, |host| host.directory.numbers());
+    numbers.into_iter().map(|(pid, number)| (Pid::new(pid), number)).collect()
 }
 
 /// Opens a file, in Erlang's form or in blocks.
@@ -165,6 +191,7 @@ impl LogPort {
 
 /// Writes what a session's rings hold to a file; messages written and lost.
 pub fn dump_file(py: Python<'_>, session: &Arc<Session>, path: PathBuf, blocks: bool) -> PyResult<(u64, u64)> {
+    begin_log(py)?;
     let node = host::host(py)?.node.clone();
     let done = py.detach(|| recorder::dump_to_file(&node, session, &path, blocks));
     let done = done.and_then(|(told, written)| written.map(|()| (told.written, told.lost)));
@@ -179,6 +206,7 @@ pub fn dump_port(py: Python<'_>, session: &Arc<Session>, port: &LogPort) -> PyRe
 
 /// Has a session's dumps written when they are asked for.
 pub fn record(py: Python<'_>, session: &Arc<Session>, template: OsString, every: f64, signal: i32) -> PyResult<()> {
+    begin_log(py)?;
     let node = host::host(py)?.node.clone();
     let every = Duration::try_from_secs_f64(every.max(0.0)).unwrap_or(Duration::MAX);
     let done = py.detach(|| recorder::begin(node, session.clone(), template, every, signal));

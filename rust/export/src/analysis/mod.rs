@@ -28,9 +28,9 @@ mod steps;
 
 use crate::{
     event::{Event, What},
-    export::{unread, with_plain, Summary, Take},
+    export::{learn_about, unread, with_plain, Summary, Take},
+    places::Titles,
     table::{Batch, Type},
-    tracks::Titles,
 };
 use sheet::Sheet;
 use state::{Moment, State};
@@ -97,7 +97,7 @@ pub fn fields(table: &str) -> Option<&'static [(&'static str, Type)]> {
 /// A table in the making.
 ///
 /// ```
-/// use inviso_export::{analysis::{Analysis, Options}, export::Take, table::Data, tracks::Titles};
+/// use inviso_export::{analysis::{Analysis, Options}, export::Take, places::Titles, table::Data};
 /// use inviso_term::{etf, term::{Identifier, Term}};
 ///
 /// let message = |tag: &str, more: Vec<Term>, at: i64| {
@@ -219,6 +219,7 @@ impl Analysis {
 impl Take for Analysis {
     #[inline]
     fn term(&mut self, bytes: &[u8]) {
+        learn_about(bytes, |of, items| self.state.tracks.about(of, items));
         if self.first.is_some() {
             with_plain(bytes, |bytes| self.state.learn(bytes));
             return self.look_first(First::Term(bytes.to_vec()));

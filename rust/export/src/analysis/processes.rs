@@ -17,6 +17,9 @@ pub const PROCESSES: &[(&str, Type)] = &[
     ("pid", Type::Text),
     ("name", Type::Text),
     ("kind", Type::Names),
+    ("program", Type::Names),
+    ("os_pid", Type::Int64),
+    ("os_tid", Type::Int64),
     ("parent_id", Type::Int64),
     ("function_id", Type::Int64),
     ("started", Type::Time),
@@ -33,6 +36,8 @@ pub const FUNCTIONS: &[(&str, Type)] =
 
 /// A process, queue or port.
 struct Known {
+    /// Its bytes.
+    of: Box<[u8]>,
     pid: Box<str>,
     name: Box<str>,
     class: Class,
@@ -64,6 +69,7 @@ impl Processes {
                 let name = title.strip_suffix(&*pid).unwrap_or_default().trim_end().into();
                 let class = state.class(of);
                 let known = Known {
+                    of: of.into(),
                     pid: pid.into(),
                     name,
                     class,
@@ -143,19 +149,25 @@ impl Rows for Processes {
                 sheet.text(3, &known.name);
             }
             sheet.name(4, known.class.word());
-            sheet.int(5, known.parent);
-            sheet.int(6, known.function);
-            state.put_time(sheet, 7, known.started);
-            state.put_time(sheet, 9, known.ended);
+            let (program, os_pid, os_tid) = state.tracks.os(&known.of);
+            if let Some(program) = program {
+                sheet.name(5, program);
+            }
+            sheet.int(6, os_pid.map(|pid| pid as i64));
+            sheet.int(7, os_tid.map(|tid| tid as i64));
+            sheet.int(8, known.parent);
+            sheet.int(9, known.function);
+            state.put_time(sheet, 10, known.started);
+            state.put_time(sheet, 12, known.ended);
             if let Some(exit) = &known.exit {
-                sheet.text(11, exit);
+                sheet.text(14, exit);
             }
             let mut links = String::new();
             for link in &known.links {
                 let _ = write!(links, "{}{link}", if links.is_empty() { "[" } else { ", " });
             }
             sheet.text(
-                12,
+                15,
                 if links.is_empty() {
                     "[]"
                 } else {
@@ -163,7 +175,7 @@ impl Rows for Processes {
                     &links
                 },
             );
-            sheet.int(13, known.events);
+            sheet.int(16, known.events);
             sheet.next();
         }
     }

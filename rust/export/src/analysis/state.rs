@@ -4,9 +4,10 @@ use super::{Options, Sheet};
 use crate::{
     event::{Clock, Event, Name, Trace, What},
     export::Summary,
+    places::Titles,
     scan::{Bytes, Identity},
     text,
-    tracks::{Taken, Titles, Tracks},
+    tracks::{Taken, Tracks},
 };
 use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;

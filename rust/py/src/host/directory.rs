@@ -234,6 +234,8 @@ pub struct Directory {
     tasks: Guarded<Tasks>,
     threads: Mutex<FxHashMap<u64, Arc<Tracee>>>,
     ended_threads: Mutex<EndedNames>,
+    /// The operating system's numbers of threads, by pid: the latest.
+    numbers: Mutex<Numbers>,
 }
 
 /// Names of processes that have ended, the latest ones.
@@ -254,6 +256,27 @@ impl EndedNames {
     /// Rarely asked for, and of many thousands.
     fn find(&self, pid: u64) -> Option<String> {
         self.0.iter().rev().find(|(known, _)| *known == pid).map(|(_, name)| name.text())
+    }
+}
+
+/// The operating system's numbers of threads, those of ended ones too, and the names that they had when they were seen by their objects.
+#[derive(Default)]
+struct Numbers {
+    of: FxHashMap<u64, (u64, String)>,
+    order: VecDeque<u64>,
+}
+
+impl Numbers {
+    fn note(&mut self, pid: u64, number: u64) {
+        let new = !self.of.contains_key(&pid);
+        self.of.entry(pid).or_default().0 = number;
+        if new {
+            self.order.push_back(pid);
+            if self.order.len() > ENDED_NAMES {
+                let oldest = self.order.pop_front();
+                oldest.map(|pid| self.of.remove(&pid));
+            }
+        }
     }
 }
 
@@ -295,13 +318,44 @@ impl Directory {
         let announced = object.and_then(|object| host.spawning.adopted(object));
         let tracee = announced.unwrap_or_else(|| host.node.process(Kind::Thread, 0));
         threads.insert(id, tracee.clone());
+        drop(threads);
+        lock(&self.numbers).note(tracee.pid, id);
         tracee
+    }
+
+    /// The operating system's number of a thread, and its name as far as it is known without Python.
+    pub fn number(&self, host: &Host, pid: u64) -> Option<(u64, String)> {
+        let (number, seen) = lock(&self.numbers).of.get(&pid)?.clone();
+        let living = host.node.tracee(pid);
+        let of = living.as_deref().and_then(known);
+        let given = of.and_then(|of| lock(&of.name).clone());
+        let name = given.or_else(|| Some(seen).filter(|name| !name.is_empty()));
+        let name = name.or_else(|| of.and_then(|of| of.last_name.get().cloned()));
+        Some((number, name.or_else(|| lock(&self.ended_threads).find(pid)).unwrap_or_default()))
+    }
+
+    /// The same of all threads that are known.
+    pub fn numbers(&self) -> Vec<(u64, u64)> {
+        lock(&self.numbers).of.iter().map(|(pid, (number, _))| (*pid, *number)).collect()
+    }
+
+    /// Notes the names of the threads that Python knows of, for who asks without it.
+    ///
+    /// # Errors
+    /// What listing them raises.
+    pub fn name_threads(&self, py: Python<'_>, host: &Host) -> PyResult<()> {
+        for (id, object) in threads(py)?.into_iter().filter(|(id, _)| exists(*id)) {
+            self.thread_of(host, id, &object);
+        }
+        Ok(())
     }
 
     /// A thread of this number exists.
     fn thread(&self, host: &Host, id: u64) -> Arc<Tracee> {
         let make = || host.node.process(Kind::Thread, 0);
-        Directory::found(&mut lock(&self.threads), id, make)
+        let tracee = Directory::found(&mut lock(&self.threads), id, make);
+        lock(&self.numbers).note(tracee.pid, id);
+        tracee
     }
 
     /// The process that `threads` have for this number; or else one that is made, which is the same for everybody from then on.
@@ -318,7 +372,17 @@ impl Directory {
     fn thread_of(&self, host: &Host, id: u64, object: &Bound<'_, PyAny>) -> Arc<Tracee> {
         let announced = || host.spawning.begun(object.as_ptr() as usize);
         let make = || announced().unwrap_or_else(|| host.node.process(Kind::Thread, 0));
-        Directory::found(&mut lock(&self.threads), id, make)
+        let tracee = Directory::found(&mut lock(&self.threads), id, make);
+        // SAFETY: attached; the object is held. The attribute is a plain one of the class's own.
+        let name = unsafe { super::spawning::attribute(object.py(), object.as_ptr(), "_name") };
+        let name = name.and_then(|name| name.extract::<String>().ok()).unwrap_or_default();
+        let mut numbers = lock(&self.numbers);
+        numbers.note(tracee.pid, id);
+        if let Some((_, known)) = numbers.of.get_mut(&tracee.pid) {
+            *known = name;
+        }
+        drop(numbers);
+        tracee
     }
 
     /// The name of a process that has ended, if it is still known.
@@ -361,6 +425,7 @@ impl Directory {
 
     /// The calling thread is this process from now on; which one was known for it.
     pub fn replace_own(&self, own: &Arc<Tracee>) -> Option<Arc<Tracee>> {
+        lock(&self.numbers).note(own.pid, native_id());
         lock(&self.threads).insert(native_id(), own.clone())
     }
 

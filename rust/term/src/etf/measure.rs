@@ -103,13 +103,23 @@ pub fn plain(bytes: &[u8], terms: usize) -> Option<usize> {
 /// Whether bytes begin with a term (without a version byte), however deep, as far as the lengths of its parts tell.
 #[must_use]
 pub fn is_whole(bytes: &[u8]) -> bool {
+    length(bytes).is_some()
+}
+
+/// How many bytes the term takes that bytes begin with (without a version byte), however deep; None if they begin with none.
+///
+/// ```
+/// assert_eq!(inviso_term::etf::length(&[104, 1, 97, 7, 9, 9]), Some(4));
+/// ```
+#[must_use]
+pub fn length(bytes: &[u8]) -> Option<usize> {
     let (mut at, mut left) = (0, 1_usize);
     while left > 0 {
-        let Some((length, parts)) = bytes.get(at..).and_then(measure) else { return false };
+        let (length, parts) = bytes.get(at..).and_then(measure)?;
         at += length;
         left = left.saturating_add(parts) - 1;
     }
-    at <= bytes.len()
+    (at <= bytes.len()).then_some(at)
 }
 
 /// Whether `is` takes the beginning of any term in a term (without a version byte); `None` if it is none.

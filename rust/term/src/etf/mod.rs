@@ -42,7 +42,7 @@ mod write;
 pub use decode::{decode, walk, DecodeError, Decoder, Limits};
 pub use encode::{Encoder, Full};
 pub use homed::{homed, renamed, NodeName};
-pub use measure::{is_plain, is_whole, plain};
+pub use measure::{is_plain, is_whole, length, plain};
 pub use portable::portable;
 pub use visit::{ClosureRef, Node, RecordRef, Visit};
 pub use write::{encode, encode_versioned};

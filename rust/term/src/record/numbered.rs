@@ -24,10 +24,12 @@ pub fn put(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
-/// The number in what is behind a term, if there is one.
+/// The number in what is behind a term, if there is one; something else may follow.
 #[inline]
 #[must_use]
 pub fn of(rest: &[u8]) -> Option<u64> {
-    let (&mark, number) = rest.split_first()?;
-    (mark == MARK).then_some(u64::from_be_bytes(number.try_into().ok()?))
+    match rest.split_first_chunk::<SIZE>()?.0 {
+        [MARK, number @ ..] => Some(u64::from_be_bytes(*number)),
+        _ => None,
+    }
 }

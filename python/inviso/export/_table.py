@@ -1,0 +1,252 @@
+"""Messages as a table, a row each, and as a Parquet file."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from inviso import _native
+from inviso._log_read import apart
+from inviso.errors import BadArg, missing, needed, shown
+from inviso.trace import Session
+
+from . import _out, _source
+from ._files import Summary
+
+if TYPE_CHECKING:
+    from ._out import Out
+    from ._source import Source
+
+__all__ = ["Rows", "arrow", "ipc", "parquet"]
+
+
+def parquet(
+    source: Source,
+    out: Out,
+    *,
+    values: Literal["text", "binary", "none"] = "text",
+) -> Summary:
+    """Writes the table of :func:`arrow` as a Parquet file, by pyarrow, or by polars, which has all of it in memory.
+
+    Raises:
+        ModuleNotFoundError: neither is installed.
+
+    >>> out = io.BytesIO()
+    >>> _ = parquet([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
+    """
+    where = "parquet/2"
+    if isinstance(target := _out.target(where, out), str) and target.endswith(".gz"):
+        raise BadArg(where, "out", f"{shown(out)}: a Parquet file is compressed in itself; drop .gz")
+    return _written(where, source, out, values, parquet_writer())
+
+
+def _written(where: str, source: Source, out: Out, values: str, write: Callable[[Rows, BinaryIO], None]) -> Summary:
+    target = _out.target(where, out)
+    merging = _source.merged(where, source)
+    with tempfile.TemporaryDirectory(prefix="inviso-") as folder:
+        if merging is not None:
+            if isinstance(target, str):
+                apart(where, target, merging.files)
+            try:
+                source = os.path.join(folder, "merged")
+                merging.native.write(source, False)
+            finally:
+                merging.close()
+        elif isinstance(target, str):
+            apart(where, target, _source.logs(where, source) or [])
+        rows = Rows._of(where, source, values)
+        with _out.file(target) as file, rows._raising():
+            write(rows, file)
+        return rows.summary()
+
+
+def ipc(
+    source: Source,
+    out: Out,
+    *,
+    values: Literal["text", "binary", "none"] = "text",
+) -> Summary:
+    """Writes the table of :func:`arrow` as a file of Arrow's IPC format (a stream), by pyarrow.
+
+    Raises:
+        ModuleNotFoundError: that is not installed.
+
+    >>> out = io.BytesIO()
+    >>> _ = ipc([("trace", inviso.self(), "exit", "normal")], out)  # doctest: +SKIP
+    """
+    where, pyarrow = "arrow/2", needed("pyarrow")
+
+    def write(rows: Rows, file: BinaryIO) -> None:
+        # a dictionary of its own in each batch, which a stream has room for, and a file has not
+        with (
+            pyarrow.RecordBatchReader.from_stream(rows) as reader,
+            pyarrow.ipc.new_stream(file, reader.schema) as writer,
+        ):
+            for batch in reader:
+                writer.write_batch(batch)
+
+    return _written(where, source, out, values, write)
+
+
+def arrow(
+    source: Source,
+    *,
+    values: Literal["text", "binary", "none"] = "text",
+) -> Rows:
+    """The messages as a table, a row each, for anything that reads Arrow's PyCapsule interface.
+
+    The columns are told in docs/exports.md. Logs and iterables are read when somebody reads the table; a session gives
+    at once what it has.
+
+    Args:
+        source: see :mod:`inviso.export`.
+        values: arguments, messages and results as text (as Python shows them), as bytes for :func:`inviso.etf.loads`,
+            or not at all.
+
+    Raises:
+        BadArg: a wrong argument, or a log that is not there.
+
+    >>> arrow([("trace", inviso.self(), "receive", "hello")])
+    <rows of trace messages, not read yet>
+    """
+    return Rows._of("arrow/1", source, values, at_once=isinstance(source, Session))
+
+
+class Rows:
+    """A table of messages. One of logs can be read again and again, any other one once.
+
+    >>> rows = arrow([])
+    >>> rows.__arrow_c_stream__()
+    <capsule object "arrow_array_stream" at 0x...>
+    """
+
+    __slots__ = ("_left", "_make", "_native")
+
+    def __init__(self, make: Callable[[], _native.ArrowRows], again: bool) -> None:
+        self._make = make
+        self._native = make()
+        # how often it can still be read; None: always
+        self._left: int | None = None if again else 1
+
+    @staticmethod
+    def _of(where: str, source: Source, values: str, at_once: bool = False) -> Rows:
+        if values not in ("text", "binary", "none"):
+            raise BadArg(where, "values", f"{shown(values)} is unknown; pass 'text', 'binary' or 'none'")
+        if _source.merged(where, source) is not None:
+            why = "a table of several nodes' logs is written by parquet() and ipc(); pass a list of logs, or merge them"
+            raise BadArg(where, "source", why)
+        logs = _source.logs(where, source)
+        if logs is not None:
+            return Rows(lambda: _native.ArrowRows(values, logs), True)
+        parts = _source.parts(where, source)
+        if at_once:
+            parts = iter(list(parts))
+        messages = (lambda: next(parts, None), lambda error: _source.no_term(where, error))
+        return Rows(lambda: _native.ArrowRows(values, [], messages), False)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """A stream of batches (Arrow's PyCapsule interface). Another schema than its own is not given.
+
+        Raises:
+            BadArg: the messages have been read, and came from something that gives them once.
+        """
+        if self._left == 0:
+            why = "its messages have been read, and their source gives them once; keep the table, or export a log"
+            raise BadArg("__arrow_c_stream__/1", "rows", why)
+        if self._left is None:
+            self._native = self._make()
+        else:
+            self._left -= 1
+        return self._native.stream()
+
+    def __arrow_c_schema__(self) -> Any:
+        """The columns' names and types (Arrow's PyCapsule interface)."""
+        return self._native.schema()
+
+    def to_arrow(self) -> Any:
+        """A ``pyarrow.Table``."""
+        arrow = needed("pyarrow")
+        with self._raising():
+            return arrow.RecordBatchReader.from_stream(self).read_all()
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame``; names, tags and pids are categories. Needs pyarrow as well.
+
+        A column of numbers with nulls is float64 there, as pandas has it: ``ts`` of the wall clock is rounded then (see
+        docs/exports.md).
+        """
+        needed("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A ``polars.DataFrame``."""
+        polars = needed("polars")
+        with self._raising():
+            return polars.DataFrame(self)
+
+    @property
+    def error(self) -> BaseException | None:
+        """What reading raised the last time: the exception of a source, a :class:`BadArg` of a message that is no term,
+        an OSError of a log; None if nothing did.
+
+        Who reads Arrow hears of an error by its text only, and raises one of its own (pyarrow: OSError).
+
+        >>> rows = arrow([object()])
+        >>> rows.to_arrow()  # doctest: +SKIP
+        Traceback (most recent call last):
+        ...
+        inviso.errors.BadArg: arrow/1, source: a message that is no term: ...
+        """
+        return self._native.error()
+
+    @contextlib.contextmanager
+    def _raising(self) -> Iterator[None]:
+        """Raises what reading raised, in place of what whoever read it made of that."""
+        before = self.error
+        try:
+            yield
+        except BaseException:
+            error = self.error
+            if error is None or error is before:
+                raise
+            raise error from None
+
+    def summary(self) -> Summary:
+        """What was read last, as far as it was."""
+        return Summary(*self._native.summary())
+
+    def __repr__(self) -> str:
+        read = self.summary().messages
+        return f"<rows of {read} trace messages>" if read else "<rows of trace messages, not read yet>"
+
+
+# batches of a row group: each has what it needs to be read by itself
+_ROW_GROUP = 4
+
+
+def parquet_writer() -> Callable[[Rows, BinaryIO], None]:
+    try:
+        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        pass
+    else:
+
+        def stream(rows: Rows, file: BinaryIO) -> None:
+            with (
+                arrow.RecordBatchReader.from_stream(rows) as reader,
+                parquet.ParquetWriter(file, reader.schema, compression="zstd") as writer,
+            ):
+                while batches := list(itertools.islice(reader, _ROW_GROUP)):
+                    writer.write_table(arrow.Table.from_batches(batches).unify_dictionaries())
+
+        return stream
+    try:
+        polars = importlib.import_module("polars")
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(missing("pyarrow"), name="pyarrow") from None
+    return lambda rows, file: polars.DataFrame(rows).write_parquet(file)

@@ -1,0 +1,268 @@
+//! Who is who: names of processes and ports, and which program, operating system process and thread they are of.
+//!
+//! A node is known by its creation, whatever it is called: a log's pids say `nonode@nohost`, and after a merge the name of the log. What
+//! programs write of themselves ([`inviso_log::about`]) is taken where it comes; what a caller gives is stronger.
+
+use crate::{
+    scan::{Bytes, Identity},
+    text,
+};
+use inviso_log::about::Item;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Creations from here on are random numbers; below, Erlang counts.
+const RANDOM: u32 = 4;
+
+/// What is added to numbers of the operating system that another node of the file has: more than any number there is.
+const OTHER: u64 = 1 << 23;
+
+/// The name of a node that has none.
+const NAMELESS: &[u8] = b"nonode@nohost";
+
+/// An operating system process as it is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Its number, the operating system's where that is known, and of two that have the same one (on two hosts) other ones.
+    pub pid: u64,
+    /// Whether that is the operating system's.
+    pub is_known: bool,
+    /// The program's name, or the node's where that is all that is known.
+    pub title: String,
+    /// The node's name.
+    pub node: String,
+    /// What is added to the numbers of its threads.
+    other: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Program {
+    os_pid: u64,
+    name: String,
+}
+
+/// What processes and ports are called.
+///
+/// One of this node is written in two ways: by its number alone, and with a creation where it is in a log.
+#[derive(Debug, Default)]
+pub struct Titles {
+    names: FxHashMap<Box<[u8]>, String>,
+    own: u32,
+    is_log: bool,
+    programs: FxHashMap<Box<[u8]>, Program>,
+    /// Those that a caller gave, by the names of nodes.
+    given: FxHashMap<Box<[u8]>, Program>,
+    threads: FxHashMap<Box<[u8]>, u64>,
+    nodes: Vec<Node>,
+    by_key: FxHashMap<Box<[u8]>, u32>,
+    used: FxHashSet<u64>,
+}
+
+impl Titles {
+    /// No name yet. `own` is the creation that this process writes; with `is_log` what has none is somebody else's, in Erlang's
+    /// logs, and gets no name of a process of this node.
+    #[must_use]
+    pub fn new(own: u32, is_log: bool) -> Titles {
+        Titles { own, is_log, ..Titles::default() }
+    }
+
+    /// Names what these bytes are a pid or port of.
+    pub fn insert(&mut self, of: Bytes<'_>, title: String) {
+        let Some(of) = Identity::of(of) else { return };
+        for key in self.keys(&of) {
+            self.names.insert(key, title.clone());
+        }
+    }
+
+    /// The operating system's number of a thread.
+    pub fn insert_thread(&mut self, of: Bytes<'_>, os_tid: u64) {
+        let Some(of) = Identity::of(of) else { return };
+        for key in self.keys(&of) {
+            self.threads.insert(key, os_tid);
+        }
+    }
+
+    /// The program of this process.
+    pub fn set_own_program(&mut self, os_pid: u64, name: String) {
+        let program = Program { os_pid, name };
+        self.programs.insert(node_key(b"", self.own), program.clone());
+        if !self.is_log {
+            self.programs.insert(node_key(NAMELESS, 0), program);
+        }
+    }
+
+    /// The program of a node.
+    pub fn give_program(&mut self, node: &str, os_pid: u64, name: String) {
+        self.given.insert(node.as_bytes().into(), Program { os_pid, name });
+    }
+
+    /// What a program has written of itself, in a record about this process of it.
+    pub fn learn(&mut self, of: Bytes<'_>, items: Vec<Item>) {
+        let Some(of) = Identity::of(of) else { return };
+        for item in items {
+            match item {
+                Item::Program { os_pid, name } => {
+                    let program = Program { os_pid: os_pid.into(), name };
+                    self.programs.entry(node_key(of.node, of.creation)).or_insert(program);
+                }
+                Item::Thread { id, os_tid, name } => {
+                    let key = self.key(&Identity { is_port: false, id, ..of });
+                    self.threads.entry(key.clone()).or_insert(os_tid);
+                    // a caller that gives names gives all of them
+                    if !name.is_empty() && self.is_log {
+                        self.names.entry(key).or_insert(name);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, of: Bytes<'_>) -> Option<&str> {
+        let title = self.names.get(&self.key(&Identity::of(of)?))?;
+        Some(title).filter(|title| !title.is_empty()).map(String::as_str)
+    }
+
+    /// The program of a process, and the operating system's numbers of that and of its thread, as far as they are known.
+    pub(crate) fn os(&self, of: Bytes<'_>) -> (Option<&str>, Option<u64>, Option<u64>) {
+        let Some(of) = Identity::of(of) else { return (None, None, None) };
+        let is_own = of.creation == self.own || of.is_own() && !self.is_log;
+        let key = if is_own { node_key(b"", self.own) } else { node_key(of.node, of.creation) };
+        let program = self.given.get(of.node).or_else(|| self.programs.get(&key));
+        let os_tid = self.threads.get(&self.key(&of)).copied();
+        (program.map(|program| &*program.name), program.map(|program| program.os_pid), os_tid)
+    }
+
+    /// The node of a process, by its place among [`Titles::nodes`], and the number that its thread is shown by, if it is one that is known.
+    pub(crate) fn place(&mut self, of: Bytes<'_>) -> (u32, Option<u64>) {
+        let unknown = Identity { is_port: false, node: b"", id: 0, creation: 0 };
+        let of = Identity::of(of).unwrap_or(unknown);
+        let is_own = of.creation == self.own || of.is_own() && !self.is_log;
+        let key = if is_own { node_key(b"", self.own) } else { node_key(of.node, of.creation) };
+        let place = match self.by_key.get(&key) {
+            Some(place) => *place,
+            None => {
+                let place = self.nodes.len() as u32;
+                let node = self.node(of.node, &key);
+                self.nodes.push(node);
+                self.by_key.insert(key, place);
+                place
+            }
+        };
+        let other = self.nodes.get(place as usize).map_or(0, |node| node.other);
+        (place, self.threads.get(&self.key(&of)).map(|os_tid| os_tid + other))
+    }
+
+    fn node(&mut self, name: &[u8], key: &[u8]) -> Node {
+        let program = self.given.get(name).or_else(|| self.programs.get(key)).cloned();
+        let node = text::name(name).into_owned();
+        let (own, is_known) = match &program {
+            Some(program) => (program.os_pid, true),
+            None => (self.nodes.len() as u64 + 1, false),
+        };
+        let mut pid = own;
+        while !self.used.insert(pid) {
+            pid += OTHER;
+        }
+        let title = match program.map(|program| program.name).filter(|name| !name.is_empty()) {
+            None => node.clone(),
+            Some(program) if name == NAMELESS => program,
+            Some(program) => format!("{program} {node}"),
+        };
+        Node { pid, is_known, title, node, other: pid - own }
+    }
+
+    /// An operating system process by its place.
+    pub(crate) fn nodes(&self, place: u32) -> Option<&Node> {
+        self.nodes.get(place as usize)
+    }
+
+    /// Forgets which nodes were met, and no name.
+    pub(crate) fn leave(&mut self) {
+        self.nodes.clear();
+        self.by_key.clear();
+        self.used.clear();
+    }
+
+    /// The same however the identifier is written, and whatever this node was called then.
+    fn key(&self, of: &Identity<'_>) -> Box<[u8]> {
+        let node = if of.creation == self.own || of.creation >= RANDOM { &[][..] } else { of.node };
+        [&[u8::from(of.is_port)][..], &of.id.to_le_bytes(), &of.creation.to_le_bytes(), node].concat().into()
+    }
+
+    /// All that it may be written as.
+    fn keys(&self, of: &Identity<'_>) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        if of.is_own() {
+            keys.push(self.key(&Identity { creation: self.own, ..*of }));
+        }
+        if !of.is_own() || !self.is_log {
+            keys.push(self.key(of));
+        }
+        keys
+    }
+}
+
+fn node_key(node: &[u8], creation: u32) -> Box<[u8]> {
+    let node = if creation >= RANDOM { &[][..] } else { node };
+    [&creation.to_le_bytes()[..], node].concat().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use inviso_term::{
+        etf,
+        term::{Identifier, Term},
+    };
+
+    fn pid(id: u64, node: &str, creation: u32) -> Vec<u8> {
+        etf::encode(&Term::Pid(Identifier::new(id, node, creation)))
+    }
+
+    fn program(os_pid: u32, name: &str) -> Vec<Item> {
+        vec![Item::Program { os_pid, name: name.into() }]
+    }
+
+    #[test]
+    fn a_program_is_known_by_its_creation_whatever_its_node_is_called() {
+        let mut titles = Titles::new(77, true);
+        titles.learn(&pid(4, "nonode@nohost", 1000), program(4711, "shop.py"));
+        let thread = Item::Thread { id: 8, os_tid: 4712, name: "worker".into() };
+        titles.learn(&pid(4, "nonode@nohost", 1000), vec![thread]);
+        let (place, tid) = titles.place(&pid(8, "shop@h", 1000));
+        assert_eq!((titles.nodes(place).unwrap().pid, tid), (4711, Some(4712)));
+        assert_eq!(titles.nodes(place).unwrap().title, "shop.py shop@h");
+        assert_eq!(titles.get(&pid(8, "shop@h", 1000)), Some("worker"));
+        assert_eq!(titles.place(&pid(4, "shop@h", 1000)), (place, None));
+    }
+
+    #[test]
+    fn numbers_that_two_hosts_gave_are_told_apart() {
+        let mut titles = Titles::new(77, true);
+        for (node, creation) in [("a@h", 1000), ("b@i", 2000)] {
+            titles.learn(&pid(4, node, creation), program(10, "shop.py"));
+            titles.learn(&pid(4, node, creation), vec![Item::Thread { id: 4, os_tid: 10, name: String::new() }]);
+        }
+        let shown = |titles: &mut Titles, node, creation| {
+            let (place, tid) = titles.place(&pid(4, node, creation));
+            (titles.nodes(place).unwrap().pid, tid.unwrap())
+        };
+        assert_eq!(shown(&mut titles, "a@h", 1000), (10, 10));
+        assert_eq!(shown(&mut titles, "b@i", 2000), (10 + OTHER, 10 + OTHER));
+        assert_eq!(shown(&mut titles, "a@h", 1000), (10, 10));
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_small_number_and_what_a_caller_gives_is_stronger() {
+        let mut titles = Titles::new(77, true);
+        titles.learn(&pid(4, "a@h", 1000), program(10, "shop.py"));
+        titles.give_program("a@h", 12, "mine".into());
+        let node = |titles: &mut Titles, node, creation| {
+            let (place, _) = titles.place(&pid(4, node, creation));
+            let Node { pid, is_known, title, .. } = titles.nodes(place).unwrap().clone();
+            (pid, is_known, title)
+        };
+        assert_eq!(node(&mut titles, "x@h", 0), (1, false, "x@h".into()));
+        assert_eq!(node(&mut titles, "a@h", 1000), (12, true, "mine a@h".into()));
+        assert_eq!(node(&mut titles, "y@h", 1), (3, false, "y@h".into()));
+    }
+}
