@@ -26,12 +26,13 @@ use crate::{
     plan::Entry,
     ring::{Overflow, Ring},
     sync::{
-        Arc, AtomicU32, AtomicU64, AtomicU8, Mutex,
+        Arc, AtomicU32, AtomicU64, AtomicU8, Mutex, OnceLock,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
         Unpoisoned,
     },
     tracee::{Class, Kind},
     tracer::Module,
+    tree::Tree,
 };
 use inviso_match::Program;
 
@@ -165,6 +166,8 @@ pub struct Session {
     pub options: Options,
     /// Cells of call_time and call_memory.
     pub arena: Arena,
+    /// Set where those are measured by chains of callers, before a pattern is set.
+    pub tree: OnceLock<Tree>,
     /// Whether it stands for something else than a session of somebody's: the system tracer of sequential tracing.
     pub is_inner: bool,
     /// The pid of the tracer process, 0 if the session is its own tracer, [`MODULE`] if it has a tracer module. A tracer process is
@@ -199,6 +202,7 @@ impl Session {
             name: name.into(),
             is_inner: options.is_inner,
             arena: Arena::default(),
+            tree: OnceLock::new(),
             tracer: AtomicU64::new(if options.tracer.is_some() { MODULE } else { tracer }),
             options,
             draining: Mutex::default(),
