@@ -6,9 +6,13 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ._options import Options, Usage, number, refuse, say
 from .errors import BadArg
+
+if TYPE_CHECKING:
+    from .tprof import Diff
 
 __all__ = ["HELP", "KNOWN", "OVER", "main"]
 
@@ -84,21 +88,16 @@ def main(words: Sequence[str]) -> int:
     return 0 if over is None else _judged(changes, over, least)
 
 
-def _judged(changes: object, over: float, least: float) -> int:
-    from .tprof import Diff
-
-    assert isinstance(changes, Diff)
-    grown = changes.grown(over, least=least)
-    whole = changes.percent
-    total = changes.after > changes.before and (whole is None or whole > over)
-    if not grown and not total:
-        return 0
-    largest = f"; most of all {grown[0].label}" if grown else ""
-    whole_text = f"the total by {whole:.2f}%" if total and whole is not None else "the total" if total else ""
-    number_text = f"{len(grown)} function{'s' * (len(grown) != 1)}" if grown else ""
-    what = " and ".join(text for text in (number_text, whole_text) if text)
-    print(f"inviso tprof diff: more than {over:g}% grown: {what}{largest}", file=sys.stderr)
-    return OVER
+def _judged(changes: Diff, over: float, least: float) -> int:
+    grown, whole = changes.grown(over, least=least), changes.percent
+    told = []
+    if grown:
+        told.append(f"{len(grown)} function{'s' * (len(grown) != 1)}, most of all {grown[0].label}")
+    if changes.after > changes.before and (whole is None or whole > over):
+        told.append("the total" if whole is None else f"the total by {whole:.2f}%")
+    if told:
+        print(f"inviso tprof diff: grown by more than {over:g}%: {'; '.join(told)}", file=sys.stderr)
+    return OVER if told else 0
 
 
 def _percent(options: dict[str, str], name: str) -> float | None:

@@ -16,7 +16,7 @@
 
 use crate::{
     asking::Calls,
-    cells::Arena,
+    cells::{Arena, Reading},
     clock::Counter,
     drain::{Feed, Spilled},
     flags::Flags,
@@ -32,7 +32,7 @@ use crate::{
     },
     tracee::{Class, Kind},
     tracer::Module,
-    tree::Tree,
+    tree::{place_of, Tree},
 };
 use inviso_match::Program;
 
@@ -367,6 +367,20 @@ impl Session {
     /// Sets what code that comes into being later gets.
     pub fn set_on_load(&self, entry: Option<Entry>) {
         *self.on_load.lock().unpoisoned() = entry.filter(|e| e.has != 0);
+    }
+
+    /// Calls `take` for everything that was counted, with the keys of functions also where cells are those of a call tree: then
+    /// there may be several of one process and key.
+    pub fn each_function(&self, mut take: impl FnMut(Reading)) {
+        let Some(tree) = self.tree.get() else { return self.arena.each(take) };
+        let mut readings = Vec::new();
+        self.arena.each(|reading| readings.push(reading));
+        let places = tree.places();
+        for reading in readings {
+            if let Some(place) = places.get(place_of(reading.key) as usize) {
+                take(Reading { key: place.slot << 1 | reading.key & 1, ..reading });
+            }
+        }
     }
 
     /// Now, in the ticks of its records.

@@ -261,7 +261,7 @@ mod tests {
                 let place = tree.child(stack.last().copied().unwrap_or(ROOT), step + 1);
                 stack.push(place);
                 slots.push(step + 1);
-                prop_assert_eq!(chain(&tree, place).last(), Some(&(step + 1)));
+                prop_assert_eq!(chain(&tree, place).last().copied(), Some(step + 1));
                 if !few && slots.len() < 50 {
                     prop_assert_eq!(chain(&tree, place), slots.clone());
                 }

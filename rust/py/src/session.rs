@@ -296,7 +296,7 @@ impl Session {
             .map(|(slot, e)| (key(*slot, measure), if measure == Measure::Time { e.time } else { e.memory }))
             .collect();
         let mut sums: FxHashMap<u64, (u64, u64)> = FxHashMap::default();
-        self.core.arena.each(|r| {
+        self.core.each_function(|r| {
             if wanted.get(&r.key) == Some(&r.generation) {
                 let sum = sums.entry(r.pid).or_default();
                 sum.0 += r.count;
@@ -733,7 +733,7 @@ impl Session {
                     .map(|(code, slot, name, generation)| ((key(slot, measure), generation), (code, name)))
                     .collect();
                 let mut readings = Vec::new();
-                self.core.arena.each(|r| readings.push(r));
+                self.core.each_function(|r| readings.push(r));
                 for r in readings.into_iter().filter(|r| r.count > 0 || r.amount > 0) {
                     if let Some((code, name)) = by_key.get(&(r.key, r.generation)) {
                         let amount = if measure == Measure::Time { host.node.clock.nanos(r.amount) } else { r.amount };

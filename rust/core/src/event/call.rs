@@ -86,7 +86,17 @@ pub(super) fn again<A: Activation>(
             }
             Action::Branch(known) => {
                 let (timers, stack) = (&mut thread.timers, &mut thread.stack);
-                start_branch::<A, true>(node, &thread.current, timers, stack, &mut thread.branches, known, call, at, now)
+                start_branch::<A, true>(
+                    node,
+                    &thread.current,
+                    timers,
+                    stack,
+                    &mut thread.branches,
+                    known,
+                    call,
+                    at,
+                    now,
+                )
             }
             Action::Tell(known) => {
                 start_told(node, &thread.current, &mut thread.rings, &mut thread.stack, known, at, now)
