@@ -34,7 +34,7 @@ from inviso.top import _top_cli
 FOLDER = pathlib.Path(_completion_cli.__file__).parent / "_completion"
 CHOICES = {
     ("tprof", "--type"): ["call_count", "call_time", "call_memory"],
-    ("tprof", "--sort"): ["measurement", "measurement_per_call", "calls", "function", "module"],
+    ("tprof", "--sort"): ["measurement", "measurement_per_call", "calls", "cumulative", "function", "module"],
     ("merge", "--to"): ["erlang", "blocks", "text", "inviso"],
     ("print", "--color"): ["auto", "always", "never"],
     ("merge", "--color"): ["auto", "always", "never"],

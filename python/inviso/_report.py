@@ -30,12 +30,16 @@ from .tprof._model import CallType, Sort
 
 __all__ = ["Measurement", "Request"]
 
+TREE_LINES = 40
+"""Lines of the call tree unless ``--limit`` says otherwise; JSON has all."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What was asked for. ``json`` is a path, ``"-"`` for standard output, or None; ``output`` a path or None."""
 
     type: CallType
+    tree: bool
     patterns: list[Pattern]
     per_process: bool
     sort: Sort
@@ -70,7 +74,7 @@ class Measurement:
 
             self._dumps = json.dumps
         try:
-            self._profiler = Profiler(type=self._request.type)
+            self._profiler = Profiler(type=self._request.type, tree=self._request.tree)
         except RuntimeError as error:
             raise CannotBegin(str(error)) from error
         self._stderr = Stderr.copy()
@@ -81,7 +85,7 @@ class Measurement:
             os.register_at_fork(after_in_child=self._forget)
         if self._request.children:
             request = self._request
-            what = {"command": "tprof", "type": request.type, "patterns": request.patterns}
+            what = {"command": "tprof", "type": request.type, "tree": request.tree, "patterns": request.patterns}
             self._children = lead({**what, "title": request.title, "beside": request.beside})
 
     def begin(self) -> None:
@@ -163,7 +167,9 @@ class Measurement:
         if request.type != "call_count" and (unseen := greenlets_unseen()):
             missing += f"({unseen})\n"
         together = request.per_process and request.type == "call_count"
-        return head + (note if together else "") + format_(profile, limit=request.limit, color=color) + missing
+        table = format_(profile, limit=request.limit, color=color)
+        tree = f"\n{profile.tree().format(limit=request.limit or TREE_LINES)}\n" if profile.nodes else ""
+        return head + (note if together else "") + table + tree + missing
 
     def _say(self, text: str) -> None:
         if self._stderr is not None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ._command import carry_out
-from ._options import Given, Options, absolute, number, refuse, say
+from ._options import Given, Options, Usage, absolute, number, refuse, say
 
 if TYPE_CHECKING:
     from ._report import Measurement
@@ -54,6 +54,7 @@ options:
 TPROF_HELP = """\
 usage: inviso tprof [options] SCRIPT [ARG ...]
        inviso tprof [options] -m MODULE [ARG ...]
+       inviso tprof diff BEFORE.json AFTER.json
 
 Run a program and show what each of its functions did. Every call is counted.
 
@@ -65,10 +66,14 @@ options:
                          MODULE:FUNCTION:ARITY, with _ for any, PACKAGE.** for
                          all modules of a package; may be given several times
                          (default: every function)
+  --tree                 measure who called whom, too: inclusive time (or
+                         memory), time that coroutines waited, and below the
+                         table the tree; not with call_count
   --no-children          measure this process only, not those that it starts
   --per-process          one table for each thread and task
   --sort ORDER           measurement (default), measurement_per_call, calls,
-                         function or module; the largest stand at the end
+                         cumulative (with --tree), function or module; the
+                         largest stand at the end
   --limit N              only the N rows with the largest measurements
   --json FILE            write the profile as JSON too; - is standard output
   -o, --output FILE      write the table to FILE, not to standard error
@@ -84,12 +89,13 @@ examples:
   inviso tprof job.py --fast
   inviso tprof -t call_time -p 'json.decoder:_:_' job.py
   inviso tprof -t call_memory --per-process --json job.json -m package.job
+  inviso tprof -t call_time --tree --sort cumulative job.py
 """
 
 TPROF = Options(
     short={"-m": "-m", "-t": "--type", "-p": "--pattern", "-o": "--output"},
     with_value=("-m", "--type", "--sort", "--limit", "--json", "--output"),
-    without_value=("--no-children", "--per-process"),
+    without_value=("--tree", "--no-children", "--per-process"),
     several=("--pattern",),
 )
 
@@ -111,6 +117,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return say(HELP)
         case ["--version", *_]:
             return say(_version())
+        case ["tprof", "diff", *rest]:
+            from . import _diff_cli
+
+            return _diff_cli.main(rest)
         case ["tprof", *rest]:
             return carry_out("tprof", TPROF, TPROF_HELP, rest, _measurement)
         case ["trace", *rest]:
@@ -174,19 +184,26 @@ def _measurement(given: Given, program: Program) -> Measurement:
     from ._config import effective
     from ._pattern import parse
     from ._report import Measurement, Request
-    from .tprof._check import one_of
+    from .tprof._check import check_tree, one_of
     from .tprof._model import CALL_TYPES, SORTS
 
     options, settings = given.options, effective()
     limit = number(options.get("--limit"), "--limit", "rows")
     patterns = given.lists["--pattern"] or settings["patterns"].value or ["_"]
     follow = settings["follow"]
+    kind = one_of("tprof, --type", options.get("--type", settings["type"].value), CALL_TYPES)
+    sort = one_of("tprof, --sort", options.get("--sort", SORTS[0]), SORTS)
+    tree = "--tree" in options
+    check_tree("tprof, --tree", tree, kind)
+    if sort == "cumulative" and not tree:
+        raise Usage("--sort: cumulative needs --tree")
     return Measurement(
         Request(
-            type=one_of("tprof, --type", options.get("--type", settings["type"].value), CALL_TYPES),
+            type=kind,
+            tree=tree,
             patterns=[p for text in patterns for p in parse(text, "tprof, --pattern")],
             per_process="--per-process" in options,
-            sort=one_of("tprof, --sort", options.get("--sort", SORTS[0]), SORTS),
+            sort=sort,
             limit=limit or settings["limit"].value,
             json=absolute(options.get("--json"), "--json", dash=True),
             output=absolute(options.get("--output"), "--output", dash=False),

@@ -65,7 +65,7 @@ BELOW = {
         *("_trace_others", "dbg", "errors", "match_spec", "trace", "trace_ports", "tracing"),
     },
     "_trace_child": {"_beside", "_children", "_trace_cli", "_trace_others", "dbg", "tracing"},
-    "tprof": {"Pid", "_children", "_pattern", "_stream", "errors", "process", "trace"},
+    "tprof": {"_native", "Pid", "_children", "_pattern", "_stream", "errors", "process", "trace"},
     "_magics": {
         *("Pid", "_log_text", "_pattern", "_seq_table", "analysis", "_table", "errors", "seq_trace", "tprof", "tracing"),
     },
@@ -124,11 +124,12 @@ BELOW = {
     "_case_cli": {
         *("_case_notes", "_cluster_cli", "_config", "_link", "_literal", "_options", "cluster", "control", "errors", "runtime", "tool"),
     },
-    "cli": {"_export_cli", 
+    "cli": {"_diff_cli", "_export_cli", 
         *("_agent_cli", "_attach_cli", "_case_cli", "_cluster_cli", "_command", "_completion_cli", "_config", "_config_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
         *("_report", "_run", "_run_cli", "_trace_cli", "top", "tprof"),
     },
     "_pytest": {"_config", "_pattern", "errors", "log", "tprof", "trace"},
+    "_diff_cli": {"_options", "errors", "tprof"},
     "_export_cli": {"_log_cli", "_options", "_progress", "errors", "export"},
     "_program": set(),
     "_traceparent": set(),

@@ -668,11 +668,14 @@ def test_the_examples_of_the_documentation_run() -> None:
     import importlib
 
     attempted = 0
-    for name in ("tprof", "tprof._model", "_pattern", "tprof._profiler", "tprof._view", "_run", "cli"):
+    for name in ("tprof", "_pattern", *(f"tprof._{n}" for n in MODULES), "_run", "cli"):
         result = doctest.testmod(importlib.import_module(f"inviso.{name}"))
         assert result.failed == 0, name
         attempted += result.attempted
     assert attempted > 70
+
+
+MODULES = ("diff", "json", "merge", "model", "nodes", "profiler", "table", "tree", "view")
 
 
 def many(number: int) -> tprof.Profile:
@@ -691,6 +694,14 @@ def test_a_profile_shows_itself_in_one_line() -> None:
 
 def test_a_notebook_shows_the_thirty_largest_first() -> None:
     shown = many(100)._repr_html_()
-    rows = re.findall(r"<td[^>]*>(shop:f\d+/0|… and \d+ smaller|total)</td>", shown)
-    assert rows == [*(f"shop:f{n}/0" for n in range(99, 69, -1)), "… and 70 smaller", "total"]
+    at_once, more = shown.split("<details>")
+    rows = re.findall(r"<td>(shop:f\d+/0|total)</td>", at_once)
+    assert rows == [*(f"shop:f{n}/0" for n in range(99, 69, -1)), "total"]
+    assert more.startswith("<summary>70 smaller</summary>") and more.count("<td>shop:f") == 70
+
+
+def test_a_notebook_is_not_flooded() -> None:
+    shown = many(20_000)._repr_html_()
+    assert len(shown) < 60_000 and "<summary>19,970 smaller</summary>" in shown
+    assert re.findall(r"<td>(… and [\d,]+ smaller)</td>", shown) == ["… and 19,800 smaller"]
     assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == ["shop:f2/0", "shop:f1/0", "shop:f0/0", "total"]

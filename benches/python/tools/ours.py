@@ -109,6 +109,34 @@ class Counting(Tool):
 
 
 @dataclass
+class Tree(Tool):
+    """A profiler of own time with a call tree, of every function."""
+
+    _profiler: Any = None
+
+    def ready(self, subject: Subject) -> None:
+        _inviso()
+
+    def start(self, subject: Subject) -> None:
+        from inviso import tprof
+
+        self._profiler = tprof.Profiler(type="call_time", tree=True, trace="all", pattern="_")
+
+    def stop(self, subject: Subject) -> None:
+        self._profiler.pause()
+
+    def check(self, happened: Happened) -> None:
+        profile = self._profiler.collect()
+        self._profiler.stop()
+        calls: Counter[subjects.Mfa] = Counter()
+        for f in profile.functions:
+            calls[f.mfa] += f.calls
+        for mfa, number in happened.exact.items():
+            want(f"calls of {mfa} in the tree", calls[mfa], number)
+        self.told = {"nodes": len(profile.nodes)}
+
+
+@dataclass
 class Messages(Tool):
     """A session with call messages of every function.
 
@@ -261,6 +289,7 @@ def tools() -> list[Tool]:
         ),
         Counting("time_2", "the same in two sessions", _SMALL, versus=("time",), kind="call_time", sessions=2),
         Counting("time_3", "the same in three sessions", _SMALL, versus=("time",), kind="call_time", sessions=3),
+        Tree("time_tree", "call_time of all functions with a call tree", versus=("time",)),
         Counting(
             "memory",
             "call_memory of all functions",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import BadArg, shown
+from ..errors import BadArg, needed, shown
 from ._tables import NAMES
 
 __all__ = ["SavedTables", "load"]
@@ -28,10 +29,11 @@ class SavedTables:
         if name not in NAMES:
             raise AttributeError(f"no table {name!r}; there are {', '.join(NAMES)}")
         path = os.path.join(self._folder, f"{name}.parquet")
-        try:
+        with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module("pyarrow.parquet").read_table(path)
-        except ModuleNotFoundError:
+        with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module("polars").read_parquet(path)
+        return needed("pyarrow")
 
     def __iter__(self) -> Iterator[Any]:
         return (getattr(self, name) for name in NAMES)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .. import _native
-from ..errors import BadArg, shown
+from ..errors import BadArg, needed, shown
 from ..export import Rows, Summary
 from ._pictures import picture_of
 
@@ -107,11 +107,9 @@ class Table(Rows):
 
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame``. Whole numbers stay whole: columns that may have nulls are of pandas' ``Int64``. Needs pyarrow as well."""
-        import importlib
-
         table = self.to_arrow()
-        pandas = importlib.import_module("pandas")
-        arrow = importlib.import_module("pyarrow")
+        pandas = needed("pandas")
+        arrow = needed("pyarrow")
         exact = {arrow.int64(): pandas.Int64Dtype()}
         return table.to_pandas(types_mapper=exact.get)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ..errors import BadArg, shown
+from ..errors import BadArg, missing, shown
 
 __all__ = ["Number", "Rows", "limit_of", "number", "read"]
 
@@ -74,7 +74,7 @@ def _arrow(
         try:
             frame = importlib.import_module("polars").DataFrame(rows)
         except ModuleNotFoundError:
-            raise ModuleNotFoundError("pyarrow is missing: pip install 'inviso[arrow]'", name="pyarrow") from None
+            raise ModuleNotFoundError(missing("pyarrow"), name="pyarrow") from None
         found = _found(where, argument, columns, frame.columns, need)
         return iter(_across([frame.get_column(name).to_list() if name else None for name in found], len(frame)))
     reader = arrow.RecordBatchReader.from_stream(rows)

@@ -46,33 +46,63 @@ from inviso._pattern import ANY, Pattern, PatternLike, parse
 from inviso._stream import put
 from inviso.errors import shown
 
-from ._check import bad, one_of, seconds
-from ._model import CALL_TYPES, SORTS, UNITS, VIEWS, Calls, CallType, ChildProcess, Function, Profile, Sort, View
+from ._check import bad, check_tree, one_of, seconds
+from ._diff import Change, Diff, diff
+from ._json import load
+from ._merge import merge
+from ._model import (
+    CALL_TYPES,
+    SORTS,
+    UNITS,
+    VIEWS,
+    Calls,
+    CallType,
+    ChildProcess,
+    Function,
+    Node,
+    Process,
+    Profile,
+    SavedProcess,
+    Sort,
+    View,
+)
 from ._profiler import Procs, Profiler
+from ._tree import Caller, Tree
 from ._view import Row, Section, format, inspect
 
 __all__ = [
     "UNITS",
     "CallType",
+    "Caller",
     "Calls",
+    "Change",
     "ChildProcess",
+    "Diff",
     "Function",
+    "Node",
     "Pattern",
     "PatternLike",
+    "Process",
     "Procs",
     "Profile",
     "Profiler",
     "Row",
+    "SavedProcess",
     "Section",
     "Sort",
+    "Tree",
     "View",
+    "aprofile",
     "clear_pattern",
     "collect",
     "continue_",
+    "diff",
     "disable_trace",
     "enable_trace",
     "format",
     "inspect",
+    "load",
+    "merge",
     "pause",
     "profile",
     "restart",
@@ -92,6 +122,7 @@ def profile(
     *args: Any,
     type: CallType = "call_count",
     pattern: PatternLike = (ANY, ANY, ANY),
+    tree: bool = False,
     per_process: bool = False,
     sort: Sort = "measurement",
     report: Report = "return",
@@ -109,6 +140,9 @@ def profile(
     anyway. A coroutine function is run to its end in a new event loop. ``report="total"`` or ``"process"`` prints the
     table to ``file`` (default: standard output) too; ``per_process`` makes one table a process the profile's own
     view.
+
+    With ``tree`` the profile has a call tree (``profile.tree()``), with inclusive time, callers, and the time that
+    coroutines waited; it costs a little more.
 
     With ``timeout``, in seconds, ``fn`` runs in a thread of its own; when the time is over the profile so far is
     returned with ``timed_out`` set, and the thread, which Python can't end, goes on unmeasured.
@@ -130,6 +164,7 @@ def profile(
     if not callable(fn):
         raise bad("tprof.profile, fn", f"{shown(fn)} can't be called", "give the function itself, then its arguments")
     one_of("tprof.profile, type", type, CALL_TYPES)
+    check_tree("tprof.profile, tree", tree, type)
     one_of("tprof.profile, sort", sort, SORTS)
     one_of("tprof.profile, report", report, ("return", *VIEWS))
     patterns = parse(pattern, "tprof.profile, pattern")
@@ -138,7 +173,7 @@ def profile(
 
     view: View = "process" if per_process or report == "process" else "total"
     measured = run(
-        _plain(fn), args, kwargs, type=type, patterns=patterns, rootset=rootset, set_on_spawn=set_on_spawn,
+        _plain(fn), args, kwargs, type=type, tree=tree, patterns=patterns, rootset=rootset, set_on_spawn=set_on_spawn,
         timeout=limit, view=view, sort=sort, children=children,
     )  # fmt: skip
     if report != "return":
@@ -148,7 +183,35 @@ def profile(
     return measured
 
 
-def start(*, type: CallType = "call_count") -> Profiler:
+async def aprofile(
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    type: CallType = "call_time",
+    pattern: PatternLike = (ANY, ANY, ANY),
+    tree: bool = False,
+    **kwargs: Any,
+) -> Profile:
+    """Await ``fn(*args, **kwargs)`` in the running event loop and measure it; ``result`` is what it returned.
+
+    Measured are the task that awaits this and those that are started meanwhile by what is measured. ``call_count``
+    counts everywhere, as ever. Options and errors are :func:`profile`'s.
+
+    >>> import asyncio
+    >>> async def work(): return await asyncio.sleep(0, "done")
+    >>> asyncio.run(aprofile(work, pattern="asyncio.tasks", type="call_count")).result
+    'done'
+    """
+    if not callable(fn):
+        raise bad("tprof.aprofile, fn", f"{shown(fn)} can't be called", "give the function itself, then its arguments")
+    check_tree("tprof.aprofile, tree", tree, one_of("tprof.aprofile, type", type, CALL_TYPES))
+    patterns = parse(pattern, "tprof.aprofile, pattern")
+    from ._run_once import run_here
+
+    return await run_here(fn, args, kwargs, type=type, tree=tree, patterns=patterns)
+
+
+def start(*, type: CallType = "call_count", tree: bool = False) -> Profiler:
     """Start the profiler that this module's functions work on; ``BadArg`` if there is one already.
 
     >>> from inviso import tprof
@@ -163,7 +226,7 @@ def start(*, type: CallType = "call_count") -> Profiler:
             "the profiler runs already",
             "tprof.stop() ends it, tprof.Profiler() makes another beside it",
         )
-    _current = Profiler(type=type)
+    _current = Profiler(type=type, tree=tree)
     return _current
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from inviso._pattern import bad
 from inviso.errors import shown
 
-__all__ = ["bad", "one_of", "rows", "seconds"]
+__all__ = ["bad", "check_tree", "one_of", "rows", "seconds"]
 
 
 def one_of(where: str, value: Any, allowed: tuple[Any, ...]) -> Any:
@@ -30,3 +30,11 @@ def seconds(where: str, timeout: object) -> float | None:
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
         raise bad(where, f"{shown(timeout)} is not a time", "give seconds above 0, or None for no limit")
     return float(timeout)
+
+
+def check_tree(where: str, tree: object, kind: str) -> None:
+    """Refuse what is no bool, and a tree of what has none."""
+    if not isinstance(tree, bool):
+        raise bad(where, f"{shown(tree)} is neither True nor False", "give True to measure a call tree")
+    if tree and kind == "call_count":
+        raise bad(where, "call_count has no call tree", "give type='call_time' or type='call_memory'")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from posixpath import normpath
 from typing import Any
 
 from inviso._children import MAIN, MAIN_OF_CHILD, Outcome, of_child
 
-from ._model import Calls, ChildProcess, Function, Profile
+from ._merge import together
+from ._model import Calls, ChildProcess, Function, Node, Profile
 from ._profiler import Profiler
 
 __all__ = ["Measuring", "merged"]
@@ -16,16 +16,17 @@ __all__ = ["Measuring", "merged"]
 class Measuring:
     """What a child measures for ``inviso tprof``, or a profiler with ``children=True``."""
 
-    __slots__ = ("_patterns", "_profiler", "_type")
+    __slots__ = ("_patterns", "_profiler", "_tree", "_type")
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._type = config["type"]
+        self._tree = config["tree"]
         self._patterns = of_child([tuple(pattern) for pattern in config["patterns"]])
         self._profiler: Profiler | None = None
 
     def begin(self) -> None:
         """Measure from zero."""
-        self._profiler = profiler = Profiler(type=self._type)
+        self._profiler = profiler = Profiler(type=self._type, tree=self._tree)
         try:
             if self._type != "call_count":
                 profiler.enable_trace("all", set_on_spawn=True)
@@ -45,7 +46,8 @@ class Measuring:
             (f.module, f.function, f.arity, f.filename, f.line, [_plain(calls) for calls in f.processes])
             for f in profile.functions
         ]
-        return {"functions": rows}
+        nodes = [(node.parent, node.function, [_plain(calls) for calls in node.processes]) for node in profile.nodes]
+        return {"functions": rows, "nodes": nodes}
 
     def pause(self) -> None:
         """A fork comes; no thread belongs to this."""
@@ -54,40 +56,31 @@ class Measuring:
         """It's over."""
 
 
-def _plain(calls: Calls) -> tuple[tuple[str, str, str] | None, int, int]:
+def _plain(calls: Calls) -> tuple[tuple[str, str, str] | None, int, int, int]:
     process = calls.process
     named = None if process is None else (repr(process), str(process.kind), str(process.name or ""))
-    return named, calls.calls, calls.measurement
+    return named, calls.calls, calls.measurement, calls.waiting
 
 
 def merged(profile: Profile, outcome: Outcome) -> Profile:
     """The profile of all processes. Functions are the same by module, name, arity, file and line."""
-    rows: dict[tuple[str, str, int, str, int], Function] = {
-        (*f.mfa, normpath(f.filename), f.line): f for f in profile.functions
-    }
+    runs = [profile]
     for name, pid, results in outcome.measured:
-        for result in results:
-            for module, function, arity, filename, line, processes in result["functions"]:
-                module = MAIN if module == MAIN_OF_CHILD else module
-                key = module, function, arity, normpath(filename), line
-                more = tuple(_calls(name, int(pid), *each) for each in processes)
-                known = rows.get(key)
-                if known is None:
-                    rows[key] = Function(module, function, arity, filename, line, more)
-                else:
-                    rows[key] = replace(known, processes=_together(known.processes + more))
-    functions = tuple(rows[key] for key in sorted(rows))
-    return replace(profile, functions=functions, children=outcome.number, missing=outcome.sentence())
+        runs += [_of_child(profile, name, int(pid), result) for result in results]
+    functions, nodes = together(runs)
+    return replace(profile, functions=functions, nodes=nodes, children=outcome.number, missing=outcome.sentence())
 
 
-def _calls(name: str, os_pid: int, process: tuple[str, str, str] | None, calls: int, measurement: int) -> Calls:
-    return Calls(None if process is None else ChildProcess(os_pid, name, *process), calls, measurement)
+def _of_child(profile: Profile, name: str, os_pid: int, result: dict[str, Any]) -> Profile:
+    def calls(each: list[Any]) -> tuple[Calls, ...]:
+        return tuple(
+            Calls(None if process is None else ChildProcess(os_pid, name, *process), calls, measurement, None, waiting)
+            for process, calls, measurement, waiting in each
+        )
 
-
-def _together(each: tuple[Calls, ...]) -> tuple[Calls, ...]:
-    """One entry for each process, in order."""
-    sums: dict[Any, Calls] = {}
-    for more in each:
-        known = sums.get(more.process, Calls(more.process, 0, 0))
-        sums[more.process] = Calls(more.process, known.calls + more.calls, known.measurement + more.measurement)
-    return tuple(sums.values())
+    functions = tuple(
+        Function(MAIN if module == MAIN_OF_CHILD else module, function, arity, filename, line, calls(each))
+        for module, function, arity, filename, line, each in result["functions"]
+    )
+    nodes = tuple(Node(parent, function, calls(each)) for parent, function, each in result["nodes"])
+    return replace(profile, functions=functions, nodes=nodes)

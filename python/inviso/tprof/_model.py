@@ -5,12 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from inviso._pattern import Pattern, show
+from inviso._pattern import Pattern
 
 if TYPE_CHECKING:
     from inviso import Pid
 
-__all__ = ["UNITS", "CallType", "Calls", "ChildProcess", "Function", "Profile", "Sort", "View"]
+    from ._tree import Caller, Tree
+
+__all__ = [
+    "UNITS",
+    "CallType",
+    "Calls",
+    "ChildProcess",
+    "Function",
+    "Node",
+    "Process",
+    "Profile",
+    "SavedProcess",
+    "Sort",
+    "View",
+]
 
 CallType: TypeAlias = Literal["call_count", "call_time", "call_memory"]
 """What is measured: calls; own time; own allocations."""
@@ -18,8 +32,8 @@ CallType: TypeAlias = Literal["call_count", "call_time", "call_memory"]
 View: TypeAlias = Literal["total", "process"]
 """One table of all processes together, or one table for each."""
 
-Sort: TypeAlias = Literal["measurement", "measurement_per_call", "calls", "function", "module"]
-"""The order of a table's rows."""
+Sort: TypeAlias = Literal["measurement", "measurement_per_call", "calls", "cumulative", "function", "module"]
+"""The order of a table's rows; ``cumulative`` needs a call tree."""
 
 CALL_TYPES: tuple[CallType, ...] = get_args(CallType)
 VIEWS: tuple[View, ...] = get_args(View)
@@ -27,8 +41,6 @@ SORTS: tuple[Sort, ...] = get_args(Sort)
 
 UNITS: dict[CallType, str] = {"call_count": "calls", "call_time": "ns", "call_memory": "words"}
 """The unit of ``measurement``, here and in the JSON form. A word is 8 bytes."""
-
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +71,79 @@ class ChildProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedProcess:
+    """A thread or task of a profile that was loaded, or of one that was merged under a node's name.
+
+    ``id`` is what ``repr`` of its ``Pid`` or :class:`ChildProcess` was; ``node`` is "" unless ``merge`` gave one.
+
+    >>> SavedProcess("<0.1.0>", "thread", "MainThread", "web-1")
+    <0.1.0> of web-1
+    """
+
+    id: str
+    kind: str
+    name: str
+    node: str = ""
+
+    def __repr__(self) -> str:
+        return f"{self.id} of {self.node}" if self.node else self.id
+
+
+Process: TypeAlias = "Pid | ChildProcess | SavedProcess"
+"""A thread or task: of this process, of a child process, or of a profile that was saved."""
+
+
+@dataclass(frozen=True, slots=True)
 class Calls:
     """What one process did in one function.
 
     ``process`` is ``None`` for ``call_count``, which counts for all processes together; ``measurement`` is in the
-    unit of the profile's type (``UNITS``).
+    unit of the profile's type (``UNITS``). ``cumulative``, in the same unit, includes what was called inside, in the
+    same process; ``None`` without a call tree. ``waiting`` is nanoseconds in which calls of a coroutine function were
+    suspended.
 
     >>> Calls(process=None, calls=3, measurement=3).calls
     3
     """
 
-    process: Pid | ChildProcess | None
+    process: Process | None
     calls: int
     measurement: int
+    cumulative: int | None = None
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One place in a call tree: a function, called through one chain of callers.
+
+    ``parent`` is the index of the caller's node in ``Profile.nodes``, always smaller than the node's own, and None at
+    the root. ``function`` is an index in ``Profile.functions``; None stands for callers that are not known, because
+    the tree had become too deep or too large. ``processes`` has what each process did there, the time or memory its
+    own.
+
+    >>> Node(None, 0, (Calls(None, 1, 5),)).calls
+    1
+    """
+
+    parent: int | None
+    function: int | None
+    processes: tuple[Calls, ...]
+
+    @property
+    def calls(self) -> int:
+        """Calls in all processes."""
+        return sum(c.calls for c in self.processes)
+
+    @property
+    def measurement(self) -> int:
+        """What was measured here in all processes, without what was called inside."""
+        return sum(c.measurement for c in self.processes)
+
+    @property
+    def waiting(self) -> int:
+        """Nanoseconds in which calls were suspended, in all processes."""
+        return sum(c.waiting for c in self.processes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +164,11 @@ class Function:
     filename: str
     line: int
     processes: tuple[Calls, ...]
+    cumulative: int | None = None
+    """What was measured in it and in all that was called inside, in any process; None without a call tree.
+
+    Of a recursive function only the outermost calls count, so nothing is counted twice.
+    """
 
     @property
     def mfa(self) -> tuple[str, str, int]:
@@ -108,6 +185,11 @@ class Function:
         """What was measured in all processes, in the unit of the profile's type."""
         return sum(c.measurement for c in self.processes)
 
+    @property
+    def waiting(self) -> int:
+        """Nanoseconds in which calls of it, a coroutine function, were suspended; 0 without a call tree."""
+        return sum(c.waiting for c in self.processes)
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile:
@@ -116,7 +198,10 @@ class Profile:
     ``result`` is what the profiled call returned (``profile`` only), ``elapsed_ns`` the wall time that was measured,
     and ``timed_out`` tells that a time limit ended the measurement first. ``view`` and ``sort`` are how
     ``str(profile)``, ``format`` and ``inspect`` show it unless told otherwise. ``children`` is the number of child processes
-    that were measured, ``missing`` a sentence on those that were not, or "".
+    that were measured, ``missing`` a sentence on those that were not, or "". ``nodes`` is the call tree, callers
+    first, where it was measured (``tree=True``), else empty.
+
+    ``pandas.DataFrame``, polars, pyarrow and DuckDB read a profile as a table (Arrow's PyCapsule interface).
 
     >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
     >>> p = Profile(type="call_count", functions=(f,), patterns=(("shop", "_", "_"),))
@@ -136,6 +221,7 @@ class Profile:
     sort: Sort = "measurement"
     children: int = 0
     missing: str = ""
+    nodes: tuple[Node, ...] = ()
 
     @property
     def unit(self) -> str:
@@ -179,6 +265,97 @@ class Profile:
         from ._view import html
 
         return html(self)
+
+    def show(self, limit: int | None = 30, view: View | None = None, sort: Sort | None = None) -> None:
+        """Print the table to standard output, of each process the ``limit`` rows with the largest measurements.
+
+        >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 4, 4),))
+        >>> Profile("call_count", (f,), ()).show(5)
+        FUNCTION      CALLS  [     %]
+        shop:total/1      4  [100.00]
+        total             4  [100.00]
+        """
+        import sys
+
+        from inviso._stream import put
+
+        from ._view import format as format_
+
+        put(sys.stdout, format_(self, view, sort, limit=limit))
+
+    def __add__(self, other: object) -> Profile:
+        """Both together, as :func:`merge`; processes of the same number count as one."""
+        if not isinstance(other, Profile):
+            return NotImplemented
+        from ._merge import merge
+
+        return merge(self, other)
+
+    @property
+    def cumulative(self) -> dict[str, int]:
+        """``Function.cumulative`` by ``"module:function/arity"``, largest first. ``BadArg`` without a call tree.
+
+        >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 1, 4),), cumulative=4)
+        >>> Profile("call_time", (f,), (), nodes=(Node(None, 0, f.processes),)).cumulative
+        {'shop:total/1': 4}
+        """
+        from ._tree import cumulative
+
+        return cumulative(self)
+
+    def tree(self) -> Tree:
+        """The call tree; its root is no function, and stands for the whole profile. ``BadArg`` without one.
+
+        >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 1, 4),), cumulative=4)
+        >>> root = Profile("call_time", (f,), (), nodes=(Node(None, 0, f.processes),)).tree()
+        >>> root.cumulative, root.children[0].label
+        (4, 'shop:total/1')
+        """
+        from ._tree import tree
+
+        return tree(self)
+
+    def callers(self, function: str | Function) -> tuple[Caller, ...]:
+        """Who called a function, the one with the largest ``cumulative`` first. ``BadArg`` without a call tree.
+
+        ``function`` is a :class:`Function` of the profile, or a name as ``profile[name]`` takes it, else ``KeyError``.
+
+        >>> f = Function("shop", "total", 1, "shop.py", 3, (Calls(None, 1, 4),), cumulative=4)
+        >>> Profile("call_time", (f,), (), nodes=(Node(None, 0, f.processes),)).callers("shop:total")
+        (Caller(label='', calls=1, measurement=4, cumulative=4, waiting=0),)
+        """
+        from ._tree import callers
+
+        return callers(self, self[function] if isinstance(function, str) else function)
+
+    def flame(self) -> Any:
+        """The call tree as a flame graph, an ``inviso.picture.Picture``. ``BadArg`` without a call tree."""
+        from ._tree import flame
+
+        return flame(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """The table as a stream of Arrow (PyCapsule interface): a row for each function and process.
+
+        Columns: ``function_id``, ``module``, ``name``, ``arity``, ``file``, ``line``, ``process_id`` and ``process``
+        (null for call_count), ``calls``, ``own_ns``, ``cumulative_ns``, ``waiting_ns``, ``own_bytes``,
+        ``cumulative_bytes``. What was not measured is null.
+        """
+        from ._table import profile_stream
+
+        return profile_stream(self)
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with the columns of ``__arrow_c_stream__``; needs pandas and pyarrow."""
+        from ._table import to_pandas
+
+        return to_pandas(self)
+
+    def to_polars(self) -> Any:
+        """A ``polars.DataFrame`` with the columns of ``__arrow_c_stream__``; needs polars."""
+        from ._table import to_polars
+
+        return to_polars(self)
 
     def records(self) -> list[dict[str, Any]]:
         """One flat dict for each function and process, as data frames take them.
@@ -224,28 +401,18 @@ class Profile:
                         measurement}``, empty for call_count
         children        child processes that were measured, only where there were any
         missing         a sentence on those that were not, only where there were any
+        nodes           the call tree, callers first, only where there is one: a list of ``{parent, function,
+                        processes}``. ``parent`` is an index in this list, ``function`` one in ``functions``; both may be null (see
+                        :class:`Node`). ``processes`` has ``{id, calls, measurement}``; ``waiting``, in nanoseconds,
+                        only where it is not 0. Functions have ``cumulative`` and ``waiting`` then
         ==============  =====================================================================================
 
         >>> Profile("call_count", (), (("_", "_", "_"),)).to_dict()["version"]
         1
         """
-        total = self.measurement
-        children = {"children": self.children, "missing": self.missing}
-        return {
-            "version": SCHEMA_VERSION,
-            "type": self.type,
-            "unit": self.unit,
-            "patterns": [show(p) for p in self.patterns],
-            "elapsed_ns": self.elapsed_ns,
-            "timed_out": self.timed_out,
-            "calls": self.calls,
-            "measurement": total,
-            "processes": self._processes(),
-            "functions": [
-                _function_dict(f, total) for f in sorted(self.functions, key=lambda f: (-f.measurement, f.mfa, f.line))
-            ],
-            **{name: value for name, value in children.items() if value},
-        }
+        from ._json import to_dict
+
+        return to_dict(self)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """``to_dict`` as JSON text.
@@ -256,47 +423,3 @@ class Profile:
         import json
 
         return json.dumps(self.to_dict(), indent=indent)
-
-    def _processes(self) -> list[dict[str, Any]]:
-        sums: dict[Pid | ChildProcess, list[int]] = {}
-        for f in self.functions:
-            for c in f.processes:
-                if c.process is not None:
-                    entry = sums.setdefault(c.process, [0, 0])
-                    entry[0] += c.calls
-                    entry[1] += c.measurement
-        return [
-            {"id": repr(pid), "kind": str(pid.kind), "name": _name(pid), "calls": calls, "measurement": measurement}
-            for pid, (calls, measurement) in sorted(sums.items(), key=lambda item: (-item[1][1], _order(item[0])))
-        ]
-
-
-def _function_dict(f: Function, total: int) -> dict[str, Any]:
-    measurement, calls = f.measurement, f.calls
-    return {
-        "module": f.module,
-        "function": f.function,
-        "arity": f.arity,
-        "file": f.filename,
-        "line": f.line,
-        "calls": calls,
-        "measurement": measurement,
-        "per_call": measurement / calls if calls else 0.0,
-        "percent": 100.0 * measurement / total if total else 0.0,
-        "processes": [
-            {"id": repr(c.process), "calls": c.calls, "measurement": c.measurement}
-            for c in f.processes
-            if c.process is not None
-        ],
-    }
-
-
-def _order(process: Pid | ChildProcess) -> tuple[Any, ...]:
-    """Those of this process first."""
-    if isinstance(process, ChildProcess):
-        return 1, process.os_pid, process.id
-    return 0, process
-
-
-def _name(pid: Pid | ChildProcess) -> str | None:
-    return str(pid.name or "") or None

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from inviso import trace
 from inviso._pattern import ANY, Pattern, PatternLike, covers, matches, outermost, parse
 from inviso.errors import BadArg, shown
+from inviso.trace import session_create
 
-from ._check import bad, one_of
-from ._model import CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Profile, Sort, View
+from ._check import bad, check_tree, one_of
+from ._model import CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Node, Profile, Sort, View
+from ._nodes import Code, Place, Sums, made
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,7 +34,9 @@ __all__ = ["Procs", "Profiler"]
 Procs: TypeAlias = "str | Pid | threading.Thread | asyncio.Task[Any] | list[Any]"
 """``"all"``, ``"existing"``, ``"new"``, a process, or a list of processes."""
 
-Key: TypeAlias = "tuple[str, str, int, str, int, Pid | None]"
+Key: TypeAlias = "tuple[str, str, int, str, int, Pid | None, int]"
+"""A function, a process, and a place in the call tree, -1 without one."""
+
 ErrorType: TypeAlias = "type[BaseException]"
 OWN = "inviso"
 BYTES_OF_A_WORD = 8
@@ -49,13 +53,23 @@ class CounterSource(Protocol):
         """All counters of one kind."""
         ...
 
+    def keep_tree(self) -> None:
+        """Count by chains of callers, too; before a pattern is set."""
+        ...
+
+    def tree(self, kind: str, /) -> tuple[list[Code], list[Place], list[tuple[int, Pid, int, int, int]]]:
+        """The places of the call tree, and at each what a process did: place, process, calls, amount, waiting (ns)."""
+        ...
+
 
 class Profiler:
     """A profiler with a session of its own; any number of them work side by side.
 
     Use it where ``profile`` does not fit: to measure a part of a program, or a program that runs already. Leaving the
     ``with`` block, or ``stop``, takes everything back. ``call_time`` and ``call_memory`` measure the processes named to
-    ``enable_trace``; ``call_count`` counts in every process.
+    ``enable_trace``, or as ``trace``; ``call_count`` counts in every process. With ``pattern`` measuring begins at
+    once, as with ``set_pattern``. With ``tree`` the profile has a call tree: inclusive time or memory, callers, time
+    of waiting.
 
     >>> from inviso import tprof
     >>> import textwrap
@@ -65,23 +79,48 @@ class Profiler:
     ...     result = profiler.collect()
     >>> result["textwrap:dedent/1"].calls
     1
+    >>> with tprof.Profiler(type="call_time", pattern="textwrap", trace="all") as profiler:
+    ...     _ = textwrap.dedent(" a")
+    ...     profiler.collect()["textwrap:dedent/1"].calls
+    1
     """
 
-    __slots__ = ("_awaited", "_base", "_elapsed", "_mark", "_session", "_settings", "_source", "_type")
+    __slots__ = ("_awaited", "_base", "_elapsed", "_mark", "_session", "_settings", "_source", "_tree", "_type")
 
-    def __init__(self, *, type: CallType = "call_count", name: str = "tprof") -> None:
+    def __init__(
+        self,
+        *,
+        type: CallType = "call_count",
+        name: str = "tprof",
+        pattern: PatternLike | None = None,
+        trace: Procs | None = None,
+        tree: bool = False,
+    ) -> None:
         self._type: CallType = one_of("tprof.Profiler, type", type, CALL_TYPES)
         if not isinstance(name, str):
             raise BadArg("tprof.Profiler", "name", f"{shown(name)} is no name; pass a str")
-        session = trace.session_create(name, None, [])
+        check_tree("tprof.Profiler, tree", tree, type)
+        patterns = None if pattern is None else parse(pattern, "tprof.Profiler, pattern")
+        session = session_create(name, None, [])
         self._source: CounterSource = session._native
         self._session: Any = session
+        self._tree = tree
         self._settings: list[tuple[Pattern, bool]] = []
         """What was set and cleared, in order; for a function the last one that matches decides."""
-        self._base: dict[Key, tuple[int, int]] = {}
+        self._base: dict[Key, Sums] = {}
         self._awaited: tuple[Pattern, ...] | None = None
         self._elapsed = 0
         self._mark: int | None = perf_counter_ns()
+        if tree:
+            self._source.keep_tree()
+        try:
+            if trace is not None:
+                self.enable_trace(trace)
+            if patterns is not None:
+                self.set_pattern(list(patterns))
+        except BaseException:
+            self.stop()
+            raise
 
     @property
     def type(self) -> CallType:
@@ -179,12 +218,8 @@ class Profiler:
         one_of("tprof.collect, view", view, VIEWS)
         one_of("tprof.collect, sort", sort, SORTS)
         elapsed = self._elapsed + (0 if self._mark is None else perf_counter_ns() - self._mark)
-        grouped: dict[tuple[str, str, int, str, int], list[Calls]] = {}
-        for key, (calls, amount) in sorted(self._read().items(), key=lambda item: item[0][:5]):
-            if calls:
-                grouped.setdefault(key[:5], []).append(Calls(key[5], calls, self._measurement(calls, amount)))
-        functions = tuple(Function(*code, tuple(each)) for code, each in grouped.items())
-        return Profile(self._type, functions, self.patterns, elapsed, result, timed_out, view, sort)
+        functions, nodes = self._tabled()
+        return Profile(self._type, functions, self.patterns, elapsed, result, timed_out, view, sort, nodes=nodes)
 
     def stop(self) -> None:
         """End the session: nothing is traced any more, and what was measured is gone. Twice is once."""
@@ -201,7 +236,7 @@ class Profiler:
 
     def __repr__(self) -> str:
         state = "stopped" if self._session is None else "paused" if self.paused else "running"
-        return f"<Profiler {self._type} {state} {list(self.patterns)}>"
+        return f"<Profiler {self._type}{' with tree' * self._tree} {state} {list(self.patterns)}>"
 
     def _alive(self) -> Any:
         if self._session is None:
@@ -242,28 +277,49 @@ class Profiler:
             trace._on_load(self._alive(), self._type, awaited)
         self._awaited = awaited
 
-    def _read(self) -> dict[Key, tuple[int, int]]:
+    def _tabled(self) -> tuple[tuple[Function, ...], tuple[Node, ...]]:
+        """What was measured so far."""
+        if self._tree:
+            codes, places, sums = self._read_tree()
+            readings = {(key[6], key[5]): each for key, each in sums.items() if key[5] is not None}
+            return made(codes, places, readings, lambda code: self._wants(code[:3]), self._unit)
+        grouped: dict[Code, list[Calls]] = {}
+        for key, (calls, amount, _) in sorted(self._read().items(), key=lambda item: item[0][:5]):
+            if calls:
+                measurement = calls if self._type == "call_count" else self._unit(amount)
+                grouped.setdefault(key[:5], []).append(Calls(key[5], calls, measurement))
+        return tuple(Function(*code, tuple(each)) for code, each in grouped.items()), ()
+
+    def _read(self) -> dict[Key, Sums]:
+        """What was measured so far, in the session's units."""
         self._alive()
+        if self._tree:
+            return self._read_tree()[2]
+        return self._with_earlier([(row[:5], row[5], -1, [*row[6:], 0]) for row in self._source.counters(self._type)])
+
+    def _read_tree(self) -> tuple[list[Code], list[Place], dict[Key, Sums]]:
+        self._alive()
+        codes, places, found = self._source.tree(self._type)
+        sums = self._with_earlier([(codes[places[n][1]], pid, n, sums) for n, pid, *sums in found])
+        return codes, places, sums
+
+    def _with_earlier(self, found: list[tuple[Code, Pid | None, int, list[int]]]) -> dict[Key, Sums]:
+        """The sums of earlier windows and of what the counters say now, of functions that the settings want."""
         wanted: dict[tuple[str, str, int], bool] = {}
         sums = dict(self._base)
-        for module, name, arity, filename, line, pid, calls, amount in self._source.counters(self._type):
-            mfa = (module, name, arity)
+        for code, pid, place, (calls, amount, waiting) in found:
+            mfa = code[:3]
             if mfa not in wanted:
                 wanted[mfa] = self._wants(mfa)
             if wanted[mfa]:
-                key = (module, name, arity, filename, line, pid)
-                before = sums.get(key, (0, 0))
-                sums[key] = (before[0] + calls, before[1] + amount)
+                key = (*code, pid, place)
+                before = sums.get(key, (0, 0, 0))
+                sums[key] = before[0] + calls, before[1] + amount, before[2] + waiting
         return sums
 
-    def _measurement(self, calls: int, amount: int) -> int:
-        match self._type:
-            case "call_count":
-                return calls
-            case "call_time":
-                return amount
-            case "call_memory":
-                return -(-amount // BYTES_OF_A_WORD)
+    def _unit(self, amount: int) -> int:
+        """Nanoseconds as they are, bytes as words."""
+        return -(-amount // BYTES_OF_A_WORD) if self._type == "call_memory" else amount
 
     def _wants(self, mfa: tuple[str, str, int]) -> bool:
         """The last setting decides; a wildcard over modules does not mean this package itself."""

@@ -6,6 +6,7 @@ Python runs: it would be measured as the program's.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from _thread import allocate_lock
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from ._check import bad
 from ._model import CallType, Profile, Sort, View
 from ._profiler import Procs, Profiler
 
-__all__ = ["run"]
+__all__ = ["run", "run_here"]
 
 
 def run(
@@ -29,6 +30,7 @@ def run(
     kwargs: dict[str, Any],
     *,
     type: CallType,
+    tree: bool,
     patterns: list[Pattern],
     rootset: Procs | None,
     set_on_spawn: bool,
@@ -42,8 +44,8 @@ def run(
     if children:
         from ._child import merged  # a forked child may not wait for an import
 
-        leader = _lead(type, patterns)
-    profiler = Profiler(type=type)
+        leader = _lead(type, tree, patterns)
+    profiler = Profiler(type=type, tree=tree)
 
     def arm(process: Procs) -> None:
         if type != "call_count":
@@ -74,16 +76,36 @@ def run(
             leader.cancel()
 
 
-def _lead(type: CallType, patterns: list[Pattern]) -> Leader:
+async def run_here(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    type: CallType,
+    tree: bool,
+    patterns: list[Pattern],
+) -> Profile:
+    """Measure what is awaited in the running task; everything was checked before."""
+    with Profiler(type=type, tree=tree) as profiler:
+        if type != "call_count":
+            profiler.enable_trace(inviso.self())
+        profiler.set_pattern(list(patterns))
+        result = fn(*args, **kwargs)
+        if inspect.isawaitable(result):
+            result = await result
+        profiler.pause()
+        return profiler.collect(result=result)
+
+
+def _lead(type: CallType, tree: bool, patterns: list[Pattern]) -> Leader:
     import os
     import sys
 
     main = sys.modules.get("__main__")
     place = os.path.dirname(os.path.abspath(getattr(main, "__file__", None) or "."))
     try:
-        return lead(
-            {"command": "tprof", "type": type, "patterns": patterns, "title": os.path.basename(sys.argv[0]), "beside": place}
-        )
+        what = {"command": "tprof", "type": type, "tree": tree, "patterns": patterns}
+        return lead({**what, "title": os.path.basename(sys.argv[0]), "beside": place})
     except RuntimeError as error:
         raise bad("tprof.profile, children", str(error), "make one profile of both") from None
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from inviso._pattern import hint
 from inviso.errors import shown
 
 from ._check import bad, one_of, rows
-from ._model import SORTS, VIEWS, CallType, ChildProcess, Function, Profile, Sort, View
+from ._model import SORTS, VIEWS, Calls, CallType, Function, Process, Profile, Sort, View
 
-if TYPE_CHECKING:
-    from inviso import Pid
-
-__all__ = ["Row", "Section", "format", "html", "inspect"]
+__all__ = ["Row", "Section", "format", "html", "inspect", "labels"]
 
 HTML_ROWS = 30
-"""Rows of a table in a notebook; ``str(profile)`` has all."""
+"""Rows of a table in a notebook that show at once; ``str(profile)`` has all."""
+
+HTML_MORE = 170
+"""Rows that unfold below them; those that are smaller yet are one line, so that a notebook stays small."""
 
 LABEL_COLUMN = 64
 """Longer names push their own row to the right, not every row."""
@@ -29,7 +29,8 @@ class Row:
     """One line of a table.
 
     ``percent`` is the share of the section's total. ``label`` is ``module:function/arity``, with the line where its
-    code begins if several functions of the profile share that name.
+    code begins if several functions of the profile share that name. ``cumulative`` is None without a call tree;
+    ``waiting`` is in nanoseconds.
 
     >>> Row("shop:total/1", "shop", "total", 1, "shop.py", 3, 4, 4, 1.0, 100.0).calls
     4
@@ -45,6 +46,8 @@ class Row:
     measurement: int
     per_call: float
     percent: float
+    cumulative: int | None = None
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Section:
     """
 
     type: CallType
-    process: Pid | ChildProcess | Literal["all"]
+    process: Process | Literal["all"]
     rows: tuple[Row, ...]
     calls: int
     measurement: int
@@ -73,7 +76,7 @@ class Section:
 
 def inspect(
     result: Profile, view: View | None = None, sort: Sort | None = None, *, limit: int | None = None
-) -> dict[Pid | ChildProcess | Literal["all"], Section]:
+) -> dict[Process | Literal["all"], Section]:
     """The tables of a profile: ``{"all": section}``, or one section a process for ``view="process"``.
 
     ``call_count`` does not know processes, so its view is always the total, as in OTP. Rows stand in rising order of
@@ -90,16 +93,18 @@ def inspect(
     view = one_of("tprof.inspect, view", result.view if view is None else view, VIEWS)
     sort = one_of("tprof.inspect, sort", result.sort if sort is None else sort, SORTS)
     rows("tprof.inspect, limit", limit)
-    labels = _labels(result.functions)
+    if sort == "cumulative" and result.functions and not result.nodes:
+        raise bad("tprof.inspect, sort", "the profile has no call tree", "measure with tree=True (--tree)")
+    names = labels(result.functions)
     grand = result.measurement
-    groups: dict[Pid | ChildProcess | Literal["all"], list[Row]] = {}
-    for f, label in zip(result.functions, labels, strict=True):
+    groups: dict[Process | Literal["all"], list[Row]] = {}
+    for f, label in zip(result.functions, names, strict=True):
         if view == "total" or result.type == "call_count":
-            groups.setdefault("all", []).append(_row(f, label, f.calls, f.measurement))
+            groups.setdefault("all", []).append(_row(f, label, f))
             continue
         for c in f.processes:
             assert c.process is not None, "only call_count has no process"
-            groups.setdefault(c.process, []).append(_row(f, label, c.calls, c.measurement))
+            groups.setdefault(c.process, []).append(_row(f, label, c))
     sections = [_section(result.type, process, rows, grand, sort, limit) for process, rows in groups.items()]
     sections.sort(key=lambda s: (s.measurement, str(s.process)))
     return {s.process: s for s in sections}
@@ -141,27 +146,39 @@ def format(
 
 
 def html(result: Profile) -> str:
-    """The tables for a notebook: of each the ``HTML_ROWS`` largest rows, the largest first. Every name is escaped."""
+    """The tables for a notebook: of each the ``HTML_ROWS`` largest rows, the largest first, and more that unfold.
+    Every name is escaped."""
     from html import escape
 
-    parts = []
-    for section in reversed(inspect(result, limit=HTML_ROWS).values()):
-        header, *lines, total = _cells(section)
-        lines = [*reversed(lines), total]
-        if section.hidden:
-            more = f"… and {section.hidden:,} smaller"
-            lines.insert(-1, [more, *[""] * (len(header) - 2), f"[{section.hidden_percent:6.2f}]"])
-        parts.append(f"<p><b>{escape(_title(section))}</b></p>" if section.process != "all" else "")
-        parts.append("<table><thead><tr>" + "".join(f"<th>{escape(c)}</th>" for c in header) + "</tr></thead><tbody>")
+    def table(lines: list[list[str]]) -> str:
+        rows = []
         for line in lines:
-            aligned = zip(["left"] + ["right"] * len(line), line, strict=False)
-            cells = "".join(f'<td style="text-align: {side}">{escape(cell)}</td>' for side, cell in aligned)
-            parts.append(f"<tr>{cells}</tr>")
-        parts.append("</tbody></table>")
-    return "".join(parts) or f"<p>{escape(format(result))}</p>"
+            first, *figures = map(escape, line)
+            rows.append(f"<tr><td>{first}</td>" + "".join(f"<td>{cell}</td>" for cell in figures) + "</tr>")
+        heads = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+        return f'<table class="inviso-tprof"><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+    parts = [STYLE]
+    for section in reversed(inspect(result, limit=HTML_ROWS + HTML_MORE).values()):
+        header, *lines, total = _cells(section)
+        lines.reverse()
+        parts.append(f"<p><b>{escape(_title(section))}</b></p>" if section.process != "all" else "")
+        parts.append(table([*lines[:HTML_ROWS], total]))
+        more = lines[HTML_ROWS:]
+        if more:
+            hidden = f"… and {section.hidden:,} smaller"
+            if section.hidden:
+                more.append([hidden, *[""] * (len(header) - 2), f"[{section.hidden_percent:6.2f}]"])
+            number = len(lines) - HTML_ROWS + section.hidden
+            parts.append(f"<details><summary>{number:,} smaller</summary>{table(more)}</details>")
+    return "".join(parts) if len(parts) > 1 else f"<p>{escape(format(result))}</p>"
 
 
-def _labels(functions: Iterable[Function]) -> list[str]:
+STYLE = """<style>.inviso-tprof td, .inviso-tprof th {text-align: right}
+.inviso-tprof td:first-child, .inviso-tprof th:first-child {text-align: left}</style>"""
+
+
+def labels(functions: Iterable[Function]) -> list[str]:
     """Names of functions, with the line (and the file, if that differs too) where a name is not unique."""
     functions = list(functions)
     same: dict[tuple[str, str, int], list[Function]] = {}
@@ -179,13 +196,15 @@ def _labels(functions: Iterable[Function]) -> list[str]:
     return labels
 
 
-def _row(f: Function, label: str, calls: int, measurement: int) -> Row:
+def _row(f: Function, label: str, of: Function | Calls) -> Row:
+    calls, measurement = of.calls, of.measurement
     per_call = measurement / calls if calls else 0.0
-    return Row(label, f.module, f.function, f.arity, f.filename, f.line, calls, measurement, per_call, 0.0)
+    place = f.module, f.function, f.arity, f.filename, f.line
+    return Row(label, *place, calls, measurement, per_call, 0.0, of.cumulative, of.waiting)
 
 
 def _section(
-    kind: CallType, process: Pid | ChildProcess | Literal["all"], rows: list[Row], grand: int, sort: Sort, limit: int | None
+    kind: CallType, process: Process | Literal["all"], rows: list[Row], grand: int, sort: Sort, limit: int | None
 ) -> Section:
     calls = sum(r.calls for r in rows)
     total = sum(r.measurement for r in rows)
@@ -215,6 +234,8 @@ def _key(row: Row, sort: Sort) -> tuple[Any, ...]:
             return (row.per_call, *tie)
         case "calls":
             return (row.calls, *tie)
+        case "cumulative":
+            return (row.cumulative or 0, *tie)
         case "function":
             return (row.function, *tie)
         case "module":
@@ -235,19 +256,27 @@ def _cells(section: Section) -> list[list[str]]:
     """The table as strings: a header, the rows, the total."""
     plain = section.type == "call_count"
     heading = {"call_count": [], "call_time": ["TIME (us)", "PER CALL"], "call_memory": ["WORDS", "PER CALL"]}
+    has_tree = any(r.cumulative is not None for r in section.rows)
+    waits = any(r.waiting for r in section.rows)
 
-    def measures(measurement: int, calls: int) -> list[str]:
+    def amount(number: int) -> str:
+        return f"{number / 1000:.2f}" if section.type == "call_time" else str(number)
+
+    def measures(measurement: int, calls: int, cumulative: str, waiting: str) -> list[str]:
         if plain:
             return []
         scale = 1000 if section.type == "call_time" else 1
-        amount = f"{measurement / scale:.2f}" if section.type == "call_time" else str(measurement)
-        return [amount, f"{measurement / scale / calls if calls else 0.0:.2f}"]
+        per_call = f"{measurement / scale / calls if calls else 0.0:.2f}"
+        return [amount(measurement), per_call, *[cumulative] * has_tree, *[waiting] * waits]
 
-    lines = [["FUNCTION", "CALLS", *heading[section.type], "[     %]"]]
+    columns = [*heading[section.type], *["INCLUSIVE"] * has_tree, *["WAITING"] * waits]
+    lines = [["FUNCTION", "CALLS", *columns, "[     %]"]]
     for r in section.rows:
-        lines.append([r.label, str(r.calls), *measures(r.measurement, r.calls), f"[{r.percent:6.2f}]"])
+        figures = measures(r.measurement, r.calls, amount(r.cumulative or 0), f"{r.waiting / 1000:.2f}")
+        lines.append([r.label, str(r.calls), *figures, f"[{r.percent:6.2f}]"])
     whole = 100.0 if section.measurement else 0.0
-    lines.append(["total", str(section.calls), *measures(section.measurement, section.calls), f"[{whole:6.2f}]"])
+    figures = measures(section.measurement, section.calls, "", "")
+    lines.append(["total", str(section.calls), *figures, f"[{whole:6.2f}]"])
     return lines
 
 

@@ -61,13 +61,14 @@ pub fn key(slot: u32, measure: Measure) -> u32 {
     slot << 1 | measure as u32
 }
 
-/// Calls and amount of one function in one process.
+/// Calls and amount of one function in one process, or of one place in a call tree.
 #[derive(Default)]
 pub struct Cell {
     generation: AtomicU32,
     key: AtomicU32,
     count: AtomicU64,
     amount: AtomicU64,
+    waited: AtomicU64,
 }
 
 impl Cell {
@@ -96,7 +97,20 @@ impl Cell {
         fence(if mutant!("cell_unfenced") { Acquire } else { Release });
         self.count.store(0, Relaxed);
         self.amount.store(0, Relaxed);
+        self.waited.store(0, Relaxed);
         self.generation.store(generation, GENERATION.order());
+    }
+
+    /// What the cell is for, see [`key`].
+    #[inline(always)]
+    #[must_use]
+    pub fn key(&self) -> u32 {
+        self.key.load(Relaxed)
+    }
+
+    /// Adds to the time in which calls were suspended. Owner only.
+    pub fn wait(&self, ticks: u64) {
+        self.waited.store(self.waited.load(Relaxed).wrapping_add(ticks), Relaxed);
     }
 
     /// Adds to the amount. Owner only.
@@ -105,19 +119,19 @@ impl Cell {
         self.amount.store(self.amount.load(Relaxed).wrapping_add(amount), Relaxed);
     }
 
-    /// Count and amount for the counter `generation`; zeroes if the cell counts for another.
+    /// Count, amount and time of waiting for the counter `generation`; zeroes if the cell counts for another.
     #[must_use]
-    pub fn read(&self, generation: u32) -> (u64, u64) {
+    pub fn read(&self, generation: u32) -> (u64, u64, u64) {
         if self.generation.load(Acquire) != generation {
-            return (0, 0);
+            return (0, 0, 0);
         }
-        let seen = (self.count.load(Relaxed), self.amount.load(Relaxed));
+        let seen = (self.count.load(Relaxed), self.amount.load(Relaxed), self.waited.load(Relaxed));
         // partner: the fence in `begin`
         fence(Acquire);
         if self.generation.load(Relaxed) == generation || mutant!("cell_unchecked") {
             seen
         } else {
-            (0, 0)
+            (0, 0, 0)
         }
     }
 }
@@ -126,6 +140,8 @@ impl Cell {
 #[derive(Default)]
 #[repr(align(128))]
 struct Quad([Cell; 4]);
+
+const _: () = assert!(cfg!(loom) || size_of::<Quad>() == 128);
 
 /// The largest block is 4 << CLASSES - 1 cells.
 const CLASSES: usize = 7;
@@ -152,6 +168,8 @@ pub struct Reading {
     pub count: u64,
     /// Ticks or bytes.
     pub amount: u64,
+    /// Ticks in which calls were suspended, of coroutines in a session with a call tree.
+    pub waited: u64,
 }
 
 /// The pid under which ended processes beyond the bound are summed up.
@@ -236,7 +254,7 @@ impl CellRef {
 struct Books {
     owned: FxHashMap<u64, Vec<Block>>,
     ended: VecDeque<Vec<Reading>>,
-    folded: FxHashMap<(u32, u32), (u64, u64)>,
+    folded: FxHashMap<(u32, u32), (u64, u64, u64)>,
 }
 
 /// The books of one session: which cells are whose, and what ended processes have counted.
@@ -290,8 +308,8 @@ impl Arena {
                 let cell = self.cell(n);
                 let generation = cell.generation.load(Acquire);
                 if generation != 0 {
-                    let (count, amount) = cell.read(generation);
-                    readings.push(Reading { pid, key: cell.key.load(Relaxed), generation, count, amount });
+                    let (count, amount, waited) = cell.read(generation);
+                    readings.push(Reading { pid, key: cell.key(), generation, count, amount, waited });
                     cell.generation.store(0, Release);
                 }
             }
@@ -306,6 +324,7 @@ impl Arena {
                 let sum = books.folded.entry((r.key, r.generation)).or_default();
                 sum.0 += r.count;
                 sum.1 += r.amount;
+                sum.2 += r.waited;
             }
         }
     }
@@ -313,8 +332,8 @@ impl Arena {
     /// Calls `take` for everything counted in the session, living processes and ended ones.
     pub fn each(&self, mut take: impl FnMut(Reading)) {
         let books = self.books.lock().unpoisoned();
-        for (&(key, generation), &(count, amount)) in &books.folded {
-            take(Reading { pid: FOLDED, key, generation, count, amount });
+        for (&(key, generation), &(count, amount, waited)) in &books.folded {
+            take(Reading { pid: FOLDED, key, generation, count, amount, waited });
         }
         books.ended.iter().flatten().for_each(|r| take(*r));
         for (&pid, blocks) in &books.owned {
@@ -322,8 +341,8 @@ impl Arena {
                 let cell = self.cell(n);
                 let generation = cell.generation.load(Acquire);
                 if generation != 0 {
-                    let (count, amount) = cell.read(generation);
-                    take(Reading { pid, key: cell.key.load(Relaxed), generation, count, amount });
+                    let (count, amount, waited) = cell.read(generation);
+                    take(Reading { pid, key: cell.key(), generation, count, amount, waited });
                 }
             }
         }
@@ -371,10 +390,11 @@ mod tests {
         let cell = Cell::default();
         cell.enter(3);
         cell.charge(10);
-        assert_eq!(cell.read(3), (1, 10));
-        assert_eq!(cell.read(4), (0, 0));
+        cell.wait(5);
+        assert_eq!(cell.read(3), (1, 10, 5));
+        assert_eq!(cell.read(4), (0, 0, 0));
         cell.enter(4);
-        assert_eq!((cell.read(3), cell.read(4)), ((0, 0), (1, 0)));
+        assert_eq!((cell.read(3), cell.read(4)), ((0, 0, 0), (1, 0, 0)));
     }
 
     #[test]
@@ -383,12 +403,12 @@ mod tests {
         cell.resume(3);
         cell.charge(10);
         cell.resume(3);
-        assert_eq!(cell.read(3), (0, 10));
+        assert_eq!(cell.read(3), (0, 10, 0));
         cell.enter(3);
         cell.enter(3);
-        assert_eq!(cell.read(3), (2, 10));
+        assert_eq!(cell.read(3), (2, 10, 0));
         cell.resume(4);
-        assert_eq!((cell.read(3), cell.read(4)), ((0, 0), (0, 0)));
+        assert_eq!((cell.read(3), cell.read(4)), ((0, 0, 0), (0, 0, 0)));
         assert_eq!([key(5, Measure::Time), key(5, Measure::Memory)], [10, 11]);
     }
 

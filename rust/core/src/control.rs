@@ -86,6 +86,8 @@ pub(crate) struct Control {
     next_generation: u32,
     slots: FxHashMap<usize, u32>,
     free_slots: Vec<u32>,
+    /// Those that call trees may still name.
+    held_slots: Vec<u32>,
     next_slot: u32,
     pub(crate) retired: Vec<Retired<Snapshot>>,
 }
@@ -531,10 +533,10 @@ impl Node {
             let passed = self.grace();
             control.retired.drain(..).for_each(|r| r.free(&passed));
             host.arm(&disarm, all);
-            for key in left.keys {
-                if let Some(slot) = control.slots.remove(&key) {
-                    control.free_slots.push(slot);
-                }
+            let gone = left.keys.into_iter().filter_map(|key| control.slots.remove(&key));
+            control.held_slots.extend(gone);
+            if !self.read(|snapshot| snapshot.sessions().any(|session| session.tree.get().is_some())) {
+                control.free_slots.append(&mut control.held_slots);
             }
             let mut threads = self.threads.lock().unpoisoned();
             left.counters.into_iter().for_each(|c| threads.pool.give(c));

@@ -29,7 +29,7 @@ const SHARDS: usize = if cfg!(loom) { 1 } else { 16 };
 /// Calls that a shard remembers; beyond it they are forgotten together (their latency and return_to are lost).
 const MOST: usize = 1 << 13;
 
-/// The suspendable calls of a node, by address and session id.
+/// The suspendable calls of a node, by address and session id, or another number of the session's.
 pub(crate) struct Kept {
     shards: [Mutex<Shard>; SHARDS],
     len: AtomicUsize,

@@ -54,4 +54,5 @@ pub mod session;
 pub mod slots;
 pub mod thread;
 pub mod tracer;
+pub mod tree;
 mod tsc;

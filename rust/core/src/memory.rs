@@ -13,6 +13,7 @@ use crate::{
     slots::Snapshot,
     sync::Ordering::Relaxed,
     thread::{wants, Thread},
+    tree,
 };
 use inviso_match::Program;
 use inviso_term::record::Kind;
@@ -22,6 +23,8 @@ use std::sync::Arc;
 pub(crate) enum Action {
     /// Time or memory is charged.
     Measure(Measured),
+    /// The same, in a session with a call tree.
+    Branch(Branching),
     /// A record without a payload is written.
     Tell(Told),
     /// A match spec decides.
@@ -35,6 +38,7 @@ impl Action {
     pub fn session(&self) -> u32 {
         match self {
             Action::Measure(known) => known.id,
+            Action::Branch(known) => known.id,
             Action::Tell(known) => known.id,
             Action::Filter(known) => known.id,
             Action::Planned(id) => *id,
@@ -46,6 +50,7 @@ impl Action {
     pub fn is_clocked(&self) -> bool {
         match self {
             Action::Measure(known) => known.wants != wants::MEMORY,
+            Action::Branch(known) => known.wants != wants::MEMORY,
             Action::Filter(_) => false,
             _ => true,
         }
@@ -55,7 +60,8 @@ impl Action {
     pub fn kinds(&self) -> u16 {
         match self {
             Action::Measure(known) if known.wants == wants::TIME => kinds::TIME,
-            Action::Measure(_) => kinds::MEMORY,
+            Action::Branch(known) if known.wants == wants::TIME => kinds::TIME,
+            Action::Measure(_) | Action::Branch(_) => kinds::MEMORY,
             Action::Tell(_) | Action::Filter(_) => kinds::LOCAL,
             Action::Planned(_) => !kinds::COUNT,
         }
@@ -75,6 +81,47 @@ pub(crate) struct Measured {
     pub index: u16,
     /// [`crate::thread::wants::TIME`] or [`crate::thread::wants::MEMORY`].
     pub wants: u16,
+}
+
+/// See [`Action::Branch`].
+#[derive(Clone, Copy)]
+pub(crate) struct Branching {
+    pub id: u32,
+    /// The function's key: see [`crate::cells::key`].
+    pub key: u32,
+    pub generation: u32,
+    pub index: u16,
+    /// As in [`Measured`].
+    pub wants: u16,
+}
+
+impl Branching {
+    /// What is charged in one session.
+    pub fn of(plan: &Plan, entry: &Entry, measure: Measure) -> Branching {
+        let (wants, generation) = charged(entry, measure);
+        Branching { id: entry.id, key: key(plan.slot, measure), generation, index: entry.index, wants }
+    }
+
+    /// The cell of the process that runs now, which gets one if it is traced, and the thread remembers it.
+    pub fn make_cell(&self, thread: &mut Thread, snapshot: &Snapshot, entry: &Entry, plan: &Plan, measure: Measure) {
+        let (current, Some(tree)) = (&thread.current, entry.session.tree.get()) else { return };
+        if !current.flags(self.index).has(Flags::CALL) {
+            return;
+        }
+        let above = Thread::timer(&mut thread.timers, self.index, self.id).of(self.wants).key();
+        let key = tree::key_of(tree.child(tree::place_of(above), plan.slot), measure);
+        let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
+        let cell = CellRef::of(current.cell(self.index, self.id, key, &entry.session.arena, live));
+        thread.branches.keep(current.pid, self.id, above, self.key, key, cell);
+    }
+}
+
+/// What an entry charges, and for which counter.
+fn charged(entry: &Entry, measure: Measure) -> (u16, u32) {
+    match measure {
+        Measure::Time => (wants::TIME, entry.time),
+        Measure::Memory => (wants::MEMORY, entry.memory),
+    }
 }
 
 /// See [`Action::Tell`].
@@ -105,10 +152,7 @@ pub(crate) struct Filter {
 impl Measured {
     /// What is charged in one session, in the process that runs now. It gets a cell if it is traced.
     pub fn of(thread: &Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, measure: Measure) -> Measured {
-        let (wants, generation) = match measure {
-            Measure::Time => (wants::TIME, entry.time),
-            Measure::Memory => (wants::MEMORY, entry.memory),
-        };
+        let (wants, generation) = charged(entry, measure);
         let (current, key) = (&thread.current, key(plan.slot, measure));
         let (pid, cell) = if current.flags(entry.index).has(Flags::CALL) {
             let live = |id| snapshot.sessions().any(|s| s.id as u32 == id);
@@ -187,7 +231,10 @@ impl Known {
             actions.extend(told.filter(|_| tells));
             for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
                 if entry.run & kind != 0 {
-                    actions.push(Action::Measure(Measured::of(thread, snapshot, plan, entry, measure)));
+                    actions.push(match entry.session.tree.get() {
+                        Some(_) => Action::Branch(Branching::of(plan, entry, measure)),
+                        None => Action::Measure(Measured::of(thread, snapshot, plan, entry, measure)),
+                    });
                 }
             }
         }

@@ -59,6 +59,8 @@ pub struct Node {
     pub(crate) control: Mutex<Control>,
     pub(crate) threads: Mutex<Threads>,
     pub(crate) kept: Kept,
+    /// Coroutines that wait, in sessions with a call tree, by address and counter.
+    pub(crate) suspended: Kept,
     collector: Collector,
     waits: Waits,
     pub(crate) population: Mutex<Population>,
@@ -98,6 +100,7 @@ impl Node {
                 next: 1,
             }),
             kept: Kept::default(),
+            suspended: Kept::default(),
             collector: Collector::new(),
             population: Mutex::new(Population::default()),
             next_unique: AtomicU64::new(1),

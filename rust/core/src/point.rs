@@ -37,6 +37,7 @@ use inviso_term::{
 };
 use std::{
     cell::{Cell, OnceCell, RefCell},
+    collections::BTreeMap,
     sync::Arc,
 };
 
@@ -339,14 +340,15 @@ impl Program {
     pub fn time(&self, session: &Session, point: &Point) -> Option<Vec<(u64, u64, u64)>> {
         let (slot, entry) = self.0.node.entry(session, point.0.key)?;
         let wanted = crate::cells::key(slot, crate::cells::Measure::Time);
-        let mut out = Vec::new();
-        session.arena.each(|r| {
+        let mut sums: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        session.each_function(|r| {
             if r.key == wanted && r.generation == entry.time {
-                out.push((r.pid, r.count, self.0.node.clock.nanos(r.amount)));
+                let sum = sums.entry(r.pid).or_default();
+                *sum = (sum.0 + r.count, sum.1 + r.amount);
             }
         });
-        out.sort_unstable();
-        (entry.has & kinds::TIME != 0).then_some(out)
+        let nanos = |(pid, (calls, ticks))| (pid, calls, self.0.node.clock.nanos(ticks));
+        (entry.has & kinds::TIME != 0).then(|| sums.into_iter().map(nanos).collect())
     }
 }
 

@@ -16,7 +16,7 @@
 
 use crate::{
     asking::Calls,
-    cells::Arena,
+    cells::{Arena, Reading},
     clock::Counter,
     drain::{Feed, Spilled},
     flags::Flags,
@@ -26,12 +26,13 @@ use crate::{
     plan::Entry,
     ring::{Overflow, Ring},
     sync::{
-        Arc, AtomicU32, AtomicU64, AtomicU8, Mutex,
+        Arc, AtomicU32, AtomicU64, AtomicU8, Mutex, OnceLock,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
         Unpoisoned,
     },
     tracee::{Class, Kind},
     tracer::Module,
+    tree::{place_of, Tree},
 };
 use inviso_match::Program;
 
@@ -165,6 +166,8 @@ pub struct Session {
     pub options: Options,
     /// Cells of call_time and call_memory.
     pub arena: Arena,
+    /// Set where those are measured by chains of callers, before a pattern is set.
+    pub tree: OnceLock<Tree>,
     /// Whether it stands for something else than a session of somebody's: the system tracer of sequential tracing.
     pub is_inner: bool,
     /// The pid of the tracer process, 0 if the session is its own tracer, [`MODULE`] if it has a tracer module. A tracer process is
@@ -199,6 +202,7 @@ impl Session {
             name: name.into(),
             is_inner: options.is_inner,
             arena: Arena::default(),
+            tree: OnceLock::new(),
             tracer: AtomicU64::new(if options.tracer.is_some() { MODULE } else { tracer }),
             options,
             draining: Mutex::default(),
@@ -363,6 +367,20 @@ impl Session {
     /// Sets what code that comes into being later gets.
     pub fn set_on_load(&self, entry: Option<Entry>) {
         *self.on_load.lock().unpoisoned() = entry.filter(|e| e.has != 0);
+    }
+
+    /// Calls `take` for everything that was counted, with the keys of functions also where cells are those of a call tree: then
+    /// there may be several of one process and key.
+    pub fn each_function(&self, mut take: impl FnMut(Reading)) {
+        let Some(tree) = self.tree.get() else { return self.arena.each(take) };
+        let mut readings = Vec::new();
+        self.arena.each(|reading| readings.push(reading));
+        let places = tree.places();
+        for reading in readings {
+            if let Some(place) = places.get(place_of(reading.key) as usize) {
+                take(Reading { key: place.slot << 1 | reading.key & 1, ..reading });
+            }
+        }
     }
 
     /// Now, in the ticks of its records.

@@ -15,6 +15,7 @@ use crate::{
     section::Section,
     session::Session,
     tracee::Tracee,
+    tree::Branches,
 };
 use std::sync::Arc;
 
@@ -97,6 +98,12 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
+    /// The key of the cell that is charged, 0 without one.
+    #[inline(always)]
+    pub fn key(&self) -> u32 {
+        self.cell.map_or(0, |cell| cell.get().key())
+    }
+
     /// Charges what ran since the mark, and goes on with another cell; answers the one before.
     #[inline(always)]
     pub fn switch(&mut self, to: Option<CellRef>, now: u64) -> Option<CellRef> {
@@ -177,6 +184,7 @@ pub struct Thread {
     pub(crate) timers: Vec<Timer>,
     pub(crate) pending: Pending,
     pub(crate) memory: Memory,
+    pub(crate) branches: Branches,
     pub(crate) scratch: Vec<u8>,
     /// Room for what a match spec adds to a message.
     pub(crate) extra: Vec<u8>,
@@ -202,6 +210,7 @@ impl Thread {
             timers: Vec::new(),
             pending: Pending::default(),
             memory: Memory::default(),
+            branches: Branches::default(),
             scratch: Vec::new(),
             extra: Vec::new(),
             late: Vec::new(),

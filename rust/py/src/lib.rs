@@ -20,6 +20,7 @@ mod pid;
 mod processes;
 mod seq;
 mod session;
+mod table;
 mod terms;
 mod trace_port;
 mod tracer;
@@ -94,6 +95,8 @@ mod _native {
     };
     #[pymodule_export]
     use super::session::{function_exists, has_cpu_clock, port_exists, session_create, sessions, Session};
+    #[pymodule_export]
+    use super::table::table_stream;
     #[pymodule_export]
     use super::trace_port::{
         port_to_file, port_to_set, port_to_socket, ports_end, ports_pause, ports_rest, ports_resume, set_program,

@@ -13,12 +13,13 @@ use crate::{
     kept::Begun,
     late,
     matching::{self, Decision},
-    memory::{self, Action, Filter, Known, Measured},
+    memory::{self, Action, Branching, Filter, Known, Measured},
     node::Node,
     plan::{kinds, Entry, Plan},
     slots::Snapshot,
     thread::{wants, Frame, Rings, Thread, Timer},
     tracee::Tracee,
+    tree::Branches,
 };
 
 /// A call of the function `code` begins.
@@ -83,6 +84,20 @@ pub(super) fn again<A: Activation>(
                 let (timers, stack) = (&mut thread.timers, &mut thread.stack);
                 start_measured::<A, true>(&thread.current, timers, stack, known, call, at, now)
             }
+            Action::Branch(known) => {
+                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
+                start_branch::<A, true>(
+                    node,
+                    &thread.current,
+                    timers,
+                    stack,
+                    &mut thread.branches,
+                    known,
+                    call,
+                    at,
+                    now,
+                )
+            }
             Action::Tell(known) => {
                 start_told(node, &thread.current, &mut thread.rings, &mut thread.stack, known, at, now)
             }
@@ -127,6 +142,35 @@ pub(super) fn start_measured<A: Activation, const BEGINS: bool>(
     }
     let amount = if known.wants == wants::TIME { now } else { call.allocated() };
     let before = Thread::timer(timers, known.index, known.id).of(known.wants).switch(Some(cell), amount);
+    stack.push(Frame { before, ..Frame::new(at, known.id, known.index, known.wants, now) });
+    true
+}
+
+/// As [`start_measured`], in a session with a call tree: the cell is that of the chain of callers. `false` if the thread knows of
+/// none.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) fn start_branch<A: Activation, const BEGINS: bool>(
+    node: &Node, current: &Tracee, timers: &mut Vec<Timer>, stack: &mut Vec<Frame>, branches: &mut Branches,
+    known: &Branching, call: &A, at: usize, now: u64,
+) -> bool {
+    if !current.flags(known.index).has(Flags::CALL) {
+        return true;
+    }
+    let charge = Thread::timer(timers, known.index, known.id).of(known.wants);
+    let Some(cell) = branches.find(current, known.id, charge.key(), known.key) else { return false };
+    if BEGINS {
+        cell.get().enter(known.generation);
+    } else {
+        cell.get().resume(known.generation);
+    }
+    if !node.suspended.is_empty() && call.is_generator() && known.wants == wants::TIME {
+        if let Some(begun) = node.suspended.take(at, known.generation).filter(|_| !BEGINS) {
+            cell.get().wait(now.wrapping_sub(begun.start));
+        }
+    }
+    let amount = if known.wants == wants::TIME { now } else { call.allocated() };
+    let before = charge.switch(Some(cell), amount);
     stack.push(Frame { before, ..Frame::new(at, known.id, known.index, known.wants, now) });
     true
 }
@@ -263,7 +307,7 @@ pub(super) fn start<A: Activation>(
         }
     }
     if flags.has(Flags::CALL) {
-        measure::<A, true>(thread, snapshot, plan, entry, run, call, at, now);
+        measure::<A, true>(node, thread, snapshot, plan, entry, run, call, at, now);
     }
     if run & kinds::LATENCY != 0 {
         wants |= wants::LATENCY;
@@ -278,10 +322,16 @@ pub(super) fn start<A: Activation>(
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn measure<A: Activation, const BEGINS: bool>(
-    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize, now: u64,
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize,
+    now: u64,
 ) {
     for (kind, measure) in [(kinds::TIME, Measure::Time), (kinds::MEMORY, Measure::Memory)] {
-        if run & kind != 0 {
+        if run & kind != 0 && entry.session.tree.get().is_some() {
+            let known = Branching::of(plan, entry, measure);
+            known.make_cell(thread, snapshot, entry, plan, measure);
+            let Thread { current, timers, stack, branches, .. } = thread;
+            start_branch::<A, BEGINS>(node, current, timers, stack, branches, &known, call, at, now);
+        } else if run & kind != 0 {
             let mut known = Measured::of(thread, snapshot, plan, entry, measure);
             let (timers, stack) = (&mut thread.timers, &mut thread.stack);
             start_measured::<A, BEGINS>(&thread.current, timers, stack, &mut known, call, at, now);

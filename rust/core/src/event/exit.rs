@@ -9,6 +9,7 @@ use super::{
 use crate::{
     emit::{emit, Head},
     flags::Flags,
+    kept::Begun,
     late, matching,
     memory::Action,
     node::Node,
@@ -50,6 +51,9 @@ pub(super) fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize
             if frame.wants & wants::MEASURED != 0 {
                 if snapshot.has_session(frame.index, frame.id) {
                     charge(thread, &frame, call, now);
+                    if exit == Exit::Yield && frame.wants == wants::TIME {
+                        suspend(node, snapshot, code, &frame, call, now);
+                    }
                 }
                 continue;
             }
@@ -110,6 +114,19 @@ pub(super) fn leave_told<A: Activation>(
 pub(super) fn charge<A: Activation>(thread: &mut Thread, frame: &Frame, call: &A, now: u64) {
     let amount = if frame.wants == wants::TIME { now } else { call.allocated() };
     Thread::timer(&mut thread.timers, frame.index, frame.id).of(frame.wants).switch(frame.before, amount);
+}
+
+/// In a session with a call tree a coroutine begins to wait.
+#[inline(never)]
+fn suspend<A: Activation>(node: &Node, snapshot: &Snapshot, code: usize, frame: &Frame, call: &A, now: u64) {
+    let Some(session) = snapshot.session(frame.index, frame.id) else { return };
+    if session.tree.get().is_none() || !call.is_coroutine() {
+        return;
+    }
+    let entry = snapshot.find(code).and_then(|plan| plan.entries.iter().find(|e| e.id == frame.id));
+    if let Some(entry) = entry.filter(|e| e.run & kinds::TIME != 0) {
+        node.suspended.keep(frame.at, entry.time, Begun { wants: 0, start: now });
+    }
 }
 
 /// Latency, return_from, exception_from and return_to at the end of a call.

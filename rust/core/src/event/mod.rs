@@ -38,6 +38,10 @@ pub trait Activation: Subject {
     fn identify(&self, thread: &mut Thread);
     /// Bytes that this thread has allocated so far.
     fn allocated(&self) -> u64;
+    /// Whether the call is one of a coroutine: while it is suspended, it waits.
+    fn is_coroutine(&self) -> bool {
+        false
+    }
     /// Whether the caller's code belongs to another module.
     fn is_global(&self) -> bool;
     /// Writes the arguments as a list.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{
-    call::{measure, planned, remember, start_measured},
+    call::{measure, planned, remember, start_branch, start_measured},
     caught::{settle, write_name},
     Activation,
 };
@@ -65,11 +65,16 @@ pub(super) fn go_on<A: Activation>(node: &Node, thread: &mut Thread, snapshot: &
                 let (timers, stack) = (&mut thread.timers, &mut thread.stack);
                 start_measured::<A, false>(&thread.current, timers, stack, known, call, at, now)
             }
+            Action::Branch(known) => {
+                let (timers, stack) = (&mut thread.timers, &mut thread.stack);
+                let branches = &mut thread.branches;
+                start_branch::<A, false>(node, &thread.current, timers, stack, branches, known, call, at, now)
+            }
             Action::Tell(_) | Action::Filter(_) => true,
             Action::Planned(_) => false,
         };
         if !enough {
-            resume_planned(thread, snapshot, place, done, call, at, now);
+            resume_planned(node, thread, snapshot, place, done, call, at, now);
         }
         done += 1;
     }
@@ -84,27 +89,29 @@ pub(super) fn resume_first<A: Activation>(
     let at = call.address();
     let now = if plan.run & kinds::CLOCKED != 0 { node.moment(&mut thread.turn) } else { 0 };
     for entry in &plan.entries {
-        resume(thread, snapshot, plan, entry, entry.run, call, at, now);
+        resume(node, thread, snapshot, plan, entry, entry.run, call, at, now);
     }
     remember(node, thread, snapshot, code, plan, call);
 }
 
 /// See [`on_resume`]; what the plan says for the session of an action.
 #[inline(never)]
+#[allow(clippy::too_many_arguments)]
 pub(super) fn resume_planned<A: Activation>(
-    thread: &mut Thread, snapshot: &Snapshot, place: usize, n: usize, call: &A, at: usize, now: u64,
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, place: usize, n: usize, call: &A, at: usize, now: u64,
 ) {
     if let Some((plan, entry, kinds)) = planned(thread, snapshot, place, n) {
-        resume(thread, snapshot, plan, entry, entry.run & kinds, call, at, now);
+        resume(node, thread, snapshot, plan, entry, entry.run & kinds, call, at, now);
     }
 }
 
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn resume<A: Activation>(
-    thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize, now: u64,
+    node: &Node, thread: &mut Thread, snapshot: &Snapshot, plan: &Plan, entry: &Entry, run: u16, call: &A, at: usize,
+    now: u64,
 ) {
     if thread.current.flags(entry.index).has(Flags::CALL) {
-        measure::<A, false>(thread, snapshot, plan, entry, run, call, at, now);
+        measure::<A, false>(node, thread, snapshot, plan, entry, run, call, at, now);
     }
 }

@@ -137,7 +137,7 @@ fn a_reading_is_of_one_generation() {
         seen.note("neither", old == (0, 0) && new == (0, 0));
         seen.note("the new, not charged yet", new == (1, 0));
         owner.join().unwrap();
-        assert_eq!((cell.read(1), cell.read(2)), ((0, 0), (1, 20)));
+        assert_eq!((cell.read(1), cell.read(2)), ((0, 0, 0), (1, 20, 0)));
     });
 }
 

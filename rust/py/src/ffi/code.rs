@@ -83,6 +83,12 @@ impl CodeLayout {
         self.flags & ffi::CO_VARKEYWORDS as u32 != 0
     }
 
+    /// Whether it is that of a coroutine function, or of a generator function that `types.coroutine` has made one.
+    #[inline(always)]
+    pub fn is_coroutine(&self) -> bool {
+        self.flags & (ffi::CO_COROUTINE | ffi::CO_ITERABLE_COROUTINE) as u32 != 0
+    }
+
     /// Where argument `s` of the signature lies among the locals, whose order is positional, keyword-only, `*args`, `**kw`.
     #[inline]
     pub fn index(&self, s: usize) -> usize {

@@ -277,6 +277,11 @@ impl Activation for PyCall<'_> {
         unsafe { self.frame().is_generator_frame() }
     }
 
+    fn is_coroutine(&self) -> bool {
+        // SAFETY: the event's frame runs, and its code lives as long.
+        unsafe { CodeLayout::read(self.frame().code()).is_coroutine() }
+    }
+
     #[inline(always)]
     fn identify(&self, thread: &mut Thread) {
         // SAFETY: callbacks run attached, and the core hands back the thread that it was given.
