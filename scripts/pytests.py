@@ -28,6 +28,7 @@ ALONE = ["test_chaos.py", "test_agent_scale.py"]
 # Files whose tests run no hook of the interpreter, or only to have something to read: one interpreter says all.
 ONCE = {
     "test_agent_scale.py": "agents, and nodes without a program",
+    "test_analysis_questions.py": "tables of messages that are given",
     "test_autostart_files.py": "configuration files",
     "test_bad_arguments.py": "arguments are checked before anything is traced",
     "test_benches.py": "the benchmark's runner and its tables",
@@ -43,6 +44,7 @@ ONCE = {
     "test_etf.py": "terms and bytes",
     "test_export.py": "logs in, files of other tools out",
     "test_export_tables.py": "logs in, tables out",
+    "test_export_names.py": "logs in, files of other tools out",
     "test_inviso_hostile.py": "frames",
     "test_layout.py": "types, imports and files of the sources",
     "test_log.py": "logs of files",
@@ -52,8 +54,10 @@ ONCE = {
     "test_otp_reads.py": "bytes that Erlang reads",
     "test_otp_terms.py": "terms and bytes",
     "test_otp_writes.py": "bytes that Erlang writes",
+    "test_otlp.py": "logs in, spans out",
     "test_picture.py": "rows in, drawings out",
     "test_picture_browser.py": "pages in a browser",
+    "test_profile_diff.py": "two profiles in, a difference out",
     "test_pytests.py": "this file",
     "test_seq_chart.py": "printouts and drawings",
     "test_seq_merge.py": "logs in, one sequence out",
@@ -65,7 +69,8 @@ ENDS = [
     *("test_agent.py", "test_agent_clocks.py", "test_agent_paths.py", "test_agent_security.py", "test_autostart.py"),
     *("test_autostart_children.py", "test_autostart_control.py", "test_cluster.py", "test_cluster_async.py"),
     *("test_cluster_others.py", "test_dask.py", "test_inviso_control.py"),
-    *("test_inviso_faults.py", "test_inviso_models.py", "test_inviso_programs.py", "test_inviso_security.py", "test_meta_nodes.py", "test_ray.py"),
+    *("test_inviso_faults.py", "test_inviso_models.py", "test_inviso_programs.py", "test_inviso_security.py", "test_magics.py"),
+    *("test_meta_nodes.py", "test_pytest_plugin.py", "test_ray.py"),
     *("test_real_services.py", "test_tool.py", "test_top.py", "test_ttb.py"),
 ]
 BETWEEN = (3, 12)

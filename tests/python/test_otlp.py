@@ -340,7 +340,7 @@ def test_a_trace_of_opentelemetry_s_is_a_label_and_back() -> None:
 def test_docstrings() -> None:
     module = importlib.import_module("inviso.export._otlp")
     result = doctest.testmod(module, extraglobs={"inviso": inviso}, optionflags=doctest.ELLIPSIS)
-    assert (result.failed, result.attempted) == (0, 7)
+    assert not result.failed and result.attempted > 5
 
 
 def test_the_page(tmp_path: Path) -> None:
