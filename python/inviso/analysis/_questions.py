@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any, Literal
 
 from ..errors import BadArg, shown
 from ._source import Source, opened
 from ._table import Table
 from ._tables import Tables
+
+_HINTS = 5
+"""So many of what there is are named."""
 
 __all__ = ["blockers", "critical_path", "latency", "queue_depth", "who_talks_to_whom"]
 
@@ -38,7 +42,7 @@ def critical_path(source: Any, label: Any, to: int | None = None) -> Table:
     []
     """
     end = _key("critical_path/3", "to", to, "process_id of the table processes")
-    return _table("critical_path", "path", source, label=repr(label), of=end)
+    return _table("critical_path", "path", source, _labels(label), label=repr(label), of=end)
 
 
 def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
@@ -100,7 +104,7 @@ def queue_depth(source: Any, channel: int | None = None) -> Table:
     [1, 2, 3]
     """
     key = _key("queue_depth/2", "channel", channel, "channel_id of the table channels")
-    return _table("queue_depth", "depths", source, of=key)
+    return _table("queue_depth", "depths", source, _channels if key is not None else None, of=key)
 
 
 def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel") -> Table:
@@ -134,9 +138,33 @@ def _key(where: str, argument: str, key: Any, what: str) -> int | None:
         raise BadArg(where, argument, f"{shown(key)} is no key; pass a {what}, or None") from None
 
 
-def _table(name: str, native: str, source: Any, **asked: Any) -> Table:
+def _table(name: str, native: str, source: Any, hint: Callable[[Source], str] | None = None, **asked: Any) -> Table:
     trace = _trace(name, source)
-    return Table(name, trace, lambda: trace.rows(native, 200, **asked))
+    return Table(name, trace, lambda: trace.rows(native, 200, **asked), (lambda: hint(trace)) if hint else None)
+
+
+def _labels(label: Any) -> Callable[[Source], str]:
+    """Says which labels there are."""
+
+    def hint(trace: Source) -> str:
+        native = trace.rows("messages", 60)
+        at = native.columns().index("seq_label")
+        known = list(dict.fromkeys(row[at] for row in native.tuples(1 << 62) if row[at] is not None))
+        return f"no event has the label {label!r}; {_some('labels', known)}"
+
+    return hint
+
+
+def _channels(trace: Source) -> str:
+    """Says which channels there are."""
+    return f"nothing was sent to this channel; {_some('channels', [row[0] for row in trace.rows('channels', 0).tuples(1 << 62)])}"
+
+
+def _some(what: str, known: list[Any]) -> str:
+    if not known:
+        return f"there are no {what} in the trace"
+    more = f" and {len(known) - _HINTS} more" if len(known) > _HINTS else ""
+    return f"there are {', '.join(map(str, known[:_HINTS]))}{more}"
 
 
 def _trace(name: str, source: Any) -> Source:

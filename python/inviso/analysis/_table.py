@@ -43,11 +43,15 @@ class Table(Rows):
     <table calls: call_id, parent_id, depth, node, process_id, ... 18 columns>
     """
 
-    __slots__ = ("_name", "_source", "_warned")
+    __slots__ = ("_hint", "_name", "_source", "_warned")
 
-    def __init__(self, name: str, source: Source, make: Callable[[], _native.ArrowRows]) -> None:
+    def __init__(
+        self, name: str, source: Source, make: Callable[[], _native.ArrowRows], hint: Callable[[], str] | None = None
+    ) -> None:
         super().__init__(make, True)
         self._name, self._source, self._warned = name, source, False
+        # what is said where there are no rows
+        self._hint = hint
 
     @property
     def name(self) -> str:
@@ -96,13 +100,13 @@ class Table(Rows):
         self._native = self._make()
         with self._raising():
             rows = self._native.tuples((1 << 62) if limit is None else limit)
-        self._warn()
+        self._warn(not rows and limit != 0)
         return rows
 
     def to_arrow(self) -> Any:
         """A ``pyarrow.Table``."""
         table = super().to_arrow()
-        self._warn()
+        self._warn(not table.num_rows)
         return table
 
     def to_pandas(self) -> Any:
@@ -116,7 +120,7 @@ class Table(Rows):
     def to_polars(self) -> Any:
         """A ``polars.DataFrame``."""
         frame = super().to_polars()
-        self._warn()
+        self._warn(frame.is_empty())
         return frame
 
     def picture(self) -> Picture:
@@ -132,13 +136,18 @@ class Table(Rows):
         """
         return picture_of(self, self._source)
 
-    def _warn(self) -> None:
+    def _warn(self, is_empty: bool) -> None:
         if self._warned:
             return
-        missing = lacks(self.summary())
+        missing = self._missing(is_empty)
         if missing:
             self._warned = True
             warnings.warn(f"{self._source.what}: {missing}", AnalysisWarning, stacklevel=_outside())
+
+    def _missing(self, is_empty: bool) -> str:
+        """What the trace lacks, and why there are no rows."""
+        hint = self._hint() if is_empty and self._hint is not None else ""
+        return "; ".join(filter(None, (lacks(self.summary()), hint)))
 
     def __repr__(self) -> str:
         columns = self.columns
@@ -161,7 +170,7 @@ class Table(Rows):
             notes.append(f"the first {_SHOWN} rows")
         if not rows:
             notes.append("no rows")
-        if missing := lacks(self.summary()):
+        if missing := self._missing(not rows):
             notes.append(html.escape(missing))
         return f"<div><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><p>{'; '.join(notes)}</p></div>"
 
