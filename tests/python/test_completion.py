@@ -46,7 +46,7 @@ def test_another_shell_is_refused() -> None:
 
 COMPLETED = {
     "inviso sta": {"status", "start"},
-    "inviso tprof --t": {"--type"},
+    "inviso tprof --t": {"--type", "--tree"},
     "inviso tprof --type call_t": {"call_time"},
     "inviso log ": {"print", "convert", "merge", "stats"},
     "inviso log print --f": {"--follow"},

@@ -126,17 +126,19 @@ def test_pages_show_what_is_printed(page: str, tmp_path: pathlib.Path) -> None:
 COMMANDS = [
     (page, command)
     for page in PAGES
-    for command in ("tprof", "trace")
+    for command in ("tprof", "tprof diff", "trace")
     if f"inviso {command} " in "".join(of(page, "console"))
 ]
 
 
 @pytest.mark.parametrize(("page", "command"), [(*names([page]), command) for page, command in COMMANDS])
 def test_options_on_pages_exist(page: str, command: str) -> None:
-    words = [sys.executable, "-m", "inviso", command, "--help"]
+    words = [sys.executable, "-m", "inviso", *command.split(), "--help"]
     text = subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
     known = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", text))
     lines = [line for line in "".join(of(ROOT / page, "console")).splitlines() if line.startswith(f"$ inviso {command} ")]
+    if command == "tprof":
+        lines = [line for line in lines if not line.startswith("$ inviso tprof diff ")]
     assert lines
     for line in lines:
         assert set(re.findall(r" (--?[a-z][a-z-]*)", line.partition("#")[0])) <= known, line

@@ -42,12 +42,16 @@ def test_functions_are_compared_by_name() -> None:
     ]
     assert (changes.before, changes.after, changes.unit) == (130, 118, "calls")
     assert changes.percent == pytest.approx(-9.23, abs=0.01)
-    assert repr(changes) == "<Diff of call_count by measurement: 1 grown, 1 shrunk, 1 new, 1 gone, total 130 -> 118 calls>"
+    assert (
+        repr(changes) == "<Diff of call_count by measurement: 1 grown, 1 shrunk, 1 new, 1 gone, total 130 -> 118 calls>"
+    )
 
 
 def test_lines_may_have_moved_and_names_be_shared() -> None:
     def lambdas(*lines: int) -> Profile:
-        functions = (Function("shop", "<lambda>", 0, "shop.py", n, (Calls(None, k + 1, k + 1),)) for k, n in enumerate(lines))
+        functions = (
+            Function("shop", "<lambda>", 0, "shop.py", n, (Calls(None, k + 1, k + 1),)) for k, n in enumerate(lines)
+        )
         return Profile("call_count", tuple(functions), ())
 
     moved = tprof.diff(lambdas(3, 5), lambdas(13, 15, 17))

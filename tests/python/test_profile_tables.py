@@ -29,7 +29,10 @@ def tree(kind: Any = "call_time", process: Any = A) -> Profile:
 
 
 TIMED = Profile(
-    "call_time", (function("a", Calls(A, 1, 30), Calls(B, 2, 20)), function("b", Calls(A, 4, 50))), (("shop", "_", "_"),), 99
+    "call_time",
+    (function("a", Calls(A, 1, 30), Calls(B, 2, 20)), function("b", Calls(A, 4, 50))),
+    (("shop", "_", "_"),),
+    99,
 )
 COUNTED = Profile("call_count", (function("a", Calls(None, 3, 3)), function("b", Calls(None, 4, 4))), ())
 
@@ -50,9 +53,17 @@ def test_arrow_has_a_row_for_each_function_and_process() -> None:
     assert [(r["function_id"], r["name"], r["process_id"], r["process"], r["calls"], r["own_ns"]) for r in rows] == [
         (0, "a", 0, "<0.1.0>", 1, 30), (0, "a", 1, "<0.2.0>", 2, 20), (1, "b", 0, "<0.1.0>", 4, 50),
     ]  # fmt: skip
-    assert rows[0]["module"] == "shop" and rows[0]["arity"] == 1 and rows[0]["file"] == "/x/shop.py" and rows[0]["line"] == 97
+    assert (
+        rows[0]["module"] == "shop"
+        and rows[0]["arity"] == 1
+        and rows[0]["file"] == "/x/shop.py"
+        and rows[0]["line"] == 97
+    )
     assert all(r[name] is None for r in rows for name in COLUMNS[10:])
-    assert arrow.types.is_dictionary(table.schema.field("module").type) and table.schema.field("calls").type == arrow.int64()
+    assert (
+        arrow.types.is_dictionary(table.schema.field("module").type)
+        and table.schema.field("calls").type == arrow.int64()
+    )
 
 
 def test_what_was_not_measured_is_null() -> None:
@@ -64,7 +75,7 @@ def test_what_was_not_measured_is_null() -> None:
         [10, 75, 0, None, None], [20, 60, 7, None, None], [45, 45, 0, None, None],
     ]  # fmt: skip
     assert [[r[name] for name in COLUMNS[9:]] for r in memory] == [
-        [None, None, 0, 80, 600], [None, None, 7, 160, 480], [None, None, 0, 360, 360],
+        [None, None, None, 80, 600], [None, None, None, 160, 480], [None, None, None, 360, 360],
     ]  # fmt: skip
 
 
@@ -78,7 +89,10 @@ def test_pandas_and_polars_sum_what_the_profile_has() -> None:
     pytest.importorskip("pyarrow")
     pandas = pytest.importorskip("pandas")
     frame = TIMED.to_pandas()
-    assert isinstance(frame, pandas.DataFrame) and frame.groupby("name", observed=True)["own_ns"].sum().to_dict() == {"a": 50, "b": 50}
+    assert isinstance(frame, pandas.DataFrame) and frame.groupby("name", observed=True)["own_ns"].sum().to_dict() == {
+        "a": 50,
+        "b": 50,
+    }
     polars = pytest.importorskip("polars")
     assert TIMED.to_polars().select(polars.col("calls").sum()).item() == 7
     assert polars.DataFrame(TIMED).columns == COLUMNS
@@ -87,7 +101,7 @@ def test_pandas_and_polars_sum_what_the_profile_has() -> None:
 def test_a_real_profile_in_sql() -> None:
     duckdb = pytest.importorskip("duckdb")
     pytest.importorskip("pyarrow")
-    p = tprof.profile(json.loads, "[1, 2]", type="call_time", tree=True, pattern="json.**")
+    p = tprof.profile(json.loads, "[1, 2]", type="call_time", tree=True, pattern="json.**")  # noqa: F841
     rows = duckdb.sql("select name, calls, cumulative_ns >= own_ns from p order by cumulative_ns desc").fetchall()
     assert [row[0] for row in rows] == ["loads", "JSONDecoder.decode", "JSONDecoder.raw_decode"]
     assert all(row[1:] == (1, True) for row in rows)
@@ -183,7 +197,7 @@ def damaged(change: Any) -> dict[str, Any]:
 def test_a_file_that_is_no_profile(content: Any, why: str, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    with pytest.raises(BadArg, match="p.json: .*give a file that tprof --json wrote") as caught:
+    with pytest.raises(BadArg, match=r"p\.json: .*give a file that tprof --json wrote") as caught:
         tprof.load(path)
     assert why in str(caught.value)
 

@@ -1,7 +1,7 @@
 """Call trees: chains of callers, inclusive time, callers, and the time that coroutines wait.
 
-Programs made at random are compared with a model that passes the chain of callers along by hand, and with a session beside it
-that measures own time only.
+Programs made at random are compared with a model that passes the chain of callers along by hand, and with a session
+beside it that measures own time only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,8 @@ class Pausing:
 
     def go_on(self, path: Path_) -> None:
         self.path: Path_ = (*path, self.name)
-        try:
+        with suppress(Planned, ValueError):  # it may run already
             next(self.generator, None)
-        except (Planned, ValueError):  # it runs already
-            pass
 
 
 def g0(of: Pausing) -> Generator[None, None, None]:
@@ -117,10 +116,8 @@ def execute(model: Model, path: Path_, script: list[Any]) -> None:
     for what, *rest in script:
         if what == "call":
             name, inner = rest
-            try:
+            with suppress(Planned):
                 FUNCTIONS[name](model, (*path, name), inner)
-            except Planned:
-                pass
         elif what == "make":
             own.append(Pausing(model, *rest))
         elif what == "next" and own:
@@ -146,10 +143,8 @@ async def perform(model: Model, path: Path_, script: list[Any]) -> None:
     for what, *rest in script:
         if what == "await":
             name, inner = rest
-            try:
+            with suppress(Planned):
                 await COROUTINES[name](model, (*path, name), inner)
-            except Planned:
-                pass
         elif what == "task":
             name, inner = rest
             tasks.append(asyncio.get_running_loop().create_task(COROUTINES[name](model, (name,), inner)))

@@ -120,7 +120,9 @@ class Tree(Tool):
     def start(self, subject: Subject) -> None:
         from inviso import tprof
 
-        self._profiler = tprof.Profiler(type="call_time", tree=True, trace="all", pattern="_")
+        self._profiler = tprof.Profiler(type="call_time", tree=True)
+        self._profiler.enable_trace("all", set_on_spawn=False)
+        self._profiler.set_pattern("_")
 
     def stop(self, subject: Subject) -> None:
         self._profiler.pause()

@@ -37,7 +37,7 @@ def profile_stream(profile: Profile) -> Any:
                     c.calls,
                     c.measurement if is_time else None,
                     c.cumulative if is_time else None,
-                    None if c.cumulative is None else c.waiting,
+                    c.waiting if is_time and c.cumulative is not None else None,
                     c.measurement * BYTES_OF_A_WORD if is_memory else None,
                     c.cumulative * BYTES_OF_A_WORD if is_memory and c.cumulative is not None else None,
                 ]

@@ -121,7 +121,7 @@ impl World {
                 self.next += 1;
                 self.begin(number % FUNCTIONS, self.next * 16, true);
             }
-            4 | 5 => self.end(if number % 2 == 0 { Exit::Return } else { Exit::Unwind }),
+            4 | 5 => self.end([Exit::Return, Exit::Unwind][number % 2]),
             6 => self.end(Exit::Yield),
             7 if !self.suspended.is_empty() => {
                 let (function, at) = self.suspended.swap_remove(number % self.suspended.len());
