@@ -187,6 +187,13 @@ def test_a_token_reaches_what_ran_before(shell: Shell) -> None:
     assert ["image/svg+xml" in data for data in ran.displayed] == [False, True]
 
 
+@pytest.mark.parametrize("kind", ["call_time", "call_memory", "call_count"])
+def test_a_flame_graph(shell: Shell, kind: str) -> None:
+    ran = shell(f"%%tprof -t {kind} -p __main__ --flame\nf(1)")
+    table, picture = ran.displayed
+    assert "f" in table["text/html"] and "__main__:f/1" in picture["text/html"]
+
+
 @pytest.mark.parametrize(("magic", "title"), [("messages --graph", "Who talks to whom"), ("trace --timeline", "Calls and messages")])
 def test_pictures_of_an_analysis(shell: Shell, magic: str, title: str) -> None:
     ran = shell(f"%%{magic}\nq = queue.Queue()\nq.put(f(1))\nassert q.get() == 2")

@@ -37,6 +37,7 @@ def options() -> Options:
         help="functions: module, module:function, package.** or _ for all (default: _); may be given again",
     )  # fmt: skip
     made.flag("--per-process", "a row for each function in each thread and task")
+    made.flag("--flame", "draw who called whom, and for how long, below the table")
     return made.finish()
 
 
@@ -48,7 +49,7 @@ class Look:
         self._patterns = patterns_of("tprof", self._given)
         self._type = options.type
         self._per_process = options.per_process
-        self._limit = options.limit
+        self._limit, self._with_flame = options.limit, options.flame
         self._profiler: Profiler | None = None
         self._profile: Profile | None = None
         self._name = Namer(inviso.self())
@@ -58,7 +59,7 @@ class Look:
         """Begins it in the running process."""
         # call_count counts in the threads of IPython, too; call_time counts in the given processes
         kind: CallType = "call_time" if self._type == "call_count" else self._type
-        self._profiler = profiler = Profiler(type=kind, name="%%tprof")
+        self._profiler = profiler = Profiler(type=kind, name="%%tprof", tree=self._with_flame)
         profiler.set_pattern(list(self._patterns))
         if (ANY, ANY, ANY) in self._patterns:
             profiler.clear_pattern([f"{package}.**" for package in MACHINERY])
@@ -117,8 +118,8 @@ class Look:
         )  # fmt: skip
 
     def picture(self, result: Profile) -> Any:
-        """None."""
-        return None
+        """A flame graph, if it was asked for."""
+        return self._profile.flame() if self._with_flame and self._profile is not None else None
 
     def _scope(self, result: Profile) -> list[str]:
         if (ANY, ANY, ANY) in self._patterns:
