@@ -100,6 +100,18 @@ def test_of_many_events_the_last_ones(project: pytest.Pytester) -> None:
     ]  # fmt: skip
 
 
+def test_what_long_runs_keep_is_bounded(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_recorder, "FORGET", 3)
+    project.makepyfile("""
+        import shop
+        def test_a(): shop.price("tea")
+        def test_b(): shop.price("tea")
+        def test_c(): shop.price("cake")
+    """)
+    (path,) = re.findall(r"^log: (.*)$", str(run(project, "--inviso-on-fail").stdout), re.MULTILINE)
+    assert [message[3][2] for message in log.read(path) if message[2] == "call"] == [["cake"]]
+
+
 def test_events_of_threads_and_tasks(project: pytest.Pytester) -> None:
     project.makepyfile("""
         import asyncio, threading, shop

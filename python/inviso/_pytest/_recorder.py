@@ -7,6 +7,7 @@ import re
 import tempfile
 import time
 from collections.abc import Generator, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,10 @@ SPEC: Any = [("_", [], [("exception_trace",)])]
 """Calls, what they return, and what they raise."""
 
 
+FORGET = 50
+"""After so many tests what the rings hold is thrown away. Those of threads that have ended would be kept for ever."""
+
+
 class Recorder:
     """One session for a run: functions are looked for once, and a test only notes the time when it begins."""
 
@@ -34,6 +39,7 @@ class Recorder:
         self._folder: Path | None = None
         self._begun = 0
         self._number = 0
+        self._tests = 0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -53,6 +59,10 @@ class Recorder:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """What came before is no event of this test."""
+        self._tests += 1
+        if self._tests % FORGET == 0 and self._session is not None:
+            with suppress(OSError):
+                self._session.dump(os.devnull)
         self._begun = time.monotonic_ns()
         return (yield)
 

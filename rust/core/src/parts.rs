@@ -102,7 +102,7 @@ mod tests {
     use inviso_export::event::{Event as Read, What};
     use inviso_term::{
         etf,
-        record::{Kind, TRACE, TRACE_TS},
+        record::{numbered, Kind, TRACE, TRACE_TS},
         term::Term,
     };
     use std::sync::Arc;
@@ -181,9 +181,11 @@ mod tests {
             {
                 let mut bytes = Vec::new();
                 messages.put(&node, 0, &event(kind, what, stamps, &payload[..], extra), &mut bytes).unwrap();
-                let Ok(Term::Tuple(encoded)) = etf::decode(&bytes) else { panic!("{kind:?}") };
+                let mut decoder = etf::Decoder::new(&bytes, etf::Limits::default()).unwrap();
+                let Ok(Term::Tuple(encoded)) = decoder.term() else { panic!("{kind:?}") };
 
                 let record = event(kind, what, stamps, payload, extra.to_vec());
+                assert_eq!(numbered::of(decoder.rest()), record.message(0), "{kind:?}");
                 let event = tracer::Event { node: &node, session: &session, record: &record, kind };
                 let about = event.tracee().map(tracer::identity).or_else(|| event.label());
                 let scheduler = event.scheduler_id().map(|number| Term::from(i64::from(number)));

@@ -49,7 +49,7 @@ fn message(node: &Node, event: &Event<&[u8]>) -> Result<String, NoMessage> {
     let mut out = vec![1];
     Messages::new("a@b", 7).put(node, 0, event, &mut out)?;
     assert_eq!(out[..2], [1, etf::VERSION]);
-    Ok(etf::decode(&out[1..]).unwrap().to_string())
+    Ok(etf::Decoder::new(&out[1..], etf::Limits::default()).unwrap().term().unwrap().to_string())
 }
 
 fn pid(id: u64) -> Term {

@@ -33,7 +33,7 @@ fn calls_of_a_rust_program_go_to_a_file() {
     let mut seen = Vec::new();
     while let Some(event) = reader.read().unwrap() {
         match event {
-            Event::Record { record: Record::Term(term), .. } => seen.push(etf::decode(term).unwrap().to_string()),
+            Event::Record { record: record @ Record::Term(_), .. } => seen.push(record.message().unwrap().to_string()),
             other => panic!("{other:?}"),
         }
     }
