@@ -7,7 +7,6 @@ use inviso_log::{
     reader::{Event, Reader},
 };
 use inviso_port::ports::{Kind, LogPort};
-use inviso_term::etf;
 use std::time::Duration;
 
 #[test]
