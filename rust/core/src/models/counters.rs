@@ -130,12 +130,12 @@ fn a_reading_is_of_one_generation() {
             move || count(&cell, 2)
         });
         let (old, new) = (cell.read(1), cell.read(2));
-        assert!([(1, 10), (0, 0)].contains(&old), "{old:?}");
-        assert!([(0, 0), (1, 0), (0, 20), (1, 20)].contains(&new), "{new:?}");
-        seen.note("the old", old == (1, 10));
-        seen.note("the new", new == (1, 20));
-        seen.note("neither", old == (0, 0) && new == (0, 0));
-        seen.note("the new, not charged yet", new == (1, 0));
+        assert!([(1, 10, 0), (0, 0, 0)].contains(&old), "{old:?}");
+        assert!([(0, 0, 0), (1, 0, 0), (0, 20, 0), (1, 20, 0)].contains(&new), "{new:?}");
+        seen.note("the old", old == (1, 10, 0));
+        seen.note("the new", new == (1, 20, 0));
+        seen.note("neither", old == (0, 0, 0) && new == (0, 0, 0));
+        seen.note("the new, not charged yet", new == (1, 0, 0));
         owner.join().unwrap();
         assert_eq!((cell.read(1), cell.read(2)), ((0, 0, 0), (1, 20, 0)));
     });
