@@ -490,7 +490,7 @@ def test_a_tree_as_text() -> None:
         "     6.00  [ 80.00]  2.00      1      m:b/0",
         "(2 smaller not shown)",
     ]
-    assert list(tprof._tree.stacks(p))[3] == {"stack": ["m:a/0", "m:b/0", "m:c/0"], "value": 4000, "calls": 1}
+    assert list(tprof._tree.stacks(p))[3] == (("m:a/0", "m:b/0", "m:c/0"), 4000)
     assert [(r.function, r.cumulative) for r in tprof.inspect(p, sort="cumulative")["all"].rows] == [
         ("c", 4500), ("b", 6000), ("a", 7500),
     ]  # fmt: skip

@@ -328,11 +328,15 @@ class Profile:
 
         return callers(self, self[function] if isinstance(function, str) else function)
 
-    def flame(self) -> Any:
-        """The call tree as a flame graph, an ``inviso.picture.Picture``. ``BadArg`` without a call tree."""
+    def flame(self, *, before: Profile | None = None, view: Literal["inclusive", "own"] = "inclusive") -> Any:
+        """The call tree as a flame graph, an ``inviso.picture.Picture``. ``BadArg`` without a call tree.
+
+        With ``before``, an earlier profile, functions are colored by their growth; ``view="own"`` shows own time first,
+        and callers beneath.
+        """
         from ._tree import flame
 
-        return flame(self)
+        return flame(self, before, view)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """The table as a stream of Arrow (PyCapsule interface): a row for each function and process.

@@ -22,6 +22,8 @@ __all__ = ["UNKNOWN", "Caller", "Tree", "callers", "cumulative", "flame", "measu
 UNKNOWN = "(callers not known)"
 """The label of a node without a function."""
 
+BYTES_OF_A_WORD = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -166,20 +168,26 @@ def callers(profile: Profile, function: Function) -> tuple[Caller, ...]:
     return tuple(sorted((Caller(label, *each) for label, each in sums.items()), key=lambda c: (-c.cumulative, c.label)))
 
 
-def flame(profile: Profile) -> Any:
+def flame(profile: Profile, before: Profile | None, view: str) -> Any:
     """See ``Profile.flame``."""
     _known(profile, "tprof.flame")
+    if before is not None:
+        if not isinstance(before, Profile) or before.type != profile.type:
+            raise bad("tprof.flame, before", f"{before!r} is no profile of {profile.type}", "give one of the same type")
+        _known(before, "tprof.flame, before")
     picture: Any = importlib.import_module("inviso.picture")
-    return picture.flame(list(stacks(profile)), title=f"{profile.type}, {profile.unit}")
+    unit, title = ("ns", "Time") if profile.type == "call_time" else ("bytes", "Memory")
+    earlier = None if before is None else list(stacks(before))
+    return picture.flame(list(stacks(profile)), before=earlier, view=view, unit=unit, title=title)
 
 
-def stacks(profile: Profile) -> Iterator[dict[str, Any]]:
-    """The rows of a flame graph: of each node its ``stack`` of labels, outermost first, and its own ``value``."""
-    labels = _labels(profile)
+def stacks(profile: Profile) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The rows of a flame graph: of each node its chain of labels, outermost first, and its own nanoseconds or bytes."""
+    labels, size = _labels(profile), BYTES_OF_A_WORD if profile.type == "call_memory" else 1
     paths: list[tuple[str, ...]] = []
     for node in profile.nodes:
         paths.append((*(() if node.parent is None else paths[node.parent]), labels[node.function]))
-        yield {"stack": list(paths[-1]), "value": node.measurement, "calls": node.calls}
+        yield paths[-1], node.measurement * size
 
 
 def measured(functions: Sequence[Function], nodes: Sequence[Node]) -> tuple[tuple[Function, ...], tuple[Node, ...]]:
