@@ -292,6 +292,12 @@ def test_recursion_counts_once() -> None:
     assert (outer.label, outer.calls, outer.cumulative) == ("", 1, f.cumulative)
 
 
+def test_flame_graphs() -> None:
+    small, large = (tprof.profile(fib, n, type="call_time", pattern=f"{HERE}:fib", tree=True) for n in (3, 6))
+    for picture in (large.flame(), large.flame(view="own"), large.flame(before=small)):
+        assert picture.kind == "flame" and f"{HERE}:fib/1" in picture.html()
+
+
 def test_functions_that_call_each_other() -> None:
     p = tprof.profile(even, 9, type="call_time", tree=True, pattern=[f"{HERE}:even", f"{HERE}:odd"])
     both = [p[f"{HERE}:{name}"] for name in ("even", "odd")]
