@@ -103,7 +103,8 @@ def test_workers_are_nodes_and_traced_together(driver: Child, logs: Path) -> Non
     assert driver.ask("ray.get(shelf.place.remote())") in workers.values()
     words = [sys.executable, "-m", "inviso", "nodes", "ray-*"]
     shown = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
-    assert [line.split()[0] for line in shown.splitlines()] == [f"{name}@{HOST}" for name in sorted(workers)]
+    # Ray may have begun one more meanwhile
+    assert {line.split()[0] for line in shown.splitlines()} >= {f"{name}@{HOST}" for name in workers}
     with Cluster("ray-*") as cluster:
         cluster.trace("subjects.orders:weigh", folder=str(logs)).check()
         packed = driver.ask("ray.get([pack.remote(number) for number in range(20)])")
