@@ -8,6 +8,7 @@ setting         variable
 ``limit``       ``INVISO_LIMIT``       rows of a table of functions
 ``messages``    ``INVISO_MESSAGES``    messages after which ``inviso trace`` stops
 ``events``      ``INVISO_EVENTS``      the last events of a failed test that its report shows
+``returns``     ``INVISO_RETURNS``     whether these are returns and exceptions, too: ``yes`` or ``no``
 ``ring_bytes``  ``INVISO_RING_BYTES``  bytes that each thread keeps in the flight recorder of tests
 ``node``        ``INVISO_NODE``        the process's name; ``{pid}`` and ``{program}`` stand for these
 ``dir``         ``INVISO_DIR``         the private folder with the sockets of this user's processes
@@ -111,6 +112,7 @@ _PATTERNS = _Kind(
     lambda value: next(filter(None, map(_wrong_pattern, value)), "") if _is_names(value) else "",
 )
 _TEXT = _Kind(lambda value: isinstance(value, str) and value != "", "a text", str)
+_BOOL = _Kind(lambda value: isinstance(value, bool), "true or false", _yes_or_no)
 _SECONDS = _Kind(_is_seconds, "a number of seconds", _seconds)
 
 _SETTINGS: dict[str, tuple[_Kind, Any]] = {
@@ -119,12 +121,13 @@ _SETTINGS: dict[str, tuple[_Kind, Any]] = {
     "limit": (_number(1), None),
     "messages": (_number(1), None),
     "events": (_number(1), 200),
+    "returns": (_BOOL, False),
     "ring_bytes": (_number(4096), 65_536),
     "node": (_TEXT, None),
     "dir": (_TEXT, None),
     "log_dir": (_TEXT, "inviso-logs"),
     "allow": (_Kind(_is_names, "a list of names of modules", _names), ()),
-    "follow": (_Kind(lambda value: isinstance(value, bool), "true or false", _yes_or_no), None),
+    "follow": (_BOOL, None),
     "wait": (_SECONDS, 2.0),
     "timeout": (_SECONDS, 5.0),
     "cases": (_TEXT, None),

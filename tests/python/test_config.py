@@ -104,7 +104,7 @@ def test_another_users_file(tmp_path: Path) -> None:
 
 
 def test_each_setting_has_a_variable() -> None:
-    values = {**dict.fromkeys(("limit", "messages", "events", "wait", "timeout"), "1"), "follow": "yes", "ring_bytes": "4096"}
+    values = {**dict.fromkeys(("limit", "messages", "events", "wait", "timeout"), "1"), "follow": "yes", "returns": "no", "ring_bytes": "4096"}
     values["type"] = "call_time"
     environ = {f"INVISO_{name.upper()}": values.get(name, "x") for name in NAMES}
     assert set(from_environment(environ)) == set(NAMES)

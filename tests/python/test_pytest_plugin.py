@@ -65,7 +65,7 @@ def test_the_last_events_of_a_failed_test(project: pytest.Pytester) -> None:
         @pytest.mark.xfail
         def test_expected(): shop.price("oil")
     """)
-    result = run(project, "--inviso-on-fail")
+    result = run(project, "--inviso-on-fail", "--inviso-returns")
     result.assert_outcomes(passed=1, failed=2, errors=1, xfailed=1)
     result.stdout.fnmatch_lines([
         "*inviso: 2 events*",
@@ -85,6 +85,12 @@ def test_the_last_events_of_a_failed_test(project: pytest.Pytester) -> None:
     assert ["cake"] in [message[3][2] for message in log.read(path) if message[2] == "call"]
 
 
+def test_calls_alone_without_an_option(project: pytest.Pytester) -> None:
+    project.makepyfile("import shop\ndef test_fails(): shop.total(['tea', 'cake'])")
+    text = str(run(project, "--inviso-on-fail").stdout)
+    assert re.findall(r"^ +[\d.]+ ms \(MainThread\) (.*)$", text, re.MULTILINE)[2:] == ["call shop:price('tea')", "call shop:price('cake')"]
+
+
 def test_of_many_events_the_last_ones(project: pytest.Pytester) -> None:
     project.makepyfile("""
         import shop
@@ -92,7 +98,7 @@ def test_of_many_events_the_last_ones(project: pytest.Pytester) -> None:
             for n in range(5000): shop.price("tea")
             shop.price("cake")
     """)
-    text = str(run(project, "--inviso-on-fail", "--inviso-events=3").stdout)
+    text = str(run(project, "--inviso-on-fail", "--inviso-events=3", "--inviso-returns").stdout)
     title, *lines = re.findall(r"^-+ (inviso: .*?) -+$|^ +[\d.]+ ms \(MainThread\) (.*)$", text, re.MULTILINE)
     assert re.fullmatch(r"inviso: the last 3 of \d{3,4} events", title[0])
     assert [line[1] for line in lines] == [
@@ -290,7 +296,7 @@ def test_tables_and_properties(project: pytest.Pytester) -> None:
 
 
 def test_settings_of_the_project(project: pytest.Pytester) -> None:
-    project.makepyprojecttoml("[tool.inviso]\npatterns = ['shop:price']\nlimit = 1\nevents = 1\n")
+    project.makepyprojecttoml("[tool.inviso]\npatterns = ['shop:price']\nlimit = 1\nevents = 1\nreturns = true\n")
     project.makepyfile("import shop\ndef test_a(): shop.total(['tea', 'cake'])")
     result = run(project, "--inviso=calls", "--inviso-on-fail")
     result.stdout.fnmatch_lines(["*inviso: the last 1 of 4 events*", "shop:price/1 * 2 *"])
@@ -357,7 +363,7 @@ def test_with_xdist_there_is_one_result(project: pytest.Pytester) -> None:
 
 
 def test_a_worker_that_crashed_is_told() -> None:
-    merged = _merged.Merged(_settings.Settings([("shop", "_", "_")], ("calls",), 10, 200, 65536))
+    merged = _merged.Merged(_settings.Settings([("shop", "_", "_")], ("calls",), 10, 200, False, 65536))
     row = ["shop", "f", 1, "shop.py", 3, 2, 2]
     for output in ({"inviso": {"calls": [row]}}, {"inviso": {"calls": [row]}}, {}):
         merged.pytest_testnodedown(type("Node", (), {"workeroutput": output})(), None)

@@ -111,7 +111,7 @@ def test_workers_are_nodes_and_traced_together(driver: Child, logs: Path) -> Non
         result = cluster.stop().check()
     assert [weight for weight, _ in packed] == [2 * number for number in range(20)]
     done = Counter(pid for _, pid in packed)
-    told = {pid: Path(result[f"{name}@{HOST}"]["log"]) for name, pid in workers.items()}
+    told = {int(name.partition("@")[0].removeprefix("ray-")): Path(each["log"]) for name, each in result.items()}
     counted = {pid: calls(path, "subjects.orders:weigh") for pid, path in told.items()}
     assert {pid: count for pid, count in counted.items() if count} == done
 

@@ -33,13 +33,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--inviso-on-fail",
         action="store_true",
-        help="show the last calls, returns and exceptions of a test that fails, and keep them in a log",
+        help="show the last calls of a test that fails, and keep them in a log",
+    )
+    group.addoption(
+        "--inviso-returns",
+        action="store_const",
+        const=True,
+        help="also what they returned and raised, which makes tests slower (default: the setting returns, no)",
     )
     group.addoption(
         "--inviso-events",
         metavar="N",
         type=_number,
-        help="how many of them are shown (default: the setting events, 200)",
+        help="how many of these events are shown (default: the setting events, 200)",
     )
     group.addoption(
         "--inviso-pattern",

@@ -30,12 +30,13 @@ class Settings:
     measures: tuple[str, ...]
     rows: int
     events: int
+    returns: bool
     ring_bytes: int
 
 
 def of_run(config: pytest.Config) -> Settings:
     """The options of a run, or the settings where they say nothing; ``UsageError`` where something is wrong."""
-    given = {"patterns": config.getoption("inviso_patterns"), "events": config.getoption("inviso_events")}
+    given = {name: config.getoption(f"inviso_{name}") for name in ("patterns", "events", "returns")}
     try:
         found = effective(given, folder=str(config.rootpath))
         patterns = [p for text in found["patterns"].value for p in parse(text, "pytest, --inviso-pattern")]
@@ -54,6 +55,7 @@ def of_run(config: pytest.Config) -> Settings:
         measures=config.getoption("inviso_measures"),
         rows=found["limit"].value or ROWS,
         events=found["events"].value,
+        returns=found["returns"].value,
         ring_bytes=_ring(found["events"].value, found["ring_bytes"]),
     )
 
