@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from cli_tools import command, execute
 from cli_tools import tprof as tprof_command
-from inviso import BadArg
-from inviso import _config_cli, tprof
+from inviso import BadArg, _config_cli, tprof
 from inviso._config import CALL_TYPES, NAMES, effective, from_environment, pyproject
 
 TABLE = """
