@@ -284,7 +284,8 @@ unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -
         return None;
     }
     // SAFETY: the caller's promise.
-    Some(match with_known(here, object, |queue| (queue.pid, unsafe { tokens::carries(queue, object) })) {
+    let of = |queue: &Tracee| (queue.pid, unsafe { tokens::carries(queue, object) });
+    Some(match with_known(here, object, of) {
         // SAFETY: the caller's promise.
         Some((to, true)) => unsafe { tokens::sent_to_queue(here, to, item) },
         _ => Carried::Nothing,
