@@ -113,8 +113,30 @@ class Calls:
     waiting: int = 0
 
 
+class _Sums:
+    """What all processes did together."""
+
+    __slots__ = ()
+    processes: tuple[Calls, ...]
+
+    @property
+    def calls(self) -> int:
+        """Calls in all processes."""
+        return sum(c.calls for c in self.processes)
+
+    @property
+    def measurement(self) -> int:
+        """What was measured in all processes, in the unit of the profile's type, without what was called inside."""
+        return sum(c.measurement for c in self.processes)
+
+    @property
+    def waiting(self) -> int:
+        """Nanoseconds in which calls of coroutines were suspended, in all processes; 0 without a call tree."""
+        return sum(c.waiting for c in self.processes)
+
+
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(_Sums):
     """One place in a call tree: a function, called through one chain of callers.
 
     ``parent`` is the index of the caller's node in ``Profile.nodes``, always smaller than the node's own, and None at
@@ -130,24 +152,9 @@ class Node:
     function: int | None
     processes: tuple[Calls, ...]
 
-    @property
-    def calls(self) -> int:
-        """Calls in all processes."""
-        return sum(c.calls for c in self.processes)
-
-    @property
-    def measurement(self) -> int:
-        """What was measured here in all processes, without what was called inside."""
-        return sum(c.measurement for c in self.processes)
-
-    @property
-    def waiting(self) -> int:
-        """Nanoseconds in which calls were suspended, in all processes."""
-        return sum(c.waiting for c in self.processes)
-
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class Function(_Sums):
     """One function that was called, with what each process did in it.
 
     ``module``, ``function`` and ``arity`` are its name in ``inviso.trace``. Lambdas, the functions of a property and
@@ -174,21 +181,6 @@ class Function:
     def mfa(self) -> tuple[str, str, int]:
         """Module, function and arity, as ``inviso.trace`` takes them."""
         return self.module, self.function, self.arity
-
-    @property
-    def calls(self) -> int:
-        """Calls in all processes."""
-        return sum(c.calls for c in self.processes)
-
-    @property
-    def measurement(self) -> int:
-        """What was measured in all processes, in the unit of the profile's type."""
-        return sum(c.measurement for c in self.processes)
-
-    @property
-    def waiting(self) -> int:
-        """Nanoseconds in which calls of it, a coroutine function, were suspended; 0 without a call tree."""
-        return sum(c.waiting for c in self.processes)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -4,7 +4,7 @@
 //! A task is ready from when a message was sent that it then takes. Tasks of one loop are those of one scheduler, where messages say which
 //! (`scheduler_id`), and else those of one node.
 
-use super::{state::Class, steps::Running, steps::Step, Moment, Rows, Sheet, State};
+use super::{state::Class, steps::Running, steps::Step, Moment, Options, Rows, Sheet, State};
 use crate::{
     event::{Event, Trace, What},
     pairs::Pairs,
@@ -39,7 +39,7 @@ pub struct Blockers {
     running: Running,
     /// Steps of tasks that are over, in the order of their ends.
     over: VecDeque<Step>,
-    pairs: Option<Pairs<i64>>,
+    pairs: Pairs<i64>,
     /// When each task began its step.
     begun: FxHashMap<i64, i64>,
     /// Since when a message is there for a task that does not run.
@@ -47,12 +47,12 @@ pub struct Blockers {
 }
 
 impl Blockers {
-    pub fn new(shortest: i64) -> Blockers {
+    pub fn new(options: &Options) -> Blockers {
         Blockers {
-            shortest,
+            shortest: options.shortest,
             running: Running::default(),
             over: VecDeque::new(),
-            pairs: None,
+            pairs: Pairs::new(UNDER_WAY, options.erlang),
             begun: FxHashMap::default(),
             ready: FxHashMap::default(),
         }
@@ -93,18 +93,15 @@ impl Blockers {
     fn trace(&mut self, trace: &Trace<'_>, at: Moment, state: &mut State, sheet: &mut Sheet) {
         let is_task = state.class(trace.tracee) == Class::Task;
         let own = state.key(trace.tracee);
-        let erlang = state.options.erlang;
         match trace.kind {
             Some(Kind::Send) => {
-                let pairs = self.pairs.get_or_insert_with(|| Pairs::new(UNDER_WAY, erlang));
-                pairs.sent(trace, at.at);
-                while pairs.forget(false).is_some() {}
+                self.pairs.sent(trace, at.at);
+                while self.pairs.forget(false).is_some() {}
             }
             Some(Kind::Receive) => {
-                let pairs = self.pairs.get_or_insert_with(|| Pairs::new(UNDER_WAY, erlang));
                 let found = match (trace.number, trace.value) {
-                    (Some(_), _) => pairs.numbered(trace),
-                    (None, Some(value)) => pairs.alike(trace.tracee, value),
+                    (Some(_), _) => self.pairs.numbered(trace),
+                    (None, Some(value)) => self.pairs.alike(trace.tracee, value),
                     _ => None,
                 };
                 let (Some((_, sent)), true) = (found, is_task) else { return };

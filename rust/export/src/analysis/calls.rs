@@ -162,12 +162,10 @@ impl Calls {
             *lane = Lane { process: state.key(trace.tracee), ..Lane::default() };
         }
         let at = Moment { at: taken.at, ..at };
-        if lane.unsure || matches!(trace.kind, Some(Kind::Receive | Kind::Exit)) {
-            if lane.unsure {
-                lane.label = None; // the message before brought no token
-            }
-            lane.unsure = trace.kind == Some(Kind::Receive);
+        if lane.unsure {
+            lane.label = None; // the message before brought no token
         }
+        lane.unsure = trace.kind == Some(Kind::Receive);
         match trace.kind {
             Some(Kind::In | Kind::InExiting) => {
                 if let Some(out) = lane.out.take() {

@@ -97,8 +97,6 @@ struct Sent {
     content: Box<str>,
     size: i64,
     carried: Option<Carried>,
-    /// Whether a token alone tells of it.
-    is_seq: bool,
 }
 
 /// Where messages are sent to.
@@ -158,8 +156,8 @@ pub struct Messages {
     count: i64,
     /// The last message that each process sent, until it does something else.
     last_sent: FxHashMap<i64, u64>,
-    /// Those that the last one that each received was of: so its token is not another message.
-    last_received: FxHashMap<i64, (Option<i64>, Option<i64>)>,
+    /// The serial of the token of the last message that each process received: an event of that token is not another message.
+    last_received: FxHashMap<i64, Option<i64>>,
     held: FxHashMap<i64, Held>,
 }
 
@@ -231,7 +229,6 @@ impl Messages {
             content,
             size: value.len() as i64,
             carried: None,
-            is_seq: false,
         }
     }
 
@@ -343,8 +340,7 @@ impl Messages {
                 (Sent { id, kind, content: content.into(), size: value.len() as i64, ..Sent::default() }, "none")
             }
         };
-        let serial = |carried: &Carried| carried.current;
-        self.last_received.insert(receiver, (sent.carried.as_ref().map(serial), sent.sender));
+        self.last_received.insert(receiver, sent.carried.as_ref().map(|carried| carried.current));
         self.row(sent, Some((receiver, at)), pairing, state, sheet);
     }
 
@@ -404,7 +400,7 @@ impl Messages {
                 }
                 let mut sent = self.sending(from, to, value, at, state, sheet);
                 self.count += 1;
-                (sent.carried, sent.is_seq) = (Some(with), true);
+                sent.carried = Some(with);
                 self.pairs.sent_with(seq, sent);
                 self.give_up(false, state, sheet);
             }
@@ -423,8 +419,8 @@ impl Messages {
                         }
                     };
                 }
-                // told already, by the receipt itself
-                if last.is_some_and(|(serial, _)| serial == Some(current)) {
+                // the receipt itself was the row
+                if last == Some(Some(current)) {
                     return;
                 }
                 let found = self.pairs.with(seq);

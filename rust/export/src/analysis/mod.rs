@@ -145,7 +145,7 @@ impl Analysis {
             "gc" => Box::new(steps::Collections::default()),
             "losses" => Box::new(steps::Losses),
             "path" => Box::new(path::Path::new(options.label.clone().unwrap_or_default(), options.of)),
-            "blockers" => Box::new(blockers::Blockers::new(options.shortest)),
+            "blockers" => Box::new(blockers::Blockers::new(&options)),
             _ => Box::new(messages::Messages::new(table, &options)?),
         };
         let fields = fields(table)?;

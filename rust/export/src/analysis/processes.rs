@@ -127,8 +127,8 @@ impl Rows for Processes {
         match event.what {
             What::Trace(trace) => {
                 self.trace(&trace, at.is_known.then_some(at.at), state);
-                for of in [trace.other.filter(|_| matches!(trace.kind, Some(Kind::Send)))].into_iter().flatten() {
-                    self.known(of, state);
+                if let (Some(Kind::Send), Some(to)) = (trace.kind, trace.other) {
+                    self.known(to, state);
                 }
             }
             What::Seq(seq) => {
