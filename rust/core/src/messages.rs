@@ -63,8 +63,8 @@ pub trait Parcel: Subject {
     fn number(&self) -> u64;
 }
 
-/// The number of a message: the scheduler that wrote of its sending, and the record's ticks. So the record of a sending needs no room for
-/// it; that of the receipt has it as `what`. Two messages of one number are 2^48 ticks apart, which is a day at the least.
+/// The number of a message: the scheduler that wrote the record of its sending, and that record's ticks. So the record of a sending needs no
+/// room for it; the record of the receipt has it as `what`. Two messages with one number are 2^48 ticks apart: 15 hours at 5 GHz.
 #[inline(always)]
 #[must_use]
 pub const fn number(scheduler: u16, ticks: u64) -> u64 {
@@ -94,8 +94,8 @@ impl<'a> About<'a> {
     }
 }
 
-/// A message is sent; `exists` says whether to somebody who can get it. Answers its number, which whoever receives it hands to
-/// [`on_receive`]; 0 if no session wrote of it.
+/// A message is sent; `exists` says whether to somebody who can get it. Answers the message's number, for [`on_receive`]; 0 if no session
+/// has a record of the sending.
 #[inline(always)]
 pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exists: bool, parcel: &P) -> u64 {
     let kind = if exists { Kind::Send } else { Kind::SendToNonExisting };

@@ -133,6 +133,12 @@ const FEW: usize = 256;
 const MANY: usize = 1 << 14;
 
 impl Branches {
+    /// Whether no call of a session with a tree has begun in this thread.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     #[inline(always)]
     fn at(above: u32, function: u32, length: usize) -> usize {
         let both = u64::from(above) << 32 | u64::from(function);

@@ -51,7 +51,7 @@ pub(super) fn leave<A: Activation>(node: &Node, thread: &mut Thread, code: usize
             if frame.wants & wants::MEASURED != 0 {
                 if snapshot.has_session(frame.index, frame.id) {
                     charge(thread, &frame, call, now);
-                    if exit == Exit::Yield && frame.wants == wants::TIME {
+                    if exit == Exit::Yield && frame.wants == wants::TIME && !thread.branches.is_empty() {
                         suspend(node, snapshot, code, &frame, call, now);
                     }
                 }
