@@ -120,6 +120,7 @@ impl Exporter {
     /// `names` are those of pids, `threads` their numbers for the operating system; `own` is that of this process, and its program,
     /// `programs` those of other nodes by name; `is_log`: pids without a creation are none of this process's. `temporary` is a path where nothing is.
     #[new]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         format: &str, names: &Bound<'_, PyDict>, threads: Vec<(Bound<'_, PyAny>, u64)>, own: (u64, String),
         programs: Vec<(String, u64, String)>, is_log: bool, erlang: bool, most: usize, temporary: PathBuf,

@@ -2,6 +2,7 @@
 
 mod arrow;
 mod capture;
+mod counters;
 mod decode;
 mod descriptor;
 mod errors;

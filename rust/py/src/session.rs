@@ -1,7 +1,7 @@
 //! `Session`: convert, call the core, convert back.
 
 use crate::{
-    errors,
+    counters, errors,
     ffi::calling,
     host::{
         self,
@@ -29,7 +29,7 @@ use inviso_core::{
     ring::Overflow,
     session::{Capture, Exceptions, Options, Session as Core, Stamps, Switched, Takes, MODULE},
     tracee::{Class, Kind, Tracee},
-    tree::{place_of, Tree, UNKNOWN},
+    tree::Tree,
 };
 use pyo3::{
     exceptions::{PyRuntimeError, PyValueError},
@@ -37,7 +37,7 @@ use pyo3::{
     prelude::*,
     types::PyType,
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::{sync::Arc, time::Duration};
 
 /// A trace session, by a strong or a weak handle.
@@ -677,72 +677,9 @@ impl Session {
         }))
     }
 
-    /// Everything counted by one kind (call_count, call_time, call_memory), one row a code object and process:
-    /// `(module, function, arity, file, line, pid, calls, amount)`; the amount is in nanoseconds or bytes.
-    #[allow(clippy::type_complexity)]
-    fn counters(
-        &self, py: Python<'_>, kind: &str,
-    ) -> PyResult<Vec<(String, String, u32, String, i32, Option<Pid>, u64, u64)>> {
-        let host = self.host(py)?;
-        let (bit, measure) = match kind {
-            "call_count" => (kinds::COUNT, None),
-            "call_time" => (kinds::TIME, Some(Measure::Time)),
-            "call_memory" => (kinds::MEMORY, Some(Measure::Memory)),
-            _ => return Err(PyValueError::new_err("kind")),
-        };
-        let mut plans: Vec<(usize, u32, u32, u32)> = Vec::new();
-        host.node.read(|s| {
-            for (code, plan) in s.plans() {
-                if let Some(e) = plan.entry(self.core.id).filter(|e| e.has & bit != 0) {
-                    let number = match measure {
-                        None => e.count,
-                        Some(Measure::Time) => e.time,
-                        Some(Measure::Memory) => e.memory,
-                    };
-                    plans.push((code, plan.slot, plan.name, number));
-                }
-            }
-        });
-        let mut rows = Vec::new();
-        let mut row = |code: usize, name: u32, pid: Option<u64>, calls: u64, amount: u64| {
-            let Some(name) = host.node.name(name) else { return };
-            let (file, line) = host.place_of(py, code);
-            rows.push((
-                name.module.to_string(),
-                name.function.to_string(),
-                name.arity,
-                file,
-                line,
-                pid.map(Pid::new),
-                calls,
-                amount,
-            ));
-        };
-        match measure {
-            None => {
-                for (code, _, name, counter) in plans {
-                    let calls = host.node.count(counter);
-                    if calls > 0 {
-                        row(code, name, None, calls, 0);
-                    }
-                }
-            }
-            Some(measure) => {
-                let by_key: FxHashMap<(u32, u32), (usize, u32)> = plans
-                    .into_iter()
-                    .map(|(code, slot, name, generation)| ((key(slot, measure), generation), (code, name)))
-                    .collect();
-                let mut readings = Vec::new();
-                self.core.each_function(|r| readings.push(r));
-                for r in readings.into_iter().filter(|r| r.count > 0 || r.amount > 0) {
-                    if let Some((code, name)) = by_key.get(&(r.key, r.generation)) {
-                        let amount = if measure == Measure::Time { host.node.clock.nanos(r.amount) } else { r.amount };
-                        row(*code, *name, Some(r.pid), r.count, amount);
-                    }
-                }
-            }
-        }
-        Ok(rows)
+    /// See [`counters::all`].
+    fn counters(&self, py: Python<'_>, kind: &str) -> PyResult<Vec<counters::Row>> {
+        counters::all(py, self.host(py)?, &self.core, kind)
     }
 
     /// Counters of time and memory are kept by chains of callers from now on. Before a pattern is set.
@@ -750,59 +687,9 @@ impl Session {
         self.core.tree.get_or_init(Tree::default);
     }
 
-    /// The call tree of one kind (call_time, call_memory): the functions, `(module, function, arity, file, line)`; the places, callers
-    /// first, `(caller's place, function)` by their numbers from 0, a caller -1 at the root, a function -1 where it has no counter any
-    /// more and -2 where the callers below are not known; and what was counted, `(place, pid, calls, amount, nanoseconds of waiting)`.
-    #[allow(clippy::type_complexity)]
-    fn tree(
-        &self, py: Python<'_>, kind: &str,
-    ) -> PyResult<(Vec<(String, String, u32, String, i32)>, Vec<(i64, i64)>, Vec<(i64, Pid, u64, u64, u64)>)> {
-        let host = self.host(py)?;
-        let (bit, measure) = match kind {
-            "call_time" => (kinds::TIME, Measure::Time),
-            "call_memory" => (kinds::MEMORY, Measure::Memory),
-            _ => return Err(PyValueError::new_err("kind")),
-        };
-        let Some(tree) = self.core.tree.get() else { return Err(PyValueError::new_err("the session keeps no tree")) };
-        let mut plans: Vec<(usize, u32, u32, u32)> = Vec::new();
-        host.node.read(|s| {
-            for (code, plan) in s.plans() {
-                if let Some(e) = plan.entry(self.core.id).filter(|e| e.has & bit != 0) {
-                    let generation = if measure == Measure::Time { e.time } else { e.memory };
-                    plans.push((code, plan.slot, plan.name, generation));
-                }
-            }
-        });
-        // what was counted comes first: each of its places is among those that are read then
-        let mut readings = Vec::new();
-        self.core.arena.each(|r| readings.push(r));
-        let places = tree.places();
-        let used: FxHashSet<u32> = places.iter().map(|place| place.slot).collect();
-        let (mut functions, mut numbers) = (Vec::new(), FxHashMap::default());
-        for (code, slot, name, generation) in plans.into_iter().filter(|(_, slot, ..)| used.contains(slot)) {
-            if let Some(name) = host.node.name(name) {
-                let (file, line) = host.place_of(py, code);
-                numbers.insert(slot, (functions.len() as i64, generation));
-                functions.push((name.module.to_string(), name.function.to_string(), name.arity, file, line));
-            }
-        }
-        let counted = readings.into_iter().filter(|r| r.count > 0 || r.amount > 0 || r.waited > 0).filter_map(|r| {
-            let place = place_of(r.key);
-            let (_, generation) = numbers.get(&places.get(place as usize)?.slot)?;
-            if r.generation != *generation || r.key != key(place, measure) {
-                return None;
-            }
-            let nanos = |ticks| host.node.clock.nanos(ticks);
-            let amount = if measure == Measure::Time { nanos(r.amount) } else { r.amount };
-            Some((i64::from(place) - 1, Pid::new(r.pid), r.count, amount, nanos(r.waited)))
-        });
-        let counted = counted.collect();
-        let of = |slot| match slot {
-            UNKNOWN => -2,
-            slot => numbers.get(&slot).map_or(-1, |(number, _)| *number),
-        };
-        let places = places.iter().skip(1).map(|place| (i64::from(place.above) - 1, of(place.slot))).collect();
-        Ok((functions, places, counted))
+    /// See [`counters::tree`].
+    fn tree(&self, py: Python<'_>, kind: &str) -> PyResult<counters::Places> {
+        counters::tree(py, self.host(py)?, &self.core, kind)
     }
 
     /// Writes what the rings hold to a file; messages written, and lost before.
