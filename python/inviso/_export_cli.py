@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from ._log_cli import guarded
+from ._guarded import guarded
 from ._options import Options, Usage, refuse, say
 from ._progress import Progress
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from . import _native
+from ._guarded import guarded
 from ._log_files import beside
 from ._log_read import FORMS, PAUSE, Named, Reader, Written, convert, named
 from ._log_stats import Stats, stats
 from ._log_text import function, moment
 from ._options import Options, Usage, number, refuse, say
 from ._stream import put
-from .errors import BadArg
 
 HELP = """\
 usage: inviso log COMMAND [options] FILE ...
@@ -150,32 +150,6 @@ def main(words: list[str]) -> int:
         return run(files if suffix is None else [(name, "wrap", suffix) for name in files], options)
 
     return guarded(f"log {command}", carried_out)
-
-
-def guarded(command: str, run: Callable[[], int]) -> int:
-    """Runs what a command does; its exit status, whatever it raises. Pids of the first run that is met begin with 0."""
-    _native.show_first_as_here(True)
-    try:
-        return run()
-    except Usage as wrong:
-        return refuse(f" {command}", str(wrong))
-    except BadArg as wrong:
-        return refuse(f" {command}", wrong.why)
-    except ImportError as missing:  # what only some forms need: it is not there, or can't be loaded
-        why = str(missing).splitlines() or ["a package can not be imported"]
-        print(f"inviso {command}: {why[0]}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # nobody reads any more; nor must the interpreter find out when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    except OSError as wrong:
-        print(f"inviso {command}: {_told(wrong)}", file=sys.stderr)
-        return 1
-    finally:
-        _native.show_first_as_here(False)
 
 
 def _print(source: Any, options: dict[str, str]) -> int:
@@ -352,9 +326,3 @@ def output() -> TextIO:
     if sys.stdout is None:  # its descriptor was closed when the interpreter began
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     return sys.stdout
-
-
-def _told(wrong: OSError) -> str:
-    if wrong.filename is None:
-        return str(wrong)
-    return f"{os.fsdecode(wrong.filename)}: {wrong.strerror}"

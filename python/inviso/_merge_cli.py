@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from ._command import wants_color
-from ._log_cli import guarded, lines, output
+from ._guarded import guarded
+from ._log_cli import lines, output
 from ._options import Options, Usage, number, refuse, say
 from .merge import FORMS, Merged, _opened, _told, logs
 
