@@ -76,7 +76,16 @@ def make(table: str, path: str) -> None:
             pass
         best, messages = min(best, time.process_time() - begin), rows.summary().messages
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"table": table, "seconds": round(best, 3), "millions_a_second": round(messages / best / 1e6, 2), "MB": round(memory)}))
+    print(
+        json.dumps(
+            {
+                "table": table,
+                "seconds": round(best, 3),
+                "millions_a_second": round(messages / best / 1e6, 2),
+                "MB": round(memory),
+            }
+        )
+    )
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ def program(body: str, place: Path, ends: str, **env: str) -> Iterator[Child]:
 
 def nodes(pattern: str) -> dict[str, int]:
     """Prepared processes by a pattern: names without the host, and process ids."""
-    cluster = Cluster(pattern)
+    cluster = Cluster(pattern, timeout=LIMIT)
     try:
         return {each.node.removesuffix(f"@{HOST}"): each.pid for each in cluster.found()}
     finally:
@@ -79,7 +79,7 @@ def story(folder: Path) -> list[Event]:
 @contextmanager
 def tokens(*patterns: str, folder: Path) -> Iterator[Callable[[], list[Event]]]:
     """Tokens of those nodes go to logs in a folder, until what this yields is called: it answers the events, merged."""
-    with Cluster(*patterns) as cluster:
+    with Cluster(*patterns, timeout=LIMIT) as cluster:
         cluster.tokens(folder=str(folder)).check()
 
         def events() -> list[Event]:

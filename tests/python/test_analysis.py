@@ -63,7 +63,13 @@ def test_recursion_and_exceptions() -> None:
 
 def test_time_out_is_waiting_and_nobodys_own() -> None:
     place = mfa("order")
-    messages = [at(90, ONE, "in", place), call(100, "order"), at(120, ONE, "out", place), at(170, ONE, "in", place), ret(180, "order")]
+    messages = [
+        at(90, ONE, "in", place),
+        call(100, "order"),
+        at(120, ONE, "out", place),
+        at(170, ONE, "in", place),
+        ret(180, "order"),
+    ]
     [row] = calls(messages)
     assert (row["duration_ns"], row["own_ns"], row["waiting_ns"]) == (80, 30, 50)
     assert some(analysis.tables(messages).steps.rows(), "start_mono_ns", "duration_ns", "reason") == [
@@ -132,7 +138,10 @@ def test_losses_damage_and_missing_times(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b"\0\0\0")
     tables = analysis.tables(path)
-    with pytest.warns(AnalysisWarning, match=r"t\.log: 3 messages were lost .*; 1 places could not be read .*; 1 messages have no time"):
+    with pytest.warns(
+        AnalysisWarning,
+        match=r"t\.log: 3 messages were lost .*; 1 places could not be read .*; 1 messages have no time",
+    ):
         rows = tables.losses.rows()
     assert some(rows, "count", "cause", "at_mono_ns") == [(3, "lost", 100), (None, "damage", 100)]
     with pytest.warns(AnalysisWarning):
@@ -155,7 +164,12 @@ def test_another_clock_counts_as_none() -> None:
 
 
 def test_the_time_of_day() -> None:
-    [row] = calls([("trace_ts", ONE, "call", ("m", "f", 0), (1, 2, 3)), ("trace_ts", ONE, "return_from", ("m", "f", 0), 1, (1, 2, 13))])
+    [row] = calls(
+        [
+            ("trace_ts", ONE, "call", ("m", "f", 0), (1, 2, 3)),
+            ("trace_ts", ONE, "return_from", ("m", "f", 0), 1, (1, 2, 13)),
+        ]
+    )
     assert (row["start"], row["start_mono_ns"], row["duration_ns"]) == (1_000_002_000_003_000, None, 10_000)
 
 
@@ -180,7 +194,14 @@ def test_processes_and_functions() -> None:
 
 
 def test_the_profile_adds_up() -> None:
-    messages = [call(100, "walk"), call(110, "walk"), ret(130, "walk"), ret(150, "walk"), call(160, "price"), ret(165, "price")]
+    messages = [
+        call(100, "walk"),
+        call(110, "walk"),
+        ret(130, "walk"),
+        ret(150, "walk"),
+        call(160, "price"),
+        ret(165, "price"),
+    ]
     rows = analysis.tables(messages).profile.rows()
     assert some(rows, "function", "calls", "own_ns", "cumulative_ns") == [
         ("shop.orders:walk/1", 2, 50, 50),
@@ -191,11 +212,15 @@ def test_the_profile_adds_up() -> None:
 def test_collections() -> None:
     info = [("generation", 2), ("collected", 7), ("uncollectable", 0), ("duration", 40)]
     messages = [at(100, ONE, "gc_major_start", [("generation", 2)]), at(150, ONE, "gc_major_end", info)]
-    assert some(analysis.tables(messages).gc.rows(), "start_mono_ns", "duration_ns", "generation", "collected") == [(100, 40, 2, 7)]
+    assert some(analysis.tables(messages).gc.rows(), "start_mono_ns", "duration_ns", "generation", "collected") == [
+        (100, 40, 2, 7)
+    ]
 
 
 def test_who_talks_to_whom_and_how_long_it_took() -> None:
-    messages = [at(100 + n, ONE, "send", n, TWO) for n in range(10)] + [at(200 + 2 * n, TWO, "receive", n) for n in range(9)]
+    messages = [at(100 + n, ONE, "send", n, TWO) for n in range(10)] + [
+        at(200 + 2 * n, TWO, "receive", n) for n in range(9)
+    ]
     taken, left = analysis.who_talks_to_whom(messages).rows()
     assert (taken["messages"], taken["wait_ns"], taken["longest_ns"]) == (9, sum(100 + n for n in range(9)), 108)
     assert (left["messages"], left["receiver_id"], left["wait_ns"]) == (1, None, None)
@@ -355,12 +380,17 @@ def test_several_nodes(tmp_path: Path) -> None:
         paths.append(log(tmp_path / f"{name}.log", [begin, end]))
     for source in (paths, tmp_path, {"a@h": str(paths[0]), "b@h": str(paths[1])}):
         rows = analysis.tables(source).calls.rows()
-        assert some(rows, "node", "start", "duration_ns") == [("b@h", 50_000_001_000, 5000), ("a@h", 100_000_001_000, 5000)]
+        assert some(rows, "node", "start", "duration_ns") == [
+            ("b@h", 50_000_001_000, 5000),
+            ("a@h", 100_000_001_000, 5000),
+        ]
         assert len({row["process_id"] for row in rows}) == 2
 
 
 def test_html_is_bounded_and_says_what_is_missing() -> None:
-    table = analysis.tables([*(at(n, ONE, "send", "x" * 1000, TWO) for n in range(1000)), ("drop", 5)], values=1000).messages
+    table = analysis.tables(
+        [*(at(n, ONE, "send", "x" * 1000, TWO) for n in range(1000)), ("drop", 5)], values=1000
+    ).messages
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         html = table._repr_html_()
@@ -381,7 +411,11 @@ def test_pictures() -> None:
     made = {
         "timeline": [tables.calls, tables.steps, analysis.critical_path(tables, "none")],
         "graph": [analysis.who_talks_to_whom(tables), analysis.blockers(tables)],
-        "histogram": [tables.messages, analysis.queue_depth(tables), *(analysis.latency(tables, by) for by in ("channel", "sender", "receiver"))],
+        "histogram": [
+            tables.messages,
+            analysis.queue_depth(tables),
+            *(analysis.latency(tables, by) for by in ("channel", "sender", "receiver")),
+        ],
         "flame": [tables.profile],
     }
     for kind, of in made.items():

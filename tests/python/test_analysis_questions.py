@@ -26,9 +26,18 @@ def story() -> list[Any]:
     messages: list[Any] = []
     for n in range(100):
         messages += [at(1000 * n, ONE, "send", n, TWO), at(1000 * n + n + 1, TWO, "receive", n)]
-    messages += [at(200_000, ONE, "send", "a", THREE), at(200_010, ONE, "send", "b", THREE), at(200_030, THREE, "receive", "a")]
+    messages += [
+        at(200_000, ONE, "send", "a", THREE),
+        at(200_010, ONE, "send", "b", THREE),
+        at(200_030, THREE, "receive", "a"),
+    ]
     place = mfa("work")
-    messages += [at(300_000, TWO, "in", place), at(300_500, TWO, "out", place), at(300_600, THREE, "in", place), at(300_650, THREE, "out", place)]
+    messages += [
+        at(300_000, TWO, "in", place),
+        at(300_500, TWO, "out", place),
+        at(300_600, THREE, "in", place),
+        at(300_650, THREE, "out", place),
+    ]
     messages += [
         at(400_000, ONE, "call", ("shop.orders", "order", [1])),
         at(400_100, ONE, "call", ("shop.orders", "price", [1])),
@@ -48,7 +57,7 @@ def story() -> list[Any]:
 
 TABLES = analysis.tables(story())
 ID = {row["pid"]: row["process_id"] for row in TABLES.processes.rows()}
-I, II, III = ID[str(ONE)], ID[str(TWO)], ID[str(THREE)]
+FIRST, SECOND, THIRD = ID[str(ONE)], ID[str(TWO)], ID[str(THREE)]
 
 
 def sql(query: str) -> list[tuple[Any, ...]]:
@@ -61,22 +70,32 @@ def sql(query: str) -> list[tuple[Any, ...]]:
 
 def wait_in_pandas() -> Any:
     frame = TABLES.messages.to_pandas().dropna(subset=["wait_ns"]).groupby("channel_id")["wait_ns"]
-    return [tuple(map(int, row)) for row in frame.quantile([0.5, 0.99], interpolation="lower").unstack().reset_index().to_numpy()]
+    return [
+        tuple(map(int, row))
+        for row in frame.quantile([0.5, 0.99], interpolation="lower").unstack().reset_index().to_numpy()
+    ]
 
 
 def wait_in_polars() -> Any:
     wait = polars.col("wait_ns").drop_nulls()
     frame = TABLES.messages.to_polars().filter(polars.col("wait_ns").is_not_null()).group_by("channel_id")
-    return [tuple(map(int, row)) for row in frame.agg(wait.quantile(0.5, "lower").alias("p50"), wait.quantile(0.99, "lower").alias("p99")).sort("channel_id").rows()]
+    return [
+        tuple(map(int, row))
+        for row in frame.agg(wait.quantile(0.5, "lower").alias("p50"), wait.quantile(0.99, "lower").alias("p99"))
+        .sort("channel_id")
+        .rows()
+    ]
 
 
-WAITS = [(II, 50, 99), (III, 30, 30)]
+WAITS = [(SECOND, 50, 99), (THIRD, 30, 30)]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda: sql("select channel_id, quantile_disc(wait_ns, 0.5), quantile_disc(wait_ns, 0.99) from messages where wait_ns is not null group by 1 order by 1"),
+        lambda: sql(
+            "select channel_id, quantile_disc(wait_ns, 0.5), quantile_disc(wait_ns, 0.99) from messages where wait_ns is not null group by 1 order by 1"
+        ),
         wait_in_pandas,
         wait_in_polars,
         lambda: sorted((row["of_id"], row["p50_ns"], row["p99_ns"]) for row in analysis.latency(TABLES).rows()),
@@ -90,21 +109,24 @@ def test_percentiles_of_waits_by_channel(answer: Callable[[], Any]) -> None:
     "answer",
     [
         lambda: sql("select sender_id, channel_id, count(*) from messages group by 1, 2 order by 2"),
-        lambda: [tuple(map(int, row)) for row in TABLES.messages.to_pandas().groupby(["sender_id", "channel_id"]).size().reset_index().to_numpy()],
+        lambda: [
+            tuple(map(int, row))
+            for row in TABLES.messages.to_pandas().groupby(["sender_id", "channel_id"]).size().reset_index().to_numpy()
+        ],
         lambda: TABLES.messages.to_polars().group_by("sender_id", "channel_id").len().sort("channel_id").rows(),
     ],
 )
 def test_who_talks_to_whom(answer: Callable[[], Any]) -> None:
-    assert [tuple(row) for row in answer()] == [(I, II, 100), (I, III, 2)]
+    assert [tuple(row) for row in answer()] == [(FIRST, SECOND, 100), (FIRST, THIRD, 2)]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda: sql(f"select max(depth_at_send) from messages where channel_id = {III}")[0][0],
-        lambda: TABLES.messages.to_pandas().query(f"channel_id == {III}")["depth_at_send"].max(),
-        lambda: TABLES.messages.to_polars().filter(polars.col("channel_id") == III)["depth_at_send"].max(),
-        lambda: max(row["depth"] for row in analysis.queue_depth(TABLES, III).rows()) - 1,
+        lambda: sql(f"select max(depth_at_send) from messages where channel_id = {THIRD}")[0][0],
+        lambda: TABLES.messages.to_pandas().query(f"channel_id == {THIRD}")["depth_at_send"].max(),
+        lambda: TABLES.messages.to_polars().filter(polars.col("channel_id") == THIRD)["depth_at_send"].max(),
+        lambda: max(row["depth"] for row in analysis.queue_depth(TABLES, THIRD).rows()) - 1,
     ],
 )
 def test_depth_of_a_queue(answer: Callable[[], Any]) -> None:
@@ -120,27 +142,47 @@ def test_depth_of_a_queue(answer: Callable[[], Any]) -> None:
     ],
 )
 def test_the_longest_step(answer: Callable[[], Any]) -> None:
-    assert tuple(answer()) == (II, 500)
+    assert tuple(answer()) == (SECOND, 500)
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         lambda: sql("select function, process_id from calls where duration_ns is null"),
-        lambda: list(TABLES.calls.to_pandas().query("duration_ns.isnull()")[["function", "process_id"]].itertuples(index=False, name=None)),
-        lambda: TABLES.calls.to_polars().filter(polars.col("duration_ns").is_null()).select("function", "process_id").rows(),
+        lambda: list(
+            TABLES.calls.to_pandas()
+            .query("duration_ns.isnull()")[["function", "process_id"]]
+            .itertuples(index=False, name=None)
+        ),
+        lambda: (
+            TABLES.calls.to_polars().filter(polars.col("duration_ns").is_null()).select("function", "process_id").rows()
+        ),
     ],
 )
 def test_calls_that_never_ended(answer: Callable[[], Any]) -> None:
-    assert [tuple(row) for row in answer()] == [("shop.orders:order/1", II)]
+    assert [tuple(row) for row in answer()] == [("shop.orders:order/1", SECOND)]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        lambda: sql("select function, sum(own_ns), sum(cumulative_ns) from profile where process_id = %d group by 1 order by 1" % I),
-        lambda: list(TABLES.profile.to_pandas().query(f"process_id == {I}").sort_values("function")[["function", "own_ns", "cumulative_ns"]].itertuples(index=False, name=None)),
-        lambda: TABLES.profile.to_polars().filter(polars.col("process_id") == I).sort(polars.col("function").cast(str)).select("function", "own_ns", "cumulative_ns").rows(),
+        lambda: sql(
+            "select function, sum(own_ns), sum(cumulative_ns) from profile"
+            f" where process_id = {FIRST} group by 1 order by 1"
+        ),
+        lambda: list(
+            TABLES.profile.to_pandas()
+            .query(f"process_id == {FIRST}")
+            .sort_values("function")[["function", "own_ns", "cumulative_ns"]]
+            .itertuples(index=False, name=None)
+        ),
+        lambda: (
+            TABLES.profile.to_polars()
+            .filter(polars.col("process_id") == FIRST)
+            .sort(polars.col("function").cast(str))
+            .select("function", "own_ns", "cumulative_ns")
+            .rows()
+        ),
     ],
 )
 def test_own_and_cumulative_time(answer: Callable[[], Any]) -> None:
@@ -154,7 +196,11 @@ PAUSES = """select sum(gc.duration_ns) from gc join calls using (process_id) whe
 def pauses_in_pandas() -> Any:
     joined = TABLES.gc.to_pandas().merge(TABLES.calls.to_pandas(), on="process_id", suffixes=("", "_call"))
     end = joined["start_mono_ns_call"] + joined["duration_ns_call"]
-    inside = (joined["function"] == "shop.orders:order/1") & (joined["start_mono_ns"] >= joined["start_mono_ns_call"]) & (joined["start_mono_ns"] <= end)
+    inside = (
+        (joined["function"] == "shop.orders:order/1")
+        & (joined["start_mono_ns"] >= joined["start_mono_ns_call"])
+        & (joined["start_mono_ns"] <= end)
+    )
     return joined[inside.fillna(False)]["duration_ns"].sum()
 
 
@@ -168,7 +214,13 @@ def test_collections_inside_a_request(answer: Callable[[], Any]) -> None:
     [
         lambda: sql("select avg((pairing = 'content')::int) from messages where receiver_id is not null")[0][0],
         lambda: (TABLES.messages.to_pandas().dropna(subset=["receiver_id"])["pairing"] == "content").mean(),
-        lambda: TABLES.messages.to_polars().filter(polars.col("receiver_id").is_not_null())["pairing"].cast(str).eq("content").mean(),
+        lambda: (
+            TABLES.messages.to_polars()
+            .filter(polars.col("receiver_id").is_not_null())["pairing"]
+            .cast(str)
+            .eq("content")
+            .mean()
+        ),
     ],
 )
 def test_how_many_pairs_are_guessed(answer: Callable[[], Any]) -> None:

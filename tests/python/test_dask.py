@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from framework_tools import Event, calls, example, nodes, program, tokens, until_nodes
 from inviso import BadArg, Cluster, seq_trace
-from inviso_tools import HOST, Child, Failed, until
+from inviso_tools import HOST, LIMIT, Child, Failed, until
 from subjects import orders
 
 if sys.version_info >= (3, 15) or "t" in sys.abiflags:
@@ -92,7 +92,7 @@ def test_workers_are_nodes_and_traced_together(client: Child, logs: Path) -> Non
     words = [sys.executable, "-m", "inviso", "nodes", "pack-*"]
     shown = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
     assert [line.split()[0] for line in shown.splitlines()] == [f"{name}@{HOST}" for name in sorted(workers)]
-    with Cluster("pack-*") as cluster:
+    with Cluster("pack-*", timeout=LIMIT) as cluster:
         cluster.trace("subjects.orders:weigh", folder=str(logs)).check()
         packed = client.ask("client.gather(client.map(orders.pack, range(20), pure=False))")
         result = cluster.stop().check()

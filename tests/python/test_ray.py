@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from framework_tools import Event, calls, example, nodes, program, tokens
 from inviso import BadArg, Cluster
-from inviso_tools import HOST, Child, Failed, until
+from inviso_tools import HOST, LIMIT, Child, Failed, until
 
 if sys.version_info >= (3, 15) or "t" in sys.abiflags:
     pytest.importorskip("ray")  # it has no build for these
@@ -105,7 +105,7 @@ def test_workers_are_nodes_and_traced_together(driver: Child, logs: Path) -> Non
     shown = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout
     # Ray may have begun one more meanwhile
     assert {line.split()[0] for line in shown.splitlines()} >= {f"{name}@{HOST}" for name in workers}
-    with Cluster("ray-*") as cluster:
+    with Cluster("ray-*", timeout=LIMIT) as cluster:
         cluster.trace("subjects.orders:weigh", folder=str(logs)).check()
         packed = driver.ask("ray.get([pack.remote(number) for number in range(20)])")
         result = cluster.stop().check()

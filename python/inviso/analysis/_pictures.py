@@ -28,20 +28,26 @@ def _processes(source: Source) -> list[Row]:
     found = [{**row, "name": row["name"] or row["pid"]} for row in _rows(source, "processes")]
     known = {row["process_id"] for row in found}
     more = [row for row in _rows(source, "channels") if row["channel_id"] not in known]
-    return found + [{"process_id": row["channel_id"], "name": row["pid"], "kind": row["kind"], "node": row["node"]} for row in more]
+    return found + [
+        {"process_id": row["channel_id"], "name": row["pid"], "kind": row["kind"], "node": row["node"]} for row in more
+    ]
 
 
 def _calls(table: Table, source: Source) -> Picture:
     from .. import picture
 
-    return picture.timeline(table.rows(), messages=_rows(source, "messages"), processes=_processes(source), title="Calls and messages")
+    return picture.timeline(
+        table.rows(), messages=_rows(source, "messages"), processes=_processes(source), title="Calls and messages"
+    )
 
 
 def _steps(table: Table, source: Source) -> Picture:
     from .. import picture
 
     steps = [{**row, "function": row["to_function"] or row["from_function"], "depth": 0} for row in table.rows()]
-    return picture.timeline(steps, messages=_rows(source, "messages"), processes=_processes(source), title="Steps and messages")
+    return picture.timeline(
+        steps, messages=_rows(source, "messages"), processes=_processes(source), title="Steps and messages"
+    )
 
 
 def _path(table: Table, source: Source) -> Picture:
@@ -59,7 +65,11 @@ def _waits(by: str) -> Callable[[Table, Source], Picture]:
         from .. import picture
 
         names = {row["process_id"]: f"{row['name']}" for row in _processes(source)}
-        rows = [{"wait_ns": row["wait_ns"], by: names.get(row[f"{by}_id"], "unknown")} for row in _rows(source, "messages") if row["wait_ns"] is not None]
+        rows = [
+            {"wait_ns": row["wait_ns"], by: names.get(row[f"{by}_id"], "unknown")}
+            for row in _rows(source, "messages")
+            if row["wait_ns"] is not None
+        ]
         return picture.histogram(rows, column="wait_ns", by=by, title=f"How long messages waited, by {by}")
 
     return made
@@ -68,7 +78,10 @@ def _waits(by: str) -> Callable[[Table, Source], Picture]:
 def _talks(table: Table, source: Source) -> Picture:
     from .. import picture
 
-    ends = [{"sender": row["sender_id"], "receiver": row["receiver_id"] or row["channel_id"], "count": row["messages"]} for row in table.rows()]
+    ends = [
+        {"sender": row["sender_id"], "receiver": row["receiver_id"] or row["channel_id"], "count": row["messages"]}
+        for row in table.rows()
+    ]
     return picture.graph(ends, processes=_processes(source))
 
 
@@ -84,7 +97,9 @@ def _depths(table: Table, source: Source) -> Picture:
 
     names = {row["process_id"]: row["name"] for row in _processes(source)}
     rows = [{"depth": row["depth"], "channel": names.get(row["channel_id"], "unknown")} for row in table.rows()]
-    return picture.histogram(rows, column="depth", by="channel", unit="messages", title="How many messages were in a channel")
+    return picture.histogram(
+        rows, column="depth", by="channel", unit="messages", title="How many messages were in a channel"
+    )
 
 
 def _profile(table: Table, source: Source) -> Picture:
@@ -118,5 +133,7 @@ def picture_of(table: Table, source: Source) -> Picture:
     """
     made = _PICTURES.get(table.name)
     if made is None:
-        raise BadArg("picture/0", "table", f"there is no picture of {table.name}; there are those of {', '.join(_PICTURES)}")
+        raise BadArg(
+            "picture/0", "table", f"there is no picture of {table.name}; there are those of {', '.join(_PICTURES)}"
+        )
     return made(table, source)

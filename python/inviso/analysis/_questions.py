@@ -12,20 +12,23 @@ from ._table import Table
 from ._tables import Tables
 
 _HINTS = 5
-"""So many of what there is are named."""
+"""How many labels or channels a hint names."""
 
 __all__ = ["blockers", "critical_path", "latency", "queue_depth", "who_talks_to_whom"]
 
 
 def critical_path(source: Any, label: Any, to: int | None = None) -> Table:
-    """What the time of one label of sequential tracing was spent on: the path from its first event to its last.
+    """The critical path of one label of sequential tracing: what the time from its first event to its last was spent on.
 
-    Backwards from the last event that has the label, of all or of the process ``to``, from each receipt to its sending. A row is a piece of time of ``process_id``:
+    The path goes backwards from the last event with the label (of all processes, or of ``to``): from each receipt to its sending. A row is a
+    piece of the time of ``process_id``:
 
-    - ``running``: it was at work on it; ``waiting``: it was out, in ``by_function`` (where the flag ``running`` was set, too);
-    - ``queued``: the message ``content`` was on its way from ``from_id`` to ``to_id``; ``blocked``: the same, and a step of another task,
-      ``by_id``, in ``by_function``, ran on the receiver's event loop meanwhile;
-    - ``elsewhere``: the label's first event is not on the path.
+    - ``running``: the process worked on it.
+    - ``waiting``: the process was scheduled out in ``by_function`` (needs the flag ``running``).
+    - ``queued``: the message ``content`` was on its way from ``from_id`` to ``to_id``.
+    - ``blocked``: the message was on its way, and a step of another task, ``by_id``, ran on the receiver's event loop. ``by_function`` is what
+      that task was started with.
+    - ``elsewhere``: time before the path began, if the label's first event is not on it.
 
     ``duration_ns`` adds up to the time from the label's first event to its last. No rows: no event has the label.
 
@@ -46,10 +49,11 @@ def critical_path(source: Any, label: Any, to: int | None = None) -> Table:
 
 
 def blockers(source: Any, shortest_ms: float = 1.0) -> Table:
-    """Steps of tasks that held up other tasks, which could have gone on: a message for them was there.
+    """Steps of tasks that blocked other tasks of the same event loop.
 
-    A row is a step and a task that it held up, ``held_id``, for ``held_ns``: the process and what it was started with (flag ``procs``),
-    the functions in which the step began and ended, its start and duration. It needs the flags ``running``, ``send`` and ``receive``; with ``scheduler_id`` tasks of several event loops are told apart.
+    A row is a step and one task that waited for its end: ``held_id`` waited ``held_ns`` although a message for it was there. The row has the
+    task that ran, the function that it was started with (flag ``procs``), the functions where the step began and ended, its start and
+    duration. It needs the flags ``running``, ``send`` and ``receive``; with ``scheduler_id`` tasks of several event loops are told apart.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
@@ -86,9 +90,9 @@ def who_talks_to_whom(source: Any) -> Table:
 
 
 def queue_depth(source: Any, channel: int | None = None) -> Table:
-    """A row each time that a message is sent to a channel, or received from it: how many are in it then.
+    """The depth of a channel over time: a row each time that a message is sent to it or received from it.
 
-    They are those whose sending was traced: one that is in a queue before tracing begins does not count.
+    Only messages whose sending is in the trace count: an item that was put in before tracing began does not.
 
     Args:
         source: see :mod:`inviso.analysis`, or its :class:`Tables`.
@@ -108,7 +112,7 @@ def queue_depth(source: Any, channel: int | None = None) -> Table:
 
 
 def latency(source: Any, by: Literal["channel", "sender", "receiver"] = "channel") -> Table:
-    """How long messages waited from their sending to their receipt: a row for each channel, sender or receiver, ``of_id``.
+    """Percentiles of the time between sending and receipt: a row for each channel, sender or receiver, ``of_id``.
 
     Percentiles are values that occurred (nearest rank). Messages that were never received, or without times, have none.
 

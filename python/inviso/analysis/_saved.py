@@ -58,5 +58,7 @@ def load(folder: str | os.PathLike[str]) -> SavedTables:
     path = os.fspath(folder)
     for name in NAMES:
         if not os.path.isfile(os.path.join(path, f"{name}.parquet")):
-            raise BadArg(where, "folder", f"there is no {name}.parquet in {shown(path)}; pass one that to_parquet has written")
+            raise BadArg(
+                where, "folder", f"there is no {name}.parquet in {shown(path)}; pass one that to_parquet has written"
+            )
     return SavedTables(path)

@@ -23,7 +23,7 @@ _NO_SOURCE = (
 
 
 class Source:
-    """What tables are made of. Files that only it needs are removed with it."""
+    """The trace that tables are made of. It owns its temporary files, and removes them when it is garbage."""
 
     __slots__ = ("__weakref__", "erlang", "is_log", "logs", "messages", "names", "wall", "what")
 
@@ -33,7 +33,7 @@ class Source:
         self.erlang = erlang
         self.logs: list[tuple[str, str | None]] = []
         self.messages: list[Any] | None = None
-        # also for logs: what this process has written has its names
+        # logs that this process wrote have its names, too
         self.names: dict[Any, str] = dict(_native.process_names())
         self.is_log = True
         self.wall: int | None = None
@@ -116,7 +116,7 @@ def _merged(sources: Any, what: str, erlang: bool) -> Source:
 
 
 def _by_name(where: str, logs: list[tuple[str, str | None]]) -> dict[str, Any]:
-    """Logs by a name for what has none: that of the file."""
+    """Maps names to logs: a node without a name is called as its file."""
     named: dict[str, Any] = {}
     for path, suffix in logs:
         stem = os.path.splitext(os.path.basename(path))[0] or "log"

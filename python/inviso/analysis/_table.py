@@ -25,7 +25,7 @@ _CELL = 120
 
 
 class AnalysisWarning(UserWarning):
-    """A trace that an analysis was made of lacks something: messages were lost, it is damaged, or messages have no time.
+    """The trace is incomplete: messages were lost, a log is damaged, or messages have no timestamp.
 
     >>> issubclass(AnalysisWarning, UserWarning)
     True
@@ -50,7 +50,7 @@ class Table(Rows):
     ) -> None:
         super().__init__(make, True)
         self._name, self._source, self._warned = name, source, False
-        # what is said where there are no rows
+        # makes the hint of an empty table
         self._hint = hint
 
     @property
@@ -162,9 +162,7 @@ class Table(Rows):
         empty = {at for at, _ in enumerate(columns) if all(row[at] is None for row in rows)} if rows else set()
         kept = [at for at in range(len(columns)) if at not in empty]
         head = "".join(f"<th>{html.escape(columns[at])}</th>" for at in kept)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{_cell(row[at])}</td>" for at in kept) + "</tr>" for row in rows[:_SHOWN]
-        )
+        body = "".join("<tr>" + "".join(f"<td>{_cell(row[at])}</td>" for at in kept) + "</tr>" for row in rows[:_SHOWN])
         notes = [f"table <b>{html.escape(self._name)}</b> of {html.escape(self._source.what)}"]
         if len(rows) > _SHOWN:
             notes.append(f"the first {_SHOWN} rows")
@@ -176,7 +174,7 @@ class Table(Rows):
 
 
 def _outside() -> int:
-    """Which of the callers of who calls this is the first outside of this package, as :func:`warnings.warn` counts."""
+    """The stack level of the first caller outside this package, as :func:`warnings.warn` counts."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("inviso."):
         level, frame = level + 1, frame.f_back
@@ -198,7 +196,9 @@ def lacks(summary: Summary) -> str:
     if summary.damaged:
         parts.append(f"{summary.damaged:,} places could not be read ({summary.damage[0]})")
     if summary.untimed and summary.untimed == summary.messages:
-        parts.append("no message has a time stamp, so there are no times (set the flag 'monotonic_timestamp' or 'timestamp')")
+        parts.append(
+            "no message has a time stamp, so there are no times (set the flag 'monotonic_timestamp' or 'timestamp')"
+        )
     elif summary.untimed:
         parts.append(f"{summary.untimed:,} messages have no time stamp of the trace's clock")
     return "; ".join(parts)

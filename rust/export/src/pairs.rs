@@ -29,7 +29,7 @@ pub enum Pairing {
     Content,
 }
 
-/// Messages under way, each with what is known of its sending.
+/// Messages that were sent and not yet received, each with what is known of its sending.
 #[derive(Debug)]
 pub struct Pairs<T> {
     most: usize,

@@ -1,7 +1,8 @@
 //! Messages, from their sending to their receipt; where they were sent to; who talks to whom; how long they waited; how many waited.
 //!
-//! A message is a row when it is received, or when it is given up: at the end, or where too many are under way. One whose sending is not in
-//! the trace is a row as well, without what only that tells. What its token says (`seq_trace`) belongs to the row of the message that it went with.
+//! A message becomes a row when it is received, or when it is given up: at the end, or when too many are under way. A receipt whose sending
+//! is not in the trace is a row, too; its cells of the sending are null. Events of tokens (`seq_trace`) fill cells of the message that carried
+//! the token.
 
 use super::{state::Class, Moment, Options, Rows, Sheet, State};
 use crate::{
