@@ -197,6 +197,32 @@ def test_a_coroutine_function_is_run() -> None:
         asyncio.run(inside())
 
 
+@pytest.mark.parametrize("type", ["call_time", "call_memory"])
+@pytest.mark.parametrize("tree", [False, True])
+def test_what_tasks_do_after_their_end_counts_as_well(type: Any, tree: bool) -> None:
+    async def work() -> None:
+        leaf(1)
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        for _ in range(5):
+            await asyncio.gather(*(asyncio.create_task(work()) for _ in range(20)))
+
+    def of_asyncio(profile: Profile) -> dict[str, int]:
+        loops = (f for f in profile.functions if f.module in ("asyncio.base_events", "asyncio.events", "asyncio.tasks"))
+        return {f.function: f.calls for f in loops if f.function != "BaseEventLoop.__del__"}
+
+    asyncio.run(main())  # what the first run imports and makes
+    profile = tprof.profile(main, type=type, tree=tree)
+    assert of_asyncio(profile) == of_asyncio(tprof.profile(main))
+    # a task tells who waits for it that it is done, after its coroutine has returned
+    [leaves] = [f for f in profile.functions if f.function == "leaf"]
+    [told] = [f for f in profile.functions if f.function == "BaseEventLoop.call_soon"]
+    tasks = {each.process for each in leaves.processes}
+    assert len(tasks) == 100
+    assert {each.process: each.calls for each in told.processes if each.process in tasks} == dict.fromkeys(tasks, 2)
+
+
 def test_what_is_defined_or_imported_later_counts_but_only_if_it_matches() -> None:
     def define() -> None:
         namespace: dict[str, Any] = {"__name__": "made_up"}

@@ -2,7 +2,7 @@
 //!
 //! # Roles
 //! A process runs on one thread at a time, and that thread is the only writer of the process's cells. The
-//! control side reads them, and folds them when the process has ended.
+//! control side reads them, and folds them when the process has ended and no call goes on in it: others get its cells then.
 //!
 //! # States
 //! | generation | meaning |
@@ -298,7 +298,7 @@ impl Arena {
         self.cell(n).key.store(key, Relaxed);
     }
 
-    /// The process has ended: keeps what its cells say, at most `bound` processes apart, and frees the cells.
+    /// The process has ended, and no call goes on in it: keeps what its cells say, at most `bound` processes apart, and frees the cells.
     pub fn fold(&self, pid: u64, bound: usize) {
         let mut books = self.books.lock().unpoisoned();
         let Some(blocks) = books.owned.remove(&pid) else { return };

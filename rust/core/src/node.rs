@@ -189,16 +189,17 @@ impl Node {
         self.population.lock().unpoisoned().number()
     }
 
-    /// The process has ended: its counters are kept apart or summed up. `true` for the caller who ended it.
+    /// The process has ended. `true` for the caller who ended it. Calls may still go on in it (callbacks of a task that is done), and
+    /// count for it until [`Node::fold_counters`].
     pub fn end_process(&self, tracee: &Tracee) -> bool {
         let unlocked = mutant!("process_ends_unlocked").then(|| tracee.begin_end());
         let mut population = self.population.lock().unpoisoned();
         if !unlocked.unwrap_or_else(|| tracee.begin_end()) {
             return false;
         }
-        if tracee.matters() {
+        if tracee.is_tracer() {
             drop(population);
-            self.leave_sessions(tracee);
+            self.lose_tracers(tracee); // while it still counts as alive: one who finds a tracer dead must not find its flags
             population = self.population.lock().unpoisoned();
         }
         tracee.end();
@@ -208,20 +209,14 @@ impl Node {
         if named {
             self.forget_name(tracee.pid);
         }
-        if tracee.is_tracer() {
-            self.leave_sessions(tracee); // one that was made after the first look, and before its tracer was dead
-        }
+        self.lose_tracers(tracee); // of sessions that were made after the first look, and before it was dead
         true
     }
 
-    /// Undoes what hangs on a process that ends, while it still counts as alive: one who finds a tracer dead must not find
-    /// its flags.
-    fn leave_sessions(&self, tracee: &Tracee) {
-        for session in self.sessions() {
-            if session.tracer.load(Relaxed) == tracee.pid {
-                self.lose_tracer(&session);
-            }
-            session.arena.fold(tracee.pid, session.options.ended_processes);
+    /// The process has ended, and no call goes on in it: its counters are kept apart or summed up.
+    pub fn fold_counters(&self, tracee: &Tracee) {
+        if tracee.is_counted() {
+            self.sessions().iter().for_each(|s| s.arena.fold(tracee.pid, s.options.ended_processes));
         }
     }
 

@@ -74,6 +74,7 @@ impl Drop for Here {
             let own = thread.own().clone();
             self.node.end_thread(thread);
             self.node.end_process(&own);
+            self.node.fold_counters(&own);
         }
     }
 }

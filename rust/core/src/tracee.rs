@@ -184,9 +184,9 @@ impl Tracee {
         self.tracer.store(1, Release);
     }
 
-    /// Whether sessions have to be told of its end: it has been counted in one, or is one's tracer.
-    pub(crate) fn matters(&self) -> bool {
-        self.index.used.load(Relaxed) != 0 || self.is_tracer()
+    /// Whether it has been counted in a session.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.index.used.load(Relaxed) != 0
     }
 
     /// Whether it is some session's tracer, or was.

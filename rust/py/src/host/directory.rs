@@ -438,6 +438,7 @@ impl Directory {
         }
         super::relations::gone_unseen(host, own);
         host.node.end_process(own);
+        host.node.fold_counters(own);
         host.node.seq_leave(own);
         tokens::all_gone();
     }
@@ -694,6 +695,7 @@ impl Directory {
         if let Some(ended) = ended {
             // SAFETY: attached; nothing of it has been cleared.
             unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
+            host.node.fold_counters(&ended.tracee);
             task_end::done(py);
         }
     }
@@ -705,6 +707,7 @@ impl Directory {
         let ended = unsafe { self.tasks.lock(py).end(py, address, |_| true) }?;
         // SAFETY: attached; as above.
         unsafe { object_ended(py, host, &ended.tracee, address as *mut ffi::PyObject) };
+        host.node.fold_counters(&ended.tracee);
         Some(ended)
     }
 }
