@@ -186,7 +186,7 @@ def test_limits_on_words_and_time(project: pytest.Pytester) -> None:
     result = run(project)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines([
-        "the functions of the project allocated * words; the mark allows 1",
+        "the functions of the project allocated * words (* bytes); the mark allows 1 word (8 bytes)",
         "  shop:total/1 *",
         "shop:price was called 2 times; the mark says 3",
         "      (by whom is shown in a test whose mark has neither words nor ms)",

@@ -573,10 +573,11 @@ def test_format_of_each_type() -> None:
         "bank:pay/1                    10       5.00      0.50  [ 50.00]\n"
         "total                         18      10.00      0.56  [100.00]\n"
     )
-    words = Profile("call_memory", SAMPLE.functions, ())
-    header = tprof.format(words, sort="calls").splitlines()[0]
-    assert header.split() == ["FUNCTION", "CALLS", "WORDS", "PER", "CALL", "[", "%]"]
-    assert tprof.format(words).splitlines()[-1].split() == ["total", "18", "10000", "555.56", "[100.00]"]
+    memory = Profile("call_memory", SAMPLE.functions, ())  # in words, shown as bytes
+    header = tprof.format(memory, sort="calls").splitlines()[0]
+    assert header.split() == ["FUNCTION", "CALLS", "BYTES", "PER", "CALL", "[", "%]"]
+    assert tprof.format(memory).splitlines()[-1].split() == ["total", "18", "80000", "4444.44", "[100.00]"]
+    assert repr(memory).endswith(", 80,000 bytes>") and memory.to_dict()["unit"] == "words"
     count = Profile("call_count", (Function("m", "f", 0, "m.py", 1, (Calls(None, 2, 2),)),), ())
     assert tprof.format(count, "process") == (
         "FUNCTION  CALLS  [     %]\n"

@@ -14,6 +14,7 @@ from inviso import tprof, trace
 from inviso._pattern import Pattern, hint, matches, parse
 from inviso.errors import BadArg, shown
 from inviso.tprof import Profile, Profiler
+from inviso.tprof._model import BYTES_OF_A_WORD
 
 __all__ = ["LIMITS", "Limit", "Limits", "OfTest", "limits_of"]
 
@@ -184,7 +185,7 @@ class _Watch:
         if self._memory is not None and self._limits.words is not None:
             profile = self._memory.collect()
             if profile.measurement > self._limits.words:
-                lines += _too_much(f"allocated {profile.measurement} words", f"{self._limits.words}", profile)
+                lines += _too_much(f"allocated {_words(profile.measurement)}", _words(self._limits.words), profile)
         return lines
 
 
@@ -223,6 +224,10 @@ def _place(caller: object) -> str:
         case (str(module), str(name), int(arity), (str(file), int(line))):
             return f"{module}:{name}/{arity} ({file}:{line})"
     return "native code"
+
+
+def _words(number: int) -> str:
+    return f"{number} word{'s' * (number != 1)} ({number * BYTES_OF_A_WORD} bytes)"
 
 
 def _too_much(what: str, most: str, profile: Profile) -> list[str]:

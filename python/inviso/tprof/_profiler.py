@@ -20,7 +20,7 @@ from inviso.errors import BadArg, shown
 from inviso.trace import session_create
 
 from ._check import bad, check_tree, one_of
-from ._model import CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Node, Profile, Sort, View
+from ._model import BYTES_OF_A_WORD, CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Node, Profile, Sort, View
 from ._nodes import Code, Place, Sums, made
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ Key: TypeAlias = "tuple[str, str, int, str, int, Pid | None, int]"
 
 ErrorType: TypeAlias = "type[BaseException]"
 OWN = "inviso"
-BYTES_OF_A_WORD = 8
 
 
 class CounterSource(Protocol):
