@@ -4,8 +4,8 @@
 setting         variable
 ==============  =====================  =====================================================================
 ``patterns``    ``INVISO_PATTERNS``    the functions that are measured or traced; a comma between two
-``type``        ``INVISO_TYPE``        what ``inviso tprof`` measures
-``limit``       ``INVISO_LIMIT``       rows of a table of functions
+``type``        ``INVISO_TYPE``        what ``inviso tprof`` and ``%%tprof`` measure
+``limit``       ``INVISO_LIMIT``       rows of a table
 ``messages``    ``INVISO_MESSAGES``    messages after which ``inviso trace`` stops
 ``events``      ``INVISO_EVENTS``      the last events of a failed test that its report shows
 ``returns``     ``INVISO_RETURNS``     whether these are returns and exceptions, too: ``yes`` or ``no``
@@ -21,7 +21,7 @@ setting         variable
 ``agent``       ``INVISO_AGENT``       options of the agent that is started where another host is asked for
 ==============  =====================  =====================================================================
 
-A command reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
+A command, a run of tests or a magic reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
 that is traced from its start reads neither: only the file that it was given.
 """
 
