@@ -8,8 +8,8 @@ setting         variable
 ``limit``       ``INVISO_LIMIT``       rows of a table
 ``messages``    ``INVISO_MESSAGES``    messages after which ``inviso trace`` stops
 ``events``      ``INVISO_EVENTS``      the last events of a failed test that its report shows
-``returns``     ``INVISO_RETURNS``     whether these are returns and exceptions, too: ``yes`` or ``no``
-``ring_bytes``  ``INVISO_RING_BYTES``  bytes that each thread keeps in the flight recorder of tests
+``returns``     ``INVISO_RETURNS``     whether a recorder has returns and exceptions, too: ``yes`` or ``no``
+``ring_bytes``  ``INVISO_RING_BYTES``  bytes that each thread keeps in a flight recorder
 ``node``        ``INVISO_NODE``        the process's name; ``{pid}`` and ``{program}`` stand for these
 ``dir``         ``INVISO_DIR``         the private folder with the sockets of this user's processes
 ``log_dir``     ``INVISO_LOG_DIR``     the folder of logs
