@@ -408,3 +408,56 @@ def test_the_page(project: pytest.Pytester) -> None:
     shop, *tests = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
     project.makepyfile(shop=shop, test_shop="\n".join(tests))
     run(project, "-W", "error", "--strict-markers").assert_outcomes(passed=4)
+
+
+def test_a_test_that_replaces_files_keeps_its_own_error(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import os, shop, time
+        def test_first(monkeypatch):
+            for name in ("mkdir", "scandir", "listdir"): monkeypatch.setattr(os, name, lambda *a, **k: 1 / 0)
+            monkeypatch.setattr(time, "monotonic_ns", lambda: 1 / 0)
+            shop.price("cake")
+        def test_second(monkeypatch):
+            import inviso.log
+            monkeypatch.setattr(inviso.log, "read", lambda *a, **k: 1 / 0)
+            shop.price("cake")
+        def test_third(): shop.price("cake")
+    """)
+    result = run(project, "--inviso-on-fail")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines([
+        "*- inviso: 1 event -*", "* ms (MainThread) call shop:price('cake')",
+        "the events can't be shown: ZeroDivisionError: division by zero", "log: *002-*test_second-call.log",
+        "*- inviso: 1 event -*",
+    ])  # fmt: skip
+    assert str(result.stdout).count("KeyError: 'cake'") >= 3
+
+
+def test_a_log_is_named_after_its_test(project: pytest.Pytester) -> None:
+    name = "test_" + "名" * 80
+    project.makepyfile(f"""
+        import pytest, shop
+        @pytest.mark.parametrize("x", ["a/b", "../c"])
+        def test_each(x): shop.price("cake")
+        def {name}(): shop.price("cake")
+    """)
+    text = str(run(project, "--inviso-on-fail").stdout)
+    logs = re.findall(r"^log: .*/(.*)\.log$", text, re.MULTILINE)
+    file = "test_a_log_is_named_after_its_test-py"
+    assert logs[:2] == [f"001-{file}-test_each-a-b-call", f"002-{file}-test_each-c-call"]
+    assert logs[2].startswith(f"003-{file}-test_名") and len(logs[2].encode()) < 200
+
+
+def test_no_folder_of_logs_stays_without_a_failure(project: pytest.Pytester) -> None:
+    project.makepyfile("import shop\ndef test_passes(): shop.price('tea')")
+    for words in ((), ("-p", "no:tmpdir")):
+        run(project, "--inviso-on-fail", *words).assert_outcomes(passed=1)
+    assert not list(project.path.glob("basetemp*/**/inviso*"))
+
+
+@pytest.mark.parametrize("words", [(), ("-p", "xdist.plugin", "-n", "1")])
+def test_collecting_alone_shows_no_table(project: pytest.Pytester, words: tuple[str, ...]) -> None:
+    if words:
+        pytest.importorskip("xdist")
+    project.makepyfile("import shop\ndef test_passes(): shop.price('tea')")
+    assert "inviso: calls" not in str(run(project, "--inviso=calls", "--collect-only", *words).stdout)

@@ -18,10 +18,12 @@ def begin(config: pytest.Config) -> None:
     if not is_worker and config.getoption("dist", "no") != "no":
         from ._merged import Merged  # the tests run in workers of pytest-xdist
 
-        if config.getoption("inviso_measures"):
+        if config.getoption("inviso_measures") and not config.getoption("collectonly"):
             config.pluginmanager.register(Merged(of_run(config)), "inviso-merged")
         return
     settings = of_run(config)
+    if config.getoption("collectonly"):
+        return
     if settings.measures:
         from ._measured import Measured
 
