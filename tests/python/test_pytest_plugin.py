@@ -461,3 +461,64 @@ def test_collecting_alone_shows_no_table(project: pytest.Pytester, words: tuple[
         pytest.importorskip("xdist")
     project.makepyfile("import shop\ndef test_passes(): shop.price('tea')")
     assert "inviso: calls" not in str(run(project, "--inviso=calls", "--collect-only", *words).stdout)
+
+
+@pytest.mark.parametrize("name", ["tests", "tests/test_order", "cart/test_order", "order_test"])
+def test_tests_inside_a_package_are_not_the_project(project: pytest.Pytester, name: str) -> None:
+    files = {"store/__init__": "", "store/prices": SHOP, "store/testimony": "def said(): return 1"}
+    files |= {f"store/{folder}/__init__": "" for folder in [name.rpartition("/")[0]] if folder}
+    files[f"store/{name}"] = """
+import pytest
+from store import prices, testimony
+class Helper:
+    def total(self): return [bytes(100) for _ in range(1000)], prices.total(["tea"]), testimony.said()
+def test_passes(): assert Helper().total()
+@pytest.mark.inviso(words=2000)
+def test_within(): assert Helper().total()
+def test_fails():
+    Helper().total()
+    assert 0
+"""
+    for path, text in files.items():
+        (project.path / path).parent.mkdir(parents=True, exist_ok=True)
+        (project.path / f"{path}.py").write_text(text)
+    (project.path / "shop.py").unlink()
+    result = run(project, "--inviso=calls", "--inviso-on-fail", f"store/{name}.py", "-o", "pythonpath=.")
+    result.assert_outcomes(passed=2, failed=1)
+    text = str(result.stdout)
+    assert re.search(r"^store.prices:total/1 +3 ", text, re.MULTILINE) and "store.testimony:said/0 " in text
+    assert "Helper" not in text.partition("= FAILURES")[2].partition("- inviso: ")[2] and "call store.prices:total" in text
+    named = str(run(project, "--inviso=calls", "--inviso-pattern=store.**", f"store/{name}.py", "-o", "pythonpath=.").stdout)
+    assert "Helper.total/1 " in named, "a pattern that names them takes them"
+
+
+def test_a_copy_that_checks_arguments_is_no_call(project: pytest.Pytester) -> None:
+    """As Celery makes it of each task."""
+    project.makepyfile(tasks="""
+        def task(function):
+            made = {"__name__": function.__module__}
+            exec(f"def {function.__name__}(x): return 1", made)
+            function.check = made[function.__name__]
+            return function
+        @task
+        def add(x): return x
+        class Cart: pass
+        exec("def only(x): return x")
+    """)
+    project.makepyfile("""
+        import pytest, tasks
+        @pytest.mark.inviso(calls={"tasks:add": 1, "tasks:only": 1})
+        def test_right():
+            tasks.add.check(1)
+            tasks.add(1)
+            tasks.only(1)
+        @pytest.mark.inviso(calls={"tasks:add": 1})
+        def test_wrong(): tasks.add.check(1)
+    """)
+    result = run(project, "--inviso=calls")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines([
+        "tasks:add was called 0 times; the mark says 1*",
+        "      (1 of a copy made by exec, as Celery does to check arguments, don't count)",
+        "tasks:only/1 *1 *",
+    ])  # fmt: skip

@@ -706,3 +706,21 @@ def test_a_notebook_is_not_flooded() -> None:
     assert len(shown) < 60_000 and "<summary>19,970 smaller</summary>" in shown
     assert re.findall(r"<td>(… and [\d,]+ smaller)</td>", shown) == ["… and 19,800 smaller"]
     assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == ["shop:f2/0", "shop:f1/0", "shop:f0/0", "total"]
+
+
+@pytest.mark.parametrize("pattern", ["made_again:f", "made_again:f:1", "made_again"])
+def test_what_is_defined_again_is_measured(pattern: str) -> None:
+    """As a cell of a notebook that runs again, ``importlib.reload``, and a library that makes functions from texts do."""
+    module: dict[str, Any] = {"__name__": "made_again"}
+    exec("def f(x): return x", module)
+    with Profiler() as profiler:
+        profiler.set_pattern(pattern)
+        module["f"](1)
+        for _ in range(2):
+            exec("def f(x): return x + 1", module)
+            module["f"](1)
+        assert sum(f.calls for f in profiler.collect().functions if f.function == "f") == 3
+        profiler.pause()
+        exec("def f(x): return x + 2", module)
+        module["f"](1)
+        assert sum(f.calls for f in profiler.collect().functions if f.function == "f") == 3

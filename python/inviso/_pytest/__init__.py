@@ -50,9 +50,11 @@ def limit(config: pytest.Config, marked: list[pytest.Item]) -> None:
             wrong[item] = f"@pytest.mark.inviso, {error.argument}: {error.why}"
     own = [item for item, limits in found.items() if limits.words is not None or limits.ms is not None]
     patterns: list[Pattern] = []
+    without: list[Pattern] = []
     if own:
         try:
-            patterns = of_run(config).patterns
+            settings = of_run(config)
+            patterns, without = settings.patterns, settings.without()
         except pytest.UsageError as error:
             wrong |= dict.fromkeys(own, str(error))
     if wrong and not hasattr(config, "workerinput"):
@@ -60,4 +62,4 @@ def limit(config: pytest.Config, marked: list[pytest.Item]) -> None:
     for item, why in wrong.items():
         item.stash[LIMITS] = why
     if not config.pluginmanager.has_plugin("inviso-limits"):
-        config.pluginmanager.register(Limits(patterns), "inviso-limits")
+        config.pluginmanager.register(Limits(patterns, without), "inviso-limits")

@@ -56,6 +56,8 @@ class Recorder:
             for pattern in self._settings.patterns:
                 recording.function(pattern, spec, ["local"])
             trace._on_load(recording, "local", self._settings.patterns, spec)
+            for pattern in self._settings.without():
+                recording.function(pattern, False, ["local"])
             recording.process("all", True, ["call", "monotonic_timestamp"])
             try:
                 return (yield)

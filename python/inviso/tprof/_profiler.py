@@ -254,12 +254,9 @@ class Profiler:
     def _arm(self, pattern: Pattern, on: bool) -> int:
         """Count from zero, or no longer. ``on_load`` is first: what is defined in between is armed twice, not never."""
         session = self._alive()
-        if on and pattern[1] == ANY:
+        if on:
             self._listen(True)
-        found = trace.function(session, pattern, on, [self._type])
-        if on and not found:
-            self._listen(True)
-        return found
+        return trace.function(session, pattern, on, [self._type])
 
     def _again(self) -> None:
         for pattern, on in self._settings:
