@@ -537,3 +537,16 @@ def test_a_wrong_setting_is_one_line_and_nothing_runs(
     assert isinstance(ran.result.error_in_exec, UsageError) and "ran" not in shell.names
     assert f"%%{name.split()[0]}: config, {why}" in ran.err + ran.out
     assert "\nShows" not in ran.out and "usage: " in shell(f"%%{name.split()[0]} --help").out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_cell_magic_below(shell: Shell, name: str) -> None:
+    ran = shell(f"%%{name} -o seen\n\n%%time\nz = f(1)\nz + 1")
+    assert ran.result.success and "Wall time" in ran.out and shell.names["z"] == 2
+    assert len(ran.displayed) >= 1 and "seen" in shell.names
+    if name.startswith("tprof"):
+        assert shell.names["seen"]["__main__:f/1"].calls == 1
+    ran = shell(f"%%time\n%%{name}\nf(2)")
+    assert ran.result.success and "Wall time" in ran.out and ran.displayed
+    ran = shell(f"%%{name}\n%%nothing\nf(2)")
+    assert not ran.result.success

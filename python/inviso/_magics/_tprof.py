@@ -25,7 +25,8 @@ Measures each function that the cell calls: how often, and its own time or memor
 Every function is measured, as by `inviso tprof`, but those of IPython and of inviso. Their time is their caller's.
 The setting patterns selects others, as -p does.
 -p __main__ measures what is defined in the notebook, and adds the time of everything else to it; that is faster.
-Measured are the thread or task of the cell and what it starts. <module> is the cell's own code."""
+Measured are the thread or task of the cell and the threads and tasks that it starts, but no child processes.
+<module> is the cell's own code."""
 
 _TYPES = ("call_count", "call_time", "call_memory")
 
