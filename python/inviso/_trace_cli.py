@@ -262,6 +262,7 @@ class TracedRun:
             os.register_at_fork(after_in_child=self._forget)
         if self._config is not None and (self._port is not None or self._output is not None):
             self._children = lead({**self._config, "color": self._paint is color})
+            self._children.at_exit(self._finish)
 
     def begin(self) -> None:
         """Trace from here on."""
