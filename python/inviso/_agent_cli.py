@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="inviso agent",
         description="Join the processes of this host that can be traced with those of other hosts, by zenoh.",
-        epilog="It listens on the loopback interface unless told otherwise: name an address of this host with --listen.",
+        epilog="It listens on the loopback interface by default: name an address of this host with --listen.",
         allow_abbrev=False,
     )
     made.add_argument("--listen", action="append", metavar="ENDPOINT", help=f"where other agents reach this one (default: {LISTEN}); may be given several times")  # fmt: skip

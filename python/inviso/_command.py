@@ -72,7 +72,7 @@ def _stop_timers() -> None:
 
 def _keep_the_program(options: dict[str, str], program: Program) -> None:
     """Refuse an output that is the program's own file, as ``-o`` without its FILE makes it."""
-    for option in ("--output", "--json"):
+    for option in ("--output", "--json", "--recorder"):
         name = options.get(option)
         if name and os.path.isfile(name) and any(_is_same(name, file) for file in program.files()):
             raise Usage(f"{option}: {name} is the program itself; give another file")

@@ -4,12 +4,12 @@
 setting         variable
 ==============  =====================  =====================================================================
 ``patterns``    ``INVISO_PATTERNS``    the functions that are measured or traced; a comma between two
-``type``        ``INVISO_TYPE``        what ``inviso tprof`` measures
-``limit``       ``INVISO_LIMIT``       rows of a table of functions
+``type``        ``INVISO_TYPE``        what ``inviso tprof`` and ``%%tprof`` measure
+``limit``       ``INVISO_LIMIT``       rows of a table
 ``messages``    ``INVISO_MESSAGES``    messages after which ``inviso trace`` stops
 ``events``      ``INVISO_EVENTS``      the last events of a failed test that its report shows
-``returns``     ``INVISO_RETURNS``     whether these are returns and exceptions, too: ``yes`` or ``no``
-``ring_bytes``  ``INVISO_RING_BYTES``  bytes that each thread keeps in the flight recorder of tests
+``returns``     ``INVISO_RETURNS``     whether a recorder has returns and exceptions, too: ``yes`` or ``no``
+``ring_bytes``  ``INVISO_RING_BYTES``  bytes that each thread keeps in a flight recorder
 ``node``        ``INVISO_NODE``        the process's name; ``{pid}`` and ``{program}`` stand for these
 ``dir``         ``INVISO_DIR``         the private folder with the sockets of this user's processes
 ``log_dir``     ``INVISO_LOG_DIR``     the folder of logs
@@ -21,7 +21,7 @@ setting         variable
 ``agent``       ``INVISO_AGENT``       options of the agent that is started where another host is asked for
 ==============  =====================  =====================================================================
 
-A command reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
+A command, a run of tests or a magic reads the nearest ``pyproject.toml`` from the working directory up, or the file that INVISO_CONFIG names. A program
 that is traced from its start reads neither: only the file that it was given.
 """
 

@@ -22,7 +22,7 @@ print them, or write them to a file. In FOLDER, NODE.log is the log of a node,
 or NODE.N.log its wrap set, and NODE.ti the names of its processes.
 
 Each record keeps its node. What has no time stamp, drop records too, comes
-right behind what it followed in its log.
+right after what it followed in its log.
 
 options:
   -o, --output OUT       write to OUT, not lines to the terminal. Names are

@@ -87,6 +87,7 @@ class Measurement:
             request = self._request
             what = {"command": "tprof", "type": request.type, "tree": request.tree, "patterns": request.patterns}
             self._children = lead({**what, "title": request.title, "beside": request.beside})
+            self._children.at_exit(lambda: self._finish(flushes=False))
 
     def begin(self) -> None:
         """Measure from here on."""
@@ -112,7 +113,7 @@ class Measurement:
         if self._children is not None:
             self._children.cancel()
 
-    def _finish(self) -> None:
+    def _finish(self, *, flushes: bool = True) -> None:
         profiler, self._profiler = self._profiler, None
         if profiler is None or not self._begun or os.getpid() != self._process:
             return
@@ -124,7 +125,8 @@ class Measurement:
         if self._children is not None:
             profile = merged(profile, self._children.outcome())
             self._children.cancel()
-        _flush_what_the_program_wrote()
+        if flushes:
+            _flush_what_the_program_wrote()
         self._write_table(profile)
         self._write_json(profile)
 
@@ -158,7 +160,7 @@ class Measurement:
         noun = "function" if functions == 1 else "functions"
         seconds = profile.elapsed_ns / 1e9
         head = f"inviso tprof: {request.type} of {request.title}: "
-        head += f"{functions} {noun}, {profile.calls} calls, {seconds:.3f} s"
+        head += f"{functions} {noun}, {profile.calls} call{'s' * (profile.calls != 1)}, {seconds:.3f} s"
         if profile.children:
             head += f", with {profile.children} child process{'es' * (profile.children > 1)}"
         head += "\n"

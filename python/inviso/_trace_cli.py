@@ -19,13 +19,14 @@ from typing import Any
 from . import _fork, match_spec, trace, tracing
 from ._beside import Beside
 from ._children import Leader, Outcome, lead
-from ._command import CannotBegin, carry_out, greenlets_unseen, wants_color
+from ._command import CannotBegin, Watch, carry_out, greenlets_unseen, wants_color
 from ._config import effective
 from ._descriptor import stderr
 from ._limits import LOST, Rate
 from ._literal import NotLiteral, read
 from ._options import Given, Options, Usage, absolute, number
 from ._pattern import Pattern, hint, matches, parse, show
+from ._record_cli import OPTION, Recording, path_of
 from ._run import Program
 from ._trace_others import ChildLine, Others, log_of
 from .dbg._lines import Paint, line, plain
@@ -57,6 +58,10 @@ options:
   --limit N              stop tracing after N messages
   --rate N/s             stop tracing when there are more than N messages in a
                          second; N/10s, N/100ms are other times
+  --recorder FILE        show nothing: keep each thread's newest calls, and
+                         write them to FILE, a log, when the program has ended,
+                         also by an exception; to FILE.1, FILE.2 at SIGUSR2.
+                         Of this process only
   --no-children          trace this process only, not those that it starts
   -o, --output FILE      write to FILE, not to standard error; *.log is a log
                          for 'inviso log', or for Erlang's dbg, and no pipe
@@ -67,18 +72,19 @@ Everything after SCRIPT or MODULE belongs to the program. Its exit status is
 the command's. The program never waits for who reads the lines: tracing stops
 when nobody reads them, or when too many are lost. A pattern that matches no
 function is named at the end. The pattern _ needs --limit or --rate. Patterns,
-the limit (messages) and whether children are traced are settings, too:
-'inviso config' shows them.
+the limit (messages), whether children are traced, and what a recorder keeps
+(ring_bytes, returns) are settings, too: 'inviso config' shows them.
 
 examples:
   inviso trace -p json:loads --return job.py --fast
   inviso trace -p shop.orders --ms 'lambda order: order.total > 100' job.py
   inviso trace -p _ --limit 100 -o calls.txt -m package.job
+  inviso trace -p 'shop.**' --exceptions --recorder last.log job.py
 """
 
 TRACE = Options(
     short={"-m": "-m", "-p": "--pattern", "-o": "--output"},
-    with_value=("-m", "--ms", "--limit", "--rate", "--output"),
+    with_value=("-m", "--ms", "--limit", "--rate", "--output", OPTION),
     without_value=("--return", "--exceptions", "--caller", "--time", "--no-children"),
     several=("--pattern",),
 )
@@ -110,7 +116,9 @@ class Request:
 def main(words: list[str]) -> int:
     """Carry out ``inviso trace``; the exit status."""
 
-    def watch(given: Given, program: Program) -> TracedRun:
+    def watch(given: Given, program: Program) -> Watch:
+        if OPTION in given.options:
+            return _recording(given)
         options, patterns, follow = _with_settings(given)
         request = request_of(options, patterns)
         if not follow:
@@ -131,13 +139,26 @@ def _with_settings(given: Given) -> tuple[dict[str, str], list[str], bool]:
     return options, patterns, "--no-children" not in options and (follow.value or follow.source == "default")
 
 
-def request_of(options: dict[str, str], patterns: list[str]) -> Request:
-    """What the options ask for; ``Usage`` or ``BadArg`` where they are wrong."""
+def _recording(given: Given) -> Recording:
+    settings, options = effective(), dict(given.options)
+    path = path_of(options)
+    if settings["returns"].value and not {"--return", "--exceptions", "--ms"} & options.keys():
+        options["--exceptions"] = ""
+    patterns = _parsed(given.lists["--pattern"] or list(settings["patterns"].value))
+    return Recording(path, patterns, _spec(options), settings["ring_bytes"].value, _note)
+
+
+def _parsed(patterns: list[str]) -> list[Pattern]:
     if not patterns:
         raise Usage("no pattern was given; name functions with -p, such as -p json:loads")
+    return [p for text in patterns for p in parse(text, "trace, --pattern")]
+
+
+def request_of(options: dict[str, str], patterns: list[str]) -> Request:
+    """What the options ask for; ``Usage`` or ``BadArg`` where they are wrong."""
+    parsed = _parsed(patterns)
     if options.get("--output") == "-":
         raise Usage("--output: lines go to standard error without it; write ./- for a file of that name")
-    parsed = [p for text in patterns for p in parse(text, "trace, --pattern")]
     request = Request(
         parsed,
         _spec(options),
@@ -241,6 +262,7 @@ class TracedRun:
             os.register_at_fork(after_in_child=self._forget)
         if self._config is not None and (self._port is not None or self._output is not None):
             self._children = lead({**self._config, "color": self._paint is color})
+            self._children.at_exit(self._finish)
 
     def begin(self) -> None:
         """Trace from here on."""
@@ -325,11 +347,7 @@ class TracedRun:
 
     def _note(self, text: str) -> None:
         """Says something of the end on standard error."""
-        output = _stderr()
-        if output is not None:
-            with contextlib.suppress(tracing.Gone):
-                output.write(self._paint("note", text), last=True)
-            output.finish(PATIENCE)
+        _note(self._paint("note", text))
 
     def _tell(self, text: str, is_failure: bool) -> None:
         if self._output is not None and not is_failure:
@@ -418,6 +436,14 @@ def _stderr() -> Descriptor | None:
         return None if number is None else Descriptor(number)
     except OSError:
         return None
+
+
+def _note(text: str) -> None:
+    output = _stderr()
+    if output is not None:
+        with contextlib.suppress(tracing.Gone):
+            output.write(text, last=True)
+        output.finish(PATIENCE)
 
 
 def open_log(path: str | None) -> Any:

@@ -60,8 +60,8 @@ Run a program and show what each of its functions did. Every call is counted.
 
 options:
   -t, --type TYPE        what to measure: call_count (default), call_time
-                         (own time) or call_memory (own allocations, in words
-                         of 8 bytes)
+                         (own time) or call_memory (own allocations, in
+                         bytes)
   -p, --pattern PATTERN  only these functions: MODULE, MODULE:FUNCTION or
                          MODULE:FUNCTION:ARITY, with _ for any, PACKAGE.** for
                          all modules of a package; may be given several times

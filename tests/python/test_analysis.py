@@ -13,7 +13,7 @@ from typing import Any
 import inviso
 import pytest
 from export_tools import log, mfa, pid
-from inviso import BadArg, analysis, seq_trace, trace, trace_ports
+from inviso import BadArg, analysis, picture, seq_trace, trace, trace_ports
 from inviso.analysis import AnalysisWarning
 from inviso.terms import Atom
 
@@ -449,3 +449,34 @@ def test_types_of_columns() -> None:
     assert schema.field("call_id").type == arrow.int64()
     frame = table.to_pandas()
     assert str(frame["parent_id"].dtype) == "Int64" and frame["duration_ns"].sum() == 10
+
+
+def test_pictures_of_wall_clocks(tmp_path: Path) -> None:
+    """A log has times of one clock; that of the day is in the columns without ``mono``."""
+    pytest.importorskip("pyarrow")
+    with trace.session_create("wall") as session:
+        session.function((__name__, "price", "_"), [("_", [], [("exception_trace",)])], ["local"])
+        session.process(inviso.self(), True, ["call", "send", "receive", "timestamp"])
+        box: queue.Queue[int] = queue.Queue()
+        for n in range(3):
+            box.put(price(n))
+            box.get()
+        session.process(inviso.self(), False, ["all"])
+        messages = session.drain()
+    tables = analysis.tables(messages)
+    assert all(row["start_mono_ns"] is None and row["start"] for row in tables.calls.rows())
+    shown = "3 calls and 3 messages of "
+    assert shown in repr(tables.calls.picture()) and shown in repr(picture.timeline(tables))
+    assert "3 calls and 0 messages" in repr(picture.timeline(tables.calls.to_pandas()))
+    assert "3 calls and 0 messages" in repr(picture.timeline(tables.calls.to_arrow()))
+
+
+def price(n: int) -> int:
+    return n
+
+
+def test_a_label_whose_events_have_no_times_is_said() -> None:
+    messages = [call(1, "order"), ("seq_trace", "order 7", ("send", (0, 1), ONE, TWO, "x"))]
+    for label, why in (("order 7", "events of label 'order 7' have no time stamp"), ("order 8", "no event has the label 'order 8'")):
+        with pytest.warns(analysis.AnalysisWarning, match=why):
+            assert analysis.critical_path(messages, label).rows() == []

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from cli_tools import both_ways, command, execute, row, script, tprof
-
 from inviso import log
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -496,3 +495,27 @@ uvloop.run(main())
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "with 1 child process" in done.stderr and "not measured" not in done.stderr, done.stderr
     assert sum(line.startswith("__main__:work/0") for line in done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("where", ["f(1)", "t = threading.Thread(target=lambda: (f(1), os._exit(3))); t.start(); t.join()"])
+@pytest.mark.parametrize("words", [("tprof",), ("tprof", "-t", "call_time"), ("trace",)], ids=" ".join)
+def test_a_program_that_ends_at_once_has_its_report(words: tuple[str, ...], where: str, tmp_path: Path) -> None:
+    text = f"""
+import os, sys, threading
+def f(n): pass
+if os.fork() == 0:
+    f(2)
+    os._exit(0)
+os.wait()
+sys.stdout.write("in a buffer, and lost as ever")
+{where}
+os._exit(3)
+"""
+    path = script(tmp_path, text)
+    alone = execute([sys.executable, str(path)], tmp_path, PYTHONUNBUFFERED="")
+    done = execute(command(*words, "-p", "__main__:f", path), tmp_path, PYTHONUNBUFFERED="")
+    assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout) == (3, "")
+    if words[0] == "trace":
+        assert "call __main__:f(1)" in done.stderr and "call __main__:f(2)" in done.stderr
+    else:
+        assert "with 1 child process" in done.stderr and re.search(r"^__main__:f/1 +2 ", done.stderr, re.MULTILINE)

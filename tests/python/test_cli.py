@@ -12,7 +12,7 @@ import pytest
 from cli_tools import WORK, both_ways, command, execute, programs, row, script, tprof
 
 PROGRAMS = programs()
-NO_REPORT = {"exit at once", "signal default"}
+NO_REPORT = {"signal default"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

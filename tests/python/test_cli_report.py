@@ -51,7 +51,7 @@ def test_counts_of_a_program(tmp_path: Path) -> None:
     assert run.stderr.splitlines()[1].split() == ["FUNCTION", "CALLS", "[", "%]"]
 
 
-@pytest.mark.parametrize(("kind", "heading"), [("call_time", ["TIME", "(us)"]), ("call_memory", ["WORDS"])])
+@pytest.mark.parametrize(("kind", "heading"), [("call_time", ["TIME", "(us)"]), ("call_memory", ["BYTES"])])
 def test_time_and_memory_by_process(kind: str, heading: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     run = tprof("-t", kind, "--per-process", "--pattern=__main__", "--json", out, WORK)

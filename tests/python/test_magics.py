@@ -120,6 +120,8 @@ def test_types_and_patterns(shell: Shell, kind: str) -> None:
     profile = shell.names["seen"]
     assert profile.type == kind and profile["__main__:f/1"].calls == 2
     assert profile.measurement > 0
+    if kind == "call_memory":
+        assert " own bytes " in ran.table and f" {profile['__main__:f/1'].measurement * 8:,} " in ran.table
     assert "json:dumps/11" in functions(ran.table) and "<module>" not in ran.table
 
 
@@ -486,3 +488,65 @@ def test_at_a_prompt_on_a_terminal() -> None:
     typed("exit", "")
     terminal.rest()
     assert terminal.process.returncode == 0
+
+
+def test_settings_are_the_defaults_of_options(
+    shell: Shell, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pyproject.toml"
+    file.write_text("[tool.inviso]\npatterns = ['json.**']\ntype = 'call_memory'\nlimit = 2\n")
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    ran = shell("%%tprof -o seen\n_ = json.dumps([f(1)], indent=1)")
+    profile = shell.names["seen"]
+    assert profile.type == "call_memory" and len(functions(ran.table)) == 2 < len(profile.functions)
+    assert f"measured: json.** (patterns, {file}); the memory of" in ran.table and "__main__" not in ran.table
+    ran = shell("%%trace -o seen\n_ = json.dumps([f(1)], indent=1)")
+    assert ran.table.endswith(f"traced: json.** (patterns, {file})") and len(shell.names["seen"]) > 2
+    assert len(re.findall("^[0-9]+[.][0-9]", ran.table, re.MULTILINE)) == 2
+
+    ran = shell("%%tprof -p __main__:f -t call_time --limit 9 -o seen\n_ = json.dumps([f(1)], indent=1)")
+    assert shell.names["seen"].type == "call_time" and functions(ran.table) == ["__main__:f/1"]
+    assert str(file) not in ran.table, "options count before settings"
+    monkeypatch.setenv("INVISO_TYPE", "call_count")
+    monkeypatch.setenv("INVISO_PATTERNS", "__main__:f")
+    ran = shell("%%tprof -o seen\n_ = json.dumps([f(1)], indent=1)")
+    assert shell.names["seen"].type == "call_count" and functions(ran.table) == ["__main__:f/1"]
+    assert "measured: __main__:f (patterns, INVISO_PATTERNS)" in ran.table, "variables count before the file"
+    for name in ("messages", "tokens"):
+        ran = shell(f"%%{name}\nq = queue.Queue()\nfor n in range(3): q.put(n)\nfor n in range(3): q.get()")
+        assert len(re.findall("^[0-9.]+ ", ran.table, re.MULTILINE)) <= 3 and "more rows" in ran.table
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "why"),
+    [
+        ("limit = 0", "", "limit: 0 "),
+        ("pattern = 'x'", "", "pattern: there is no such setting"),
+        ("", "json.*", "patterns: "),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_setting_is_one_line_and_nothing_runs(
+    shell: Shell, name: str, text: str, variable: str, why: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f"[tool.inviso]\n{text}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INVISO_PATTERNS", variable)
+    ran = shell(f"%%{name}\nran = True")
+    assert isinstance(ran.result.error_in_exec, UsageError) and "ran" not in shell.names
+    assert f"%%{name.split()[0]}: config, {why}" in ran.err + ran.out
+    assert "\nShows" not in ran.out and "usage: " in shell(f"%%{name.split()[0]} --help").out
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_another_cell_magic_below(shell: Shell, name: str) -> None:
+    ran = shell(f"%%{name} -o seen\n\n%%time\nz = f(1)\nz + 1")
+    assert ran.result.success and "Wall time" in ran.out and shell.names["z"] == 2
+    assert len(ran.displayed) >= 1 and "seen" in shell.names
+    if name.startswith("tprof"):
+        assert shell.names["seen"]["__main__:f/1"].calls == 1
+    ran = shell(f"%%time\n%%{name}\nf(2)")
+    assert ran.result.success and "Wall time" in ran.out and ran.displayed
+    ran = shell(f"%%{name}\n%%nothing\nf(2)")
+    assert not ran.result.success

@@ -76,11 +76,12 @@ def test_as_text() -> None:
         "FUNCTION   CALLS     TIME (us)  CHANGE  [      %]",
         "shop:a/0  1 -> 2  2.00 -> 5.00   +3.00  [+150.00]",
     ]
-    words = tprof.diff(profile("call_memory", a=(1, 20)), profile("call_memory", a=(1, 10)))
-    assert str(words).splitlines()[:2] == [
-        "FUNCTION   CALLS     WORDS  CHANGE  [      %]",
-        "shop:a/0  1 -> 1  20 -> 10     -10  [ -50.00]",
+    memory = tprof.diff(profile("call_memory", a=(1, 20)), profile("call_memory", a=(1, 10)))
+    assert str(memory).splitlines()[:2] == [
+        "FUNCTION   CALLS      BYTES  CHANGE  [      %]",
+        "shop:a/0  1 -> 1  160 -> 80     -80  [ -50.00]",
     ]
+    assert repr(memory).endswith("total 160 -> 80 bytes>")
     other = tprof.diff(BEFORE, profile(patterns=(("json", "_", "_"),), a=10))
     assert str(other).endswith("The patterns differ: shop:_:_ before, json:_:_ after.\n")
 

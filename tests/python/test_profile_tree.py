@@ -443,6 +443,8 @@ def test_memory_has_a_tree_too() -> None:
     assert below.calls == 2 and below.measurement >= 30 * 1000 / 8
     assert top.cumulative == top.measurement + below.measurement == p.measurement
     assert below.cumulative == below.measurement
+    line = next(line for line in str(p.tree()).splitlines() if "allocates" in line)
+    assert line.split()[0] == str(below.cumulative * 8), "in bytes"
 
 
 def test_two_trees_and_own_time_side_by_side() -> None:

@@ -186,7 +186,7 @@ def test_limits_on_words_and_time(project: pytest.Pytester) -> None:
     result = run(project)
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines([
-        "the functions of the project allocated * words; the mark allows 1",
+        "the functions of the project allocated * words (* bytes); the mark allows 1 word (8 bytes)",
         "  shop:total/1 *",
         "shop:price was called 2 times; the mark says 3",
         "      (by whom is shown in a test whose mark has neither words nor ms)",
@@ -408,3 +408,117 @@ def test_the_page(project: pytest.Pytester) -> None:
     shop, *tests = re.findall(r"```py\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
     project.makepyfile(shop=shop, test_shop="\n".join(tests))
     run(project, "-W", "error", "--strict-markers").assert_outcomes(passed=4)
+
+
+def test_a_test_that_replaces_files_keeps_its_own_error(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import os, shop, time
+        def test_first(monkeypatch):
+            for name in ("mkdir", "scandir", "listdir"): monkeypatch.setattr(os, name, lambda *a, **k: 1 / 0)
+            monkeypatch.setattr(time, "monotonic_ns", lambda: 1 / 0)
+            shop.price("cake")
+        def test_second(monkeypatch):
+            import inviso.log
+            monkeypatch.setattr(inviso.log, "read", lambda *a, **k: 1 / 0)
+            shop.price("cake")
+        def test_third(): shop.price("cake")
+    """)
+    result = run(project, "--inviso-on-fail")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines([
+        "*- inviso: 1 event -*", "* ms (MainThread) call shop:price('cake')",
+        "the events can't be shown: ZeroDivisionError: division by zero", "log: *002-*test_second-call.log",
+        "*- inviso: 1 event -*",
+    ])  # fmt: skip
+    assert str(result.stdout).count("KeyError: 'cake'") >= 3
+
+
+def test_a_log_is_named_after_its_test(project: pytest.Pytester) -> None:
+    name = "test_" + "名" * 80
+    project.makepyfile(f"""
+        import pytest, shop
+        @pytest.mark.parametrize("x", ["a/b", "../c"])
+        def test_each(x): shop.price("cake")
+        def {name}(): shop.price("cake")
+    """)
+    text = str(run(project, "--inviso-on-fail").stdout)
+    logs = re.findall(r"^log: .*/(.*)\.log$", text, re.MULTILINE)
+    file = "test_a_log_is_named_after_its_test-py"
+    assert logs[:2] == [f"001-{file}-test_each-a-b-call", f"002-{file}-test_each-c-call"]
+    assert logs[2].startswith(f"003-{file}-test_名") and len(logs[2].encode()) < 200
+
+
+def test_no_folder_of_logs_stays_without_a_failure(project: pytest.Pytester) -> None:
+    project.makepyfile("import shop\ndef test_passes(): shop.price('tea')")
+    for words in ((), ("-p", "no:tmpdir")):
+        run(project, "--inviso-on-fail", *words).assert_outcomes(passed=1)
+    assert not list(project.path.glob("basetemp*/**/inviso*"))
+
+
+@pytest.mark.parametrize("words", [(), ("-p", "xdist.plugin", "-n", "1")])
+def test_collecting_alone_shows_no_table(project: pytest.Pytester, words: tuple[str, ...]) -> None:
+    if words:
+        pytest.importorskip("xdist")
+    project.makepyfile("import shop\ndef test_passes(): shop.price('tea')")
+    assert "inviso: calls" not in str(run(project, "--inviso=calls", "--collect-only", *words).stdout)
+
+
+@pytest.mark.parametrize("name", ["tests", "tests/test_order", "cart/test_order", "order_test"])
+def test_tests_inside_a_package_are_not_the_project(project: pytest.Pytester, name: str) -> None:
+    files = {"store/__init__": "", "store/prices": SHOP, "store/testimony": "def said(): return 1"}
+    files |= {f"store/{folder}/__init__": "" for folder in [name.rpartition("/")[0]] if folder}
+    files[f"store/{name}"] = """
+import pytest
+from store import prices, testimony
+class Helper:
+    def total(self): return [bytes(100) for _ in range(1000)], prices.total(["tea"]), testimony.said()
+def test_passes(): assert Helper().total()
+@pytest.mark.inviso(words=2000)
+def test_within(): assert Helper().total()
+def test_fails():
+    Helper().total()
+    assert 0
+"""
+    for path, text in files.items():
+        (project.path / path).parent.mkdir(parents=True, exist_ok=True)
+        (project.path / f"{path}.py").write_text(text)
+    (project.path / "shop.py").unlink()
+    result = run(project, "--inviso=calls", "--inviso-on-fail", f"store/{name}.py", "-o", "pythonpath=.")
+    result.assert_outcomes(passed=2, failed=1)
+    text = str(result.stdout)
+    assert re.search(r"^store.prices:total/1 +3 ", text, re.MULTILINE) and "store.testimony:said/0 " in text
+    assert "Helper" not in text.partition("= FAILURES")[2].partition("- inviso: ")[2] and "call store.prices:total" in text
+    named = str(run(project, "--inviso=calls", "--inviso-pattern=store.**", f"store/{name}.py", "-o", "pythonpath=.").stdout)
+    assert "Helper.total/1 " in named, "a pattern that names them takes them"
+
+
+def test_a_copy_that_checks_arguments_is_no_call(project: pytest.Pytester) -> None:
+    """As Celery makes it of each task."""
+    project.makepyfile(tasks="""
+        def task(function):
+            made = {"__name__": function.__module__}
+            exec(f"def {function.__name__}(x): return 1", made)
+            function.check = made[function.__name__]
+            return function
+        @task
+        def add(x): return x
+        class Cart: pass
+        exec("def only(x): return x")
+    """)
+    project.makepyfile("""
+        import pytest, tasks
+        @pytest.mark.inviso(calls={"tasks:add": 1, "tasks:only": 1})
+        def test_right():
+            tasks.add.check(1)
+            tasks.add(1)
+            tasks.only(1)
+        @pytest.mark.inviso(calls={"tasks:add": 1})
+        def test_wrong(): tasks.add.check(1)
+    """)
+    result = run(project, "--inviso=calls")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines([
+        "tasks:add was called 0 times; the mark says 1*",
+        "      (1 of a copy made by exec, as Celery does to check arguments, don't count)",
+        "tasks:only/1 *1 *",
+    ])  # fmt: skip

@@ -599,10 +599,11 @@ def test_format_of_each_type() -> None:
         "bank:pay/1                    10       5.00      0.50  [ 50.00]\n"
         "total                         18      10.00      0.56  [100.00]\n"
     )
-    words = Profile("call_memory", SAMPLE.functions, ())
-    header = tprof.format(words, sort="calls").splitlines()[0]
-    assert header.split() == ["FUNCTION", "CALLS", "WORDS", "PER", "CALL", "[", "%]"]
-    assert tprof.format(words).splitlines()[-1].split() == ["total", "18", "10000", "555.56", "[100.00]"]
+    memory = Profile("call_memory", SAMPLE.functions, ())  # in words, shown as bytes
+    header = tprof.format(memory, sort="calls").splitlines()[0]
+    assert header.split() == ["FUNCTION", "CALLS", "BYTES", "PER", "CALL", "[", "%]"]
+    assert tprof.format(memory).splitlines()[-1].split() == ["total", "18", "80000", "4444.44", "[100.00]"]
+    assert repr(memory).endswith(", 80,000 bytes>") and memory.to_dict()["unit"] == "words"
     count = Profile("call_count", (Function("m", "f", 0, "m.py", 1, (Calls(None, 2, 2),)),), ())
     assert tprof.format(count, "process") == (
         "FUNCTION  CALLS  [     %]\n"
@@ -731,3 +732,21 @@ def test_a_notebook_is_not_flooded() -> None:
     assert len(shown) < 60_000 and "<summary>19,970 smaller</summary>" in shown
     assert re.findall(r"<td>(… and [\d,]+ smaller)</td>", shown) == ["… and 19,800 smaller"]
     assert re.findall(r"<td[^>]*>(shop:f\d+/0|total)</td>", many(3)._repr_html_()) == ["shop:f2/0", "shop:f1/0", "shop:f0/0", "total"]
+
+
+@pytest.mark.parametrize("pattern", ["made_again:f", "made_again:f:1", "made_again"])
+def test_what_is_defined_again_is_measured(pattern: str) -> None:
+    """As a cell of a notebook that runs again, ``importlib.reload``, and a library that makes functions from texts do."""
+    module: dict[str, Any] = {"__name__": "made_again"}
+    exec("def f(x): return x", module)
+    with Profiler() as profiler:
+        profiler.set_pattern(pattern)
+        module["f"](1)
+        for _ in range(2):
+            exec("def f(x): return x + 1", module)
+            module["f"](1)
+        assert sum(f.calls for f in profiler.collect().functions if f.function == "f") == 3
+        profiler.pause()
+        exec("def f(x): return x + 2", module)
+        module["f"](1)
+        assert sum(f.calls for f in profiler.collect().functions if f.function == "f") == 3

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from cli_tools import LIMIT, PLAIN, Terminal, command, execute, programs, script, settled
+from inviso import log
 from trace_tools import mfa
 
 PROGRAMS = programs()
@@ -490,3 +491,75 @@ def test_a_program_that_closes_every_descriptor_keeps_its_own_files(tmp_path: Pa
     done = trace("-p", "__main__:f", "-o", "d.log", path.name, cwd=tmp_path)
     assert done.returncode == 0 and "the program closed its descriptor; " in done.stderr, done
     assert [(tmp_path / f"{n}.bin").read_bytes() for n in range(12)] == [b"DATA"] * 12
+
+
+RECORDED = """
+import os, signal, sys, threading, time
+def price(n):
+    if n == 300:
+        raise LookupError(n)
+    return n
+def main():
+    worker = threading.Thread(target=price, args=(-1,), name="worker")
+    worker.start()
+    worker.join()
+    for n in range(400):
+        if n == 200 and "signal" in sys.argv:
+            os.kill(os.getpid(), signal.SIGUSR2)
+            while not os.path.exists("last.log.1"):
+                time.sleep(0.01)
+        price(n)
+main()
+"""
+
+
+def _calls(path: Path) -> list[int]:
+
+    return [message[3][2][0] for message in log.read(path) if message[0] == "trace_ts" and message[2] == "call"]
+
+
+def test_a_recorder_keeps_the_last_calls_of_a_program_that_raises(tmp_path: Path) -> None:
+    run = execute(command("trace", "-p", "__main__:price", "--recorder", "last.log", script(tmp_path, RECORDED)), tmp_path)
+    assert run.returncode == 1 and "LookupError: 300" in run.stderr and "call __main__" not in run.stderr
+    assert run.stderr.endswith(f"*** inviso trace: the last 302 events are in {tmp_path}/last.log.\n")
+    assert _calls(tmp_path / "last.log") == [-1, *range(301)]
+
+
+def test_a_recorder_writes_at_a_signal_and_goes_on(tmp_path: Path) -> None:
+    path = script(tmp_path, RECORDED)
+    run = execute(command("trace", "-p", "__main__:price", "--recorder", "last.log", path, "signal"), tmp_path)
+    assert run.returncode == 1 and "the last 101 events" in run.stderr
+    assert _calls(tmp_path / "last.log.1") == [-1, *range(200)] and _calls(tmp_path / "last.log") == [*range(200, 301)]
+
+
+def test_a_recorder_has_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.inviso]\npatterns = ['__main__:price']\nring_bytes = 4096\nreturns = true\n")
+    path = script(tmp_path, RECORDED)
+    run = execute(command("trace", "--recorder", "last.log", path), tmp_path, INVISO_MESSAGES="5")
+    assert "older ones were overwritten." in run.stderr and "stopped" not in run.stderr
+
+    messages = list(log.read(tmp_path / "last.log"))
+    assert messages[0][0] == "drop" and len(messages) < 500 and messages[-1][2] == "exception_from" and "return_from" in {m[2] for m in messages[1:]}
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("-p", "json", "-o", "x"), "--output: a recorder keeps the newest calls and writes to its own FILE; drop --output"),
+        (("-p", "json", "--limit", "3"), "drop --limit"),
+        ((), "no pattern was given"),
+        (("-p", "json.*"), "--pattern"),
+    ],
+)
+def test_what_a_recorder_refuses(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
+    path = script(tmp_path, "print('ran')")
+    run = execute(command("trace", *words, "--recorder", "last.log", path), tmp_path)
+    assert run.returncode == 2 and why in run.stderr and run.stdout == ""
+    for name in ("", "missing/last.log", "prog.py"):
+        run = execute(command("trace", "-p", "json", "--recorder", name, path), tmp_path)
+        assert run.returncode == 2 and "--recorder: " in run.stderr and run.stdout == "", name
+
+
+def test_a_recorder_that_saw_nothing_says_so(tmp_path: Path) -> None:
+    run = execute(command("trace", "-p", "__main__:prize", "--recorder", "last.log", script(tmp_path, RECORDED)), tmp_path)
+    assert "*** inviso trace: no call of __main__:prize:_ was seen; did you mean '__main__:price'?" in run.stderr

@@ -126,6 +126,8 @@ class _Member:
         if not has_hook():
             self._ours.append((b"PYTHONPATH", os.fsencode(SITE)))
         self.is_server = runs("multiprocessing.forkserver")
+        self.at_exit: Callable[[], object] | None = None
+        """Of a leader: called before the program ends by ``os._exit``."""
         _fork.rest(self._rest, self._go_on, lambda: self._work is not None)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.end)
@@ -247,6 +249,9 @@ class _Member:
 
     def exits(self) -> None:
         if self.leads and self.process == posix.getpid():
+            ends, self.at_exit = self.at_exit, None
+            if ends is not None:
+                ends()
             self.folder.remove()
         self.end()
 
@@ -260,6 +265,10 @@ class Leader:
         self.folder.put("config", config)
         _work(config)
         self._member = _Member(self.folder, config, leads=True)
+
+    def at_exit(self, ends: Callable[[], object]) -> None:
+        """Has this called before the program ends by ``os._exit``, which calls no function of ``atexit``."""
+        self._member.at_exit = ends
 
     def outcome(self) -> Outcome:
         """What the children did, when the program has ended; those that still run have a second."""

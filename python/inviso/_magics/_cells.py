@@ -29,6 +29,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.core.inputtransformer2 import cell_magic
 from IPython.display import display
 
 from inviso.errors import BadArg
@@ -52,6 +53,9 @@ def marked(lines: list[str]) -> list[str]:
     found = _FIRST.fullmatch(lines[0].rstrip()) if lines else None
     if found is None:
         return lines
+    body = list(itertools.dropwhile(str.isspace, lines[1:]))
+    if body and body[0].startswith("%%"):  # another cell magic, which has the rest
+        return [f"{found[0]!r}\n", *cell_magic(body)]
     return [f"{found[0]!r}\n", *lines[1:]]
 
 

@@ -1,4 +1,4 @@
-"""Options of a magic: read as IPython's own magics read theirs, refused in one line."""
+"""Options of a magic: read as IPython's own magics read theirs, refused in one line. Settings count where one is left out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.utils.process import arg_split
 
+from inviso._config import effective
 from inviso._pattern import Pattern, outermost, parse
 from inviso._table import LIMIT
 from inviso.errors import BadArg
 
-__all__ = ["Options", "patterns_of"]
+__all__ = ["Options", "from_setting", "patterns_of"]
 
 
 class Options:
@@ -24,6 +25,7 @@ class Options:
     def __init__(self, name: str, description: str) -> None:
         self._name = name
         self._flags = {"-h", "--help"}
+        self._settings: dict[str, tuple[str, Any]] = {}
         # no prefix of an option is one
         self._parser: Any = MagicArgumentParser(
             prog=f"%%{name}", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -31,9 +33,14 @@ class Options:
         self._parser.allow_abbrev = False
         self._parser.color = False
 
-    def value(self, *names: str, **how: Any) -> None:
-        """Adds an option that has a value, as ``argparse`` does."""
-        self._parser.add_argument(*names, **how)
+    def value(self, *names: str, setting: str = "", default: Any = None, **how: Any) -> None:
+        """Adds an option that has a value, as ``argparse`` does.
+
+        Where it is left out the setting of this name counts, and ``default`` where that is not set either.
+        """
+        action = self._parser.add_argument(*names, default=None if setting else default, **how)
+        if setting:
+            self._settings[action.dest] = setting, default
 
     def flag(self, name: str, what: str) -> None:
         """Adds an option that is there or not."""
@@ -43,7 +50,8 @@ class Options:
     def finish(self) -> Options:
         """Adds those that every magic has."""
         self.value(
-            "--limit", type=_rows, default=LIMIT, metavar="ROWS", help=f"rows of the table (default: {LIMIT})"
+            "--limit", type=_rows, setting="limit", default=LIMIT, metavar="ROWS",
+            help=f"rows of the table (default: the setting limit, or {LIMIT})",
         )
         self.value("-o", "--output", type=_variable, metavar="NAME", help="the variable that gets the result, too")
         self._parser.add_argument("-h", "--help", action="store_true", help="show this text, and run nothing")
@@ -54,13 +62,32 @@ class Options:
         return str(self._parser.format_help())
 
     def read(self, line: str) -> Any:
-        """The options of a cell's first line; UsageError where one is wrong."""
+        """The options of a cell's first line; UsageError where one is wrong, or a setting.
+
+        ``sources`` of the result says where the value of each option that has a setting is from.
+        """
         try:
-            return self._parser.parse_args(arg_split(line, posix=True))
+            given = self._parser.parse_args(arg_split(line, posix=True))
+            if not given.help:
+                self._set(given)
+            return given
+        except BadArg as error:
+            raise UsageError(f"%%{self._name}: {error}") from None
         except ValueError as error:  # a quotation without its end
             raise UsageError(f"%%{self._name}: {error}") from None
         except UsageError as error:
             raise UsageError(f"%%{self._name}: {error}; %%{self._name} --help lists the options") from None
+
+    def _set(self, given: Any) -> None:
+        settings, given.sources = effective(), {}
+        for name, (setting, default) in self._settings.items():
+            found = settings[setting]
+            is_set = found.source != "default"
+            given.sources[name] = found.source if is_set else "default"
+            if getattr(given, name) is not None:
+                given.sources[name] = "command line"
+            else:
+                setattr(given, name, found.value if is_set else default)
 
     def split(self, line: str) -> tuple[str, str]:
         """The options of a line magic, and the code after them."""
@@ -71,6 +98,12 @@ class Options:
         for word in words[:count]:
             place = line.index(word, place) + len(word)
         return line[:place], line[place:].strip()
+
+
+def from_setting(options: Any) -> str:
+    """Which file or variable has set the patterns, for a note; "" where none has."""
+    source = options.sources["pattern"]
+    return "" if source in ("command line", "default") else f" (patterns, {source})"
 
 
 def patterns_of(name: str, given: Iterable[str]) -> list[Pattern]:

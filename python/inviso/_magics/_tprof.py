@@ -11,9 +11,10 @@ from inviso import tprof
 from inviso._pattern import ANY
 from inviso._table import Table
 from inviso.tprof import Calls, CallType, Profile, Profiler
+from inviso.tprof._model import BYTES_OF_A_WORD
 
 from ._magic import MACHINERY
-from ._options import Options, patterns_of
+from ._options import Options, from_setting, patterns_of
 from ._rows import Namer
 
 __all__ = ["Look", "options"]
@@ -22,8 +23,10 @@ _HELP = """\
 Measures each function that the cell calls: how often, and its own time or memory.
 
 Every function is measured, as by `inviso tprof`, but those of IPython and of inviso. Their time is their caller's.
+The setting patterns selects others, as -p does.
 -p __main__ measures what is defined in the notebook, and adds the time of everything else to it; that is faster.
-Measured are the thread or task of the cell and what it starts. <module> is the cell's own code."""
+Measured are the thread or task of the cell and the threads and tasks that it starts, but no child processes.
+<module> is the cell's own code."""
 
 _TYPES = ("call_count", "call_time", "call_memory")
 
@@ -31,10 +34,13 @@ _TYPES = ("call_count", "call_time", "call_memory")
 def options() -> Options:
     """The options of ``%%tprof``."""
     made = Options("tprof", _HELP)
-    made.value("-t", "--type", choices=_TYPES, default="call_time", help="what is measured (default: call_time)")
     made.value(
-        "-p", "--pattern", action="append", metavar="PATTERN",
-        help="functions: module, module:function, package.** or _ for all (default: _); may be given again",
+        "-t", "--type", choices=_TYPES, setting="type", default="call_time",
+        help="what is measured (default: the setting type, or call_time)",
+    )  # fmt: skip
+    made.value(
+        "-p", "--pattern", action="append", setting="patterns", default=(ANY,), metavar="PATTERN",
+        help="functions: module, module:function, package.** or _ for all (default: the setting patterns, or _); may be given again",
     )  # fmt: skip
     made.flag("--per-process", "a row for each function in each thread and task")
     made.flag("--flame", "draw who called whom, and for how long, below the table")
@@ -45,7 +51,7 @@ class Look:
     """One measurement."""
 
     def __init__(self, options: Any) -> None:
-        self._given = options.pattern or [ANY]
+        self._given, self._from = options.pattern, from_setting(options)
         self._patterns = patterns_of("tprof", self._given)
         self._type = options.type
         self._per_process = options.per_process
@@ -126,13 +132,13 @@ class Look:
             return []
         what = "memory" if result.type == "call_memory" else "time"
         others = "" if result.type == "call_count" else f"; the {what} of other functions is their callers'"
-        return [f"measured: {', '.join(self._given)}{others}"]
+        return [f"measured: {', '.join(self._given)}{self._from}{others}"]
 
 
 _MEASURES = {
     "call_count": [],
     "call_time": ["own ms", "own us per call"],
-    "call_memory": ["own words", "words per call"],
+    "call_memory": ["own bytes", "bytes per call"],
 }
 
 
@@ -140,4 +146,4 @@ def _measures(kind: str, measurement: int, calls: int) -> list[str]:
     each = measurement / calls if calls else 0.0
     if kind == "call_time":
         return [f"{measurement / 1e6:,.3f}", f"{each / 1e3:,.2f}"]
-    return [f"{measurement:,}", f"{each:,.1f}"] if kind == "call_memory" else []
+    return [f"{measurement * BYTES_OF_A_WORD:,}", f"{each * BYTES_OF_A_WORD:,.1f}"] if kind == "call_memory" else []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from inviso._pattern import ANY, Pattern, hint, matches, outermost
 from inviso._table import Table
 
 from ._magic import is_machinery
-from ._options import Options, patterns_of
+from ._options import Options, from_setting, patterns_of
 from ._rows import COLUMNS, Namer, row
 from ._seen import Seen
 from ._session import Session
@@ -19,8 +20,9 @@ __all__ = ["Look", "options"]
 _HELP = """\
 Shows each call of some functions that the cell makes: arguments, and what was returned or raised.
 
-Without -p these are the functions that are defined in the notebook (-p __main__). Calls of IPython and of inviso, and
-what IPython's output streams call, are left out. Traced are the thread or task of the cell and what it starts."""
+Without -p these are the functions that the setting patterns selects, or those that are defined in the notebook
+(-p __main__). Calls of IPython and of inviso, and what IPython's output streams call, are left out. Traced are the
+thread or task of the cell and what it starts."""
 
 OUTPUT: list[Pattern] = [("ipykernel.iostream", ANY, ANY), ("jupyter_client.session", ANY, ANY)]
 """Modules that run no code of the notebook's: what they call is theirs."""
@@ -32,8 +34,8 @@ def options() -> Options:
     """The options of ``%%trace``."""
     made = Options("trace", _HELP)
     made.value(
-        "-p", "--pattern", action="append", metavar="PATTERN",
-        help="functions: module, module:function or package.** (default: __main__); may be given again",
+        "-p", "--pattern", action="append", setting="patterns", default=("__main__",), metavar="PATTERN",
+        help="functions: module, module:function or package.** (default: the setting patterns, or __main__); may be given again",
     )  # fmt: skip
     made.flag("--timeline", "draw the calls as a timeline below the table")
     return made.finish()
@@ -43,7 +45,8 @@ class Look:
     """One trace."""
 
     def __init__(self, options: Any) -> None:
-        self._patterns = patterns_of("trace", options.pattern or ["__main__"])
+        self._patterns = patterns_of("trace", options.pattern)
+        self._scope = f"traced: {', '.join(options.pattern)}{source}" if (source := from_setting(options)) else ""
         self._limit, self._with_timeline = options.limit, options.timeline
         self._session = Session("%%trace")
 
@@ -65,7 +68,8 @@ class Look:
 
     def table(self, result: Seen) -> Table:
         """The first rows and the last ones."""
-        return result.table(self._limit)
+        table = result.table(self._limit)
+        return replace(table, notes=(*table.notes, self._scope)) if self._scope else table
 
     def picture(self, result: Seen) -> Any:
         """The calls over time, if that was asked for."""

@@ -18,10 +18,12 @@ def begin(config: pytest.Config) -> None:
     if not is_worker and config.getoption("dist", "no") != "no":
         from ._merged import Merged  # the tests run in workers of pytest-xdist
 
-        if config.getoption("inviso_measures"):
+        if config.getoption("inviso_measures") and not config.getoption("collectonly"):
             config.pluginmanager.register(Merged(of_run(config)), "inviso-merged")
         return
     settings = of_run(config)
+    if config.getoption("collectonly"):
+        return
     if settings.measures:
         from ._measured import Measured
 
@@ -48,9 +50,11 @@ def limit(config: pytest.Config, marked: list[pytest.Item]) -> None:
             wrong[item] = f"@pytest.mark.inviso, {error.argument}: {error.why}"
     own = [item for item, limits in found.items() if limits.words is not None or limits.ms is not None]
     patterns: list[Pattern] = []
+    without: list[Pattern] = []
     if own:
         try:
-            patterns = of_run(config).patterns
+            settings = of_run(config)
+            patterns, without = settings.patterns, settings.without()
         except pytest.UsageError as error:
             wrong |= dict.fromkeys(own, str(error))
     if wrong and not hasattr(config, "workerinput"):
@@ -58,4 +62,4 @@ def limit(config: pytest.Config, marked: list[pytest.Item]) -> None:
     for item, why in wrong.items():
         item.stash[LIMITS] = why
     if not config.pluginmanager.has_plugin("inviso-limits"):
-        config.pluginmanager.register(Limits(patterns), "inviso-limits")
+        config.pluginmanager.register(Limits(patterns, without), "inviso-limits")

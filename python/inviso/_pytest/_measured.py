@@ -48,6 +48,8 @@ class Measured:
                 if TYPES[name] != "call_count":
                     profiler.enable_trace("all")
                 profiler.set_pattern(list(self._settings.patterns))
+                for tests in self._settings.without():
+                    profiler.clear_pattern(tests)
             return (yield)
         finally:
             for name, profiler in self._profilers.items():

@@ -26,6 +26,9 @@ RETURNS: Any = [("_", [], [("exception_trace",)])]
 """Calls, what they return, and what they raise. That takes half as long again as calls alone."""
 
 
+NAME = 120
+"""Bytes of a test's name in the name of its log."""
+
 FORGET = 50
 """After so many tests what the rings hold is thrown away. Those of threads that have ended would be kept for ever."""
 
@@ -37,13 +40,15 @@ class Recorder:
         self._settings = settings
         self._session: trace.Session | None = None
         self._folder: Path | None = None
+        self._now = time.monotonic_ns  # a test may replace that of the module
         self._begun = 0
         self._number = 0
         self._tests = 0
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Tests are collected: what they import is there."""
+        """Tests are collected: what they import is there, and nothing that they replace (files, clocks) is replaced yet."""
+        self._folder = self._place(session.config)
         options = {"overflow": "overwrite", "ring_bytes": self._settings.ring_bytes, "capture": CAPTURE}
         with trace.session_create("pytest --inviso-on-fail", None, options) as recording:
             self._session = recording
@@ -51,11 +56,16 @@ class Recorder:
             for pattern in self._settings.patterns:
                 recording.function(pattern, spec, ["local"])
             trace._on_load(recording, "local", self._settings.patterns, spec)
+            for pattern in self._settings.without():
+                recording.function(pattern, False, ["local"])
             recording.process("all", True, ["call", "monotonic_timestamp"])
             try:
                 return (yield)
             finally:
                 self._session = None
+                if not self._number:
+                    with suppress(OSError):
+                        self._folder.rmdir()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
@@ -64,7 +74,7 @@ class Recorder:
         if self._tests % FORGET == 0 and self._session is not None:
             with suppress(OSError):
                 self._session.dump(os.devnull)
-        self._begun = time.monotonic_ns()
+        self._begun = self._now()
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -79,27 +89,41 @@ class Recorder:
 
     def _section(self, item: pytest.Item, when: str, session: trace.Session) -> tuple[str, str]:
         self._number += 1
-        name = re.sub(r"\W+", "-", item.nodeid.rpartition("/")[2]).strip("-")[:80]
+        assert self._folder is not None
+        path = self._folder / f"{self._number:03}-{_file_name(item.nodeid)}-{when}.log"
+        try:
+            session.dump(path)
+        except OSError as error:
+            return "inviso", f"the events can't be written: {error}"
         try:
             from inviso import log  # a run without failures needs none
 
-            path = self._place(item.config) / f"{self._number:03}-{name}-{when}.log"
-            session.dump(path)
             lines, number = lines_of(log.read(path), self._begun, self._settings.events)
-        except OSError as error:
-            return "inviso", f"the events can't be written: {error}"
+        except Exception as error:  # what a test replaces may be needed here, files for one; its own error counts
+            return "inviso", f"the events can't be shown: {type(error).__name__}: {error}\nlog: {path}"
         if not number:
             return "inviso", f"no call of {', '.join(sorted(p[0] for p in self._settings.patterns))} in this test"
-        title = f"inviso: the last {len(lines)} of {number} events" if len(lines) < number else f"inviso: {number} events"
+        events = f"{number} event{'s' * (number != 1)}"
+        title = f"inviso: the last {len(lines)} of {events}" if len(lines) < number else f"inviso: {events}"
         return title, "\n".join([*lines, f"log: {path}"])
 
-    def _place(self, config: pytest.Config) -> Path:
+    @staticmethod
+    def _place(config: pytest.Config) -> Path:
         """A folder beside those of ``tmp_path``; one of our own without that plugin."""
-        if self._folder is None:
-            factory = getattr(config, "_tmp_path_factory", None)
-            made = factory.mktemp("inviso") if factory is not None else tempfile.mkdtemp(prefix="inviso-pytest-")
-            self._folder = Path(os.fspath(made))
-        return self._folder
+        factory = getattr(config, "_tmp_path_factory", None)
+        made = factory.mktemp("inviso") if factory is not None else tempfile.mkdtemp(prefix="inviso-pytest-")
+        return Path(os.fspath(made))
+
+
+def _file_name(test: str) -> str:
+    """Of a test's id its file and names, which fit into a file's name.
+
+    >>> _file_name("tests/test_order.py::TestOrder::test_pays[a/b]")
+    'test_order-py-TestOrder-test_pays-a-b'
+    """
+    file, _, names = test.partition("::")
+    text = re.sub(r"\W+", "-", f"{file.rpartition('/')[2]}::{names}").strip("-")
+    return text.encode(errors="replace")[:NAME].decode(errors="ignore")
 
 
 def lines_of(messages: Iterable[Any], since: int, most: int) -> tuple[list[str], int]:

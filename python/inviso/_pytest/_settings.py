@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inviso._config import Setting, effective
-from inviso._pattern import Pattern, parse
+from inviso._pattern import ANY, Pattern, covers, parse
 from inviso.errors import BadArg
 
 __all__ = ["Settings", "of_run", "own_modules"]
@@ -18,7 +19,8 @@ __all__ = ["Settings", "of_run", "own_modules"]
 ROWS = 10
 """Of a table at the end of a run, where no setting says another number."""
 
-NOT_OWN = {"build", "conftest", "dist", "doc", "docs", "examples", "noxfile", "setup", "tasks", "test", "testing", "tests", "venv"}
+TESTS = {"test", "testing", "tests"}
+NOT_OWN = {"build", "conftest", "dist", "doc", "docs", "examples", "noxfile", "setup", "venv"}
 """What may stand beside a project's packages, and is none of them."""
 
 
@@ -32,6 +34,15 @@ class Settings:
     events: int
     returns: bool
     ring_bytes: int
+    has_own: bool = False
+    """Whether the patterns are the project's own modules, because nothing names others."""
+
+    def without(self) -> list[Pattern]:
+        """Tests among the project's own modules, once they are imported: ``shop.tests``, ``shop.cart.test_order``."""
+        if not self.has_own:
+            return []
+        found = {".".join(parts[:n]) for name in list(sys.modules) if (n := _tests_at(parts := name.split(".")))}
+        return [(f"{name}.**", ANY, ANY) for name in sorted(found) if any(covers(p, (name, ANY, ANY)) for p in self.patterns)]
 
 
 def of_run(config: pytest.Config) -> Settings:
@@ -44,6 +55,7 @@ def of_run(config: pytest.Config) -> Settings:
         option = {"patterns": "--inviso-pattern", "events": "--inviso-events"}.get(wrong.argument, wrong.argument)
         on_line = given.get(wrong.argument) is not None and "(command line)" in wrong.why
         raise pytest.UsageError(f"inviso: {option if on_line else wrong.argument}: {wrong.why}") from None
+    has_own = not patterns
     patterns = patterns or own_modules(config.rootpath)
     if not patterns:
         raise pytest.UsageError(
@@ -57,6 +69,7 @@ def of_run(config: pytest.Config) -> Settings:
         events=found["events"].value,
         returns=found["returns"].value,
         ring_bytes=_ring(found["events"].value, found["ring_bytes"]),
+        has_own=has_own,
     )
 
 
@@ -80,12 +93,25 @@ def _modules_in(folder: Path) -> Iterator[Pattern]:
         return
     for entry in entries:
         name, ending = os.path.splitext(entry.name)
-        if not name.isidentifier() or name in NOT_OWN or name.startswith("test_") or name.endswith("_test"):
+        if not name.isidentifier() or name in NOT_OWN or _is_test(name):
             continue
         if ending == ".py":
             yield name, "_", "_"
         elif not ending and os.path.isfile(os.path.join(entry.path, "__init__.py")):
             yield f"{name}.**", "_", "_"
+
+
+def _is_test(name: str) -> bool:
+    return name in TESTS or name.startswith("test_") or name.endswith("_test")
+
+
+def _tests_at(parts: list[str]) -> int:
+    """How many parts of a module's name lead to tests, or to a conftest, below a package; 0 if none do.
+
+    >>> _tests_at(["shop", "tests", "test_order"]), _tests_at(["shop", "orders"])
+    (2, 0)
+    """
+    return next((n + 1 for n, part in enumerate(parts) if n and (part == "conftest" or _is_test(part))), 0)
 
 
 def _ring(events: int, setting: Setting) -> int:

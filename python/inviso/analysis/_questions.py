@@ -154,6 +154,11 @@ def _labels(label: Any) -> Callable[[Source], str]:
         native = trace.rows("messages", 60)
         at = native.columns().index("seq_label")
         known = list(dict.fromkeys(row[at] for row in native.tuples(1 << 62) if row[at] is not None))
+        if repr(label) in known:
+            return (
+                f"events of label {label!r} have no time stamp of the trace's clock; give tokens the one of the session, such as "
+                "seq_trace.label(label, timestamp='monotonic_timestamp')"
+            )
         return f"no event has the label {label!r}; {_some('labels', known)}"
 
     return hint

@@ -275,7 +275,7 @@ def _split(where: str, words: tuple[Any, ...], count: int, nodes: Any) -> tuple[
     if len(words) == count + 1:
         return control, given.nodes(where, words[0]), words[1:]
     if len(words) != count:
-        raise BadArg(f"control.{where}", "arguments", f"pass {count or 'none'}, behind nodes if you like, not {len(words)}")
+        raise BadArg(f"control.{where}", "arguments", f"pass {count or 'none'}, after nodes if you like, not {len(words)}")
     return control, given.nodes(where, nodes), words
 
 
@@ -403,7 +403,7 @@ def flush(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tp(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Trace global calls of functions: ``(patterns)``, ``(module, function, arity, match_spec[, options])``, each behind nodes.
+    """Trace global calls of functions: ``(patterns)``, ``(module, function, arity, match_spec[, options])``, each after nodes.
 
     Args:
         words: ``module`` is a name, ``"package.**"``, ``"_"``, a regular expression that has to match all of a name
@@ -444,7 +444,7 @@ def _patterns(where: str, words: tuple[Any, ...], nodes: Any) -> Any:
 
 
 def ctp(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Clear what :func:`tp` has set: ``(functions)`` or ``(module, function, arity)``, each behind nodes. Answers as :func:`tp`.
+    """Clear what :func:`tp` has set: ``(functions)`` or ``(module, function, arity)``, each after nodes. Answers as :func:`tp`.
 
     >>> import json
     >>> _ = start(), add_node("mine")
@@ -488,7 +488,7 @@ def ctp_all(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tf(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Set trace flags of processes: ``(process, flags)``, ``([(process, flags)])``, each behind nodes, or
+    """Set trace flags of processes: ``(process, flags)``, ``([(process, flags)])``, each after nodes, or
     ``([(node, [(process, flags)])])``, ``([(node, [(process, flags)], how)])``, which always answers with the names of nodes.
 
     Args:
@@ -546,7 +546,7 @@ def ctf_all(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 def init_tpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     """Initiate a function for meta tracing: ``(module, function, arity, call)``, or with ``init, call, returned, remove`` in
-    place of ``call``; each behind nodes. See :mod:`inviso.meta`.
+    place of ``call``; each after nodes. See :mod:`inviso.meta`.
 
     Returns:
         For each node ``"ok"``, or an error: ``already_initiated``, ``bad_mfa``, ``no_metatracer``, ``suspended``.
@@ -561,7 +561,7 @@ def init_tpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 def tpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
     """Set a meta pattern: ``(module, function, arity, match_spec)``, with ``call`` or with ``init, call, returned, remove``
-    behind it the function is initiated, too; each behind nodes. For each node ``("ok", 1)``, ``("ok", 0)``, or an error.
+    behind it the function is initiated, too; each after nodes. For each node ``("ok", 1)``, ``("ok", 0)``, or an error.
 
     >>> _ = start(), add_node("mine")
     >>> tpm("json", "loads", 8, [])
@@ -583,7 +583,7 @@ def tpm_tracer(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def tpm_ms(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Add a named match specification to an initiated function: ``(module, function, arity, name, match_spec)``, behind nodes.
+    """Add a named match specification to an initiated function: ``(module, function, arity, name, match_spec)``, after nodes.
 
     >>> _ = start(), add_node("mine")
     >>> tpm_ms("json", "loads", 8, "all", [])
@@ -605,7 +605,7 @@ def tpm_ms_tracer(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctpm_ms(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Remove a named match specification: ``(module, function, arity, name)``, behind nodes. For each node ``"ok"``.
+    """Remove a named match specification: ``(module, function, arity, name)``, after nodes. For each node ``"ok"``.
 
     >>> _ = start(), add_node("mine")
     >>> ctpm_ms("json", "loads", 8, "all")
@@ -616,7 +616,7 @@ def ctpm_ms(*words: Any, nodes: Iterable[str] | None = None) -> Any:
 
 
 def ctpm(*words: Any, nodes: Iterable[str] | None = None) -> Any:
-    """Remove a meta pattern and what belongs to it: ``(module, function, arity)``, behind nodes. For each node ``"ok"``.
+    """Remove a meta pattern and what belongs to it: ``(module, function, arity)``, after nodes. For each node ``"ok"``.
 
     >>> _ = start(), add_node("mine")
     >>> ctpm("json", "loads", 8)
@@ -788,7 +788,7 @@ def fetch_log(*words: Any) -> Any:
             specs = given.pairs_of_nodes("fetch_log", some) or []
             _own_only(control, to_node)
         case _:
-            raise BadArg("control.fetch_log", "arguments", "pass a folder and a prefix, behind what to fetch if you like")
+            raise BadArg("control.fetch_log", "arguments", "pass a folder and a prefix, after what to fetch if you like")
     if not os.path.isdir(folder):
         raise BadArg("control.fetch_log", "folder", f"{shown(folder)} is no folder; make it first")
     if os.sep in prefix:

@@ -59,7 +59,7 @@ def patterns(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Node
             return nodes(where, some), [_pattern(where, (module, function, arity, match_spec, options))]
         case (_, _, _, _) | (_, _, _, _, _):
             return chosen, [_pattern(where, words)]
-    raise _forms(where, "pass (module, function, arity, match_spec), or a list of such patterns, behind nodes if you like")
+    raise _forms(where, "pass (module, function, arity, match_spec), or a list of such patterns, after nodes if you like")
 
 
 def mfas(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Nodes, list[Any]]:
@@ -74,7 +74,7 @@ def mfas(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Nodes, l
             return nodes(where, some), [_mfa(where, (module, function, arity))]
         case (_, _, _):
             return chosen, [_mfa(where, words)]
-    raise _forms(where, "pass (module, function, arity), or a list of such functions, behind nodes if you like")
+    raise _forms(where, "pass (module, function, arity), or a list of such functions, after nodes if you like")
 
 
 def functions(where: str, words: tuple[Any, ...], counts: tuple[int, ...], given_nodes: Any) -> tuple[Nodes, list[Any]]:
@@ -83,7 +83,7 @@ def functions(where: str, words: tuple[Any, ...], counts: tuple[int, ...], given
     if len(words) - 1 in counts and isinstance(words[0], list):
         chosen, words = nodes(where, words[0]), words[1:]
     if len(words) not in counts:
-        raise _forms(where, "pass a function and what belongs to it, behind nodes if you like; see its description")
+        raise _forms(where, "pass a function and what belongs to it, after nodes if you like; see its description")
     module, function, arity = words[:3]
     if not isinstance(module, str) or not isinstance(function, str):
         raise BadArg(f"control.{where}", "function", f"{shown(words[:2])} is no name of a function; pass two strings")
@@ -109,7 +109,7 @@ def confs(where: str, words: tuple[Any, ...], given_nodes: Any) -> tuple[Nodes, 
             return nodes(where, some), [_conf(where, (process, flags))], []
         case (process, flags):
             return chosen, [_conf(where, (process, flags))], []
-    raise _forms(where, "pass (process, flags), or a list of such pairs, behind nodes if you like")
+    raise _forms(where, "pass (process, flags), or a list of such pairs, after nodes if you like")
 
 
 def pairs_of_nodes(where: str, given: Any) -> list[tuple[str, Any]] | None:

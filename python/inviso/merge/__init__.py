@@ -87,7 +87,7 @@ class Node:
 
 @dataclass(slots=True)
 class Moved:
-    """Which receipts of a node were moved behind their sendings, in causal order.
+    """Which receipts of a node were moved to after their sendings, in causal order.
 
     Attributes:
         receipts: how many.
@@ -95,7 +95,7 @@ class Moved:
         first: the time stamp of each, in nanoseconds by the shifted clock, and how far it was moved: the first thousand.
 
     >>> Moved(2, 5_000_000, [(0, 5_000_000), (7_000_000, 1_000_000)]).text()
-    '2 receipts moved behind their sendings, 5.0 ms at most'
+    '2 receipts moved to after their sendings, 5.0 ms at most'
     """
 
     receipts: int = 0
@@ -104,7 +104,7 @@ class Moved:
 
     def text(self) -> str:
         """How many, and how far."""
-        what = "1 receipt moved behind its sending" if self.receipts == 1 else f"{self.receipts} receipts moved behind their sendings"
+        what = "1 receipt moved to after its sending" if self.receipts == 1 else f"{self.receipts} receipts moved to after their sendings"
         return f"{what}, {self.most / 1e6:.1f} ms at most"
 
 
@@ -118,7 +118,7 @@ class Merged:
         damage: what could not be read, the first thousand of it, each with its node.
         absent: files that could not be opened, and why; of a reader in Python, its node and what it raised.
         clocks: of nodes whose clock was shifted, by how much (``clocks[node].text()``).
-        moved: of nodes some of whose receipts were moved behind their sendings, which and how far (``moved[node].text()``).
+        moved: of nodes some of whose receipts were moved to after their sendings, which and how far (``moved[node].text()``).
         unordered: receipts that stand before their sendings all the same, as the order of the logs contradicts that.
         other_clock: time stamps that could not be compared with the others.
         ti_damaged: entries of trace information files that could not be read.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..errors import BadArg, missing, shown
@@ -26,7 +26,8 @@ def read(
     """Each row as a tuple with a value for each column, None where it has none.
 
     Args:
-        columns: the names that a column may have. A row that is a tuple has them in this order.
+        columns: the names that a column may have. A row that is a tuple has them in this order. Of several that are there the first
+            one that has a value counts, for all rows: times of one clock, not of two.
         need: how many of the first columns a row that is a tuple must have, and a table.
 
     Raises:
@@ -46,13 +47,18 @@ def _plain(
     width = len(columns)
     keys: Any = None
     found: list[str | None] = []
+    several: list[int] = []
+    choice = _Choice(columns)
     for at, row in enumerate(rows):
         if isinstance(row, Mapping):
             if row.keys() != keys:
                 keys = set(row)
-                found = [next((name for name in names if name in keys), None) for names in columns]
+                found, several = choice.of(keys)
                 if not any(found):
                     raise BadArg(where, argument, f"row {at} has the keys {shown(list(row))}; pass {_named(columns)}")
+            if several:
+                choice.decide(several, lambda name, row=row: row.get(name) is not None)  # type: ignore[misc]
+                found, several = choice.of(keys)
             yield tuple([row[name] if name is not None else None for name in found])
         elif isinstance(row, tuple) and hasattr(row, "_fields"):
             fields = row._fields
@@ -75,15 +81,55 @@ def _arrow(
             frame = importlib.import_module("polars").DataFrame(rows)
         except ModuleNotFoundError:
             raise ModuleNotFoundError(missing("pyarrow"), name="pyarrow") from None
-        found = _found(where, argument, columns, frame.columns, need)
-        return iter(_across([frame.get_column(name).to_list() if name else None for name in found], len(frame)))
+        _found(where, argument, columns, frame.columns, need)
+        choice = _Choice(columns)
+        filled = {name for name in frame.columns if frame.get_column(name).null_count() < len(frame)}
+        choice.decide(choice.of(frame.columns)[1], filled.__contains__)
+        found, _ = choice.of(frame.columns)
+
+        def listed(name: str) -> list[Any]:
+            column = frame.get_column(name)
+            return list(column.dt.epoch("ns") if str(column.dtype).startswith("Datetime") else column)
+
+        return iter(_across([listed(name) if name else None for name in found], len(frame)))
     reader = arrow.RecordBatchReader.from_stream(rows)
-    found = _found(where, argument, columns, reader.schema.names, need)
-    return (
-        row
-        for batch in reader
-        for row in _across([batch.column(name).to_pylist() if name else None for name in found], len(batch))
-    )
+    _found(where, argument, columns, reader.schema.names, need)
+    return _batches(reader, columns, arrow)
+
+
+def _batches(reader: Any, columns: Sequence[tuple[str, ...]], arrow: Any) -> Iterator[tuple[Any, ...]]:
+    choice, there = _Choice(columns), reader.schema.names
+    for batch in reader:
+        found, several = choice.of(there)
+        if several:
+            filled = {name for name in there if batch.column(name).null_count < len(batch)}
+            choice.decide(several, filled.__contains__)
+            found, _ = choice.of(there)
+        values: list[list[Any] | None] = []
+        for name in found:
+            column = None if name is None else batch.column(name)
+            if column is not None and arrow.types.is_timestamp(column.type):
+                column = column.cast(arrow.timestamp("ns", column.type.tz)).cast(arrow.int64())
+            values.append(None if column is None else column.to_pylist())
+        yield from _across(values, len(batch))
+
+
+class _Choice:
+    """Which of its names a column is read by. Where several are there it is the first one that has a value, from then on."""
+
+    def __init__(self, columns: Sequence[tuple[str, ...]]) -> None:
+        self._columns = list(columns)
+
+    def of(self, there: Collection[str]) -> tuple[list[str | None], list[int]]:
+        """The name of each column among those that are there; and where several are."""
+        found = [[name for name in names if name in there] for names in self._columns]
+        return [names[0] if names else None for names in found], [n for n, names in enumerate(found) if len(names) > 1]
+
+    def decide(self, several: list[int], has_value: Callable[[str], bool]) -> None:
+        """Settles those of these columns of which a name has a value."""
+        for n in several:
+            name = next(filter(has_value, self._columns[n]), None)
+            self._columns[n] = self._columns[n] if name is None else (name,)
 
 
 def _found(

@@ -80,7 +80,7 @@ class Saved(Running):
         """
         self._check("get_autostart_data")
         if len(words) not in (1, 2):
-            raise BadArg("Tool.get_autostart_data", "arguments", "pass the dependency, behind nodes if you like")
+            raise BadArg("Tool.get_autostart_data", "arguments", "pass the dependency, after nodes if you like")
         dependency = words[-1]
         if isinstance(given.settings("get_autostart_data", {"dependency": dependency}), tuple):
             why = f"{shown(dependency)} is none; pass milliseconds, or 'infinity'"

@@ -8,7 +8,8 @@ names:
 ``call_time``
     calls and time in each process. Time is a function's own, less that of functions measured inside it
 ``call_memory``
-    calls and words (8 bytes) allocated in each process. What is freed is not subtracted
+    calls and memory allocated in each process: bytes in tables, words of 8 bytes in ``measurement``. What is freed is
+    not subtracted
 
 Don't use it where an estimate is enough and the program makes many millions of calls a second: a sampling profiler
 disturbs less there. Functions written in C have no rows of their own; their time is their caller's.

@@ -9,7 +9,7 @@ from inviso._pattern import Pattern
 from inviso.errors import shown
 
 from ._check import bad, one_of, rows
-from ._model import CallType, Function, Profile
+from ._model import BYTES_OF_A_WORD, CallType, Function, Profile
 
 __all__ = ["By", "Change", "Diff", "diff"]
 
@@ -71,7 +71,8 @@ class Diff:
     """What has changed from one profile to another, function by function, the largest growth first.
 
     ``str`` shows it with the largest growth last, next to the prompt; functions that are the same are left out there.
-    pandas, polars, pyarrow and DuckDB read it as a table.
+    pandas, polars, pyarrow and DuckDB read it as a table. Figures are in ``unit``, as in the profiles; as text and as
+    a table, memory is in bytes.
 
     >>> diff(Profile("call_count", (), ()), Profile("call_count", (), ()))
     <Diff of call_count by measurement: 0 grown, 0 shrunk, 0 new, 0 gone, total 0 -> 0 calls>
@@ -168,13 +169,15 @@ class Diff:
             if c.status in counts:
                 counts[c.status] += 1
         text = ", ".join(f"{number:,} {status}" for status, number in counts.items())
-        return f"<Diff of {self.type} by {self.by}: {text}, total {self.before:,} -> {self.after:,} {self.unit}>"
+        scale, unit = (BYTES_OF_A_WORD, "bytes") if self.unit == "words" else (1, self.unit)
+        whole = f"total {self.before * scale:,} -> {self.after * scale:,} {unit}"
+        return f"<Diff of {self.type} by {self.by}: {text}, {whole}>"
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         """The changes as a stream of Arrow (PyCapsule interface).
 
         Columns: ``module``, ``name``, ``arity``, ``status``, ``calls_before``, ``calls_after``, ``before``,
-        ``after``, ``delta``.
+        ``after``, ``delta``. The last three are nanoseconds, bytes or calls.
         """
         from ._table import diff_stream
 
@@ -264,7 +267,7 @@ def _heading(diff: Diff) -> list[str]:
     if diff.unit == "calls":
         return []
     inclusive = "INCLUSIVE " * (diff.by == "cumulative")
-    return [inclusive + ("TIME (us)" if diff.type == "call_time" else "WORDS")]
+    return [inclusive + ("TIME (us)" if diff.type == "call_time" else "BYTES")]
 
 
 def _figures(diff: Diff, calls_before: int, calls_after: int, before: int, after: int) -> list[str]:
@@ -274,4 +277,5 @@ def _figures(diff: Diff, calls_before: int, calls_after: int, before: int, after
         return [calls, f"{after - before:+d}"]
     if diff.unit == "ns":
         return [calls, f"{before / 1000:.2f} -> {after / 1000:.2f}", f"{(after - before) / 1000:+.2f}"]
+    before, after = before * BYTES_OF_A_WORD, after * BYTES_OF_A_WORD
     return [calls, f"{before} -> {after}", f"{after - before:+d}"]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._tree import Caller, Tree
 
 __all__ = [
+    "BYTES_OF_A_WORD",
     "UNITS",
     "CallType",
     "Calls",
@@ -40,7 +41,9 @@ VIEWS: tuple[View, ...] = get_args(View)
 SORTS: tuple[Sort, ...] = get_args(Sort)
 
 UNITS: dict[CallType, str] = {"call_count": "calls", "call_time": "ns", "call_memory": "words"}
-"""The unit of ``measurement``, here and in the JSON form. A word is 8 bytes."""
+"""The unit of ``measurement``, here and in the JSON form. Tables have bytes for memory."""
+
+BYTES_OF_A_WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,7 @@ class Profile:
 
     @property
     def unit(self) -> str:
-        """The unit of every ``measurement``: ``"calls"``, ``"ns"`` or ``"words"``."""
+        """The unit of every ``measurement``: ``"calls"``, ``"ns"`` or ``"words"`` of 8 bytes. Tables have bytes."""
         return UNITS[self.type]
 
     @property
@@ -245,8 +248,9 @@ class Profile:
     def __repr__(self) -> str:
         functions, calls = len(self.functions), self.calls
         text = f"{functions:,} function{'s' * (functions != 1)}, {calls:,} call{'s' * (calls != 1)}"
-        measured = "" if self.type == "call_count" else f", {self.measurement:,} {self.unit}"
-        return f"<Profile of {self.type}: {text}{measured}{' (timed out)' * self.timed_out}>"
+        bytes_ = self.measurement * BYTES_OF_A_WORD
+        own = {"call_count": "", "call_time": f", {self.measurement:,} ns", "call_memory": f", {bytes_:,} bytes"}
+        return f"<Profile of {self.type}: {text}{own[self.type]}{' (timed out)' * self.timed_out}>"
 
     def __str__(self) -> str:
         from ._view import format as format_

@@ -20,7 +20,7 @@ from inviso.errors import BadArg, shown
 from inviso.trace import session_create
 
 from ._check import bad, check_tree, one_of
-from ._model import CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Node, Profile, Sort, View
+from ._model import BYTES_OF_A_WORD, CALL_TYPES, SORTS, VIEWS, Calls, CallType, Function, Node, Profile, Sort, View
 from ._nodes import Code, Place, Sums, made
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ Key: TypeAlias = "tuple[str, str, int, str, int, Pid | None, int]"
 
 ErrorType: TypeAlias = "type[BaseException]"
 OWN = "inviso"
-BYTES_OF_A_WORD = 8
 
 
 class CounterSource(Protocol):
@@ -255,12 +254,9 @@ class Profiler:
     def _arm(self, pattern: Pattern, on: bool) -> int:
         """Count from zero, or no longer. ``on_load`` is first: what is defined in between is armed twice, not never."""
         session = self._alive()
-        if on and pattern[1] == ANY:
+        if on:
             self._listen(True)
-        found = trace.function(session, pattern, on, [self._type])
-        if on and not found:
-            self._listen(True)
-        return found
+        return trace.function(session, pattern, on, [self._type])
 
     def _again(self) -> None:
         for pattern, on in self._settings:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from inviso import _native
 from inviso.errors import needed
 
+from ._model import BYTES_OF_A_WORD
+
 if TYPE_CHECKING:
     from ._diff import Diff
     from ._model import Profile
 
 __all__ = ["diff_stream", "profile_stream", "to_pandas", "to_polars"]
-
-BYTES_OF_A_WORD = 8
 
 
 def profile_stream(profile: Profile) -> Any:
@@ -47,8 +47,12 @@ def profile_stream(profile: Profile) -> Any:
 
 def diff_stream(diff: Diff) -> Any:
     """See ``Diff.__arrow_c_stream__``."""
+    scale = BYTES_OF_A_WORD if diff.unit == "words" else 1
     rows = [
-        [c.module, c.function, c.arity, c.status, c.calls_before, c.calls_after, c.before, c.after, c.delta]
+        [
+            *(c.module, c.function, c.arity, c.status, c.calls_before, c.calls_after),
+            *(figure * scale for figure in (c.before, c.after, c.delta)),
+        ]
         for c in diff.changes
     ]
     return _stream("diff", rows, 9)

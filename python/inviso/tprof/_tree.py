@@ -15,14 +15,12 @@ from typing import Any
 from inviso.errors import BadArg
 
 from ._check import bad, rows
-from ._model import Calls, Function, Node, Process, Profile
+from ._model import BYTES_OF_A_WORD, Calls, Function, Node, Process, Profile
 
 __all__ = ["UNKNOWN", "Caller", "Tree", "callers", "cumulative", "flame", "measured", "tree"]
 
 UNKNOWN = "(callers not known)"
 """The label of a node without a function."""
-
-BYTES_OF_A_WORD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class Tree:
             waiting.extend((depth + 1, child) for child in reversed(node.children))
 
     def format(self, *, limit: int | None = None) -> str:
-        """As text, of the nodes the ``limit`` with the largest ``cumulative``; times in microseconds."""
+        """As text, of the nodes the ``limit`` with the largest ``cumulative``; times in microseconds, memory in bytes."""
         rows("tree.format, limit", limit)
         every = list(self.walk())
         shown = every
@@ -114,7 +112,7 @@ class Tree:
 
 
 def _amount(number: int, kind: str) -> str:
-    return f"{number / 1000:.2f}" if kind == "call_time" else str(number)
+    return f"{number / 1000:.2f}" if kind == "call_time" else str(number * BYTES_OF_A_WORD)
 
 
 def tree(profile: Profile) -> Tree:

@@ -10,7 +10,7 @@ from inviso._pattern import hint
 from inviso.errors import shown
 
 from ._check import bad, one_of, rows
-from ._model import SORTS, VIEWS, Calls, CallType, Function, Process, Profile, Sort, View
+from ._model import BYTES_OF_A_WORD, SORTS, VIEWS, Calls, CallType, Function, Process, Profile, Sort, View
 
 __all__ = ["Row", "Section", "format", "html", "inspect", "labels"]
 
@@ -28,6 +28,7 @@ LABEL_COLUMN = 64
 class Row:
     """One line of a table.
 
+    ``measurement``, ``per_call`` and ``cumulative`` are in the profile's ``unit``; as text, memory is in bytes.
     ``percent`` is the share of the section's total. ``label`` is ``module:function/arity``, with the line where its
     code begins if several functions of the profile share that name. ``cumulative`` is None without a call tree;
     ``waiting`` is in nanoseconds.
@@ -255,18 +256,19 @@ def _title(section: Section) -> str:
 def _cells(section: Section) -> list[list[str]]:
     """The table as strings: a header, the rows, the total."""
     plain = section.type == "call_count"
-    heading = {"call_count": [], "call_time": ["TIME (us)", "PER CALL"], "call_memory": ["WORDS", "PER CALL"]}
+    scale = BYTES_OF_A_WORD if section.type == "call_memory" else 1
+    heading = {"call_count": [], "call_time": ["TIME (us)", "PER CALL"], "call_memory": ["BYTES", "PER CALL"]}
     has_tree = any(r.cumulative is not None for r in section.rows)
     waits = any(r.waiting for r in section.rows)
 
     def amount(number: int) -> str:
-        return f"{number / 1000:.2f}" if section.type == "call_time" else str(number)
+        return f"{number / 1000:.2f}" if section.type == "call_time" else str(number * scale)
 
     def measures(measurement: int, calls: int, cumulative: str, waiting: str) -> list[str]:
         if plain:
             return []
-        scale = 1000 if section.type == "call_time" else 1
-        per_call = f"{measurement / scale / calls if calls else 0.0:.2f}"
+        whole = measurement / 1000 if section.type == "call_time" else measurement * scale
+        per_call = f"{whole / calls if calls else 0.0:.2f}"
         return [amount(measurement), per_call, *[cumulative] * has_tree, *[waiting] * waits]
 
     columns = [*heading[section.type], *["INCLUSIVE"] * has_tree, *["WAITING"] * waits]
