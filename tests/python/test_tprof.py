@@ -371,6 +371,22 @@ def test_the_last_setting_of_a_pattern_decides() -> None:
         assert profiler.collect().functions == () and profiler.patterns == ()
 
 
+def test_windows_add_up_over_what_is_defined_again() -> None:
+    names: dict[str, Any] = {"__name__": "again"}
+    define = "def f(x): return x"
+    with Profiler() as profiler:
+        exec(define, names)
+        profiler.set_pattern("again", "_", "_")
+        for _ in range(3):
+            names["f"](1)
+            exec(define, names)
+            names["f"](2)
+            profiler.pause()
+            profiler.continue_()
+        profile = profiler.stop()
+    assert profile.calls == 6
+
+
 def test_setting_a_pattern_again_begins_at_zero() -> None:
     with Profiler() as profiler:
         profiler.set_pattern(HERE)

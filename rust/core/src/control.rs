@@ -62,6 +62,8 @@ pub struct Target {
     pub exported: bool,
     /// Whether it is not written in the traced language: see [`crate::plan::events::FOREIGN`].
     pub foreign: bool,
+    /// Whether nothing but what is set on it keeps it: a pattern changes that, and does not count it as matched.
+    pub is_gone: bool,
 }
 
 /// How the host switches a function's events.
@@ -216,7 +218,7 @@ impl Node {
             if kinds & kinds::GLOBAL != 0 && !target.exported {
                 continue;
             }
-            matched += 1;
+            matched += usize::from(!target.is_gone);
             let plan = snapshot.find(target.key);
             let old = plan.and_then(|p| p.entry(session.id));
             let mut entry = old.cloned().unwrap_or_else(|| Entry::new(session));

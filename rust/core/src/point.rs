@@ -324,7 +324,7 @@ impl Program {
     pub fn function(&self, session: &Arc<Session>, points: &[&Point], kinds: u16, op: Op) -> Result<usize, Error> {
         let targets: Vec<Target> = points
             .iter()
-            .map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true, foreign: false })
+            .map(|p| Target { key: p.0.key, name: p.0.name.clone(), exported: true, foreign: false, is_gone: false })
             .collect();
         self.0.node.function(session, &targets, kinds, op, self)
     }

@@ -36,7 +36,7 @@ fn it_has_the_message_of_the_call() {
     *SESSION.lock().unwrap() = Some(session.clone());
     node.flags(&session, Who::All(Class::Process), true, Flags::CALL).unwrap();
     let name = Arc::new(Mfa { module: "m".into(), function: "f".into(), arity: 0 });
-    let target = Target { key: 64, name, exported: true, foreign: false };
+    let target = Target { key: 64, name, exported: true, foreign: false, is_gone: false };
     let dump = Term::Tuple(vec![Term::atom("dump")]);
     let spec = Term::List(vec![Term::Tuple(vec![Term::atom("_"), Term::List(vec![]), Term::List(vec![dump])])]);
     let program = Arc::new(Program::compile(&spec, Context::Call).unwrap());

@@ -147,6 +147,7 @@ proptest! {
                         name: Arc::new(Mfa { module: "m".into(), function: format!("f{n}").into(), arity: 0 }),
                         exported: FUNCTIONS[*n].1,
                         foreign: false,
+                        is_gone: false,
                     }).collect();
                     let mut matched = 0;
                     for n in functions {

@@ -38,7 +38,7 @@ impl Beside {
     /// A call of a function whose meta pattern has these actions.
     fn call(&mut self, actions: Vec<Term>) {
         let name = Arc::new(Mfa { module: "m".into(), function: "f".into(), arity: 0 });
-        let target = Target { key: 64, name, exported: true, foreign: false };
+        let target = Target { key: 64, name, exported: true, foreign: false, is_gone: false };
         let clause = Term::Tuple(vec![Term::atom("_"), Term::List(vec![]), Term::List(actions)]);
         let program = Arc::new(Program::compile(&Term::List(vec![clause]), Context::Call).unwrap());
         self.node.function(&self.meta, &[target], kinds::META, Op::Match(program), &Nobody).unwrap();

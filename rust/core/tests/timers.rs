@@ -31,6 +31,7 @@ fn measuring(node: &Node, functions: &[usize]) -> Arc<Session> {
             name: Arc::new(Mfa { module: "m".into(), function: format!("f{key}").into(), arity: 0 }),
             exported: true,
             foreign: false,
+            is_gone: false,
         })
         .collect();
     node.function(&session, &targets, kinds::MEMORY, Op::On, &Nobody).unwrap();

@@ -50,7 +50,7 @@ struct World {
 
 fn target(function: usize) -> Target {
     let name = Arc::new(Mfa { module: "m".into(), function: format!("f{function}").into(), arity: 0 });
-    Target { key: code(function), name, exported: true, foreign: false }
+    Target { key: code(function), name, exported: true, foreign: false, is_gone: false }
 }
 
 impl World {

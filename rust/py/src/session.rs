@@ -6,7 +6,7 @@ use crate::{
     host::{
         self,
         arming::Armer,
-        codes::{self, Pattern as Names},
+        codes::{self, Found, Pattern as Names},
         instruments::Wants,
         outlet::Outlet,
         Host,
@@ -37,7 +37,7 @@ use pyo3::{
     prelude::*,
     types::PyType,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::{sync::Arc, time::Duration};
 
 /// A trace session, by a strong or a weak handle.
@@ -245,12 +245,20 @@ impl Session {
         Ok(())
     }
 
+    /// The functions that a pattern takes, held; and those that are gone but for what this session has set on them.
     fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
-        let found = codes::find(py, &Names { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
-        let targets = found
-            .iter()
-            .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
-            .collect();
+        let pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
+        let found = codes::find(py, &pattern)?;
+        let mut targets: Vec<_> = found.iter().map(Found::target).collect();
+        let known: FxHashSet<usize> = targets.iter().map(|t| t.key).collect();
+        host.node.read(|snapshot| {
+            let mine =
+                snapshot.plans().filter(|(key, plan)| !known.contains(key) && plan.entry(self.core.id).is_some());
+            targets.extend(mine.filter_map(|(key, plan)| {
+                let name = host.node.names.name(plan.name).filter(|name| pattern.takes(name))?;
+                Some(Target { key, name, exported: false, foreign: plan.foreign, is_gone: true })
+            }));
+        });
         host.hold(py, found.into_iter().map(|f| (f.key, f.code)));
         Ok(targets)
     }
@@ -420,6 +428,7 @@ impl Session {
         let host = self.host(py)?;
         let op = op(how, program)?;
         let targets = self.targets(py, host, mfa)?;
+        let held = || targets.iter().filter(|t| !t.is_gone).map(|t| t.key);
         if matches!(op, Op::On | Op::Match(_)) && !targets.is_empty() {
             let wants_memory = kinds & kinds::MEMORY != 0;
             let wants_foreign = targets.iter().any(|t| t.foreign);
@@ -428,23 +437,23 @@ impl Session {
                 .and_then(|()| if wants_foreign { host.ready_for_foreign(py) } else { Ok(()) })
                 .and_then(|()| if wants_memory { host.count_allocations(py) } else { Ok(()) });
             if let Err(error) = ready {
-                host.release(py, targets.iter().map(|t| t.key));
+                host.release(py, held());
                 return Err(error);
             }
         }
         if let Err(error) = self.expect_actions(py, host, &op) {
-            host.release(py, targets.iter().map(|t| t.key));
+            host.release(py, held());
             return Err(error);
         }
         if matches!(op, Op::On | Op::Match(_)) && (kinds & kinds::ENDS != 0 || matches!(op, Op::Match(_))) {
             // before the first call whose end is awaited
             if let Err(error) = host.adjust(py, Wants { ends: true, ..Wants::default() }) {
-                host.release(py, targets.iter().map(|t| t.key));
+                host.release(py, held());
                 return Err(error);
             }
         }
         let matched = py.detach(|| host.node.function(&self.core, &targets, kinds, op, &Armer));
-        host.release(py, targets.iter().map(|t| t.key));
+        host.release(py, held());
         host.after_change(py)?;
         matched.map_err(errors::raise)
     }

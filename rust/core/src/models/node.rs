@@ -83,7 +83,9 @@ impl Arm for Armed {
 
 fn targets(keys: &[usize]) -> Vec<Target> {
     let name = Arc::new(Mfa { module: "m".into(), function: "f".into(), arity: 0 });
-    keys.iter().map(|key| Target { key: *key, name: name.clone(), exported: true, foreign: false }).collect()
+    keys.iter()
+        .map(|key| Target { key: *key, name: name.clone(), exported: true, foreign: false, is_gone: false })
+        .collect()
 }
 
 fn set(node: &Node, session: &Arc<Session>, keys: &[usize], kind: u16, op: Op) -> Result<usize, Error> {

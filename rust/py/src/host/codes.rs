@@ -6,7 +6,7 @@ use crate::ffi::{
     frame::{self, CodeLayout},
     objects, stacks,
 };
-use inviso_core::plan::Mfa;
+use inviso_core::{control::Target, plan::Mfa};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -23,6 +23,14 @@ pub struct Found {
     pub exported: bool,
     /// Whether it is written in C.
     pub foreign: bool,
+}
+
+impl Found {
+    /// The function as the core knows it.
+    pub fn target(&self) -> Target {
+        let Found { key, exported, foreign, .. } = *self;
+        Target { key, name: self.name.clone(), exported, foreign, is_gone: false }
+    }
 }
 
 /// Which functions are meant; `None` is the wildcard.

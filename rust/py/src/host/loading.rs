@@ -7,7 +7,7 @@
 use super::door;
 use super::{arming::Armer, codes, Host};
 use crate::ffi::{calling, frame};
-use inviso_core::{control::Target, plan::Mfa};
+use inviso_core::plan::Mfa;
 use pyo3::{ffi, prelude::*};
 use rustc_hash::{FxHashMap, FxHashSet};
 #[cfg(not(Py_3_12))]
@@ -233,10 +233,7 @@ impl Host {
         if found.is_empty() || calling::is_ending(py) {
             return;
         }
-        let targets: Vec<Target> = found
-            .iter()
-            .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
-            .collect();
+        let targets: Vec<_> = found.iter().map(codes::Found::target).collect();
         self.hold(py, found.into_iter().map(|f| (f.key, f.code)));
         py.detach(|| self.node.loaded(&targets, &|session, name| self.loading.wants(session, name), &Armer));
         self.release(py, targets.iter().map(|t| t.key));
