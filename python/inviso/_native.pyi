@@ -135,6 +135,7 @@ __all__ = [
     "tracer_pairs",
     "trap_exit",
     "unlink",
+    "unpickled",
     "unregister",
     "whereis",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -54,10 +55,12 @@ def install_pickler(module: Any) -> None:
     """Takes what ``multiprocessing`` pickles with (the module ``multiprocessing.reduction``)."""
 
     def make_dumps(place: _Place, original: Any) -> Any:
+        function = original.__func__ if type(original) is classmethod else None  # as a rule: it saves two calls
+
         @functools.wraps(getattr(original, "__func__", original))
         def dumps(cls: Any, obj: Any, protocol: Any = None) -> Any:
             try:
-                pickle = _bound(original, None, cls)(obj, protocol)
+                pickle = function(cls, obj, protocol) if function else _bound(original, None, cls)(obj, protocol)
             except BaseException:
                 if place.active:
                     _native.pickle_failed(obj)
@@ -68,9 +71,11 @@ def install_pickler(module: Any) -> None:
         return classmethod(dumps)
 
     def make_loads(place: _Place, original: Any) -> Any:
+        function = original if type(original) is types.BuiltinFunctionType else None
+
         @functools.wraps(getattr(original, "__func__", original))
         def loads(data: Any, /, **options: Any) -> Any:
-            obj = _bound(original, None, module.ForkingPickler)(data, **options)
+            obj = (function or _bound(original, None, module.ForkingPickler))(data, **options)
             is_ours = _native.unpickled(data, obj) if place.active else place.idle()
             if is_ours is False:
                 reject()
