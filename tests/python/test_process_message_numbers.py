@@ -177,6 +177,33 @@ def test_a_put_that_may_fail(tmp_path: Path) -> None:
     assert all(row["wait_ns"] >= 0 for row in rows)
 
 
+def test_a_receipt_that_stands_before_its_sending(tmp_path: Path) -> None:
+    context, count = multiprocessing.get_context("spawn"), 5
+    here, other, merged = (tmp_path / f"{name}.log" for name in ("here", "other", "merged"))
+    out, go = context.SimpleQueue(), context.Semaphore(0)
+    with logged(here):
+        process = context.Process(target=sends, args=(str(other), out, count, go))
+        process.start()
+        assert [out.get() for _ in range(count)] == [ITEM] * count
+        process.join(PATIENCE)
+    merge.logs({"here": here, "other": other}, merged, "erlang")
+    data, records = merged.read_bytes(), list[bytes]()
+    while data:
+        size = 5 + int.from_bytes(data[1:5], "big")
+        records.append(data[:size])
+        data = data[size:]
+    assert len(records) == 2 * count
+    for lines, pairing in (
+        (records, "exact"),
+        (records[::-1], "exact"),
+        ([r for r in records if b"receive" in r], "none"),
+    ):
+        merged.write_bytes(b"".join(lines))
+        rows = analysis.tables(merged).messages.rows()
+        assert [row["pairing"] for row in rows] == [pairing] * count
+        assert all(row["receiver_id"] is not None and (row["wait_ns"] or 0) >= 0 for row in rows)
+
+
 @pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
 def test_one_object_that_several_threads_put_at_once(tmp_path: Path, kind: str) -> None:
     """Nobody sees in which order they get it in, so there is no number; nor is a wrong one for what comes after."""
