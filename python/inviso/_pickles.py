@@ -1,13 +1,14 @@
-"""Tokens of sequential tracing between the operating system processes of ``multiprocessing``: they stand behind the pickles, where
-whoever only unpickles does not look.
+"""Numbers of messages and tokens of sequential tracing between the operating system processes of ``multiprocessing``: they stand behind the
+pickles, where whoever only unpickles does not look.
 
-In place while tokens are in use. A child takes part if tokens are in use where it is started.
+In place while messages are traced or tokens are in use. A child takes part in the tokens if they are in use where it is started.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +17,6 @@ from ._seq_nodes import reject, told
 
 # what the thread that is starting a process gives it along, for the child of a fork
 _starting = threading.local()
-
-_END = b"\x00inviso seq_trace 1\x00"
-_LENGTH = 4
 
 
 class _Place:
@@ -57,21 +55,28 @@ def install_pickler(module: Any) -> None:
     """Takes what ``multiprocessing`` pickles with (the module ``multiprocessing.reduction``)."""
 
     def make_dumps(place: _Place, original: Any) -> Any:
+        function = original.__func__ if type(original) is classmethod else None  # as a rule: it saves two calls
+
         @functools.wraps(getattr(original, "__func__", original))
         def dumps(cls: Any, obj: Any, protocol: Any = None) -> Any:
-            pickle = _bound(original, None, cls)(obj, protocol)
-            token = _native.seq_depart(obj) if place.active else place.idle()
-            if token is None:
-                return pickle
-            return memoryview(b"".join((pickle, token, len(token).to_bytes(_LENGTH, "big"), _END)))
+            try:
+                pickle = function(cls, obj, protocol) if function else _bound(original, None, cls)(obj, protocol)
+            except BaseException:
+                if place.active:
+                    _native.pickle_failed(obj)
+                raise
+            behind = _native.pickled(obj) if place.active else place.idle()
+            return pickle if behind is None else memoryview(b"".join((pickle, behind)))
 
         return classmethod(dumps)
 
     def make_loads(place: _Place, original: Any) -> Any:
+        function = original if type(original) is types.BuiltinFunctionType else None
+
         @functools.wraps(getattr(original, "__func__", original))
         def loads(data: Any, /, **options: Any) -> Any:
-            obj = _bound(original, None, module.ForkingPickler)(data, **options)
-            is_ours = _native.seq_arrive(_behind(data), obj) if place.active else place.idle()
+            obj = (function or _bound(original, None, module.ForkingPickler))(data, **options)
+            is_ours = _native.unpickled(data, obj) if place.active else place.idle()
             if is_ours is False:
                 reject()
             return obj
@@ -106,9 +111,18 @@ def install_start(module: Any) -> None:
     _put(module.BaseProcess, "start", make_start)
 
 
-def remove() -> None:
-    """Gives everything back, but for what the program has put over ours."""
-    _places[:] = [place for place in _places if not place.leave()]
+def remove_pickler() -> None:
+    """Gives back what pickles, but for what the program has put over ours."""
+    _remove("dumps", "loads")
+
+
+def remove_start() -> None:
+    """The same of what starts processes."""
+    _remove("start")
+
+
+def _remove(*names: str) -> None:
+    _places[:] = [place for place in _places if place.name not in names or not place.leave()]
 
 
 def _put(owner: type, name: str, make: Callable[[_Place, Any], Any]) -> None:
@@ -132,17 +146,6 @@ def forked() -> None:
     _starting.token = None
     if token is not None:
         _arrive(token)
-
-
-def _behind(data: Any) -> bytes | None:
-    """The token behind a pickle."""
-    view = memoryview(data)
-    end = view.nbytes - len(_END)
-    if end < _LENGTH or view[end:] != _END:
-        return None
-    at = end - _LENGTH
-    size = int.from_bytes(view[at:end], "big")
-    return bytes(view[at - size : at]) if size <= at else b""
 
 
 class _Arrival:

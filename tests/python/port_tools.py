@@ -46,9 +46,10 @@ def frames(data: bytes) -> Iterator[Any]:
 
 def _term(payload: bytes) -> Any:
     """The term, all of the payload but for the number that stands behind the term of a message that was sent or received."""
-    if payload[-9:-8] == b"\xb1":
-        with contextlib.suppress(ValueError):
-            return _native.binary_to_term(_of_a_node(payload[:-9]), 200, 1 << 30)
+    for mark, size in ((b"\xb1", 9), (b"\xb2", 13)):  # the latter also says who sent it
+        if payload[-size : 1 - size] == mark:
+            with contextlib.suppress(ValueError):
+                return _native.binary_to_term(_of_a_node(payload[:-size]), 200, 1 << 30)
     return _native.binary_to_term(_of_a_node(payload), 200, 1 << 30)
 
 

@@ -36,7 +36,7 @@ use crate::{
         TryLockError,
     },
 };
-use inviso_term::record::Kind;
+use inviso_term::record::{numbered::Number, Kind};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -94,6 +94,8 @@ pub struct Event<B = Vec<u8>> {
     pub carried: u64,
     /// The number that makes a strict stamp unique; 0 for other stamps.
     pub unique: u64,
+    /// The part of a message's number that the record has itself ([`stamp::NUMBERED`]), else 0.
+    pub numbered: u64,
     /// Terms, in the external term format.
     pub payload: B,
     /// What a match spec adds to the message, a term; or nothing.
@@ -119,10 +121,15 @@ impl<B> Event<B> {
     /// `None` for another event, and where it is not known which message has arrived.
     #[inline]
     #[must_use]
-    pub fn message(&self, ticks: u64) -> Option<u64> {
+    pub fn message(&self, ticks: u64) -> Option<Number> {
         match Kind::from_u8(self.kind)? {
-            Kind::Send | Kind::SendToNonExisting => Some(message_number(self.scheduler, ticks)),
-            Kind::Receive => Some(self.what).filter(|number| *number != 0),
+            Kind::Send | Kind::SendToNonExisting if self.numbered != 0 => {
+                Some(Number { number: self.numbered, sender: 0 })
+            }
+            Kind::Send | Kind::SendToNonExisting => {
+                Some(Number { number: message_number(self.scheduler, ticks), sender: 0 })
+            }
+            Kind::Receive if self.what != 0 => Some(Number { number: self.what, sender: self.numbered as u32 }),
             _ => None,
         }
     }
@@ -137,6 +144,7 @@ impl<B> Event<B> {
             what: self.what,
             carried: self.carried,
             unique: self.unique,
+            numbered: self.numbered,
             payload: C::default(),
             extra: C::default(),
         }
@@ -183,6 +191,7 @@ pub(crate) fn event(header: [u64; 4], payload: &[u8]) -> Event<&[u8]> {
     let stamps = (header[0] >> 40) as u8;
     let (carried, payload) = number(payload, stamps & stamp::CARRIED != 0);
     let (unique, payload) = number(payload, stamps & stamp::MASK == stamp::STRICT);
+    let (numbered, payload) = number(payload, stamps & stamp::NUMBERED != 0);
     let (payload, extra) = extra(payload, stamps & stamp::EXTRA != 0);
     Event {
         kind: (header[0] >> 32) as u8,
@@ -192,6 +201,7 @@ pub(crate) fn event(header: [u64; 4], payload: &[u8]) -> Event<&[u8]> {
         what: header[3],
         carried: carried.unwrap_or_default(),
         unique: unique.unwrap_or_default(),
+        numbered: numbered.unwrap_or_default(),
         payload,
         extra,
     }
@@ -620,11 +630,13 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        for mask in 0..32u8 {
+        for mask in 0..64u8 {
             let is = |bit| mask & bit != 0;
             let (carried, strict) = (is(stamp::CARRIED), mask & stamp::MASK == stamp::STRICT);
             let mut payload = Vec::new();
-            for number in [carried.then_some(77u64), strict.then_some(88)].into_iter().flatten() {
+            let numbered = is(stamp::NUMBERED);
+            for number in [carried.then_some(77u64), strict.then_some(88), numbered.then_some(99)].into_iter().flatten()
+            {
                 payload.extend_from_slice(&number.to_ne_bytes());
             }
             payload.extend_from_slice(b"terms of more than eight bytes");
@@ -641,6 +653,7 @@ mod tests {
                 what: 7,
                 carried: if carried { 77 } else { 0 },
                 unique: if strict { 88 } else { 0 },
+                numbered: if numbered { 99 } else { 0 },
                 payload: &b"terms of more than eight bytes"[..],
                 extra: if is(stamp::EXTRA) { b"more" } else { &[][..] },
             };

@@ -28,6 +28,9 @@ pub mod stamp {
     pub const CARRIED: u8 = 8;
     /// At the payload's end there is one more term, what a match spec adds to the message, and its length (a u32).
     pub const EXTRA: u8 = 16;
+    /// Of a message's number the record has a part itself: the payload's first 8 bytes, after those of [`CARRIED`] and [`STRICT`]. Of a
+    /// sending it is the number; of a receipt the creation of the operating system process that sent the message, another than this one.
+    pub const NUMBERED: u8 = 32;
 
     /// Adds such a term, if there is one, and answers the mark for it.
     pub(crate) fn with_extra(payload: &mut Vec<u8>, extra: &[u8]) -> u8 {
@@ -48,7 +51,7 @@ pub(crate) struct Head {
     pub kind: Kind,
     /// What the kind says.
     pub what: u64,
-    /// 0 or [`stamp::EXTRA`].
+    /// [`stamp::EXTRA`], [`stamp::NUMBERED`], or neither.
     pub more: u8,
 }
 
@@ -59,10 +62,10 @@ impl Head {
         Head { tracee: thread.current.pid, kind, what, more: 0 }
     }
 
-    /// The same, with such a mark.
+    /// The same, with such a mark, too.
     #[inline(always)]
     pub fn with(self, more: u8) -> Head {
-        Head { more, ..self }
+        Head { more: self.more | more, ..self }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     emit::{carried, emit_numbered, stamp, Head},
     event::{on_granted, Activation},
     flags::Flags,
-    messages::{self, write_receiver, About, Parcel},
+    messages::{self, write_receiver, write_word, About, Parcel},
     node::Node,
     plan::{kinds, Entry},
     session::Session,
@@ -125,6 +125,7 @@ struct OfMessage<'a, P>(About<'a>, &'a P);
 impl<P: Parcel> Source for OfMessage<'_, P> {
     fn write(&self, kind: Kind, payload: &mut Vec<u8>, session: &Session, scheduler: u16) {
         self.1.message_late(payload, session, scheduler);
+        write_word(payload, kind, self.1);
         if kind != Kind::Receive {
             write_receiver(payload, self.1);
         }

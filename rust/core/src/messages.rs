@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::{
-    emit::Head,
+    emit::{stamp, Head},
     event::with_values,
     flags::Flags,
     late::{self, Question},
@@ -59,8 +59,11 @@ pub trait Parcel: Subject {
     fn process(&self) -> u64;
     /// What the sender called the receiver, where [`Parcel::process`] is 0.
     fn name(&self) -> Term;
-    /// Of one that has arrived: what [`on_send`] answered for it, or 0 where that is not known.
+    /// Of one that has arrived: what [`on_send`] answered for it, or 0 where that is not known. Of one that is sent: what [`reserve`] has
+    /// answered, or 0.
     fn number(&self) -> u64;
+    /// Of one that has arrived from another operating system process: the creation in that one's pids, which the number is of; else 0.
+    fn sender(&self) -> u32;
 }
 
 /// The number of a message: the scheduler that wrote the record of its sending, and that record's ticks. So the record of a sending needs no
@@ -69,6 +72,12 @@ pub trait Parcel: Subject {
 #[must_use]
 pub const fn number(scheduler: u16, ticks: u64) -> u64 {
     (scheduler as u64) << 48 | ticks & ((1 << 48) - 1)
+}
+
+/// A number for a message whose record is written later, and which has left until then.
+#[must_use]
+pub fn reserve(node: &Node, thread: &mut Thread) -> u64 {
+    number(thread.shared.number, node.moment(&mut thread.turn))
 }
 
 /// Who an event is about.
@@ -101,7 +110,10 @@ pub fn on_send<P: Parcel>(node: &Node, thread: &mut Thread, from: About<'_>, exi
     let kind = if exists { Kind::Send } else { Kind::SendToNonExisting };
     match pass(node, thread, from, Flags::SEND, kind, parcel) {
         0 => 0,
-        ticks => number(thread.shared.number, ticks),
+        ticks => match parcel.number() {
+            0 => number(thread.shared.number, ticks),
+            reserved => reserved,
+        },
     }
 }
 
@@ -221,21 +233,56 @@ fn write<P: Parcel>(
             (thread.sent_at, parcel.process())
         }
     };
-    let head = Head { tracee, kind, what, more: 0 };
+    let word = word(kind, parcel);
+    let head = Head { tracee, kind, what, more: if word == 0 { 0 } else { stamp::NUMBERED } };
     if session.options.capture.takes != Takes::Values {
         return late::leave(node, thread, session, flags, head, extra, now);
     }
     if what == 0 && kind != Kind::Receive {
         return with_name(node, thread, session, flags, head, extra, now, parcel);
     }
+    if word != 0 {
+        return with_word(node, thread, session, flags, head, extra, now, parcel);
+    }
     with_values(node, thread, session, flags, head, extra, now, |out, capture| {
-        parcel.message(out, capture).or_else(|Full| cut(out))
+        parcel.message(out, capture).or_else(|Full| cut(out, 0))
     });
 }
 
-fn cut(out: &mut Encoder<'_>) -> Result<(), Full> {
-    out.truncate(0);
+/// What the record has of the message's number itself, before its payload ([`stamp::NUMBERED`]); 0 if nothing.
+#[inline(always)]
+fn word<P: Parcel>(kind: Kind, parcel: &P) -> u64 {
+    match kind {
+        Kind::Receive => parcel.sender().into(),
+        _ => parcel.number(),
+    }
+}
+
+/// Puts that before a payload, if there is something.
+pub(crate) fn write_word<P: Parcel>(payload: &mut Vec<u8>, kind: Kind, parcel: &P) {
+    match word(kind, parcel) {
+        0 => {}
+        word => drop(payload.splice(..0, word.to_ne_bytes())),
+    }
+}
+
+fn cut(out: &mut Encoder<'_>, at: usize) -> Result<(), Full> {
+    out.truncate(at);
     out.cut("message")
+}
+
+#[cold]
+#[inline(never)]
+#[allow(clippy::too_many_arguments)]
+fn with_word<P: Parcel>(
+    node: &Node, thread: &mut Thread, session: &Arc<Session>, flags: Flags, head: Head, extra: &[u8], now: u64,
+    parcel: &P,
+) {
+    let word = word(head.kind, parcel).to_ne_bytes();
+    with_values(node, thread, session, flags, head, extra, now, |out, capture| {
+        out.raw(&word)?;
+        parcel.message(out, capture).or_else(|Full| cut(out, word.len()))
+    });
 }
 
 #[cold]
@@ -246,8 +293,11 @@ fn with_name<P: Parcel>(
     parcel: &P,
 ) {
     let name = receiver_bytes(&parcel.name());
+    let mut word = Vec::new();
+    write_word(&mut word, head.kind, parcel);
     with_values(node, thread, session, flags, head, extra, now, |out, capture| {
-        parcel.message(out, capture).or_else(|Full| cut(out))?;
+        out.raw(&word)?;
+        parcel.message(out, capture).or_else(|Full| cut(out, word.len()))?;
         out.raw(&name)
     });
 }

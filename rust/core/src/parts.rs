@@ -115,7 +115,19 @@ mod tests {
     }
 
     fn event<B>(kind: Kind, what: u64, stamps: u8, payload: B, extra: B) -> Event<B> {
-        Event { kind: kind as u8, stamps, scheduler: 3, tracee: PID, what, carried: 70, unique: 8, payload, extra }
+        let numbered = if stamps & stamp::NUMBERED == 0 { 0 } else { 9 };
+        Event {
+            kind: kind as u8,
+            stamps,
+            scheduler: 3,
+            tracee: PID,
+            what,
+            carried: 70,
+            unique: 8,
+            numbered,
+            payload,
+            extra,
+        }
     }
 
     /// What records of a kind may have: `what` and the payload.
@@ -166,9 +178,10 @@ mod tests {
         let session = node.session_create("shapes", 0, Options::default()).unwrap();
         let mut messages = Messages::new("nonode@nohost", 0);
         let (more, mut seen) = (etf::encode(&Term::atom("more")), 0);
-        let ends: [(u8, &[u8]); 4] = [
+        let ends: [(u8, &[u8]); 5] = [
             (stamp::NONE, &[]),
             (stamp::NONE, &more),
+            (stamp::NUMBERED, &more),
             (stamp::MONOTONIC | stamp::CARRIED, &[]),
             (stamp::STRICT | stamp::CARRIED | stamp::SCHEDULER, &more),
         ];
@@ -213,6 +226,6 @@ mod tests {
                 seen += 1;
             }
         }
-        assert!(seen > 4 * 30, "{seen}");
+        assert!(seen > 5 * 30, "{seen}");
     }
 }

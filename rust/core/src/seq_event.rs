@@ -168,7 +168,7 @@ mod tests {
 
     fn event(tracee: u64, what: u64, payload: &[u8]) -> Event<&[u8]> {
         let kind = Kind::Seq as u8;
-        Event { kind, stamps: 0, scheduler: 0, tracee, what, carried: 0, unique: 0, payload, extra: &[] }
+        Event { kind, stamps: 0, scheduler: 0, tracee, what, carried: 0, unique: 0, numbered: 0, payload, extra: &[] }
     }
 
     /// What the record of an event stands for.

@@ -32,6 +32,7 @@ fn event(kind: Kind, what: u64, payload: &[u8]) -> Event<&[u8]> {
         what,
         carried: 0,
         unique: 0,
+        numbered: 0,
         payload,
         extra: &[],
     }

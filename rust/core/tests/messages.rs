@@ -6,18 +6,18 @@ use inviso_core::{
     drain::{drain, Event, What},
     flags::Flags,
     matching::Subject,
-    messages::{on_receive, on_send, with_receiver, About, Parcel, Pattern},
+    messages::{on_receive, on_send, reserve, with_receiver, About, Parcel, Pattern},
     monitor,
     node::{Node, Who},
     relations::Unnamed,
-    session::{Capture, Options, Session},
+    session::{Capture, Options, Session, Takes},
     thread::Thread,
     tracee::{Class, Kind, Tracee},
 };
 use inviso_match::{terms::TermView, Context, Program};
 use inviso_term::{
     etf::{self, Encoder, Full},
-    record,
+    record::{self, numbered::Number},
     term::{Identifier, Term},
 };
 use proptest::prelude::*;
@@ -34,19 +34,21 @@ struct Letter {
     parts: Vec<Term>,
     to: u64,
     number: u64,
+    sender: u32,
 }
 
 impl Letter {
     fn to(pid: u64, message: Term) -> Letter {
-        Letter { parts: vec![Term::Pid(Identifier::own(pid)), message], to: pid, number: 0 }
+        Letter { parts: vec![Term::Pid(Identifier::own(pid)), message], to: pid, number: 0, sender: 0 }
     }
 
     fn named(name: &str, message: Term) -> Letter {
-        Letter { parts: vec![Term::atom(name), message], to: 0, number: 0 }
+        Letter { parts: vec![Term::atom(name), message], to: 0, number: 0, sender: 0 }
     }
 
     fn from(pid: u64, message: Term) -> Letter {
-        Letter { parts: vec![Term::atom("nonode@nohost"), Term::Pid(Identifier::own(pid)), message], to: 0, number: 0 }
+        let parts = vec![Term::atom("nonode@nohost"), Term::Pid(Identifier::own(pid)), message];
+        Letter { parts, to: 0, number: 0, sender: 0 }
     }
 }
 
@@ -76,6 +78,9 @@ impl Parcel for Letter {
     }
     fn number(&self) -> u64 {
         self.number
+    }
+    fn sender(&self) -> u32 {
+        self.sender
     }
     fn name(&self) -> Term {
         self.parts[0].clone()
@@ -138,7 +143,10 @@ fn a_name_stands_behind_the_message() {
 fn numbers(session: &Session) -> Vec<Option<u64>> {
     let mut all = Vec::new();
     drain(session, usize::MAX, |record| match record.what {
-        What::Event(event) => all.push(event.message(record.ticks)),
+        What::Event(event) => all.push(event.message(record.ticks).map(|number| {
+            assert_eq!(number.sender, 0);
+            number.number
+        })),
         What::Lost(n) => panic!("lost {n}"),
     })
     .unwrap();
@@ -165,6 +173,53 @@ fn the_receipt_of_a_message_has_the_number_of_its_sending_in_every_session() {
     let sent: Vec<_> = sent.into_iter().map(Some).collect();
     assert_eq!(numbers(&one), [&sent[..], &[sent[2], None]].concat());
     assert_eq!(numbers(&two), [sent[2], sent[3], sent[2], None]);
+}
+
+/// A message whose number has left before its record was written, and one that has come from another operating system process.
+#[test]
+fn a_number_that_a_record_has_itself_changes_nothing_else_of_it() {
+    let (node, mut thread, p) = world();
+    let text = Capture { takes: Takes::Texts, ..Capture::default() };
+    let strict = Flags::SEND | Flags::RECEIVE | Flags::STRICT_MONOTONIC_TIMESTAMP;
+    for (capture, flags) in
+        [(Capture::default(), Flags::SEND | Flags::RECEIVE), (Capture::default(), strict), (text, strict)]
+    {
+        let session = node.session_create("s", 0, Options { capture, ..Options::default() }).unwrap();
+        node.flags(&session, Who::All(Class::Process), true, flags).unwrap();
+        node.messages(&session, |all| all.send = Pattern::Spec(above(1)), &Nobody).unwrap();
+        let reserved = reserve(&node, &mut thread);
+        for number in [0, reserved] {
+            for letter in [Letter::to(p[1].pid, Term::from(2)), Letter::named("logger", Term::from(2))] {
+                let sent = on_send(&node, &mut thread, About::Current, true, &Letter { number, ..letter });
+                assert!(if number == 0 { sent > reserved } else { sent == reserved });
+            }
+        }
+        for sender in [0, 77] {
+            let letter = Letter { number: 5, sender, ..Letter::from(p[0].pid, Term::from(2)) };
+            on_receive(&node, &mut thread, About::Current, &letter);
+        }
+        let mut records = Vec::new();
+        drain(&session, usize::MAX, |record| records.push(record)).unwrap();
+        let events: Vec<_> = records
+            .into_iter()
+            .map(|record| {
+                let What::Event(event) = record.what else { panic!() };
+                (event.message(record.ticks).unwrap(), event.what, event.payload, event.extra)
+            })
+            .collect();
+        let [to, named, to_reserved, named_reserved, own, other] = &events[..] else { panic!("{events:?}") };
+        for (plain, reserved_one) in [(to, to_reserved), (named, named_reserved)] {
+            assert_eq!(reserved_one.0, Number { number: reserved, sender: 0 });
+            assert_eq!((plain.1, &plain.2, &plain.3), (reserved_one.1, &reserved_one.2, &reserved_one.3));
+            assert_eq!(plain.3, etf::encode(&Term::from(2)), "what a match spec adds");
+        }
+        assert_eq!(with_receiver(&named.2).1, etf::encode(&Term::atom("logger")));
+        let number = |sender| Number { number: 5, sender };
+        assert_eq!((own.0, other.0), (number(0), number(77)));
+        assert_eq!((own.1, &own.2, &own.3), (other.1, &other.2, &other.3));
+        assert_eq!(other.2, etf::encode(&Term::from(2)));
+        assert!(node.session_destroy(&session, &Nobody));
+    }
 }
 
 #[test]

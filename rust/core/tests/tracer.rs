@@ -318,6 +318,9 @@ impl Parcel for Letter {
     fn process(&self) -> u64 {
         self.1
     }
+    fn sender(&self) -> u32 {
+        0
+    }
     fn number(&self) -> u64 {
         0
     }

@@ -5,7 +5,11 @@
 //! meant, it is what was added in a `call`, `send` or `receive`, and the scheduler in all others, which get nothing added.
 
 use crate::scan::{Bytes, Scan};
-use inviso_term::record::{self, numbered, Element, Kind};
+use inviso_term::record::{
+    self,
+    numbered::{self, Number},
+    Element, Kind,
+};
 
 const TRACE: &[u8] = record::TRACE.as_bytes();
 const TRACE_TS: &[u8] = record::TRACE_TS.as_bytes();
@@ -65,7 +69,7 @@ pub struct Trace<'a> {
     /// The scheduler's number.
     pub scheduler: Option<i64>,
     /// Which message was sent or has arrived ([`numbered`]), where that is known.
-    pub number: Option<u64>,
+    pub number: Option<Number>,
 }
 
 impl Trace<'_> {

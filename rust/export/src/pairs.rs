@@ -2,7 +2,7 @@
 //!
 //! | pairing | what says so |
 //! | --- | --- |
-//! | exact | the number ([`inviso_term::record::numbered`]), which messages of this system have: the receipt has that of the sending |
+//! | exact | the number ([`inviso_term::record::numbered`]), which messages of this system have: the receipt has that of the sending, and says which process's it is if that is another |
 //! | serial | the label, serial and sender of the token that the message carried |
 //! | content | nothing else: it is the oldest that was sent to this process with the same contents; if there is none, the oldest with the same contents that was sent to a queue or to a name |
 //!
@@ -10,6 +10,7 @@
 
 use crate::{
     event::{Seq, Trace},
+    places::RANDOM,
     scan::{Bytes, Identity},
 };
 use rustc_hash::{FxHashMap, FxHasher};
@@ -66,9 +67,18 @@ fn key(of: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The key of a number: those of several nodes may be the same.
-fn numbered(trace: &Trace<'_>) -> Option<u64> {
-    trace.number.map(|number| key((Identity::of(trace.tracee).map(|of| (of.node, of.creation)), number)))
+/// The key of a number: those of several operating system processes may be the same. A process is known by the creation in its pids, whatever
+/// its node is called, then or after a merge.
+#[must_use]
+pub fn numbered(trace: &Trace<'_>) -> Option<u64> {
+    let number = trace.number?;
+    let whose = match Identity::of(trace.tracee) {
+        _ if number.sender != 0 => (&[][..], number.sender),
+        Some(of) if of.creation < RANDOM => (of.node, of.creation),
+        Some(of) => (&[][..], of.creation),
+        None => (&[][..], 0),
+    };
+    Some(key((whose, number.number)))
 }
 
 fn serial(seq: &Seq<'_>) -> Option<u64> {

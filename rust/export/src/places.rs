@@ -11,7 +11,7 @@ use inviso_log::about::Item;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Creations from here on are random numbers; below, Erlang counts.
-const RANDOM: u32 = 4;
+pub const RANDOM: u32 = 4;
 
 /// What is added to numbers of the operating system that another node of the file has: more than any number there is.
 const OTHER: u64 = 1 << 23;

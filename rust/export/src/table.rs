@@ -280,7 +280,7 @@ impl Table {
                     self.scheduler.put(row, scheduler);
                 }
                 if let Some(number) = trace.number {
-                    self.message.put(row, number as i64);
+                    self.message.put(row, number.number as i64);
                 }
             }
             What::Seq(seq) => {

@@ -6,7 +6,7 @@ use inviso_export::{
 };
 use inviso_term::{
     etf,
-    record::numbered,
+    record::numbered::{self, Number},
     term::{Identifier, Term},
 };
 use proptest::prelude::*;
@@ -18,8 +18,8 @@ enum Step {
         value: i64,
         numbered: bool,
     },
-    /// By number: the one that many of those under way.
-    Numbered(usize),
+    /// By number: the one that many of those under way; in the process that sent it, or in another one.
+    Numbered(usize, bool),
     /// By contents.
     Alike {
         at: u64,
@@ -35,7 +35,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..4u64, 0..3i64, any::<bool>()).prop_map(|(to, value, numbered)| Step::Send { to, value, numbered }),
-        2 => (0..20usize).prop_map(Step::Numbered),
+        2 => (0..20usize, any::<bool>()).prop_map(|(n, abroad)| Step::Numbered(n, abroad)),
         2 => (0..4u64, 0..3i64).prop_map(|(at, value)| Step::Alike { at, value }),
         1 => (any::<bool>(), 0..4i64).prop_map(|(send, serial)| Step::Token { send, serial }),
         1 => Just(Step::Forget),
@@ -47,10 +47,18 @@ fn pid(n: u64) -> Term {
     Term::Pid(Identifier::own(if n < 2 { n << 2 | 2 } else { n << 2 }))
 }
 
+/// Two operating system processes, whose numbers are the same.
+const CREATIONS: [u32; 2] = [1000, 2000];
+
+/// A pid of a process of this creation.
+fn of_process(creation: u32, node: &str) -> Term {
+    Term::Pid(Identifier::new(12, node, creation))
+}
+
 fn with_trace<R>(
-    tag: &str, who: u64, value: i64, to: Option<u64>, number: Option<u64>, with: impl FnOnce(&Trace<'_>) -> R,
+    tag: &str, who: Term, value: i64, to: Option<u64>, number: Option<Number>, with: impl FnOnce(&Trace<'_>) -> R,
 ) -> R {
-    let head = vec![Term::atom("trace"), pid(who), Term::atom(tag), Term::from(value)];
+    let head = vec![Term::atom("trace"), who, Term::atom(tag), Term::from(value)];
     let mut bytes = etf::encode_versioned(&Term::Tuple(head.into_iter().chain(to.map(pid)).collect()));
     if let Some(number) = number {
         numbered::put(&mut bytes, number);
@@ -71,7 +79,8 @@ fn with_seq<R>(serial: i64, with: impl FnOnce(&Seq<'_>) -> R) -> R {
 #[derive(Clone, Debug)]
 struct Sent {
     place: u64,
-    number: Option<u64>,
+    /// With the sender's creation.
+    number: Option<(u64, u32)>,
     to: Option<u64>,
     value: i64,
     serial: Option<i64>,
@@ -91,8 +100,10 @@ proptest! {
         for step in steps {
             match step {
                 Step::Send { to, value, numbered } => {
-                    let number = numbered.then_some(next + 1000);
-                    let place = with_trace("send", 3, value, Some(to), number, |trace| pairs.sent(trace, next));
+                    let number = numbered.then_some((next / 2 + 1000, CREATIONS[next as usize % 2]));
+                    let who = number.map_or(pid(3), |(_, creation)| of_process(creation, "nonode@nohost"));
+                    let named = number.map(|(number, _)| Number { number, sender: 0 });
+                    let place = with_trace("send", who, value, Some(to), named, |trace| pairs.sent(trace, next));
                     prop_assert_eq!(place, Some(next));
                     model.push(Sent { place: next, number, to: Some(to), value, serial: None });
                     next += 1;
@@ -109,13 +120,17 @@ proptest! {
                     let found = with_seq(serial, |seq| pairs.with(seq));
                     prop_assert_eq!(found.map(|(place, _)| place), take(&mut model, &|sent| sent.serial == Some(serial)));
                 }
-                Step::Numbered(n) => {
-                    let Some(number) = model.iter().filter_map(|sent| sent.number).nth(n) else { continue };
-                    let found = with_trace("receive", 3, 9, None, Some(number), |trace| pairs.numbered(trace));
-                    prop_assert_eq!(found.map(|(place, _)| place), take(&mut model, &|sent| sent.number == Some(number)));
+                Step::Numbered(n, abroad) => {
+                    let Some(of) = model.iter().filter_map(|sent| sent.number).nth(n) else { continue };
+                    let (number, creation) = of;
+                    // after a merge the node has another name
+                    let (who, sender) = if abroad { (3000, creation) } else { (creation, 0) };
+                    let number = Some(Number { number, sender });
+                    let found = with_trace("receive", of_process(who, "merged@here"), 9, None, number, |trace| pairs.numbered(trace));
+                    prop_assert_eq!(found.map(|(place, _)| place), take(&mut model, &|sent| sent.number == Some(of)));
                 }
                 Step::Alike { at, value } => {
-                    let found = with_trace("receive", at, value, None, None, |trace| {
+                    let found = with_trace("receive", pid(at), value, None, None, |trace| {
                         pairs.alike(trace.tracee, trace.value.unwrap())
                     });
                     let direct = take(&mut model, &|sent| sent.to.is_some_and(|to| to == at && to > 1) && sent.value == value);

@@ -107,8 +107,7 @@ fn split_marked(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let term = version + etf::length(payload.get(version..)?)?;
     // between both the number of a message may stand
     let number = payload.get(term..behind)?;
-    (number.is_empty() || number.len() == numbered::SIZE && numbered::of(number).is_some())
-        .then(|| payload.split_at(behind))
+    (number.len() == numbered::length(number)).then(|| payload.split_at(behind))
 }
 
 /// Bytes of the length and the mark.

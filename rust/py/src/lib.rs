@@ -79,7 +79,7 @@ mod _native {
     #[pymodule_export]
     use super::merge::{etf_text, log_stats, LogMerge};
     #[pymodule_export]
-    use super::pickles::{seq_arrive, seq_depart, seq_start, seq_started};
+    use super::pickles::{pickle_failed, pickled, seq_start, seq_started, unpickled};
     #[pymodule_export]
     use super::pid::{origin, origin_is, origin_of, pid_of_node, show_first_as_here, Pid};
     #[pymodule_export]

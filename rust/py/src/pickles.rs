@@ -1,47 +1,103 @@
-//! Tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles`.
+//! Numbers and tokens that stand behind the pickles of `multiprocessing`, for `inviso._pickles`.
+//!
+//! A number comes first, then a token: each ends with its name and version, so that it is found from the end.
 
 use crate::{
     host::{
-        passing,
+        numbers, passing,
         pickles::{self, Way},
-        tokens,
+        senders, tokens,
     },
     seq,
     wire::{self, SeqSending},
 };
 use inviso_core::{messages::About, seq::Carried};
-use pyo3::{prelude::*, types::PyBytes};
+use inviso_term::record::numbered::Number;
+use pyo3::{buffer::PyBuffer, prelude::*, types::PyBytes};
 
-/// The token that goes behind the pickle of an object, for any node; None if there is none. Called by what pickles.
+/// What goes behind the pickle of an object that was made: its number as a message, and the token that it carries; None if there is neither.
+/// Called by what pickles.
 #[pyfunction]
-pub fn seq_depart(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
+pub fn pickled(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Option<Py<PyBytes>>> {
     seq::with(py, |py, here| {
-        if !here.host.node.seq_in_use() {
-            return Ok(None);
-        }
+        let mut behind = Vec::new();
         // SAFETY: attached; the object and the frames' variables stand.
-        let (carried, to) = unsafe {
-            match pickles::leaving(here, object) {
-                Way::Kept(carried, to) => (carried, to),
-                Way::Now(frame) => pickles::begin_send(here, frame, object),
-                Way::None => return Ok(None),
+        let token = unsafe {
+            let (way, number) = pickles::leaving(here, object);
+            if number != 0 {
+                numbers::write(number, &mut behind);
+            }
+            match way {
+                Way::Kept(carried, to) => Some((carried, to)),
+                Way::Now(frame) => Some(pickles::begin_send(here, frame, object)),
+                Way::None => None,
             }
         };
-        here.host.node.seq_go_abroad();
-        Ok(packed(py, &carried, to))
+        if let Some((carried, to)) = token {
+            here.host.node.seq_go_abroad();
+            if let Some(token) = wire::packed(&carried, to, true) {
+                behind.extend_from_slice(&token);
+                behind.extend_from_slice(&(token.len() as u32).to_be_bytes());
+                behind.extend_from_slice(END);
+            }
+        }
+        Ok((!behind.is_empty()).then(|| PyBytes::new(py, &behind).unbind()))
     })
 }
 
-fn packed(py: Python<'_>, carried: &Carried, to: u64) -> Option<Py<PyBytes>> {
-    wire::packed(carried, to, true).map(|bytes| PyBytes::new(py, &bytes).unbind())
+/// It could not be made.
+#[pyfunction]
+pub fn pickle_failed(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<()> {
+    seq::with(py, |_, here| {
+        // SAFETY: as in `pickled`.
+        unsafe { pickles::failed(here, object) };
+        Ok(())
+    })
 }
 
-/// An object has been unpickled, with what stood behind the pickle. False if that is no token; then there is none.
+/// What ends a token behind a pickle, and its length (4 bytes).
+const END: &[u8] = b"\x00inviso seq_trace 1\x00";
+
+/// What stands behind a pickle.
+struct Behind {
+    number: Option<Number>,
+    /// Of a token of which not all is there, nothing.
+    token: Option<Vec<u8>>,
+}
+
+impl Behind {
+    fn of(data: &[u8]) -> Behind {
+        let cut = || {
+            let (rest, length) = data.strip_suffix(END)?.split_last_chunk()?;
+            let at = rest.len().checked_sub(u32::from_be_bytes(*length) as usize);
+            Some(at.map_or((rest, &[][..]), |at| rest.split_at(at)))
+        };
+        match cut() {
+            Some((rest, token)) => Behind { number: numbers::read(rest), token: Some(token.to_vec()) },
+            None => Behind { number: numbers::read(data), token: None },
+        }
+    }
+}
+
+/// An object has been unpickled. False if what stood behind is no token, but looks like one; then there is none. Called by what unpickles.
 #[pyfunction]
-pub fn seq_arrive(py: Python<'_>, token: Option<&[u8]>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let token = token.map(|bytes| wire::arrived(py, bytes)).transpose()?;
+pub fn unpickled(py: Python<'_>, data: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let behind = match PyBuffer::<u8>::get(data) {
+        Ok(buffer) if buffer.is_c_contiguous() && buffer.len_bytes() > 0 => {
+            // SAFETY: all its bytes in one piece, which stand while the buffer is held; nothing else runs meanwhile.
+            Behind::of(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) })
+        }
+        _ => Behind { number: None, token: None },
+    };
+    let with_tokens = senders::with_tokens();
+    let token = behind.token.filter(|_| with_tokens).map(|bytes| wire::arrived(py, &bytes)).transpose()?;
     let malformed = matches!(token, Some(None));
     seq::with(py, |_, here| {
+        // SAFETY: attached.
+        unsafe { pickles::came(here, behind.number) };
+        if !with_tokens {
+            return Ok(true);
+        }
         let carried = match token.flatten() {
             Some(arrived) => arrived.carried(&here.host.node),
             None => Carried::Empty,

@@ -7,12 +7,13 @@
 use super::{state::Class, Moment, Options, Rows, Sheet, State};
 use crate::{
     event::{Event, Seq, Trace, What},
-    pairs::{Pairing, Pairs},
+    pairs::{self, Pairing, Pairs},
     scan::Bytes,
     table::Type,
 };
 use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 pub const MESSAGES: &[(&str, Type)] = &[
     ("message_id", Type::Int64),
@@ -149,6 +150,17 @@ struct Held {
     at: Option<i64>,
 }
 
+/// Receipts of what another operating system process sent, whose sending comes later in the trace: a `put` that might have failed is told of
+/// when it has not, and clocks differ.
+#[derive(Default)]
+struct Early {
+    receipts: FxHashMap<u64, Held>,
+    order: VecDeque<u64>,
+}
+
+/// In place of the serial of a token's message, while its receipt is among these.
+const EARLY: i64 = i64::MIN;
+
 /// Makes a table of messages.
 pub struct Messages {
     pairs: Pairs<Sent>,
@@ -160,6 +172,7 @@ pub struct Messages {
     /// The serial of the token of the last message that each process received: an event of that token is not another message.
     last_received: FxHashMap<i64, Option<i64>>,
     held: FxHashMap<i64, Held>,
+    early: Early,
 }
 
 impl Messages {
@@ -183,6 +196,7 @@ impl Messages {
             last_sent: FxHashMap::default(),
             last_received: FxHashMap::default(),
             held: FxHashMap::default(),
+            early: Early::default(),
         })
     }
 
@@ -248,7 +262,7 @@ impl Messages {
                 self.depth(key, depth, received, state, sheet);
             }
         }
-        let wait = received.zip(sent.at).map(|(received, sent)| received.saturating_sub(sent));
+        let wait = received.zip(sent.at).map(|(received, sent)| received.saturating_sub(sent).max(0));
         let receiver = receipt.map(|(receiver, _)| receiver);
         match &mut self.made {
             Made::Rows => {}
@@ -320,6 +334,14 @@ impl Messages {
         }
     }
 
+    /// Receipts whose sending does not come any more.
+    fn give_up_early(&mut self, all: bool, state: &mut State, sheet: &mut Sheet) {
+        while let Some(held) = self.early.forget(all) {
+            let receipt = Receipt { receiver: held.receiver, value: &held.value, at: held.at };
+            self.received(None, receipt, Pairing::Exact, state, sheet);
+        }
+    }
+
     fn received(
         &mut self, found: Option<(u64, Sent)>, receipt: Receipt<'_>, pairing: Pairing, state: &mut State,
         sheet: &mut Sheet,
@@ -367,17 +389,26 @@ impl Messages {
             let Some(to) = trace.other else { return };
             let sent = self.sending(trace.tracee, to, value, at, state, sheet);
             self.count += 1;
-            if let Some(place) = self.pairs.sent(trace, sent) {
+            if let Some(held) = self.early.take(trace) {
+                let receipt = Receipt { receiver: held.receiver, value: &held.value, at: held.at };
+                self.received(Some((0, sent)), receipt, Pairing::Exact, state, sheet);
+            } else if let Some(place) = self.pairs.sent(trace, sent) {
                 self.last_sent.insert(own, place);
             }
             return self.give_up(false, state, sheet);
         }
-        if trace.number.is_some() {
+        let held = || Held { receiver: own, tracee: trace.tracee.into(), value: value.into(), at };
+        if let Some(number) = trace.number {
             let found = self.pairs.numbered(trace);
+            // one that is there already was received twice: bytes that were passed on
+            if found.is_none() && number.sender != 0 && !self.early.has(trace) {
+                self.early.keep(trace, held());
+                self.last_received.insert(own, Some(EARLY));
+                return self.give_up_early(false, state, sheet);
+            }
             return self.received(found, Receipt { receiver: own, value, at }, Pairing::Exact, state, sheet);
         }
-        let held = Held { receiver: own, tracee: trace.tracee.into(), value: value.into(), at };
-        self.held.insert(own, held);
+        self.held.insert(own, held());
     }
 
     fn seq(&mut self, seq: &Seq<'_>, at: Option<i64>, state: &mut State, sheet: &mut Sheet) {
@@ -421,7 +452,7 @@ impl Messages {
                     };
                 }
                 // the receipt itself was the row
-                if last == Some(Some(current)) {
+                if last == Some(Some(current)) || last == Some(Some(EARLY)) {
                     return;
                 }
                 let found = self.pairs.with(seq);
@@ -442,6 +473,38 @@ impl Messages {
             }
             _ => {}
         }
+    }
+}
+
+impl Early {
+    fn keep(&mut self, trace: &Trace<'_>, held: Held) {
+        if let Some(key) = pairs::numbered(trace) {
+            self.receipts.insert(key, held);
+            self.order.push_back(key);
+        }
+    }
+
+    fn has(&self, trace: &Trace<'_>) -> bool {
+        pairs::numbered(trace).is_some_and(|key| self.receipts.contains_key(&key))
+    }
+
+    /// The receipt of what is sent.
+    fn take(&mut self, trace: &Trace<'_>) -> Option<Held> {
+        if self.receipts.is_empty() {
+            return None;
+        }
+        self.receipts.remove(&pairs::numbered(trace)?)
+    }
+
+    /// The oldest, where there are too many, or at the end.
+    fn forget(&mut self, all: bool) -> Option<Held> {
+        while all || self.order.len() > UNDER_WAY {
+            let key = self.order.pop_front()?;
+            if let Some(held) = self.receipts.remove(&key) {
+                return Some(held);
+            }
+        }
+        None
     }
 }
 
@@ -480,6 +543,7 @@ impl Rows for Messages {
         for receiver in held {
             self.release(receiver, state, sheet);
         }
+        self.give_up_early(true, state, sheet);
         self.give_up(true, state, sheet);
         match &mut self.made {
             Made::Rows | Made::Depths(_) => return,

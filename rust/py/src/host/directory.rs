@@ -81,6 +81,8 @@ pub struct Process {
     pub is_waited_for: AtomicBool,
     /// Of what a program waits by for many results of a pool.
     pub pieces: Mutex<Option<Box<super::pools::Pieces>>>,
+    /// Of what holds a queue's objects until they are pickled: what is known of them.
+    pub buffer: Mutex<super::buffers::Buffer>,
 }
 
 impl Process {
@@ -720,7 +722,10 @@ unsafe fn object_ended(py: Python<'_>, host: &'static Host, tracee: &Arc<Tracee>
     match tracee.kind {
         Kind::Port => super::ports::collected(host, tracee),
         // threads that have met it may remember its record
-        Kind::Queue => known(tracee).into_iter().for_each(|process| senders::gone(py, &process.senders)),
+        Kind::Queue => known(tracee).into_iter().for_each(|process| {
+            senders::gone(py, &process.senders);
+            super::buffers::gone(tracee);
+        }),
         // SAFETY: the caller's promise.
         Kind::Task => unsafe { super::relations::task_gone(py, host, tracee, object) },
         _ => {}

@@ -180,7 +180,7 @@ fn on_running(here: &mut Here, frame: Frame, how: Ended) {
             });
             let sender = if by == 0 { Sender::Unknown } else { Sender::Process(by) };
             let message = taken_call(here, item);
-            parcels::receive(here, Origin { sender, number }, &message);
+            parcels::receive(here, Origin::new(sender, number), &message);
         }
         let told = record
             .is_some_and(|record| tokens::receive_by(here, About::Current, &record, |here| taken_call(here, item)));

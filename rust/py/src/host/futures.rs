@@ -93,7 +93,7 @@ impl Outcome {
     /// Where the result comes from.
     pub fn origin(&self) -> Origin {
         let sender = if self.by == 0 { Sender::Unknown } else { Sender::Process(self.by) };
-        Origin { sender, number: self.number }
+        Origin::new(sender, self.number)
     }
 }
 
@@ -257,7 +257,7 @@ pub unsafe fn send(
             let number = messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
             match waiter {
                 Some(waiter) => {
-                    let origin = Origin { sender: Sender::Process(own), number };
+                    let origin = Origin::new(Sender::Process(own), number);
                     passing::arrived(here.host, &mut here.thread, waiter, origin, message);
                 }
                 None => outcome(future).number = number,

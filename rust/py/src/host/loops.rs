@@ -321,7 +321,7 @@ fn on_run(here: &mut Here, frame: Frame) {
                 here.running.identify(here.host, &mut here.thread);
                 if parcels::is_asked(here, Flags::RECEIVE) {
                     let message = message_of(here, handle);
-                    parcels::receive(here, Origin { sender: Sender::Process(by), number }, &message);
+                    parcels::receive(here, Origin::new(Sender::Process(by), number), &message);
                 }
                 Way::Message(carried)
             }
@@ -400,7 +400,7 @@ fn on_begun(here: &mut Here, frame: Frame) {
         let make = |here: &mut Here| parcels::made(here, |py| parcels::of_coroutine(py, coroutine.as_ptr()).ok()?);
         if parcels::is_asked(here, Flags::RECEIVE) {
             let message = make(here);
-            parcels::receive(here, Origin { sender: Sender::Process(by), number }, &message);
+            parcels::receive(here, Origin::new(Sender::Process(by), number), &message);
         }
         if here.host.node.seq_in_use() {
             let message = tokens::message_for(here, &carried, make);

@@ -29,7 +29,8 @@
 //! | `gathered` | futures that the library sets with what others hold |
 //! | `loops` | what other threads hand to an event loop |
 //! | `multiprocess` | queues, connections and pools of `multiprocessing` |
-//! | `pickles` | tokens behind the pickles of `multiprocessing` |
+//! | `pickles` | what stands behind the pickles of `multiprocessing`: tokens and numbers |
+//! | `numbers`, `buffers` | numbers of messages of `multiprocessing`, and where they wait |
 //! | `relations` | links, monitors, names, exit signals |
 //! | `exits` | which exception an exit signal's is |
 //! | `scheduling` | which task runs when |
@@ -54,6 +55,7 @@ pub mod alone;
 pub mod arming;
 pub mod asyncio_futures;
 pub mod backtrace;
+pub mod buffers;
 pub mod call;
 pub mod callbacks;
 pub mod codes;
@@ -81,6 +83,7 @@ pub mod loop_tokens;
 pub mod loops;
 pub mod modules;
 pub mod multiprocess;
+pub mod numbers;
 pub mod objects;
 pub mod originals;
 pub mod outlet;

@@ -4,13 +4,15 @@
 //! The message is the object at the outer call. Feeder threads, pickling, and the connections inside queues and pools are silent.
 
 use super::{
+    buffers,
     futures::{self, outcome, record},
     here::Here,
     instruments::Instrument,
     modules::{self, Module},
+    numbers,
     parcels::{self, quietly},
-    passing::{self, Sender},
-    pools,
+    passing::{self, Message, Origin, Sender},
+    pickles, pools,
     ports::bytes_of,
     spawning::attribute,
     tokens,
@@ -18,8 +20,16 @@ use super::{
     Host,
 };
 use crate::{capture, ffi::frame::Frame};
-use inviso_core::{flags::Flags, messages::About, monitor::Event, tracee::Tracee};
-use inviso_term::term::{Identifier, Term};
+use inviso_core::{
+    flags::Flags,
+    messages::{self, About},
+    monitor::Event,
+    tracee::Tracee,
+};
+use inviso_term::{
+    record::numbered::Number,
+    term::{Identifier, Term},
+};
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     cell::{Cell, RefCell},
@@ -163,29 +173,33 @@ fn adopt_writes(py: Python<'_>, host: &'static Host, module: &Bound<'_, PyAny>) 
     modules::watch_all(py, host, module, &[("Connection._send_bytes", &["self", "buf"], &BUSY)])
 }
 
-/// The running process puts an object into a queue or connection.
+/// The running process puts an object into a queue or connection, with the number that was given to it before, or 0. Answers its number.
 ///
 /// # Safety
 /// Each is null or stands; callbacks run attached on this thread.
-unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyObject) {
+unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyObject, number: u64) -> u64 {
     if into.is_null() || object.is_null() {
-        return;
+        return 0;
     }
     // SAFETY: the callers': both stand; callbacks run attached on this thread.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
-        if parcels::is_asked(here, Flags::SEND) {
-            let to = passing::queue(here, into);
-            passing::sent(here, to, object);
+        if !parcels::is_asked(here, Flags::SEND) {
+            return 0;
         }
+        let to = passing::queue(here, into);
+        let parcel = Message::numbered(object, to, number);
+        messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
     }
 }
 
-/// It takes one out.
+/// It takes one out, by the method in this frame.
 ///
 /// # Safety
 /// As [`send`].
-unsafe fn receive(here: &mut Here, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
+unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
+    // SAFETY: the callers': the event's frame.
+    let number = unsafe { numbers::came(frame) }.unwrap_or(Number { number: 0, sender: 0 });
     if from.is_null() || object.is_null() {
         return;
     }
@@ -194,17 +208,7 @@ unsafe fn receive(here: &mut Here, from: *mut ffi::PyObject, object: *mut ffi::P
         here.running.identify(here.host, &mut here.thread);
         if parcels::is_asked(here, Flags::RECEIVE) {
             let sender = Sender::Process(passing::queue(here, from));
-            passing::received(here, sender, object);
-        }
-    }
-}
-
-/// The program puts something into a queue, by this frame.
-fn put(here: &mut Here, frame: Frame) {
-    // SAFETY: the event's frame; its first two parameters.
-    unsafe {
-        if !passing::is_inner(passing::caller(frame)) {
-            send(here, frame.local(0), frame.local(1));
+            passing::received(here, Origin { sender, number: number.number, creation: number.sender }, object);
         }
     }
 }
@@ -230,17 +234,36 @@ pub fn is_closed(here: &mut Here, frame: Frame) -> bool {
     })
 }
 
-/// An object is about to be put.
+/// An object is about to be put: it is sent, unless that is not sure.
 fn on_put(here: &mut Here, frame: Frame) {
-    if !is_closed(here, frame) && is_sure(here, frame) {
-        put(here, frame);
+    if is_closed(here, frame) {
+        return;
+    }
+    // SAFETY: the event's frame begins, with its first two parameters; its caller runs; attached.
+    unsafe {
+        let library = passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller)));
+        here.running.identify(here.host, &mut here.thread);
+        let number = match library {
+            Some(_) => 0,
+            None if is_sure(here, frame) => send(here, frame.local(0), frame.local(1), 0),
+            // the feeder may have it before it is known whether it is sent
+            None => numbers::reserve(here),
+        };
+        let carried = pickles::put(here, frame, library);
+        buffers::leave(here, frame, number, carried);
     }
 }
 
-/// It has been put, where that was not sure.
+/// It has been put, or was not.
 fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
-    if matches!(how, Ended::Returned(_)) && !is_sure(here, frame) {
-        put(here, frame);
+    let is_there = matches!(how, Ended::Returned(_));
+    // SAFETY: the event's frame ends; its parameters stand.
+    unsafe {
+        let number = buffers::end(frame, is_there);
+        if is_there && !is_sure(here, frame) && !passing::is_inner(passing::caller(frame)) {
+            send(here, frame.local(0), frame.local(1), number);
+            pickles::put_done(here, frame);
+        }
     }
 }
 
@@ -286,7 +309,7 @@ fn on_got(here: &mut Here, frame: Frame, how: Ended) {
             return;
         }
         match how {
-            Ended::Returned(object) => receive(here, frame.local(0), object),
+            Ended::Returned(object) => receive(here, frame, frame.local(0), object),
             Ended::Raised(error) => {
                 let empty = EMPTY.load(Ordering::Acquire) as *mut ffi::PyObject;
                 if !empty.is_null() && error.is_a(empty) {
@@ -305,7 +328,7 @@ fn on_send(here: &mut Here, frame: Frame) {
         let code = caller.code() as usize;
         let bytes = code == SEND_BYTES_CODE.load(Ordering::Acquire);
         if let Some((put, object)) = caller.caller().filter(|_| bytes).and_then(|put| Some((put, putting(put)?))) {
-            send(here, put.local(0), object.as_ptr());
+            send(here, put.local(0), object.as_ptr(), numbers::given(put));
             return quietly(here, |_, _| drop(object));
         }
         if !(bytes || code == SEND_CODE.load(Ordering::Acquire)) || passing::is_inner(caller.caller()) {
@@ -313,12 +336,13 @@ fn on_send(here: &mut Here, frame: Frame) {
         }
         let (connection, whole) = (caller.local(0), caller.local(1));
         if !bytes {
-            return send(here, connection, whole);
+            send(here, connection, whole, numbers::given(caller));
+            return;
         }
         here.running.identify(here.host, &mut here.thread);
         if parcels::is_asked(here, Flags::SEND) {
             let message = parcels::made(here, |py| sent_bytes(py, whole, frame.local(1)));
-            send(here, connection, message.as_ptr());
+            send(here, connection, message.as_ptr(), 0);
         }
     }
 }
@@ -349,7 +373,7 @@ fn on_received(here: &mut Here, frame: Frame, how: Ended) {
     // SAFETY: the event's frame ends; the result is held.
     unsafe {
         if !passing::is_inner(passing::caller(frame)) {
-            receive(here, frame.local(0), object);
+            receive(here, frame, frame.local(0), object);
         }
     }
 }
@@ -365,7 +389,7 @@ fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
         }
         let (connection, buffer) = (frame.local(0), frame.local(1));
         if buffer.is_null() || ffi::PyByteArray_CheckExact(buffer) == 0 && ffi::PyMemoryView_Check(buffer) == 0 {
-            return receive(here, connection, buffer);
+            return receive(here, frame, connection, buffer);
         }
         let offset = frame.local(2);
         let copy = parcels::made(here, |py| {
@@ -374,7 +398,7 @@ fn on_received_into(here: &mut Here, frame: Frame, how: Ended) {
             let all = bytes_of(py, buffer, None).cast_into::<PyBytes>().ok()?;
             Some(PyBytes::new(py, all.as_bytes().get(offset..offset.checked_add(size)?)?).into_any())
         });
-        receive(here, connection, copy.as_ptr());
+        receive(here, frame, connection, copy.as_ptr());
     }
 }
 

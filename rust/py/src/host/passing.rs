@@ -48,11 +48,21 @@ pub struct Origin {
     pub sender: Sender,
     /// Its number.
     pub number: u64,
+    /// The creation of the operating system process whose number it is; 0 if that is this one.
+    pub creation: u32,
+}
+
+impl Origin {
+    /// Of a message with a number of this operating system process.
+    #[inline(always)]
+    pub fn new(sender: Sender, number: u64) -> Origin {
+        Origin { sender, number, creation: 0 }
+    }
 }
 
 impl From<Sender> for Origin {
     fn from(sender: Sender) -> Origin {
-        Origin { sender, number: 0 }
+        Origin::new(sender, 0)
     }
 }
 
@@ -69,8 +79,8 @@ pub struct Message<'a> {
 type Made = [Option<Py<PyAny>>; 2];
 
 enum Way<'a> {
-    /// To a process, queue or port.
-    Out(u64),
+    /// To a process, queue or port, with the number that was given to it before, or 0.
+    Out(u64, u64),
     /// To whoever the sender called so.
     Named(&'a Bound<'a, PyAny>),
     /// From somebody.
@@ -83,7 +93,15 @@ impl<'a> Message<'a> {
     /// # Safety
     /// `message` stands as long as this, and the calling thread is attached all that time.
     pub unsafe fn to(message: *mut PyObject, to: u64) -> Message<'static> {
-        Message { message, way: Way::Out(to), kept: Kept::default(), made: OnceCell::new() }
+        Message { message, way: Way::Out(to, 0), kept: Kept::default(), made: OnceCell::new() }
+    }
+
+    /// The same, with a number that was given to it before.
+    ///
+    /// # Safety
+    /// As [`Message::to`].
+    pub unsafe fn numbered(message: *mut PyObject, to: u64, number: u64) -> Message<'static> {
+        Message { message, way: Way::Out(to, number), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// A message that is sent to whoever is called `name`, a str or a pair of them.
@@ -125,7 +143,7 @@ impl<'a> Message<'a> {
                 Ok(name) => atom(&name),
                 Err(_) => Ok((*name).clone().unbind()),
             },
-            (Way::Out(id), _) => identity(*id),
+            (Way::Out(id, _), _) => identity(*id),
             (Way::In(origin), 0) => match origin.sender {
                 Sender::Clock => atom("clock_service"),
                 Sender::System => atom("system"),
@@ -146,7 +164,7 @@ impl Subject for Message<'_> {
 
     fn count(&self) -> usize {
         match self.way {
-            Way::Out(_) | Way::Named(_) => 2,
+            Way::Out(..) | Way::Named(_) => 2,
             Way::In(_) => 3,
         }
     }
@@ -201,7 +219,7 @@ impl Parcel for Message<'_> {
     #[inline(always)]
     fn process(&self) -> u64 {
         match self.way {
-            Way::Out(to) => to,
+            Way::Out(to, _) => to,
             Way::Named(_) | Way::In(_) => 0,
         }
     }
@@ -209,8 +227,16 @@ impl Parcel for Message<'_> {
     #[inline(always)]
     fn number(&self) -> u64 {
         match self.way {
-            Way::In(origin) => origin.number,
-            Way::Out(_) | Way::Named(_) => 0,
+            Way::In(Origin { number, .. }) | Way::Out(_, number) => number,
+            Way::Named(_) => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn sender(&self) -> u32 {
+        match self.way {
+            Way::In(origin) => origin.creation,
+            Way::Out(..) | Way::Named(_) => 0,
         }
     }
 
@@ -218,7 +244,7 @@ impl Parcel for Message<'_> {
     fn name(&self) -> Term {
         match &self.way {
             Way::Named(name) => named(name),
-            Way::Out(_) | Way::In(_) => Term::atom("undefined"),
+            Way::Out(..) | Way::In(_) => Term::atom("undefined"),
         }
     }
 }
@@ -235,23 +261,10 @@ fn named(name: &Bound<'_, PyAny>) -> Term {
     }
 }
 
-/// The running process sends a message to a process, queue or port; answers its number, as all that send do.
+/// The running process, which is known, sends a message to a process, queue or port; answers its number, as all that send do.
 ///
 /// # Safety
 /// `message` stands; callbacks run attached on this thread.
-#[inline(always)]
-pub unsafe fn sent(here: &mut Here, to: u64, message: *mut PyObject) -> u64 {
-    // SAFETY: the caller's promise.
-    unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        sent_by_current(here, to, message)
-    }
-}
-
-/// The same where the running process is known.
-///
-/// # Safety
-/// As [`sent`].
 #[inline(always)]
 pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) -> u64 {
     // SAFETY: the caller's promise.
@@ -262,7 +275,7 @@ pub unsafe fn sent_by_current(here: &mut Here, to: u64, message: *mut PyObject) 
 /// The running process takes a message.
 ///
 /// # Safety
-/// As [`sent`].
+/// As [`sent_by_current`].
 #[inline(always)]
 pub unsafe fn received(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
     // SAFETY: the caller's promise.
@@ -275,7 +288,7 @@ pub unsafe fn received(here: &mut Here, origin: impl Into<Origin>, message: *mut
 /// The same where the running process is known.
 ///
 /// # Safety
-/// As [`sent`].
+/// As [`sent_by_current`].
 #[inline(always)]
 pub unsafe fn received_by_current(here: &mut Here, origin: impl Into<Origin>, message: *mut PyObject) {
     // SAFETY: the caller's promise.
@@ -286,7 +299,7 @@ pub unsafe fn received_by_current(here: &mut Here, origin: impl Into<Origin>, me
 /// A message has arrived at a process, whether or not that runs.
 ///
 /// # Safety
-/// As [`sent`].
+/// As [`sent_by_current`].
 pub unsafe fn arrived(
     host: &Host, thread: &mut Thread, at: &Tracee, origin: impl Into<Origin>, message: *mut PyObject,
 ) {

@@ -1,21 +1,21 @@
-//! Which token goes behind a pickle of `multiprocessing`, and to whom one goes that was found behind one: seen from the frames of the
+//! Which token and number go behind a pickle of `multiprocessing`, and to whom one goes that was found behind one: seen from the frames of the
 //! library's functions that pickle and unpickle.
 //!
-//! | who pickles | the token is |
-//! | --- | --- |
-//! | `Connection.send`, `SimpleQueue.put` | the running process's |
-//! | the feeder thread of a `Queue` | that of who put the object in, kept with the queue's buffer; of a call of a process pool's, its future's |
-//! | the task thread of a `Pool` | the call's, kept with its result |
+//! | who pickles | the token is | the number is |
+//! | --- | --- | --- |
+//! | `Connection.send`, `SimpleQueue.put` | the running process's | given out now, if the program has called them |
+//! | the feeder thread of a `Queue` | that of who put the object in, kept with the queue's buffer; of a call of a process pool's, its future's | kept there, too |
+//! | the task thread of a `Pool` | the call's, kept with its result | none: nobody is told of its receipt |
 //!
 //! Results of pools arrive in threads of the library, which hand them on: there a token waits for the future that is set next.
 
 use super::{
+    buffers,
     here::Here,
     instruments::Instrument,
     loop_tokens,
     modules::{self, Module},
-    multiprocess, parcels, passing, pools,
-    senders::{self, Put},
+    multiprocess, numbers, originals, parcels, passing, pools,
     spawning::attribute,
     tokens,
     watch::{self, Ended, Handler},
@@ -29,38 +29,54 @@ use crate::{
     },
 };
 use inviso_core::{
+    flags::Flags,
     messages::About,
     seq::{Carried, Sending},
-    tracee::{Kind, Tracee},
+    tracee::Kind,
 };
+use inviso_term::record::numbered::Number;
 use pyo3::{ffi, prelude::*};
 use std::{
     cell::RefCell,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        Arc,
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// What pickles, and what starts processes; and queues whose feeders pickle.
-pub static INSTRUMENT: Instrument = Instrument::new(
-    |wants| wants.tokens,
-    |py, host| modules::want(py, host, &MODULES),
+/// What pickles and unpickles.
+pub static PICKLER: Instrument = Instrument::new(
+    |wants| wants.messages(),
     |py, host| {
-        watch::remove(py, host, &[&PUT, &GOT, &CALLBACKS, &SENT])?;
-        modules::leave(py, host, &MODULES)?;
-        calling::method(&ours(py)?, "remove", ()).map(drop)
+        buffers::begin();
+        modules::want(py, host, &MODULES[..1])
     },
-    |py| {
-        modules::forget(&MODULES);
-        if let Err(error) = ours(py).and_then(|ours| calling::method(&ours, "remove", ())) {
-            error.write_unraisable(py, None);
-        }
+    |py, host| {
+        modules::leave(py, host, &MODULES[..1])?;
+        remove(py, "remove_pickler")
     },
+    |py| forget(py, &MODULES[..1], "remove_pickler"),
 );
 
-/// `put` of `Queue` and `JoinableQueue`.
-pub static PUT: Handler = Handler { begin: Some(on_put), end: Some(on_put_done), ..Handler::NONE };
+/// What else tokens pass on their way: what starts processes, methods that send, results.
+pub static INSTRUMENT: Instrument = Instrument::new(
+    |wants| wants.tokens,
+    |py, host| modules::want(py, host, &MODULES[1..]),
+    |py, host| {
+        watch::remove(py, host, &[&GOT, &CALLBACKS, &SENT])?;
+        modules::leave(py, host, &MODULES[1..])?;
+        remove(py, "remove_start")
+    },
+    |py| forget(py, &MODULES[1..], "remove_start"),
+);
+
+fn remove(py: Python<'_>, how: &str) -> PyResult<()> {
+    calling::method(&ours(py)?, how, ()).map(drop)
+}
+
+fn forget(py: Python<'_>, modules: &'static [Module], how: &str) {
+    modules::forget(modules);
+    if let Err(error) = remove(py, how) {
+        error.write_unraisable(py, None);
+    }
+}
 
 /// `ApplyResult.get`.
 pub static GOT: Handler = Handler { end: Some(on_got), ..Handler::NONE };
@@ -70,19 +86,13 @@ pub static CALLBACKS: Handler = Handler { begin: Some(on_callbacks), end: Some(o
 /// `SimpleQueue.put`, and a connection's `send`.
 pub static SENT: Handler = Handler { end: Some(on_sent), ..Handler::NONE };
 
-/// Where they are defined.
+/// Where they are defined; the first for [`PICKLER`].
 pub static MODULES: [Module; 6] = [
     Module::new("multiprocessing.reduction", |py, _, module| install(py, "install_pickler", module)),
     Module::new("multiprocessing.process", |py, _, module| install(py, "install_start", module)),
     Module::new("multiprocessing.queues", |py, host, module| {
-        let put = &["self", "obj", "block", "timeout"];
         let simple = &["self", "obj"];
-        modules::watch_all(
-            py,
-            host,
-            module,
-            &[("Queue.put", put, &PUT), ("JoinableQueue.put", put, &PUT), ("SimpleQueue.put", simple, &SENT)],
-        )?;
+        modules::watch_all(py, host, module, &[("SimpleQueue.put", simple, &SENT)])?;
         modules::keep(&PUT_CODE, modules::code(module, "SimpleQueue.put", simple)?);
         Ok(())
     }),
@@ -192,22 +202,60 @@ pub unsafe fn is(frame: Frame, name: &str) -> bool {
     unsafe { capture::is_text(code_qualname(frame.code()), name) }
 }
 
-/// How an object that is being pickled comes by its token.
+/// How an object that has been pickled comes by its token, and its number, or 0.
 ///
 /// # Safety
 /// Attached, in a function of this package that the library called to pickle; the running process is known.
-pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
-    // SAFETY: the caller's promise; parameters of running functions, none of which is assigned to before this.
+pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> (Way, u64) {
+    // SAFETY: the caller's promise; whoever called a frame that runs does, too.
     unsafe {
-        let Some(frame) = library() else { return Way::None };
+        let Some(frame) = library() else { return (Way::None, 0) };
+        let tokens = here.host.node.seq_in_use();
         if is(frame, "Queue._feed") {
-            let buffer = frame.local(0);
-            let Some(record) = here.host.directory.known(buffer as usize) else { return Way::None };
-            return match senders::pick(object.py(), &record, object.as_ptr()) {
-                Some(Put { carried: Some(carried), .. }) => Way::Kept(carried, record.pid),
-                _ => Way::None,
+            return match taken(here, frame, object) {
+                Some((number, carried @ Carried::Token(..), buffer)) if tokens => (Way::Kept(carried, buffer), number),
+                Some((number, ..)) => (Way::None, number),
+                None => (Way::None, 0),
             };
         }
+        let sends = is(frame, "SimpleQueue.put") || is(frame, "_ConnectionBase.send");
+        let by_program = sends && !passing::is_inner(originals::caller(frame));
+        let number = if by_program { numbers::give(here, frame) } else { 0 };
+        (if tokens { way(here, frame, object) } else { Way::None }, number)
+    }
+}
+
+/// An object could not be pickled: if it was in a queue's buffer, it is not any more.
+///
+/// # Safety
+/// As [`leaving`].
+pub unsafe fn failed(here: &mut Here, object: &Bound<'_, PyAny>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(frame) = library().filter(|frame| is(*frame, "Queue._feed")) {
+            drop(taken(here, frame, object));
+        }
+    }
+}
+
+/// What is known of an object that the feeder, whose frame this is, has taken out of its buffer; and the buffer.
+///
+/// # Safety
+/// As [`leaving`].
+unsafe fn taken(here: &mut Here, feeder: Frame, object: &Bound<'_, PyAny>) -> Option<(u64, Carried, u64)> {
+    // SAFETY: the first parameter, which is not assigned to.
+    let buffer = here.host.directory.known(unsafe { feeder.local(0) } as usize)?;
+    let (number, carried) = buffers::take(&buffer, object.as_ptr())?;
+    Some((number, carried, buffer.pid))
+}
+
+/// How an object that is being sent now comes by its token.
+///
+/// # Safety
+/// As [`leaving`]; tokens are in use.
+unsafe fn way(here: &mut Here, frame: Frame, object: &Bound<'_, PyAny>) -> Way {
+    // SAFETY: the caller's promise; parameters of running functions, none of which is assigned to before this.
+    unsafe {
         if is(frame, "SimpleQueue.put") {
             let wakes = frame.caller().filter(|caller| passing::is_library(*caller));
             let wakes = wakes.is_some_and(|caller| WAKERS.iter().any(|name| is(caller, name)));
@@ -222,6 +270,19 @@ pub unsafe fn leaving(here: &mut Here, object: &Bound<'_, PyAny>) -> Way {
                 Some((carried, to)) => Way::Kept(carried, to),
                 None => Way::None,
             },
+        }
+    }
+}
+
+/// An object has been unpickled that came with this number: who gives it to the program is told of by it.
+///
+/// # Safety
+/// As [`leaving`], called to unpickle.
+pub unsafe fn came(here: &mut Here, number: Option<Number>) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if let Some(frame) = caller().filter(|frame| passing::is_library(*frame)) {
+            numbers::come(frame, number.filter(|_| parcels::is_asked(here, Flags::RECEIVE)));
         }
     }
 }
@@ -385,30 +446,18 @@ fn on_sent(here: &mut Here, frame: Frame, how: Ended) {
     }
 }
 
-/// The record of what holds a queue's objects until they are pickled.
+/// An object is about to be put, to be pickled later, by `library` if that is no program's call: what it carries.
 ///
 /// # Safety
-/// The frame is that of the event that is being taken, of a method of a queue; attached.
-unsafe fn buffer_of(here: &mut Here, frame: Frame) -> Option<Arc<Tracee>> {
-    let buffer = parcels::made(here, |py| {
-        // SAFETY: the callers': the first parameter of a method, whose frame runs.
-        unsafe { attribute(py, frame.local(0), "_buffer") }
-    });
-    // SAFETY: held by the queue; attached on this thread.
-    (!buffer.is_null()).then(|| unsafe { super::futures::record(here, buffer.as_ptr()) })
-}
-
-/// An object is about to be put, to be pickled later.
-fn on_put(here: &mut Here, frame: Frame) {
+/// The frame is that of the event that is being taken, of a `put` that begins; its caller runs; attached; the running process is known.
+pub unsafe fn put(here: &mut Here, frame: Frame, library: Option<Frame>) -> Carried {
     if !here.host.node.seq_in_use() {
-        return;
+        return Carried::Nothing;
     }
-    // SAFETY: the event's frame begins; its caller runs; attached.
+    // SAFETY: the caller's promise.
     unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let item = frame.local(1);
-        let carried = match passing::caller(frame).filter(|caller| passing::is_inner(Some(*caller))) {
-            None if multiprocess::is_closed(here, frame) || is_apart(here, frame) => return,
+        match library {
+            None if is_apart(here, frame) => Carried::Nothing,
             None if multiprocess::is_sure(here, frame) => send(here, frame),
             // the feeder may have it before it is known whether it is sent
             None => here.host.node.seq_would_send(here.thread.current()),
@@ -417,11 +466,21 @@ fn on_put(here: &mut Here, frame: Frame) {
                 let record = here.host.directory.known(future.as_ptr() as usize);
                 record.and_then(|record| tokens::kept_by(&record)).unwrap_or_default()
             }
-            Some(_) => return,
-        };
-        if let (Carried::Token(..), Some(buffer)) = (&carried, buffer_of(here, frame)) {
-            let sender = here.thread.current().pid;
-            senders::leave(Python::assume_attached(), &buffer, item, Put { sender, number: 0, carried: Some(carried) });
+            Some(_) => Carried::Nothing,
+        }
+    }
+}
+
+/// It was put by the program, where that was not sure.
+///
+/// # Safety
+/// As [`put`], at its end.
+pub unsafe fn put_done(here: &mut Here, frame: Frame) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if here.host.node.seq_in_use() && !is_apart(here, frame) {
+            here.running.identify(here.host, &mut here.thread);
+            drop(send(here, frame));
         }
     }
 }
@@ -435,32 +494,6 @@ unsafe fn send(here: &mut Here, frame: Frame) -> Carried {
     unsafe {
         let to = passing::queue(here, frame.local(0));
         here.host.node.seq_send(&mut here.thread, About::Current, to, tokens::writing(frame.local(1)))
-    }
-}
-
-/// It was put, or was not.
-fn on_put_done(here: &mut Here, frame: Frame, how: Ended) {
-    if !here.host.node.seq_in_use() {
-        return;
-    }
-    // SAFETY: the event's frame ends; its parameters stand.
-    unsafe {
-        here.running.identify(here.host, &mut here.thread);
-        let by_program = !passing::caller(frame).is_some_and(|caller| passing::is_inner(Some(caller)));
-        if let Ended::Returned(_) = how {
-            if by_program && !multiprocess::is_sure(here, frame) && !is_apart(here, frame) {
-                drop(send(here, frame));
-            }
-            return;
-        }
-        // nothing of it was left where the process has no token, and where the queue was closed
-        let nothing = || !matches!(here.host.node.seq_would_send(here.thread.current()), Carried::Token(..));
-        if by_program && (nothing() || multiprocess::is_closed(here, frame) || is_apart(here, frame)) {
-            return;
-        }
-        if let Some(buffer) = buffer_of(here, frame) {
-            drop(senders::pick_last(Python::assume_attached(), &buffer, frame.local(1)));
-        }
     }
 }
 

@@ -702,7 +702,7 @@ pub fn send(
         // SAFETY: held; attached.
         let write = unsafe { tokens::writing(message.as_ptr()) };
         let carried = here.host.node.seq_send(thread, About::Current, tracee.pid, write);
-        let origin = Origin { sender: Sender::Process(own), number };
+        let origin = Origin::new(Sender::Process(own), number);
         deliver(py, here.host, thread, &tracee, origin, message, carried)?;
         Ok(true)
     })

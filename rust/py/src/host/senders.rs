@@ -42,7 +42,7 @@ impl Put {
     #[inline(always)]
     pub fn origin(put: Option<&Put>) -> Origin {
         match put {
-            Some(put) => Origin { sender: Sender::Process(put.sender), number: put.number },
+            Some(put) => Origin::new(Sender::Process(put.sender), put.number),
             None => Sender::Unknown.into(),
         }
     }
@@ -185,6 +185,11 @@ fn now_under_way(was: usize, is: usize) {
     }
 }
 
+/// Whether a token is in use, or may come into use.
+pub fn with_tokens() -> bool {
+    TOKENS.load(Ordering::Acquire)
+}
+
 /// For what senders are wanted from now on.
 pub fn want(numbers: bool, senders: bool, tokens: bool) {
     NUMBERS.store(numbers, Ordering::Release);
@@ -292,7 +297,7 @@ unsafe fn carried(here: &mut Here, object: *mut PyObject, item: *mut PyObject) -
     })
 }
 
-/// An item is put into what holds a queue's items until they are pickled.
+/// An item is put into a queue of a pool of threads.
 pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
     directory::process(buffer).senders.add(py, item, put);
 }
@@ -300,11 +305,6 @@ pub fn leave(py: Python<'_>, buffer: &Tracee, item: *mut PyObject, put: Put) {
 /// It is taken out of there: the oldest of the items at that address.
 pub fn pick(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
     directory::process(buffer).senders.take(py, item, false)
-}
-
-/// It did not get there after all.
-pub fn pick_last(py: Python<'_>, buffer: &Tracee, item: *mut PyObject) -> Option<Put> {
-    directory::process(buffer).senders.take(py, item, true)
 }
 
 /// Who put an item in that is taken out now; `last` says that the newest comes first.

@@ -1,7 +1,7 @@
 //! Tokens of sequential tracing on their way through a Python program: which message carries one, and who gets it.
 
 use super::{
-    directory,
+    buffers, directory,
     here::Here,
     instruments::Wants,
     late, loop_tokens, pools, queues,
@@ -200,6 +200,7 @@ pub fn leave(py: Python<'_>, host: &'static Host) -> PyResult<()> {
             host.node.seq_empty(carried);
         }
         pools::empty(&host.node, &object);
+        buffers::empty(&host.node, &object);
     }
     Ok(())
 }

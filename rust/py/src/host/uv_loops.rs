@@ -451,7 +451,7 @@ impl Scheduled {
                 if parcels::is_asked(here, Flags::RECEIVE) {
                     let message = make(here);
                     // SAFETY: held; attached.
-                    unsafe { parcels::receive(here, Origin { sender: Sender::Process(self.by), number }, &message) };
+                    unsafe { parcels::receive(here, Origin::new(Sender::Process(self.by), number), &message) };
                 }
                 Way::Message(carried)
             }

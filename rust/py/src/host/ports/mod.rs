@@ -472,7 +472,7 @@ fn written<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -
         unsafe {
             let parcel = Message::to(message.as_ptr(), port.pid);
             let number = messages::on_send(node, thread, About::Current, true, &parcel);
-            let origin = Origin { sender: Sender::Process(writer), number };
+            let origin = Origin::new(Sender::Process(writer), number);
             passing::arrived(here.host, thread, port, origin, message.as_ptr());
         }
     });
@@ -504,7 +504,7 @@ fn read<'py>(here: &mut Here, port: &Tracee, data: impl FnOnce(Python<'py>) -> O
         unsafe {
             let parcel = Message::to(message.as_ptr(), reader);
             let number = messages::on_send(node, thread, About::Other(port), true, &parcel);
-            let origin = Origin { sender: Sender::Process(port.pid), number };
+            let origin = Origin::new(Sender::Process(port.pid), number);
             let parcel = Message::from(message.as_ptr(), origin);
             messages::on_receive(node, thread, About::Current, &parcel);
         }
