@@ -247,12 +247,7 @@ impl Session {
 
     fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
         let found = codes::find(py, &Names { module: mfa.0, function: mfa.1, arity: mfa.2 })?;
-        let targets = found
-            .iter()
-            .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
-            .collect();
-        host.hold(py, found.into_iter().map(|f| (f.key, f.code)));
-        Ok(targets)
+        Ok(codes::targets(py, host, found))
     }
 
     /// The entries of every code object of this name; `None` if there is none.

@@ -23,6 +23,7 @@ use inviso_core::{
     seq::Carried,
     tracee::{Kind, Tracee},
 };
+use inviso_port::learned;
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
@@ -39,6 +40,8 @@ use std::{
 pub struct Process {
     /// Its mailbox.
     pub mailbox: Arc<Mailbox>,
+    /// Of a task, the object of the name that logs know it by, by address; 0 where that is to be looked at again.
+    pub named: AtomicUsize,
     /// A task's outermost coroutine, by address.
     pub coroutine: AtomicUsize,
     /// Its name, if it was given one here.
@@ -99,6 +102,36 @@ impl Process {
 pub fn go(host: &Host, tracee: &Tracee) -> bool {
     host.node.lose_tracers(tracee);
     process(tracee).is_gone.swap(true, Ordering::AcqRel)
+}
+
+/// Logs know a task by the name that it has now; nothing is done where that is the same object as before.
+///
+/// # Safety
+/// Attached; the task stands.
+#[inline]
+pub unsafe fn note_name(tracee: &Tracee, task: *mut ffi::PyObject) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (known, name) = (process(tracee), task_name::object(task));
+        if name != known.named.load(Ordering::Relaxed) {
+            known.named.store(name, Ordering::Relaxed);
+            note_new_name(tracee, task);
+        }
+    }
+}
+
+/// The same, also where the name may be another one at the same address.
+///
+/// # Safety
+/// Attached; the task stands.
+#[cold]
+pub unsafe fn note_new_name(tracee: &Tracee, task: *mut ffi::PyObject) {
+    let is_given = lock(&process(tracee).name).is_some();
+    // SAFETY: the caller's promise.
+    let name = unsafe { task_name::name(Python::assume_attached(), task) };
+    if let Some(name) = name.filter(|_| !is_given) {
+        learned::task(tracee.pid, name.text());
+    }
 }
 
 /// What this package keeps with `tracee`; made at first use.

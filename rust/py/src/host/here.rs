@@ -1,6 +1,6 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
-use super::{directory::Places, places::Place, Host};
+use super::{directory, directory::Places, places::Place, Host};
 use crate::ffi::{frame::Frame, tasks};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
@@ -180,6 +180,11 @@ impl Running {
             tasks::Running::Changed(task) => task as usize,
         };
         if task == self.task.get() && (task == 0 || thread.current().object.load(Ordering::Relaxed) == task) {
+            if task != 0 && matches!(running, tasks::Running::Changed(_)) {
+                // a later step of it
+                // SAFETY: attached; a task that runs stands.
+                unsafe { directory::note_name(thread.current(), task as *mut pyo3::ffi::PyObject) };
+            }
             return;
         }
         self.switch(host, thread, task);
@@ -198,6 +203,8 @@ impl Running {
             return;
         }
         let tracee = self.process(host, task);
+        // SAFETY: attached, as all that asks which task runs; that one stands.
+        unsafe { directory::note_name(&tracee, task as *mut pyo3::ffi::PyObject) };
         thread.switch(tracee);
     }
 
@@ -266,6 +273,8 @@ fn is(known: &Known, task: usize) -> bool {
 /// A task that this thread does not remember.
 fn look_up(host: &'static Host, task: usize) -> Known {
     let tracee = host.directory.task(host, task, None);
+    // SAFETY: attached; a task that runs, or is about to, stands.
+    unsafe { directory::note_name(&tracee, task as *mut pyo3::ffi::PyObject) };
     Known { task, tracee, place: None }
 }
 

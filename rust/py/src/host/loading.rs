@@ -7,7 +7,7 @@
 use super::door;
 use super::{arming::Armer, codes, Host};
 use crate::ffi::{calling, frame};
-use inviso_core::{control::Target, plan::Mfa};
+use inviso_core::plan::Mfa;
 use pyo3::{ffi, prelude::*};
 use rustc_hash::{FxHashMap, FxHashSet};
 #[cfg(not(Py_3_12))]
@@ -233,11 +233,7 @@ impl Host {
         if found.is_empty() || calling::is_ending(py) {
             return;
         }
-        let targets: Vec<Target> = found
-            .iter()
-            .map(|f| Target { key: f.key, name: f.name.clone(), exported: f.exported, foreign: f.foreign })
-            .collect();
-        self.hold(py, found.into_iter().map(|f| (f.key, f.code)));
+        let targets = codes::targets(py, self, found);
         py.detach(|| self.node.loaded(&targets, &|session, name| self.loading.wants(session, name), &Armer));
         self.release(py, targets.iter().map(|t| t.key));
         self.catch_up(py);

@@ -27,6 +27,7 @@ use inviso_core::{
     messages::About,
     tracee::{Kind, Tracee},
 };
+use inviso_port::learned;
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
@@ -60,7 +61,12 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// Where tasks come from.
-pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| host.spawning.adopt_asyncio(py, host))];
+pub static MODULES: [Module; 2] = [
+    Module::new("asyncio", |py, host, _| host.spawning.adopt_asyncio(py, host)),
+    Module::new("asyncio.tasks", |py, host, module| {
+        watch::add(py, host, &NAMING, &originals::codes(module, &["_set_task_name"]).unwrap_or_default())
+    }),
+];
 
 /// `threading.Thread.start`.
 pub static START: Handler =
@@ -71,6 +77,9 @@ pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(o
 
 /// What the threading module calls with an exception that has ended a thread.
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
+
+/// `asyncio.tasks._set_task_name` (3.11, 3.12), which names a task that was made.
+pub static NAMING: Handler = Handler { begin: Some(on_naming), ..Handler::NONE };
 
 /// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
 /// watched: see [`scheduling::watch_ends`].
@@ -255,7 +264,7 @@ impl Spawning {
         task_init::give_back(py, task_init::SPAWNING, initialise);
         scheduling::leave_ends();
         lock(&self.started).clear();
-        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])?;
+        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE, &NAMING])?;
         modules::leave(py, host, &MODULES)
     }
 
@@ -313,6 +322,17 @@ pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
             directory::process(own).last_name.get_or_init(|| name);
         }
     });
+}
+
+/// A task is about to get a name, or none.
+fn on_naming(here: &mut Here, frame: Frame) {
+    // SAFETY: the arguments of a function whose frame is about to run; callbacks run attached on this thread.
+    let (task, name) = unsafe { (frame.local(0), frame.local(1)) };
+    let Some(tracee) = here.host.directory.known(task as usize) else { return };
+    // SAFETY: attached.
+    if let Some(name) = super::codes::text(unsafe { Python::assume_attached() }, name) {
+        learned::task(tracee.pid, name);
+    }
 }
 
 /// A thread is about to be started.
@@ -426,6 +446,9 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
                 }
                 _ => reason(&current, how.error()),
             };
+            if !task.is_null() {
+                directory::note_new_name(&current, task);
+            }
             relations::exit(here.host, &mut here.thread, &current, &reason);
             here.host.node.end_process(&current);
         }
@@ -742,6 +765,8 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
         }
         let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
         directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
+        // it may be given another one at once, at the same address
+        directory::note_new_name(&tracee, task);
         let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
         let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
         let name = if told { name_of(coroutine) } else { Vec::new() };
