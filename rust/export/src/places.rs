@@ -136,6 +136,11 @@ impl Titles {
         }
     }
 
+    /// What a log says of a queue.
+    pub(crate) fn channel(&self, of: Bytes<'_>) -> Option<&Channel> {
+        self.channels.get(&self.key(&Identity::of(of)?))
+    }
+
     /// What a log says of a function.
     pub(crate) fn function(&self, module: &str, name: &str, arity: u32) -> Option<&Function> {
         self.functions.get(&(module.to_owned(), name.to_owned(), arity))

@@ -40,8 +40,6 @@ use std::{
 pub struct Process {
     /// Its mailbox.
     pub mailbox: Arc<Mailbox>,
-    /// Of a task, the object of the name that logs know it by, by address; 0 where that is to be looked at again.
-    pub named: AtomicUsize,
     /// A task's outermost coroutine, by address.
     pub coroutine: AtomicUsize,
     /// Its name, if it was given one here.
@@ -104,29 +102,13 @@ pub fn go(host: &Host, tracee: &Tracee) -> bool {
     process(tracee).is_gone.swap(true, Ordering::AcqRel)
 }
 
-/// Logs know a task by the name that it has now; nothing is done where that is the same object as before.
-///
-/// # Safety
-/// Attached; the task stands.
-#[inline]
-pub unsafe fn note_name(tracee: &Tracee, task: *mut ffi::PyObject) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (known, name) = (process(tracee), task_name::object(task));
-        if name != known.named.load(Ordering::Relaxed) {
-            known.named.store(name, Ordering::Relaxed);
-            note_new_name(tracee, task);
-        }
-    }
-}
-
-/// The same, also where the name may be another one at the same address.
+/// Logs know a task by the name that it has now.
 ///
 /// # Safety
 /// Attached; the task stands.
 #[cold]
-pub unsafe fn note_new_name(tracee: &Tracee, task: *mut ffi::PyObject) {
-    let is_given = lock(&process(tracee).name).is_some();
+pub unsafe fn note_name(tracee: &Tracee, task: *mut ffi::PyObject) {
+    let is_given = known(tracee).is_some_and(|process| lock(&process.name).is_some());
     // SAFETY: the caller's promise.
     let name = unsafe { task_name::name(Python::assume_attached(), task) };
     if let Some(name) = name.filter(|_| !is_given) {
@@ -518,6 +500,11 @@ impl Directory {
             tasks.references.insert(reference.as_ptr() as usize, address);
         }
         tasks.all.insert(address, Task { tracee: tracee.clone(), end });
+        drop(tasks);
+        if kind == Kind::Queue {
+            // SAFETY: the caller is attached and the object alive.
+            unsafe { super::channels::note(py, tracee.pid, object) };
+        }
         tracee
     }
 

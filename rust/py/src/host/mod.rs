@@ -56,6 +56,7 @@ pub mod asyncio_futures;
 pub mod backtrace;
 pub mod call;
 pub mod callbacks;
+pub mod channels;
 pub mod codes;
 pub mod collector;
 pub mod directory;

@@ -27,7 +27,6 @@ use inviso_core::{
     messages::About,
     tracee::{Kind, Tracee},
 };
-use inviso_port::learned;
 use inviso_term::etf::{Encoder, Full};
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
@@ -61,12 +60,7 @@ pub static INSTRUMENT: Instrument = Instrument::new(
 );
 
 /// Where tasks come from.
-pub static MODULES: [Module; 2] = [
-    Module::new("asyncio", |py, host, _| host.spawning.adopt_asyncio(py, host)),
-    Module::new("asyncio.tasks", |py, host, module| {
-        watch::add(py, host, &NAMING, &originals::codes(module, &["_set_task_name"]).unwrap_or_default())
-    }),
-];
+pub static MODULES: [Module; 1] = [Module::new("asyncio", |py, host, _| host.spawning.adopt_asyncio(py, host))];
 
 /// `threading.Thread.start`.
 pub static START: Handler =
@@ -77,9 +71,6 @@ pub static BOOTSTRAP: Handler = Handler { begin: Some(on_bootstrap), end: Some(o
 
 /// What the threading module calls with an exception that has ended a thread.
 pub static EXCEPTHOOK: Handler = Handler { begin: Some(on_excepthook), ..Handler::NONE };
-
-/// `asyncio.tasks._set_task_name` (3.11, 3.12), which names a task that was made.
-pub static NAMING: Handler = Handler { begin: Some(on_naming), ..Handler::NONE };
 
 /// Coroutines that tasks run. What is run by other objects (`collections.abc.Coroutine`, a coroutine of Cython's) has no code to be
 /// watched: see [`scheduling::watch_ends`].
@@ -264,7 +255,7 @@ impl Spawning {
         task_init::give_back(py, task_init::SPAWNING, initialise);
         scheduling::leave_ends();
         lock(&self.started).clear();
-        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE, &NAMING])?;
+        watch::remove(py, host, &[&START, &BOOTSTRAP, &EXCEPTHOOK, &COROUTINE])?;
         modules::leave(py, host, &MODULES)
     }
 
@@ -322,17 +313,6 @@ pub fn keep_name(own: &Tracee, frame: Option<Frame>) {
             directory::process(own).last_name.get_or_init(|| name);
         }
     });
-}
-
-/// A task is about to get a name, or none.
-fn on_naming(here: &mut Here, frame: Frame) {
-    // SAFETY: the arguments of a function whose frame is about to run; callbacks run attached on this thread.
-    let (task, name) = unsafe { (frame.local(0), frame.local(1)) };
-    let Some(tracee) = here.host.directory.known(task as usize) else { return };
-    // SAFETY: attached.
-    if let Some(name) = super::codes::text(unsafe { Python::assume_attached() }, name) {
-        learned::task(tracee.pid, name);
-    }
 }
 
 /// A thread is about to be started.
@@ -433,6 +413,8 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
     unsafe {
         let generator = frame.generator() as usize;
         here.running.identify(here.host, &mut here.thread);
+        #[cfg(not(Py_3_13))]
+        note_made(here);
         let current = here.thread.current().clone();
         if generator == 0 || current.kind != Kind::Task {
             return;
@@ -447,7 +429,7 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
                 _ => reason(&current, how.error()),
             };
             if !task.is_null() {
-                directory::note_new_name(&current, task);
+                here.running.note_name(here.host, task as usize);
             }
             relations::exit(here.host, &mut here.thread, &current, &reason);
             here.host.node.end_process(&current);
@@ -694,6 +676,10 @@ pub unsafe extern "C" fn initialise(
         let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
         let eager = scheduling::begin_eager(this, coroutine, keywords);
         let done = task_init::original()(this, args, keywords);
+        #[cfg(Py_3_13)]
+        if let (Some(tracee), 0) = (&announced, done) {
+            directory::note_name(tracee, this);
+        }
         if announced.is_some() {
             scheduling::tell_end(this);
         }
@@ -758,6 +744,8 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
     // SAFETY: the caller's promise.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
+        #[cfg(not(Py_3_13))]
+        note_made(here);
         let parent = here.thread.current().clone();
         let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
         if watched.is_err() {
@@ -765,8 +753,6 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
         }
         let tracee = here.host.directory.task(here.host, task as usize, Some(&parent));
         directory::process(&tracee).coroutine.store(coroutine as usize, Ordering::Release);
-        // it may be given another one at once, at the same address
-        directory::note_new_name(&tracee, task);
         let asked = |here: &Here, who| here.host.node.is_asked(&here.thread, who, Flags::PROCS);
         let told = tokens::has(here) || asked(here, About::Current) || asked(here, About::Other(&tracee));
         let name = if told { name_of(coroutine) } else { Vec::new() };
@@ -786,7 +772,20 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
         }
         relations::tell_announced(here);
         here.thread.switch(parent);
+        #[cfg(not(Py_3_13))]
+        here.made.replace(tracee.clone());
         Some(tracee)
+    }
+}
+
+/// Notes the name of the task that was made last: before 3.13 it gets it after its initialiser, and before anything else happens.
+#[cfg(not(Py_3_13))]
+fn note_made(here: &mut Here) {
+    let Some(made) = here.made.take() else { return };
+    let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
+    if !task.is_null() {
+        // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.
+        unsafe { directory::note_name(&made, task) };
     }
 }
 
