@@ -21,8 +21,8 @@ use std::{
     },
 };
 
-/// Tasks and channels that are known: the latest.
-const MOST: usize = 1 << 16;
+/// Tasks and channels that are known: the latest. A trace port looks them up some milliseconds after their events.
+const MOST: usize = 1 << 12;
 
 /// Where a function's source is: file and line; "" and 0 of one written in C.
 type Source = (Arc<str>, u32);
