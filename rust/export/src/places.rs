@@ -7,7 +7,7 @@ use crate::{
     scan::{Bytes, Identity},
     text,
 };
-use inviso_log::about::Item;
+use inviso_log::about::{Channel, Function, Item};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Creations from here on are random numbers; below, Erlang counts.
@@ -52,6 +52,10 @@ pub struct Titles {
     /// Those that a caller gave, by the names of nodes.
     given: FxHashMap<Box<[u8]>, Program>,
     threads: FxHashMap<Box<[u8]>, u64>,
+    /// What logs call processes. A task may be renamed.
+    learned: FxHashMap<Box<[u8]>, String>,
+    channels: FxHashMap<Box<[u8]>, Channel>,
+    functions: FxHashMap<(String, String, u32), Function>,
     nodes: Vec<Node>,
     by_key: FxHashMap<Box<[u8]>, u32>,
     used: FxHashSet<u64>,
@@ -107,17 +111,44 @@ impl Titles {
                 Item::Thread { id, os_tid, name } => {
                     let key = self.key(&Identity { is_port: false, id, ..of });
                     self.threads.entry(key.clone()).or_insert(os_tid);
-                    // a caller that gives names gives all of them
-                    if !name.is_empty() && self.is_log {
-                        self.names.entry(key).or_insert(name);
-                    }
+                    self.learn_name(key, name);
+                }
+                Item::Task { id, name } => {
+                    let key = self.key(&Identity { is_port: false, id, ..of });
+                    self.learn_name(key, name);
+                }
+                Item::Channel { id, about } => {
+                    let key = self.key(&Identity { is_port: false, id, ..of });
+                    self.channels.insert(key, about);
+                }
+                Item::Function(of) => {
+                    let key = (of.module.clone(), of.name.clone(), of.arity);
+                    self.functions.entry(key).or_insert(of);
                 }
             }
         }
     }
 
+    fn learn_name(&mut self, key: Box<[u8]>, name: String) {
+        // a caller that gives names gives all of them
+        if !name.is_empty() && self.is_log {
+            self.learned.insert(key, name);
+        }
+    }
+
+    /// What a log says of a queue.
+    pub(crate) fn channel(&self, of: Bytes<'_>) -> Option<&Channel> {
+        self.channels.get(&self.key(&Identity::of(of)?))
+    }
+
+    /// What a log says of a function.
+    pub(crate) fn function(&self, module: &str, name: &str, arity: u32) -> Option<&Function> {
+        self.functions.get(&(module.to_owned(), name.to_owned(), arity))
+    }
+
     pub(crate) fn get(&self, of: Bytes<'_>) -> Option<&str> {
-        let title = self.names.get(&self.key(&Identity::of(of)?))?;
+        let key = self.key(&Identity::of(of)?);
+        let title = self.names.get(&key).or_else(|| self.learned.get(&key))?;
         Some(title).filter(|title| !title.is_empty()).map(String::as_str)
     }
 

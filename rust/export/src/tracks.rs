@@ -155,6 +155,11 @@ impl Tracks {
         }
     }
 
+    /// Who is who.
+    pub(crate) fn titles(&self) -> &Titles {
+        &self.titles
+    }
+
     /// See [`Titles::os`].
     pub(crate) fn os(&self, of: Bytes<'_>) -> (Option<&str>, Option<u64>, Option<u64>) {
         self.titles.os(of)

@@ -1,27 +1,30 @@
-//! Which program wrote a log, and which of its threads is which: behind terms, where Erlang does not look.
+//! Which program wrote a log, and what its threads, tasks, functions and channels are: behind terms, where Erlang does not look.
 //!
 //! Erlang's `binary_to_term/1` reads one term and leaves what is behind it alone. There the first record of a file has a list of items, its
-//! length (4 bytes, high end first) and [`MARK`]; a later record has one where a thread comes that was not told of. The number of a message
-//! ([`numbered`]) stands between its term and the list.
+//! length (4 bytes, high end first) and [`MARK`]; a later record has one where something comes that was not told of. The number of a
+//! message ([`numbered`]) stands between its term and the list. Readers skip items that they do not know.
 //!
 //! | item | what |
 //! | --- | --- |
 //! | `{program, OsPid, Name}` | the process of the record's tracee |
 //! | `{thread, Number, OsTid, Name}` | a thread of it: the number of its pid, the operating system's, its name, or no text |
+//! | `{task, Number, Name}` | a task of it. A later item of the same task renames it |
+//! | `{function, Module, Name, Arity, Kind, File, Line}` | a function that it traces. `Kind` is `python` or `c`; no text and 0 where it has no source |
+//! | `{channel, Number, Class, Name, MaxSize}` | a queue of it: its class, its name, or no text, and how many items it takes, or the empty list |
 
 use crate::frame::HEADER;
 use inviso_term::{etf, record::numbered, term::Term};
 use num_traits::ToPrimitive;
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The last bytes of a record that has items.
 pub const MARK: [u8; 4] = *b"\xb1who";
 
-/// Threads whose items come again in the next file of a set: the latest.
-const AGAIN: usize = 256;
-
 /// Bytes of a name that are written.
 const NAME: usize = 400;
+
+/// Bytes of a file's path that are written.
+const PATH: usize = 4096;
 
 /// What is behind a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,48 @@ pub enum Item {
         /// Its name; "" where that was not known.
         name: String,
     },
+    /// A task.
+    Task {
+        /// The number in its pid.
+        id: u64,
+        /// Its name.
+        name: String,
+    },
+    /// A function.
+    Function(Function),
+    /// A queue.
+    Channel {
+        /// The number in its pid.
+        id: u64,
+        /// What it is.
+        about: Channel,
+    },
+}
+
+/// What a function is called, and where its source is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The defining module.
+    pub module: String,
+    /// The qualified name.
+    pub name: String,
+    /// The number of declared parameters.
+    pub arity: u32,
+    /// Whether it is written in C.
+    pub is_c: bool,
+    /// The file and the line where it begins; "" and 0 of one without source.
+    pub source: (Arc<str>, u32),
+}
+
+/// What a queue is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// The qualified name of its class.
+    pub class: String,
+    /// Its own name; "" of one that has none.
+    pub name: String,
+    /// How many items it takes, 0 for any number; `None` where it has no such limit.
+    pub maxsize: Option<i64>,
 }
 
 impl Item {
@@ -49,13 +94,31 @@ impl Item {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let number = |n: u64| Term::from(i64::try_from(n).unwrap_or(0));
+        let text = |name: &str| Term::str(cut(name, NAME));
         let term = match self {
             Item::Program { os_pid, name } => {
-                Term::Tuple(vec![Term::atom("program"), number((*os_pid).into()), Term::str(cut(name))])
+                Term::Tuple(vec![Term::atom("program"), number((*os_pid).into()), text(name)])
             }
             Item::Thread { id, os_tid, name } => {
-                Term::Tuple(vec![Term::atom("thread"), number(*id), number(*os_tid), Term::str(cut(name))])
+                Term::Tuple(vec![Term::atom("thread"), number(*id), number(*os_tid), text(name)])
             }
+            Item::Task { id, name } => Term::Tuple(vec![Term::atom("task"), number(*id), text(name)]),
+            Item::Function(Function { module, name, arity, is_c, source: (file, line) }) => Term::Tuple(vec![
+                Term::atom("function"),
+                text(module),
+                text(name),
+                number((*arity).into()),
+                Term::atom(if *is_c { "c" } else { "python" }),
+                Term::str(cut(file, PATH)),
+                number((*line).into()),
+            ]),
+            Item::Channel { id, about: Channel { class, name, maxsize } } => Term::Tuple(vec![
+                Term::atom("channel"),
+                number(*id),
+                text(class),
+                text(name),
+                maxsize.map_or(Term::List(Vec::new()), Term::from),
+            ]),
         };
         etf::encode(&term)
     }
@@ -78,13 +141,32 @@ impl Item {
             [Term::Atom(tag), id, os_tid, name] if &**tag == "thread" => {
                 Some(Item::Thread { id: number(id)?, os_tid: number(os_tid)?, name: text(name)? })
             }
+            [Term::Atom(tag), id, name] if &**tag == "task" => Some(Item::Task { id: number(id)?, name: text(name)? }),
+            [Term::Atom(tag), module, name, arity, Term::Atom(kind), file, line] if &**tag == "function" => {
+                let small = |term| u32::try_from(number(term)?).ok();
+                Some(Item::Function(Function {
+                    module: text(module)?,
+                    name: text(name)?,
+                    arity: small(arity)?,
+                    is_c: &**kind == "c",
+                    source: (text(file)?.into(), small(line)?),
+                }))
+            }
+            [Term::Atom(tag), id, class, name, maxsize] if &**tag == "channel" => {
+                let maxsize = match maxsize {
+                    Term::Int(n) => Some(n.to_i64()?),
+                    _ => None,
+                };
+                let about = Channel { class: text(class)?, name: text(name)?, maxsize };
+                Some(Item::Channel { id: number(id)?, about })
+            }
             _ => None,
         }
     }
 }
 
-fn cut(name: &str) -> &str {
-    let most = (0..=NAME.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
+fn cut(name: &str, most: usize) -> &str {
+    let most = (0..=most.min(name.len())).rev().find(|at| name.is_char_boundary(*at));
     name.get(..most.unwrap_or(0)).unwrap_or_default()
 }
 
@@ -134,49 +216,27 @@ pub fn items(behind: &[u8]) -> Vec<Item> {
     }
 }
 
-/// What was told of a log's program.
+/// Items that no record has yet, and how many.
 #[derive(Debug, Default)]
-pub(crate) struct Heads {
-    program: Vec<u8>,
-    threads: VecDeque<Vec<u8>>,
-    /// Items that no record has yet, and how many.
-    new: (Vec<u8>, u32),
-}
+pub(crate) struct Heads(Vec<u8>, u32);
 
 impl Heads {
-    pub(crate) fn add(&mut self, item: &[u8]) {
-        self.new.0.extend_from_slice(item);
-        self.new.1 += 1;
-        if self.program.is_empty() {
-            self.program = item.to_vec();
-            return;
-        }
-        if self.threads.len() == AGAIN {
-            self.threads.pop_front();
-        }
-        self.threads.push_back(item.to_vec());
+    pub(crate) fn add(&mut self, item: &Item) {
+        self.0.extend_from_slice(&item.to_bytes());
+        self.1 += 1;
     }
 
     #[inline]
-    pub(crate) fn has_new(&self) -> bool {
-        self.new.1 > 0
+    pub(crate) fn are_any(&self) -> bool {
+        self.1 > 0
     }
 
-    /// A new file was begun.
-    pub(crate) fn again(&mut self) {
-        self.new = (self.program.clone(), u32::from(!self.program.is_empty()));
-        for thread in &self.threads {
-            self.new.0.extend_from_slice(thread);
-            self.new.1 += 1;
-        }
-    }
-
-    /// Adds what is new to the record of a term that begins at `begin` and is the last one.
+    /// Adds them to the record of a term that begins at `begin` and is the last one.
     #[cold]
     pub(crate) fn put(&mut self, out: &mut Vec<u8>, begin: usize) {
         const LIST: u8 = 108;
         const NIL: u8 = 106;
-        let (items, count) = std::mem::take(&mut self.new);
+        let Heads(items, count) = std::mem::take(self);
         let list = [&[LIST][..], &count.to_be_bytes(), &items, &[NIL]].concat();
         out.extend_from_slice(&list);
         out.extend_from_slice(&(list.len() as u32).to_be_bytes());
@@ -194,10 +254,8 @@ mod tests {
     use crate::{
         file::{FileLog, Form, Options},
         frame::Record,
-        names::Names,
         reader::{Event, Reader},
         sink::Sink,
-        wrap::{Limit, WrapLog},
     };
 
     fn program() -> Item {
@@ -226,11 +284,11 @@ mod tests {
         let path = folder.path().join("t");
         for form in [Form::Erlang, Form::Blocks] {
             let mut log = FileLog::create(&path, Options { form, ..Options::default() }).unwrap();
-            log.about(&program().to_bytes());
-            log.about(&thread(1).to_bytes());
+            log.about(&program());
+            log.about(&thread(1));
             log.term(&[131, 106]).unwrap();
             log.term(&[131, 106]).unwrap();
-            log.about(&thread(2).to_bytes());
+            log.about(&thread(2));
             log.term(&[131, 106]).unwrap();
             log.close().unwrap();
             assert_eq!(read(&path), [vec![program(), thread(1)], vec![], vec![thread(2)]]);
@@ -238,19 +296,23 @@ mod tests {
     }
 
     #[test]
-    fn each_file_of_a_set_tells_of_the_program_and_of_the_latest_threads() {
-        let folder = tempfile::tempdir().unwrap();
-        let names = Names::new(&folder.path().join("t"), ".log").unwrap();
-        let mut log = WrapLog::create(names.clone(), Limit::Bytes(1), 9, std::time::Instant::now()).unwrap();
-        log.about(&program().to_bytes());
-        let all = AGAIN as u64 + 10;
-        (0..all).for_each(|n| log.about(&thread(n).to_bytes()));
-        log.term(&[131, 106]).unwrap();
-        log.term(&[131, 106]).unwrap();
-        log.close().unwrap();
-        assert_eq!(read(&names.path(0))[0].len() as u64, all + 1);
-        let again: Vec<_> = std::iter::once(program()).chain((10..all).map(thread)).collect();
-        assert_eq!(read(&names.path(1))[0], again);
+    fn an_item_is_read_as_it_was_written() {
+        let function = |is_c, source: (&str, u32)| {
+            let (module, name) = ("shop".into(), "Shop.order".into());
+            Item::Function(Function { module, name, arity: 2, is_c, source: (source.0.into(), source.1) })
+        };
+        let channel = |name: &str, maxsize| {
+            let about = Channel { class: "queue.Queue".into(), name: name.into(), maxsize };
+            Item::Channel { id: 6, about }
+        };
+        let task = Item::Task { id: 5, name: "räuber".into() };
+        let functions = [function(false, ("/shop.py", 7)), function(true, ("", 0))];
+        for item in
+            [program(), thread(1), task, channel("", None), channel("box", Some(3))].into_iter().chain(functions)
+        {
+            assert_eq!(Item::of(&etf::decode(&item.to_bytes()).unwrap()), Some(item));
+        }
+        assert_eq!(Item::of(&Term::Tuple(vec![Term::atom("later"), Term::from(1)])), None);
     }
 
     #[test]

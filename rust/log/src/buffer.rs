@@ -1,7 +1,7 @@
 //! A file that gets whole records only.
 
 use crate::{
-    about::Heads,
+    about::{Heads, Item},
     blocks::{self, Packer},
     file::{Form, Options},
     frame,
@@ -89,7 +89,7 @@ impl Buffer {
         let flushed = self.make_room(frame::HEADER + 1 + term.len());
         let begin = self.waiting.len();
         frame::put_term(&mut self.waiting, term)?;
-        if self.about.has_new() {
+        if self.about.are_any() {
             self.about.put(&mut self.waiting, begin);
         }
         self.messages += 1;
@@ -97,8 +97,8 @@ impl Buffer {
         flushed
     }
 
-    /// An item that stands behind the next term, and behind the first one of each later file.
-    pub(crate) fn about(&mut self, item: &[u8]) {
+    /// An item that stands behind the next term.
+    pub(crate) fn about(&mut self, item: &Item) {
         self.about.add(item);
     }
 
@@ -136,7 +136,6 @@ impl Buffer {
     pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
         self.file = Own::new(private(path, false)?)?;
         self.written = 0;
-        self.about.again();
         Ok(())
     }
 

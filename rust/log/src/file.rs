@@ -1,6 +1,7 @@
 //! A log in one file.
 
 use crate::{
+    about::Item,
     buffer::Buffer,
     frame::Record,
     sink::{closed, Sink},
@@ -111,7 +112,7 @@ impl Sink for FileLog {
         self.open()?.dropped(n)
     }
 
-    fn about(&mut self, item: &[u8]) {
+    fn about(&mut self, item: &Item) {
         if let Some(buffer) = &mut self.0 {
             buffer.about(item);
         }

@@ -1,5 +1,6 @@
 //! Where messages go.
 
+use crate::about::Item;
 use std::{io, time::Instant};
 
 /// A writer of trace messages: a file, a wrap set, an IP port.
@@ -36,9 +37,15 @@ pub trait Sink {
     /// As [`Sink::term`].
     fn dropped(&mut self, n: u64) -> io::Result<()>;
 
-    /// What a reader of ours is to know of the program or of one of its threads: an item of [`crate::about`], which stands behind the next
-    /// term, and in each later file of a set behind its first one. A sink that has no place for it forgets it.
-    fn about(&mut self, _item: &[u8]) {}
+    /// What a reader of ours is to know of the program: an item of [`crate::about`], which stands behind the next term. A sink that has no
+    /// place for it forgets it.
+    fn about(&mut self, _item: &Item) {}
+
+    /// How many files of a set were begun before the one that gets the next term. Each is to be readable alone: what [`Sink::about`] said
+    /// in another one is to be said again.
+    fn file(&self) -> u64 {
+        0
+    }
 
     /// Hands to the system what was given so far.
     ///

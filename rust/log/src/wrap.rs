@@ -1,6 +1,7 @@
 //! A log in a set of files that is written round and round.
 
 use crate::{
+    about::Item,
     buffer::Buffer,
     file::Options,
     names::{gone, Names},
@@ -55,6 +56,8 @@ pub struct WrapLog {
     files: u64,
     /// The number of the file that is written.
     number: u64,
+    /// Files that were begun after the first.
+    begun: u64,
     opened: Instant,
     buffer: Option<Buffer>,
     /// What was counted until it was closed.
@@ -73,7 +76,7 @@ impl WrapLog {
         }
         names.delete()?;
         let buffer = Some(Buffer::create(&names.path(0), Options::default())?);
-        Ok(WrapLog { names, limit, files: files.into(), number: 0, opened: now, buffer, counts: (0, 0) })
+        Ok(WrapLog { names, limit, files: files.into(), number: 0, begun: 0, opened: now, buffer, counts: (0, 0) })
     }
 
     /// The number of the file that is written now.
@@ -104,6 +107,7 @@ impl WrapLog {
         let path = self.names.path(number);
         self.open()?.next(&path)?;
         self.number = number;
+        self.begun += 1;
         flushed
     }
 }
@@ -119,10 +123,14 @@ impl Sink for WrapLog {
         self.added(added)
     }
 
-    fn about(&mut self, item: &[u8]) {
+    fn about(&mut self, item: &Item) {
         if let Some(buffer) = &mut self.buffer {
             buffer.about(item);
         }
+    }
+
+    fn file(&self) -> u64 {
+        self.begun
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -9,6 +9,7 @@
 //! | [`bell`] | wakes the recorder's thread, also from a signal handler |
 //! | [`limits`] | when a port ends by itself |
 //! | [`inherited`] | a mutex that a forked child can still take |
+//! | [`learned`] | what is known of tasks, functions and channels, for logs |
 //! | [`node`] | this node's name |
 //! | [`origin`] | which node a pid belongs to |
 //!
@@ -18,6 +19,7 @@
 pub mod about;
 pub mod bell;
 pub mod inherited;
+pub mod learned;
 pub mod limits;
 pub mod node;
 pub mod origin;

@@ -371,7 +371,7 @@ impl LogPort {
             count(&self.written, 1);
             inner.limits.saw();
             if let What::Event(event) = &record.what {
-                inner.about.see(event.tracee, sink.as_mut());
+                inner.about.see(&self.node, event, sink.as_mut());
             }
             sink.term(&inner.out)
         };

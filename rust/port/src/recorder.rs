@@ -87,7 +87,7 @@ pub fn dump(node: &Node, session: &Session, sink: &mut dyn Sink) -> (Dump, io::R
                         note(sink.dropped(lost));
                         told.lost += std::mem::take(&mut lost);
                     }
-                    about.see(event.tracee, sink);
+                    about.see(node, event, sink);
                     note(sink.term(&out));
                     told.written += 1;
                 }

@@ -7,7 +7,7 @@ use crate::{
     host::{self, directory, door, here::Here, relations},
     pid::Pid,
 };
-use inviso_core::tracee::Tracee;
+use inviso_core::tracee::{Kind, Tracee};
 use pyo3::{exceptions::PyException, prelude::*};
 use std::{sync::Arc, time::Duration};
 
@@ -164,6 +164,9 @@ pub fn process_names(py: Python<'_>) -> PyResult<Vec<(Pid, String)>> {
 #[pyfunction]
 pub fn set_process_name(py: Python<'_>, pid: &Pid, name: String) {
     if let Some(tracee) = pid.tracee(py) {
+        if tracee.kind == Kind::Task {
+            inviso_port::learned::task(tracee.pid, name.clone());
+        }
         *directory::process(&tracee).name.lock().unwrap_or_else(|e| e.into_inner()) = Some(name);
     }
 }

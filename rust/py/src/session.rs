@@ -6,7 +6,7 @@ use crate::{
     host::{
         self,
         arming::Armer,
-        codes::{self, Found, Pattern as Names},
+        codes::{self, Pattern as Names},
         instruments::Wants,
         outlet::Outlet,
         Host,
@@ -248,8 +248,7 @@ impl Session {
     /// The functions that a pattern takes, held; and those that are gone but for what this session has set on them.
     fn targets(&self, py: Python<'_>, host: &'static Host, mfa: Mfa) -> PyResult<Vec<Target>> {
         let pattern = Names { module: mfa.0, function: mfa.1, arity: mfa.2 };
-        let found = codes::find(py, &pattern)?;
-        let mut targets: Vec<_> = found.iter().map(Found::target).collect();
+        let mut targets = codes::targets(py, host, codes::find(py, &pattern)?);
         let known: FxHashSet<usize> = targets.iter().map(|t| t.key).collect();
         host.node.read(|snapshot| {
             let mine =
@@ -259,7 +258,6 @@ impl Session {
                 Some(Target { key, name, exported: false, foreign: plan.foreign, is_gone: true })
             }));
         });
-        host.hold(py, found.into_iter().map(|f| (f.key, f.code)));
         Ok(targets)
     }
 

@@ -41,6 +41,9 @@ pub const CHANNELS: &[(&str, Type)] = &[
     ("node", Type::Names),
     ("pid", Type::Text),
     ("kind", Type::Names),
+    ("class", Type::Names),
+    ("name", Type::Text),
+    ("maxsize", Type::Int64),
     ("sent", Type::Int64),
     ("received", Type::Int64),
     ("deepest", Type::Int64),
@@ -104,6 +107,8 @@ struct Sent {
 /// Where messages are sent to.
 #[derive(Debug)]
 struct Channel {
+    /// Its bytes.
+    of: Box<[u8]>,
     title: Box<str>,
     class: Class,
     under_way: i64,
@@ -220,6 +225,7 @@ impl Messages {
     ) -> Sent {
         let (sender, channel, class) = (state.key(from), state.key(to), state.class(to));
         let place = self.channels.entry(channel).or_insert_with(|| Channel {
+            of: to.into(),
             title: crate::text::who(to).into(),
             class,
             under_way: 0,
@@ -592,9 +598,16 @@ impl Rows for Messages {
                 3,
                 if matches!(channel.class, Class::Thread | Class::Task) { "mailbox" } else { channel.class.word() },
             );
-            sheet.int(4, channel.sent);
-            sheet.int(5, channel.received);
-            sheet.int(6, channel.deepest);
+            if let Some(told) = state.tracks.titles().channel(&channel.of) {
+                sheet.name(4, &told.class);
+                if !told.name.is_empty() {
+                    sheet.text(5, &told.name);
+                }
+                sheet.int(6, told.maxsize);
+            }
+            sheet.int(7, channel.sent);
+            sheet.int(8, channel.received);
+            sheet.int(9, channel.deepest);
             sheet.next();
         }
     }

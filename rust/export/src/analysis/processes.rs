@@ -7,6 +7,7 @@ use crate::{
     table::Type,
     text,
 };
+use inviso_log::about::Function;
 use inviso_term::record::Kind;
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
@@ -31,15 +32,23 @@ pub const PROCESSES: &[(&str, Type)] = &[
     ("events", Type::Int64),
 ];
 
-pub const FUNCTIONS: &[(&str, Type)] =
-    &[("function_id", Type::Int64), ("module", Type::Names), ("name", Type::Text), ("arity", Type::Int64)];
+pub const FUNCTIONS: &[(&str, Type)] = &[
+    ("function_id", Type::Int64),
+    ("module", Type::Names),
+    ("name", Type::Text),
+    ("arity", Type::Int64),
+    ("kind", Type::Names),
+    ("file", Type::Names),
+    ("line", Type::Int64),
+];
 
 /// A process, queue or port.
 struct Known {
     /// Its bytes.
     of: Box<[u8]>,
     pid: Box<str>,
-    name: Box<str>,
+    /// The first name that it was registered by.
+    registered: Box<str>,
     class: Class,
     parent: Option<i64>,
     function: Option<i64>,
@@ -64,14 +73,11 @@ impl Processes {
         let at = match self.places.get(&key) {
             Some(at) => *at,
             None => {
-                let pid = text::who(of);
-                let title = state.tracks.title(of);
-                let name = title.strip_suffix(&*pid).unwrap_or_default().trim_end().into();
                 let class = state.class(of);
                 let known = Known {
                     of: of.into(),
-                    pid: pid.into(),
-                    name,
+                    pid: text::who(of).into(),
+                    registered: "".into(),
                     class,
                     parent: None,
                     function: None,
@@ -111,9 +117,9 @@ impl Processes {
             }
             Some(Kind::Open) => (known.parent, known.started) = (other, at),
             Some(Kind::Exit | Kind::Closed) => (known.ended, known.exit) = (at, word.map(String::into_boxed_str)),
-            Some(Kind::Register) if known.name.is_empty() => {
+            Some(Kind::Register) if known.registered.is_empty() => {
                 let name = trace.value.and_then(|value| Scan(value).name());
-                known.name = text::name(name.unwrap_or_default()).into();
+                known.registered = text::name(name.unwrap_or_default()).into();
             }
             Some(Kind::Link | Kind::GettingLinked) => known.links.extend(other.filter(|it| !known.links.contains(it))),
             Some(Kind::Unlink | Kind::GettingUnlinked) => known.links.retain(|link| Some(*link) != other),
@@ -145,8 +151,10 @@ impl Rows for Processes {
             sheet.int(0, key);
             sheet.name(1, state.node_of(key));
             sheet.text(2, &known.pid);
-            if !known.name.is_empty() {
-                sheet.text(3, &known.name);
+            // a log may say a name later than what is called so
+            let name = state.tracks.titles().get(&known.of).unwrap_or(&known.registered);
+            if !name.is_empty() {
+                sheet.text(3, name);
             }
             sheet.name(4, known.class.word());
             let (program, os_pid, os_tid) = state.tracks.os(&known.of);
@@ -197,6 +205,14 @@ impl Rows for Functions {
             sheet.name(1, &known.module);
             sheet.text(2, &known.function);
             sheet.int(3, i64::from(known.arity));
+            let told = state.tracks.titles().function(&known.module, &known.function, known.arity);
+            if let Some(Function { is_c, source: (file, line), .. }) = told {
+                sheet.name(4, if *is_c { "c" } else { "python" });
+                if *line > 0 {
+                    sheet.name(5, file);
+                    sheet.int(6, i64::from(*line));
+                }
+            }
             sheet.next();
         }
     }

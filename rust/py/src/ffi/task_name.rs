@@ -35,6 +35,31 @@ pub fn learn(py: Python<'_>) {
     }
 }
 
+/// The address of the object that is the name of a task of asyncio's own class; 0 of any other object.
+///
+/// # Safety
+/// As [`name`].
+#[inline]
+pub unsafe fn object(task: *mut ffi::PyObject) -> usize {
+    // SAFETY: the caller's promise; a field that all objects of the class have.
+    unsafe {
+        match (PLACE.get(), crate::host::directory::task_type(Python::assume_attached())) {
+            (Some(Some(place)), Some(class)) if is_a(task, class) => *task.byte_add(*place).cast::<usize>(),
+            _ => 0,
+        }
+    }
+}
+
+/// # Safety
+/// Of the object nothing has been cleared.
+unsafe fn is_a(task: *mut ffi::PyObject, class: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let kind = ffi::Py_TYPE(task);
+        kind == class.as_ptr().cast() || ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) != 0
+    }
+}
+
 /// The name of a task of asyncio's own class; `None` for any other object. Runs nothing.
 ///
 /// # Safety
@@ -43,8 +68,7 @@ pub unsafe fn name(py: Python<'_>, task: *mut ffi::PyObject) -> Option<Name> {
     let class = crate::host::directory::task_type(py)?;
     // SAFETY: the type of an object that has not been cleared; then a field that all objects of that type have.
     let name = unsafe {
-        let kind = ffi::Py_TYPE(task);
-        if kind != class.as_ptr().cast() && ffi::PyType_IsSubtype(kind, class.as_ptr().cast()) == 0 {
+        if !is_a(task, class) {
             return None;
         }
         let place = (*PLACE.get()?)?;

@@ -1,12 +1,13 @@
 //! Finding functions: by pattern among everything that is loaded, and what a code object is called.
 
-use super::foreign;
+use super::{foreign, Host};
 use crate::ffi::{
     calling,
     frame::{self, CodeLayout},
     objects, stacks,
 };
 use inviso_core::{control::Target, plan::Mfa};
+use inviso_port::learned;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct Found {
 
 impl Found {
     /// The function as the core knows it.
-    pub fn target(&self) -> Target {
+    fn target(&self) -> Target {
         let Found { key, exported, foreign, .. } = *self;
         Target { key, name: self.name.clone(), exported, foreign, is_gone: false }
     }
@@ -111,6 +112,22 @@ pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
         search.found.push(found);
     }
     Ok(search.found)
+}
+
+/// What the core is told of functions that were found: their code is held until [`Host::release`], and logs know where it is.
+pub fn targets(py: Python<'_>, host: &Host, found: Vec<Found>) -> Vec<Target> {
+    learned::functions(found.iter().map(|f| (&f.name, if f.foreign { None } else { source(py, f) })));
+    let targets = found.iter().map(Found::target).collect();
+    host.hold(py, found.into_iter().map(|f| (f.key, f.code)));
+    targets
+}
+
+/// Where a function that is written in Python begins.
+fn source(py: Python<'_>, found: &Found) -> Option<(String, u32)> {
+    let code = found.code.as_ptr();
+    // SAFETY: the code object of a function that is not written in C, which is held.
+    let (file, line) = unsafe { (frame::code_filename(code), frame::code_first_line(code)) };
+    Some((text(py, file)?, u32::try_from(line).ok()?))
 }
 
 /// Every code object that a function brings into being: its own and those among its constants.

@@ -23,6 +23,7 @@ use inviso_core::{
     seq::Carried,
     tracee::{Kind, Tracee},
 };
+use inviso_port::learned;
 use pyo3::{ffi, prelude::*, sync::PyOnceLock, types::*};
 use rustc_hash::FxHashMap;
 use std::{
@@ -101,6 +102,20 @@ impl Process {
 pub fn go(host: &Host, tracee: &Tracee) -> bool {
     host.node.lose_tracers(tracee);
     process(tracee).is_gone.swap(true, Ordering::AcqRel)
+}
+
+/// Logs know a task by the name that it has now.
+///
+/// # Safety
+/// Attached; the task stands.
+#[cold]
+pub unsafe fn note_name(tracee: &Tracee, task: *mut ffi::PyObject) {
+    let is_given = known(tracee).is_some_and(|process| lock(&process.name).is_some());
+    // SAFETY: the caller's promise.
+    let name = unsafe { task_name::name(Python::assume_attached(), task) };
+    if let Some(name) = name.filter(|_| !is_given) {
+        learned::task(tracee.pid, name.text());
+    }
 }
 
 /// What this package keeps with `tracee`; made at first use.
@@ -488,6 +503,11 @@ impl Directory {
             tasks.references.insert(reference.as_ptr() as usize, address);
         }
         tasks.all.insert(address, Task { tracee: tracee.clone(), end });
+        drop(tasks);
+        if kind == Kind::Queue {
+            // SAFETY: the caller is attached and the object alive.
+            unsafe { super::channels::note(py, tracee.pid, object) };
+        }
         tracee
     }
 

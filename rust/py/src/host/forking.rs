@@ -19,6 +19,7 @@ pub fn forks() -> u64 {
 /// What `sys.monitoring` raises.
 pub fn after_in_child(py: Python<'_>) -> PyResult<()> {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    inviso_port::learned::after_fork();
     inviso_port::ports::abandon();
     inviso_port::recorder::abandon();
     let Some(host) = try_host() else { return Ok(()) };

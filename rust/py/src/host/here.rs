@@ -1,7 +1,7 @@
 //! What a thread keeps between two events: its scheduler, and which process runs on it.
 
-use super::{directory::Places, places::Place, Host};
-use crate::ffi::{frame::Frame, tasks};
+use super::{directory, directory::Places, places::Place, Host};
+use crate::ffi::{frame::Frame, task_name, tasks};
 use inviso_core::{thread::Thread, tracee::Tracee};
 use std::{
     cell::{Cell, RefCell},
@@ -24,6 +24,9 @@ pub struct Here {
     pub watching: Option<pyo3::Py<pyo3::PyAny>>,
     /// A task group that is about to make a task, and what of (addresses), until that is made; else 0.
     pub grouping: (usize, usize),
+    /// The task that was made last, until logs know its name.
+    #[cfg(not(Py_3_13))]
+    pub made: Option<Arc<Tracee>>,
     /// Which code is not new.
     #[cfg(not(Py_3_12))]
     pub met: super::loading::Met,
@@ -63,6 +66,8 @@ pub struct Known {
     pub tracee: Arc<Tracee>,
     /// Its outermost coroutine; None where nobody has asked.
     pub place: Option<Place>,
+    /// The object of the name that logs know it by, by address.
+    named: Cell<usize>,
 }
 
 /// Places for the tasks that a thread remembers (a power of two); made at the first one.
@@ -90,6 +95,13 @@ fn first_frame() -> Option<Frame> {
     linked
 }
 
+impl Known {
+    /// A task that nothing else is known of.
+    pub fn new(task: usize, tracee: Arc<Tracee>) -> Known {
+        Known { task, tracee, place: None, named: Cell::new(0) }
+    }
+}
+
 impl Here {
     /// The state of a thread whose first event this is.
     pub fn first(host: &'static Host) -> Here {
@@ -105,6 +117,8 @@ impl Here {
             linking: false,
             watching: None,
             grouping: (0, 0),
+            #[cfg(not(Py_3_13))]
+            made: None,
             #[cfg(not(Py_3_12))]
             met: super::loading::Met::default(),
             reason: None,
@@ -126,6 +140,8 @@ impl Here {
             linking: false,
             watching: None,
             grouping: (0, 0),
+            #[cfg(not(Py_3_13))]
+            made: None,
             #[cfg(not(Py_3_12))]
             met: super::loading::Met::default(),
             reason: None,
@@ -180,6 +196,10 @@ impl Running {
             tasks::Running::Changed(task) => task as usize,
         };
         if task == self.task.get() && (task == 0 || thread.current().object.load(Ordering::Relaxed) == task) {
+            if task != 0 && matches!(running, tasks::Running::Changed(_)) {
+                // a later step of it
+                self.note_name(host, task);
+            }
             return;
         }
         self.switch(host, thread, task);
@@ -197,25 +217,39 @@ impl Running {
             thread.switch_to_own();
             return;
         }
-        let tracee = self.process(host, task);
+        let tracee = self.known(host, task, |known| {
+            note_name(known);
+            known.tracee.clone()
+        });
         thread.switch(tracee);
     }
 
     /// The process of the task at this address, which is alive.
     #[inline]
     pub fn process(&self, host: &'static Host, task: usize) -> Arc<Tracee> {
+        self.known(host, task, |known| known.tracee.clone())
+    }
+
+    /// Logs know the task at this address, which runs, by the name that it has now.
+    pub fn note_name(&self, host: &'static Host, task: usize) {
+        self.known(host, task, note_name);
+    }
+
+    /// What is remembered of the task at this address, which is alive.
+    #[inline]
+    fn known<R>(&self, host: &'static Host, task: usize, with: impl FnOnce(&Known) -> R) -> R {
         if let Some(known) = self.steps.borrow().last().filter(|known| is(known, task)) {
-            return known.tracee.clone();
+            return with(known);
         }
         if let Some(Some(known)) = self.known.borrow().get(place(task)) {
             if is(known, task) {
-                return known.tracee.clone();
+                return with(known);
             }
         }
         let known = look_up(host, task);
-        let tracee = known.tracee.clone();
+        let found = with(&known);
         self.keep(known);
-        tracee
+        found
     }
 
     /// The same, to be given to [`Running::begin_step`] or back to [`Running::keep`]: each further reference to a process that is
@@ -266,7 +300,22 @@ fn is(known: &Known, task: usize) -> bool {
 /// A task that this thread does not remember.
 fn look_up(host: &'static Host, task: usize) -> Known {
     let tracee = host.directory.task(host, task, None);
-    Known { task, tracee, place: None }
+    let known = Known::new(task, tracee);
+    note_name(&known);
+    known
+}
+
+/// Logs know a task by the name that it has now; nothing is done where that is the same object as before.
+#[inline]
+fn note_name(known: &Known) {
+    let task = known.task as *mut pyo3::ffi::PyObject;
+    // SAFETY: all that asks which task runs is attached; that one stands.
+    unsafe {
+        let name = task_name::object(task);
+        if name != known.named.replace(name) {
+            directory::note_name(&known.tracee, task);
+        }
+    }
 }
 
 /// Where a task's process is remembered.

@@ -233,8 +233,7 @@ impl Host {
         if found.is_empty() || calling::is_ending(py) {
             return;
         }
-        let targets: Vec<_> = found.iter().map(codes::Found::target).collect();
-        self.hold(py, found.into_iter().map(|f| (f.key, f.code)));
+        let targets = codes::targets(py, self, found);
         py.detach(|| self.node.loaded(&targets, &|session, name| self.loading.wants(session, name), &Armer));
         self.release(py, targets.iter().map(|t| t.key));
         self.catch_up(py);

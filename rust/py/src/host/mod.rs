@@ -58,6 +58,7 @@ pub mod backtrace;
 pub mod buffers;
 pub mod call;
 pub mod callbacks;
+pub mod channels;
 pub mod codes;
 pub mod collector;
 pub mod directory;

@@ -539,7 +539,7 @@ unsafe fn begin_eager_of(
             turn_of_running(here, parent, Turn::Out);
         }
         let mut run = Run::default();
-        if run.begin_of(here, Known { task: task as usize, tracee, place: None }, coroutine) {
+        if run.begin_of(here, Known::new(task as usize, tracee), coroutine) {
             return Some(Eager { run, parent });
         }
         if let Some(parent) = &parent {

@@ -413,6 +413,8 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
     unsafe {
         let generator = frame.generator() as usize;
         here.running.identify(here.host, &mut here.thread);
+        #[cfg(not(Py_3_13))]
+        note_made(here);
         let current = here.thread.current().clone();
         if generator == 0 || current.kind != Kind::Task {
             return;
@@ -426,6 +428,9 @@ fn on_coroutine_end(here: &mut Here, frame: Frame, how: Ended) {
                 }
                 _ => reason(&current, how.error()),
             };
+            if !task.is_null() {
+                here.running.note_name(here.host, task as usize);
+            }
             relations::exit(here.host, &mut here.thread, &current, &reason);
             here.host.node.end_process(&current);
         }
@@ -671,6 +676,10 @@ pub unsafe extern "C" fn initialise(
         let announced = if coroutine.is_null() { None } else { announce(this, coroutine) };
         let eager = scheduling::begin_eager(this, coroutine, keywords);
         let done = task_init::original()(this, args, keywords);
+        #[cfg(Py_3_13)]
+        if let (Some(tracee), 0) = (&announced, done) {
+            directory::note_name(tracee, this);
+        }
         if announced.is_some() {
             scheduling::tell_end(this);
         }
@@ -735,6 +744,8 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
     // SAFETY: the caller's promise.
     unsafe {
         here.running.identify(here.host, &mut here.thread);
+        #[cfg(not(Py_3_13))]
+        note_made(here);
         let parent = here.thread.current().clone();
         let watched = Python::attach(|py| watch_end(py, here.host, coroutine));
         if watched.is_err() {
@@ -761,7 +772,20 @@ unsafe fn announce_of(here: &mut Here, task: *mut ffi::PyObject, coroutine: *mut
         }
         relations::tell_announced(here);
         here.thread.switch(parent);
+        #[cfg(not(Py_3_13))]
+        here.made.replace(tracee.clone());
         Some(tracee)
+    }
+}
+
+/// Notes the name of the task that was made last: before 3.13 it gets it after its initialiser, and before anything else happens.
+#[cfg(not(Py_3_13))]
+fn note_made(here: &mut Here) {
+    let Some(made) = here.made.take() else { return };
+    let task = made.object.load(Ordering::Acquire) as *mut ffi::PyObject;
+    if !task.is_null() {
+        // SAFETY: attached, with a GIL, so that the task stands as long as its process has its address.
+        unsafe { directory::note_name(&made, task) };
     }
 }
 
