@@ -60,14 +60,15 @@ BELOW = {
         *("match_spec", "node", "terms", "trace", "trace_ports", "tracing"),
     },
     "_trace_others": {"_children"},
+    "_record_cli": {"_command", "_options", "_pattern", "tracing"},
     "_trace_cli": {
-        *("_beside", "_children", "_command", "_config", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "_run"),
+        *("_beside", "_children", "_command", "_config", "_descriptor", "_fork", "_limits", "_literal", "_options", "_pattern", "_record_cli", "_run"),
         *("_trace_others", "dbg", "errors", "match_spec", "trace", "trace_ports", "tracing"),
     },
     "_trace_child": {"_beside", "_children", "_trace_cli", "_trace_others", "dbg", "tracing"},
     "tprof": {"_native", "Pid", "_children", "_pattern", "_stream", "errors", "process", "trace"},
     "_magics": {
-        *("Pid", "_log_text", "_pattern", "_seq_table", "analysis", "_table", "errors", "seq_trace", "tprof", "tracing"),
+        *("Pid", "_config", "_log_text", "_pattern", "_seq_table", "analysis", "_table", "errors", "seq_trace", "tprof", "tracing"),
     },
     "etf": {"_native", "errors", "terms"},
     "_log_read": {"_native", "errors", "terms"},
@@ -142,7 +143,7 @@ CRATES = {
     "core": {"inviso-match", "inviso-term"},
     "log": {"inviso-term"},
     "export": {"inviso-log", "inviso-term"},
-    "port": {"inviso-core", "inviso-log"},
+    "port": {"inviso-core", "inviso-log", "inviso-term"},
     "py": {"inviso-core", "inviso-export", "inviso-log", "inviso-match", "inviso-port", "inviso-term"},
 }
 

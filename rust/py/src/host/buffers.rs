@@ -43,7 +43,7 @@ struct Put {
 }
 
 thread_local! {
-    static PUTS: Frames<Put> = const { Frames::NONE };
+    static PUTS: Frames<Put> = const { Frames::new() };
 }
 
 fn of(buffer: &Tracee) -> MutexGuard<'_, Buffer> {

@@ -22,7 +22,9 @@ pub struct Frames<T>(RefCell<Vec<([usize; 2], T)>>);
 
 impl<T> Frames<T> {
     /// Nothing.
-    pub const NONE: Frames<T> = Frames(RefCell::new(Vec::new()));
+    pub const fn new() -> Self {
+        Frames(RefCell::new(Vec::new()))
+    }
 
     /// Something for this call, and no more what was for an earlier one in the same place.
     ///
@@ -59,8 +61,8 @@ unsafe fn key(frame: Frame) -> [usize; 2] {
 }
 
 thread_local! {
-    static GIVEN: Frames<u64> = const { Frames::NONE };
-    static CAME: Frames<Number> = const { Frames::NONE };
+    static GIVEN: Frames<u64> = const { Frames::new() };
+    static CAME: Frames<Number> = const { Frames::new() };
 }
 
 /// A number for a message of the running process, which is known; 0 if nobody traces what it sends.
