@@ -126,7 +126,7 @@ BELOW = {
     "_case_cli": {
         *("_case_notes", "_cluster_cli", "_config", "_link", "_literal", "_options", "cluster", "control", "errors", "runtime", "tool"),
     },
-    "cli": {"_diff_cli", "_export_cli", 
+    "cli": {"_diff_cli", "_export_cli",
         *("_agent_cli", "_attach_cli", "_case_cli", "_cluster_cli", "_command", "_completion_cli", "_config", "_config_cli", "_log_cli", "_merge_cli", "_options", "_pattern"),
         *("_report", "_run", "_run_cli", "_trace_cli", "top", "tprof"),
     },
