@@ -13,10 +13,9 @@ pub fn visit(py: Python<'_>, mut each: impl FnMut(Frame)) {
     if !super::layout::raw_ok() {
         return;
     }
-    // SAFETY: attached.
-    let first = unsafe { first() };
     stopped(py, || {
-        let mut thread = first;
+        // SAFETY: attached.
+        let mut thread = unsafe { first() };
         while !thread.is_null() {
             // SAFETY: the list of threads is the interpreter's, and none ends or runs meanwhile; a frame that is on a stack runs.
             unsafe {
@@ -65,13 +64,33 @@ fn stopped<R: FnOnce()>(_py: Python<'_>, run: R) {
 /// The first of the interpreter's threads.
 ///
 /// # Safety
-/// The calling thread is attached.
+/// The calling thread is attached, and no thread ends meanwhile.
+#[cfg(not(Py_GIL_DISABLED))]
 unsafe fn first() -> *mut PyThreadState {
     extern "C" {
         fn PyInterpreterState_ThreadHead(interpreter: *mut api::PyInterpreterState) -> *mut PyThreadState;
     }
     // SAFETY: the interpreter is the calling thread's.
     unsafe { PyInterpreterState_ThreadHead(api::PyInterpreterState_Get()) }
+}
+
+/// The same, found from the calling thread: a first one that was read before the others stopped may have ended.
+///
+/// # Safety
+/// The same.
+#[cfg(Py_GIL_DISABLED)]
+unsafe fn first() -> *mut PyThreadState {
+    // SAFETY: a thread's state begins with the one before and the one after.
+    unsafe {
+        let mut thread = super::tstate();
+        loop {
+            let before: *mut PyThreadState = super::layout::at(thread.cast(), 0);
+            if before.is_null() {
+                return thread;
+            }
+            thread = before;
+        }
+    }
 }
 
 /// The thread after this one.

@@ -93,14 +93,11 @@ enum Exports {
 /// What the interpreter raises while it lists its objects (no memory).
 pub fn find(py: Python<'_>, pattern: &Pattern) -> PyResult<Vec<Found>> {
     let mut search = Search::new(py, pattern);
-    // SAFETY: type checks of a live object.
-    let is_function = |object| unsafe { ffi::PyFunction_Check(object) != 0 };
-    // SAFETY: the same.
-    let is_generator = |object| unsafe {
-        ffi::PyGen_Check(object) != 0 || ffi::PyCoro_CheckExact(object) != 0 || ffi::PyAsyncGen_CheckExact(object) != 0
-    };
-    let found = objects::all(py, |object| is_function(object) || is_generator(object))?;
-    let (functions, generators): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| is_function(found.as_ptr()));
+    let function = &raw mut ffi::PyFunction_Type;
+    let generators = [&raw mut ffi::PyGen_Type, &raw mut ffi::PyCoro_Type, &raw mut ffi::PyAsyncGen_Type];
+    let found = objects::all(py, &[&[function], &generators[..]].concat())?;
+    let (functions, generators): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|found| found.get_type_ptr() == function);
     functions.iter().for_each(|function| search.function(function));
     generators.iter().for_each(|generator| search.generator(generator));
     if py.import("gc")?.call_method0("get_freeze_count")?.extract::<usize>()? > 0 {

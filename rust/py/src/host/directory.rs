@@ -641,9 +641,9 @@ impl Directory {
         let Some(class) = task_type(py) else { return Ok(Vec::new()) };
         let done = class.getattr("done")?;
         let mut all = Vec::new();
-        // SAFETY: types of live objects.
-        let is_task = |object| unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object), class.as_ptr().cast()) } != 0;
-        for object in objects::all(py, is_task)? {
+        let classes = objects::with_derived(class)?;
+        let types: Vec<_> = classes.iter().map(|class| class.as_ptr().cast()).collect();
+        for object in objects::all(py, &types)? {
             if !done.call1((&object,))?.extract::<bool>()? {
                 all.push((self.task(host, object.as_ptr() as usize, None), object));
             }

@@ -9,7 +9,8 @@
 //! Each is read by the interpreter as one word, and written here as one.
 
 use super::directory;
-use pyo3::{ffi, prelude::*, types::*};
+use crate::ffi::objects;
+use pyo3::{ffi, prelude::*};
 use std::{
     ffi::c_int,
     ptr::null_mut,
@@ -79,15 +80,8 @@ fn put(class: &Bound<'_, PyAny>, from: *mut (), to: *mut ()) -> PyResult<()> {
             exchange(AtomicPtr::from_ptr((&raw mut (*wrapper).d_wrapped).cast()), from, to);
         }
     }
-    put_in_derived(class, from, to)
-}
-
-fn put_in_derived(class: &Bound<'_, PyAny>, from: *mut (), to: *mut ()) -> PyResult<()> {
-    // a method of `type`: what the class itself may call so is not asked
-    let derived = class.py().get_type::<PyType>().getattr("__subclasses__")?.call1((class,))?;
-    for class in derived.cast_into::<PyList>()?.iter() {
-        exchange(slot(&class), from, to);
-        put_in_derived(&class, from, to)?;
+    for class in objects::with_derived(class)?.iter().skip(1) {
+        exchange(slot(class), from, to);
     }
     Ok(())
 }
