@@ -63,6 +63,8 @@ def running(make: Callable[[], asyncio.AbstractEventLoop]) -> Iterator[asyncio.A
 
 @pytest.fixture(params=[asyncios, uvloops])
 def event_loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
+    if request.param is uvloops:
+        pytest.importorskip("uvloop")  # here, as the loop is made in a thread
     with running(request.param) as made:
         yield made
 

@@ -176,6 +176,7 @@ def test_logs(tmp_path: Path, form: Any) -> None:
 
 
 def test_several_sessions_have_the_same_number(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
     logs = []
     with trace.session_create("one") as one, trace.session_create("two") as two:
         for session in (one, two):

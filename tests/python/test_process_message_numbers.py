@@ -364,6 +364,7 @@ def test_with_a_token(tmp_path: Path, kind: str) -> None:
 
 def test_numbers_come_and_go_with_sessions(tmp_path: Path) -> None:
     """What was put in before a session is none of its messages, also where it is the same object."""
+    pytest.importorskip("pyarrow")
     made: Any = multiprocessing.Queue()
     gate = threading.Event()
 
