@@ -55,7 +55,8 @@ pub struct Titles {
     /// What logs call processes. A task may be renamed.
     learned: FxHashMap<Box<[u8]>, String>,
     channels: FxHashMap<Box<[u8]>, Channel>,
-    functions: FxHashMap<(String, String, u32), Function>,
+    /// By module, name and arity; those written in C without, as their calls have that of the arguments that are seen.
+    functions: FxHashMap<(String, String, Option<u32>), Function>,
     nodes: Vec<Node>,
     by_key: FxHashMap<Box<[u8]>, u32>,
     used: FxHashSet<u64>,
@@ -122,7 +123,7 @@ impl Titles {
                     self.channels.insert(key, about);
                 }
                 Item::Function(of) => {
-                    let key = (of.module.clone(), of.name.clone(), of.arity);
+                    let key = (of.module.clone(), of.name.clone(), (!of.is_c).then_some(of.arity));
                     self.functions.entry(key).or_insert(of);
                 }
             }
@@ -143,7 +144,8 @@ impl Titles {
 
     /// What a log says of a function.
     pub(crate) fn function(&self, module: &str, name: &str, arity: u32) -> Option<&Function> {
-        self.functions.get(&(module.to_owned(), name.to_owned(), arity))
+        let find = |arity| self.functions.get(&(module.to_owned(), name.to_owned(), arity));
+        find(Some(arity)).or_else(|| find(None))
     }
 
     pub(crate) fn get(&self, of: Bytes<'_>) -> Option<&str> {

@@ -92,14 +92,8 @@ pub fn functions<'a>(all: impl Iterator<Item = (&'a Arc<Mfa>, Option<(String, u3
             }
             None => ("".into(), 0),
         };
-        let is_c = source.1 == 0;
-        functions.insert(if is_c { any_arity(name) } else { name.clone() }, source);
+        functions.insert(name.clone(), source);
     }
-}
-
-/// The key of a function that is written in C: its events don't always have the arity that it was found with.
-fn any_arity(name: &Mfa) -> Arc<Mfa> {
-    Arc::new(Mfa { arity: u32::MAX, ..name.clone() })
 }
 
 /// How many notes of tasks and channels there were.
@@ -128,9 +122,7 @@ pub(crate) fn since(seen: u64, is_wanted: impl Fn(u64) -> bool, mut each: impl F
 
 /// What is known of a function.
 pub(crate) fn function(name: &Mfa) -> Option<Item> {
-    let known = KNOWN.lock();
-    let functions = known.functions.as_ref()?;
-    let source = functions.get(name).or_else(|| functions.get(&any_arity(name)))?.clone();
+    let source = KNOWN.lock().functions.as_ref()?.get(name)?.clone();
     Some(Item::Function(Function {
         module: name.module.to_string(),
         name: name.function.to_string(),
@@ -185,8 +177,5 @@ mod tests {
         };
         assert_eq!(source(&f), Some((false, "/m.py".into(), 3)));
         assert_eq!((source(&c), source(&name("g"))), (Some((true, String::new(), 0)), None));
-        let called = Arc::new(Mfa { arity: 2, ..Mfa::clone(&c) });
-        assert_eq!(source(&called), Some((true, String::new(), 0)), "with another arity");
-        assert_eq!(source(&Arc::new(Mfa { arity: 2, ..Mfa::clone(&f) })), None);
     }
 }
