@@ -1,5 +1,5 @@
-"""Numbers of messages and tokens of sequential tracing between the operating system processes of ``multiprocessing``: they stand behind the
-pickles, where whoever only unpickles does not look.
+"""Numbers of messages and tokens of sequential tracing between the processes of ``multiprocessing``. They follow the pickle, where a plain
+``pickle.loads`` does not look.
 
 In place while messages are traced or tokens are in use. A child takes part in the tokens if they are in use where it is started.
 """

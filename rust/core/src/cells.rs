@@ -2,7 +2,7 @@
 //!
 //! # Roles
 //! A process runs on one thread at a time, and that thread is the only writer of the process's cells. The
-//! control side reads them, and folds them when the process has ended and no call goes on in it: others get its cells then.
+//! control side reads them. It folds them when the process has ended and no call goes on in it; then other processes may get the cells.
 //!
 //! # States
 //! | generation | meaning |

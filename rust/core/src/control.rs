@@ -62,7 +62,8 @@ pub struct Target {
     pub exported: bool,
     /// Whether it is not written in the traced language: see [`crate::plan::events::FOREIGN`].
     pub foreign: bool,
-    /// Whether nothing but what is set on it keeps it: a pattern changes that, and does not count it as matched.
+    /// Whether the program has dropped the function, and only what a session has set on it keeps its code. A pattern changes that, and
+    /// does not count the function as matched.
     pub is_gone: bool,
 }
 

@@ -74,7 +74,7 @@ pub const fn number(scheduler: u16, ticks: u64) -> u64 {
     (scheduler as u64) << 48 | ticks & ((1 << 48) - 1)
 }
 
-/// A number for a message whose record is written later, and which has left until then.
+/// A number for a message that leaves before the record of its sending is written.
 #[must_use]
 pub fn reserve(node: &Node, thread: &mut Thread) -> u64 {
     number(thread.shared.number, node.moment(&mut thread.turn))
@@ -258,7 +258,7 @@ fn word<P: Parcel>(kind: Kind, parcel: &P) -> u64 {
     }
 }
 
-/// Puts that before a payload, if there is something.
+/// Puts that word before a payload, unless it is 0.
 pub(crate) fn write_word<P: Parcel>(payload: &mut Vec<u8>, kind: Kind, parcel: &P) {
     match word(kind, parcel) {
         0 => {}

@@ -189,8 +189,8 @@ impl Node {
         self.population.lock().unpoisoned().number()
     }
 
-    /// The process has ended. `true` for the caller who ended it. Calls may still go on in it (callbacks of a task that is done), and
-    /// count for it until [`Node::fold_counters`].
+    /// The process has ended. `true` for the caller who ended it. A process that has ended may still make calls (a task that is done calls
+    /// its callbacks): they count for it until [`Node::fold_counters`].
     pub fn end_process(&self, tracee: &Tracee) -> bool {
         let unlocked = mutant!("process_ends_unlocked").then(|| tracee.begin_end());
         let mut population = self.population.lock().unpoisoned();
@@ -199,7 +199,7 @@ impl Node {
         }
         if tracee.is_tracer() {
             drop(population);
-            self.lose_tracers(tracee); // while it still counts as alive: one who finds a tracer dead must not find its flags
+            self.lose_tracers(tracee); // before it counts as dead: a dead tracer must have no flags
             population = self.population.lock().unpoisoned();
         }
         tracee.end();
@@ -209,7 +209,7 @@ impl Node {
         if named {
             self.forget_name(tracee.pid);
         }
-        self.lose_tracers(tracee); // of sessions that were made after the first look, and before it was dead
+        self.lose_tracers(tracee); // of sessions that began between the first look and its end
         true
     }
 

@@ -55,7 +55,7 @@ pub struct Titles {
     /// What logs call processes. A task may be renamed.
     learned: FxHashMap<Box<[u8]>, String>,
     channels: FxHashMap<Box<[u8]>, Channel>,
-    /// By module, name and arity; those written in C without, as their calls have that of the arguments that are seen.
+    /// By module, name and arity. Functions written in C have no arity here: their calls show the number of arguments that were seen.
     functions: FxHashMap<(String, String, Option<u32>), Function>,
     nodes: Vec<Node>,
     by_key: FxHashMap<Box<[u8]>, u32>,

@@ -1,7 +1,7 @@
 //! Which program wrote a log, and what its threads, tasks, functions and channels are: behind terms, where Erlang does not look.
 //!
 //! Erlang's `binary_to_term/1` reads one term and leaves what is behind it alone. There the first record of a file has a list of items, its
-//! length (4 bytes, high end first) and [`MARK`]; a later record has one where something comes that was not told of. The number of a
+//! length (4 bytes, high end first) and [`MARK`]. A later record has a list if something is new in it. The number of a
 //! message ([`numbered`]) stands between its term and the list. Readers skip items that they do not know.
 //!
 //! | item | what |

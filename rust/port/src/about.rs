@@ -1,4 +1,4 @@
-//! What logs are told of this program, its threads, tasks, functions and channels ([`inviso_log::about`]), by whoever writes them without
+//! Adds items about this program, its threads, tasks, functions and channels ([`inviso_log::about`]) to a log while it is written. It runs no
 //! Python.
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-/// Processes that a log is remembered to have been told of; beyond that it is told of some again.
+/// How many processes are remembered as described in a log. Beyond that some are described again.
 const PROCESSES: usize = 1 << 16;
 
 static PROGRAM: Mutex<String> = Mutex::new(String::new());
@@ -91,7 +91,7 @@ impl Told {
         let item = match Kind::of(pid) {
             Kind::Thread => {
                 let known = THREAD.get().and_then(|thread| thread(pid));
-                // of one that has not come to an event nothing may be known yet
+                // it may not be known before its first event
                 let Some((os_tid, name)) = known else { return };
                 Some(Item::Thread { id: pid, os_tid, name })
             }

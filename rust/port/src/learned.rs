@@ -1,13 +1,13 @@
-//! What is known of tasks, functions and channels by whoever has met them, for logs, which are written without Python.
+//! Names and places of tasks, functions and channels. Traced threads note them; the writers of logs, which run no Python, look them up.
 //!
 //! # Roles
 //!
-//! A traced thread notes what it meets, before it emits the event. Whoever writes a log looks it up when the event comes to it.
+//! A traced thread notes what it meets before it emits the event. The writer of a log looks the note up when it gets the event.
 //!
 //! # Orderings
 //! | edge | writer | reader | why |
 //! | --- | --- | --- | --- |
-//! | `COUNT` | who notes, `Release`, under the lock | who writes a log, `Acquire` | an event's record was published after the note: who has it sees the count |
+//! | `COUNT` | the traced thread, `Release`, under the lock | the writer, `Acquire` | the record of an event is published after the note, so a writer that has the record sees the count |
 #![forbid(unsafe_code)]
 
 use crate::inherited::Inherited;
@@ -21,7 +21,7 @@ use std::{
     },
 };
 
-/// Tasks and channels that are known: the latest. A trace port looks them up some milliseconds after their events.
+/// How many notes of tasks and channels are kept: the latest. A trace port looks them up some milliseconds after their events.
 const MOST: usize = 1 << 12;
 
 /// Where a function's source is: file and line; "" and 0 of one written in C.
@@ -56,7 +56,7 @@ fn note(pid: u64, item: Item) {
     }
     known.notes.push_back(pid);
     if known.notes.len() > MOST {
-        // a later note of the same pid stands
+        // unless a later note of the same pid replaced it
         if let Some(oldest) = known.notes.pop_front() {
             if processes.get(&oldest).is_some_and(|(number, _)| *number == known.first) {
                 processes.remove(&oldest);
@@ -77,7 +77,8 @@ pub fn channel(pid: u64, about: Channel) {
     note(pid, Item::Channel { id: pid, about });
 }
 
-/// Functions and where their source is, by what their source's file gives as its text: those of one file come one after the other.
+/// Functions with the file and line of their source; `None` for a function written in C. Functions of one file should follow each other:
+/// they share the text of its path.
 pub fn functions<'a>(all: impl Iterator<Item = (&'a Arc<Mfa>, Option<(String, u32)>)>) {
     let mut file: Arc<str> = "".into();
     let known = &mut *KNOWN.lock();
@@ -107,7 +108,7 @@ pub(crate) fn process(pid: u64) -> Option<Item> {
     KNOWN.lock().processes.as_ref()?.get(&pid).map(|(_, item)| item.clone())
 }
 
-/// Gives `each` of these pids that was noted since so many notes; how many there are now.
+/// Calls `each` with the latest note of each wanted pid that was noted after the first `seen` notes. Answers how many notes there are now.
 pub(crate) fn since(seen: u64, is_wanted: impl Fn(u64) -> bool, mut each: impl FnMut(&Item)) -> u64 {
     let known = &*KNOWN.lock();
     let skipped = usize::try_from(seen.saturating_sub(known.first)).unwrap_or(usize::MAX);
@@ -132,7 +133,7 @@ pub(crate) fn function(name: &Mfa) -> Option<Item> {
     }))
 }
 
-/// In a forked child: where a thread of its parent was noting something, all is forgotten.
+/// In a forked child. If a thread of the parent held the lock, the notes are lost.
 pub fn after_fork() {
     drop(KNOWN.in_child());
 }

@@ -155,8 +155,8 @@ struct Held {
     at: Option<i64>,
 }
 
-/// Receipts of what another operating system process sent, whose sending comes later in the trace: a `put` that might have failed is told of
-/// when it has not, and clocks differ.
+/// Receipts of messages from another operating system process whose sending comes later in the trace. That happens because a `put` is
+/// recorded when it has succeeded, and because clocks differ.
 #[derive(Default)]
 struct Early {
     receipts: FxHashMap<u64, Held>,
@@ -340,7 +340,7 @@ impl Messages {
         }
     }
 
-    /// Receipts whose sending does not come any more.
+    /// Receipts whose sending will not come.
     fn give_up_early(&mut self, all: bool, state: &mut State, sheet: &mut Sheet) {
         while let Some(held) = self.early.forget(all) {
             let receipt = Receipt { receiver: held.receiver, value: &held.value, at: held.at };
@@ -406,7 +406,7 @@ impl Messages {
         let held = || Held { receiver: own, tracee: trace.tracee.into(), value: value.into(), at };
         if let Some(number) = trace.number {
             let found = self.pairs.numbered(trace);
-            // one that is there already was received twice: bytes that were passed on
+            // the message was received twice: its bytes were passed on
             if found.is_none() && number.sender != 0 && !self.early.has(trace) {
                 self.early.keep(trace, held());
                 self.last_received.insert(own, Some(EARLY));

@@ -6,7 +6,7 @@
 
 use pyo3::{ffi, prelude::*, types::*};
 
-/// Objects of exactly these types, which are held from now on; of frozen ones (`gc.freeze`) none.
+/// Objects of exactly these types. The result holds them. Frozen objects (`gc.freeze`) are left out.
 ///
 /// # Errors
 /// What listing them raises: no memory.
@@ -16,7 +16,7 @@ pub fn all<'py>(py: Python<'py>, types: &[*mut ffi::PyTypeObject]) -> PyResult<V
     Ok(all.iter().filter(|object| types.contains(&object.get_type_ptr())).collect())
 }
 
-/// The same. A type is compared and never read: the interpreter gives some objects whose type does not stand.
+/// The same. Types are compared by address and never read.
 ///
 /// # Errors
 /// None.

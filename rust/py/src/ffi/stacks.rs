@@ -74,7 +74,7 @@ unsafe fn first() -> *mut PyThreadState {
     unsafe { PyInterpreterState_ThreadHead(api::PyInterpreterState_Get()) }
 }
 
-/// The same, found from the calling thread: a first one that was read before the others stopped may have ended.
+/// The same, found from the calling thread. A head of the list that is read before the other threads stop may have ended since.
 ///
 /// # Safety
 /// The same.

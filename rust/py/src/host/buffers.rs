@@ -1,7 +1,7 @@
-//! Objects in the buffer of a `multiprocessing.Queue`, until its feeder thread has pickled them: the number of each as a message, and its token.
+//! The buffer of a `multiprocessing.Queue`: the number and the token of each object in it, until the feeder thread has pickled the object.
 //!
-//! An object is known by its address and by its place among those of the same address, so each `put` leaves an entry, also one that nobody
-//! traces. Two that put the same object at the same time may put it in the other order than they began in: then neither has a number.
+//! An entry is found by the object's address, the oldest first. So each `put` leaves an entry, also an untraced one. If two threads put the
+//! same object at the same time, their order in the buffer is unknown, and neither message has a number.
 
 use super::{directory, futures, here::Here, numbers::Frames, parcels::quietly, spawning::attribute};
 use crate::ffi::frame::Frame;
@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-/// How often what pickles has been put in place: what was left before was pickled unseen, perhaps.
+/// How often the wrappers of the pickler were installed. Entries from before may belong to objects that were pickled unseen.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
 /// What is known of the objects in a buffer, in the order in which their `put` began.
@@ -50,7 +50,7 @@ fn of(buffer: &Tracee) -> MutexGuard<'_, Buffer> {
     directory::process(buffer).buffer.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// What pickles is in place from now on.
+/// The wrappers of the pickler are installed from now on.
 pub fn begin() {
     TIMES.fetch_add(1, Ordering::AcqRel);
 }
@@ -110,7 +110,7 @@ unsafe fn objects(here: &mut Here, frame: Frame) -> Vec<usize> {
     })
 }
 
-/// The `put` in this frame has ended: with the object in the buffer, or not. The number that it began with, or 0.
+/// The `put` in this frame has ended; `is_there` says whether the object is in the buffer. Answers the number that `put` began with, or 0.
 ///
 /// # Safety
 /// As [`record`].
@@ -145,7 +145,7 @@ pub fn gone(buffer: &Tracee) {
     }
 }
 
-/// Tokens were reset: lets go of those of before.
+/// Tokens were reset: drops the tokens of all entries.
 pub fn empty(node: &Node, buffer: &Tracee) {
     for entry in &mut of(buffer).line {
         node.seq_empty(&mut entry.carried);

@@ -1,11 +1,11 @@
-//! Numbers of messages that go from one operating system process to another, by `multiprocessing`: how they are written behind a pickle, and
-//! where they wait for the event that they are of.
+//! Numbers of messages between operating system processes (`multiprocessing`): how a number is written after a pickle, and where it is kept
+//! until its event.
 //!
-//! | whose | waits |
+//! | number of | is kept until |
 //! | --- | --- |
-//! | what `Connection.send` and `SimpleQueue.put` have pickled | for the record of its sending, which is written right before the bytes are |
-//! | what was put into a `Queue` | for the feeder thread, in [`buffers`](super::buffers) |
-//! | what has been unpickled | for the end of the method that gives it to the program |
+//! | an object pickled by `Connection.send` or `SimpleQueue.put` | the record of its sending, just before the bytes are written |
+//! | an object put into a `Queue` | the feeder thread pickles it; see [`buffers`](super::buffers) |
+//! | an unpickled object | the method that returns it to the program ends |
 
 use super::here::Here;
 use crate::ffi::frame::Frame;
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 /// Calls inside each other (by a signal's handler) that a thread keeps in mind.
 const MOST: usize = 16;
 
-/// Something for each call of a function that this thread is in, or that it forgot.
+/// A value for each of the innermost calls of a function in this thread.
 pub struct Frames<T>(RefCell<Vec<([usize; 2], T)>>);
 
 impl<T> Frames<T> {
@@ -26,7 +26,7 @@ impl<T> Frames<T> {
         Frames(RefCell::new(Vec::new()))
     }
 
-    /// Something for this call, and no more what was for an earlier one in the same place.
+    /// Keeps a value for this call. A value that an earlier call left for the same frame is dropped.
     ///
     /// # Safety
     /// The frame runs, or begins or ends; attached.
@@ -40,7 +40,7 @@ impl<T> Frames<T> {
         drop((before, oldest));
     }
 
-    /// What there is for this call.
+    /// Takes the value of this call.
     ///
     /// # Safety
     /// As [`Frames::put`].
@@ -65,7 +65,7 @@ thread_local! {
     static CAME: Frames<Number> = const { Frames::new() };
 }
 
-/// A number for a message of the running process, which is known; 0 if nobody traces what it sends.
+/// A number for a message of the running process, which has been identified; 0 if no session traces what it sends.
 pub fn reserve(here: &mut Here) -> u64 {
     match super::parcels::is_asked(here, Flags::SEND) {
         true => messages::reserve(&here.host.node, &mut here.thread),
@@ -73,7 +73,7 @@ pub fn reserve(here: &mut Here) -> u64 {
     }
 }
 
-/// The same, for what the method in this frame sends.
+/// The same, kept for the method in this frame.
 ///
 /// # Safety
 /// As [`Frames::put`], like those below.
@@ -89,7 +89,7 @@ pub unsafe fn give(here: &mut Here, frame: Frame) -> u64 {
     number
 }
 
-/// The number of what this method is about to write; 0 if it has none.
+/// The number of the message that this method is about to write; 0 if it has none.
 ///
 /// # Safety
 /// See [`give`].
@@ -98,7 +98,7 @@ pub unsafe fn given(frame: Frame) -> u64 {
     GIVEN.with(|given| unsafe { given.take(frame) }).unwrap_or(0)
 }
 
-/// What the method in this frame gives to the program has come with this number.
+/// The message that the method in this frame returns has come with this number.
 ///
 /// # Safety
 /// See [`give`].
@@ -112,7 +112,7 @@ pub unsafe fn come(frame: Frame, number: Option<Number>) {
     });
 }
 
-/// The number of what this method gives to the program.
+/// The number of the message that this method returns.
 ///
 /// # Safety
 /// See [`give`].
@@ -121,7 +121,7 @@ pub unsafe fn came(frame: Frame) -> Option<Number> {
     CAME.with(|came| unsafe { came.take(frame) })
 }
 
-/// What ends a number behind a pickle: 8 bytes, and 4 of the creation of the sender's pids.
+/// The marker after a number. Before it stand 8 bytes of the number and 4 of the creation of the sender's pids.
 const END: &[u8] = b"\x00inviso message 1\x00";
 const SIZE: usize = 12;
 
@@ -132,7 +132,7 @@ pub fn write(number: u64, behind: &mut Vec<u8>) {
     behind.extend_from_slice(END);
 }
 
-/// The number that bytes end with, if they do. Of a message of this process it does not say so.
+/// The number at the end of these bytes, if there is one. For a message of this very process the sender is left out.
 pub fn read(bytes: &[u8]) -> Option<Number> {
     let (_, bytes) = bytes.strip_suffix(END)?.split_last_chunk::<SIZE>()?;
     let (number, sender) = bytes.split_first_chunk()?;
