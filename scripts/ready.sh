@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ready.sh PYTHON VENV [WHAT]: makes the virtual environment VENV of PYTHON and installs WHAT there: this package with what its
 # tests need (.[test,test-gil]; of a free-threaded Python .[test]), unless told otherwise; +EXTRA is that and EXTRA.
+# The wheel stays in target/wheels; with INVISO_WHEEL=built the one that is there is installed, and nothing is built.
 # ready.sh PYTHON --check: only says what is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -38,5 +39,15 @@ case $what in
     what=".[$extras]"
     ;;
 esac
-echo "== building for $("$venv/bin/python" -V) in $venv"
-CARGO_TARGET_DIR="$PWD/target/${CARGO_FOLDER:-$version}" "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$what"
+pip() {
+    "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"
+}
+wheels=$PWD/target/wheels/$version
+if [ "${INVISO_WHEEL-}" != built ]; then
+    echo "== building for $("$venv/bin/python" -V) in $venv"
+    rm -rf "$wheels"
+    CARGO_TARGET_DIR="$PWD/target/${CARGO_FOLDER:-$version}" pip wheel --no-deps --wheel-dir "$wheels" .
+fi
+wheel=$(ls "$wheels"/*.whl)
+pip install --force-reinstall --no-deps "$wheel"
+pip install "$wheel${what#.}"

@@ -9,7 +9,7 @@
 # body is fuzzed that reads bytes of strangers: four at a time, so that on two cores it is a minute's work.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-30}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-45}"
+export CARGO_TERM_COLOR=never INVISO_STRESS_SECONDS="${INVISO_STRESS_SECONDS:-20}" INVISO_FUZZ_SECONDS="${INVISO_FUZZ_SECONDS:-45}"
 PYTHON=${PYTHON:-python3}
 
 rust() {
@@ -93,14 +93,13 @@ real() { # interpreters; without any those of 3.11 to 3.13 that are here
     "$PYTHON" -m tests.real ${REAL:+"--$REAL"} "$@"
 }
 
-# All environments, one after the other. The release build is tested under the first interpreter only; for the others there is no
-# optimisation at link time, and they share a folder of cargo's, where all crates but rust/py are built once.
-ready() { # lines of further
+# The environments of further Pythons. The release build is tested under the first one only; for these there is no optimisation at
+# link time, and they share a folder of cargo's, where all crates but rust/py are built once.
+further_builds() { # lines of further
     local version found
-    scripts/ready.sh "$PYTHON" .venv +notebook
     while read -r version found <&3; do
         [ -n "$version" ] || continue
-        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_FOLDER=further \
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=none CARGO_FOLDER=further \
             scripts/ready.sh "$found" ".venv-$version"
     done 3<<<"$1"
 }
@@ -126,21 +125,22 @@ python) one_python "$2" ".venv-$("$2" -c 'import sysconfig; print(sysconfig.get_
 all)
     scripts/ready.sh "$PYTHON" --check
     others=$(further 3.12 3.13 3.14t)
-    # The builds for Python run beside the stages that need none: a linker uses one core, and so does much of cargo's tests.
+    # The release build runs beside the stages that need none: its linker uses one core.
     mkdir -p target
-    stage builds ready "$others" >target/ready.log 2>&1 &
-    builds=$!
-    trap 'kill "$builds" 2>/dev/null || true' EXIT
+    stage 'release build' scripts/ready.sh "$PYTHON" .venv +notebook >target/ready.log 2>&1 &
+    release=$!
+    trap 'kill "$release" 2>/dev/null || true' EXIT
     stage rust rust
     stage loom loom
-    wait "$builds" || { cat target/ready.log; exit 1; }
+    stage 'further builds' further_builds "$others"
+    wait "$release" || { cat target/ready.log; exit 1; }
     trap - EXIT
     cat target/ready.log
     stage "$PYTHON" tests .venv
     while read -r version _ <&3; do
         [ -z "$version" ] || INVISO_STRESS_SECONDS=10 stage "python$version" tests ".venv-$version" --further
     done 3<<<"$others"
-    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_FOLDER=further stage 'real programs' real
+    INVISO_WHEEL=built stage 'real programs' real
     stage fuzz fuzz
     stage notebooks notebook
     echo "== all passed"

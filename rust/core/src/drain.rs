@@ -36,7 +36,10 @@ use crate::{
         TryLockError,
     },
 };
-use inviso_term::record::{numbered::Number, Kind};
+use inviso_term::record::{
+    numbered::{MessageKind, Number},
+    Kind,
+};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -123,13 +126,17 @@ impl<B> Event<B> {
     #[must_use]
     pub fn message(&self, ticks: u64) -> Option<Number> {
         match Kind::from_u8(self.kind)? {
-            Kind::Send | Kind::SendToNonExisting if self.numbered != 0 => {
-                Some(Number { number: self.numbered, sender: 0 })
-            }
             Kind::Send | Kind::SendToNonExisting => {
-                Some(Number { number: message_number(self.scheduler, ticks), sender: 0 })
+                let number = match self.numbered {
+                    0 => message_number(self.scheduler, ticks),
+                    reserved => reserved,
+                };
+                let kind = MessageKind::ALL[usize::from((self.stamps & stamp::KIND) >> stamp::KIND_SHIFT)];
+                Some(Number { number, sender: 0, kind })
             }
-            Kind::Receive if self.what != 0 => Some(Number { number: self.what, sender: self.numbered as u32 }),
+            Kind::Receive if self.what != 0 => {
+                Some(Number { number: self.what, sender: self.numbered as u32, kind: MessageKind::Item })
+            }
             _ => None,
         }
     }

@@ -31,6 +31,10 @@ pub mod stamp {
     /// Of a message's number the record has a part itself: the payload's first 8 bytes, after those of [`CARRIED`] and [`STRICT`]. Of a
     /// sending it is the number; of a receipt the creation of the operating system process that sent the message, another than this one.
     pub const NUMBERED: u8 = 32;
+    /// Of a sending: the number of the message's [`MessageKind`](inviso_term::record::numbered::MessageKind), in the two highest bits.
+    pub const KIND: u8 = 0xc0;
+    /// Where those bits are.
+    pub const KIND_SHIFT: u32 = 6;
 
     /// Adds such a term, if there is one, and answers the mark for it.
     pub(crate) fn with_extra(payload: &mut Vec<u8>, extra: &[u8]) -> u8 {
@@ -51,7 +55,7 @@ pub(crate) struct Head {
     pub kind: Kind,
     /// What the kind says.
     pub what: u64,
-    /// [`stamp::EXTRA`], [`stamp::NUMBERED`], or neither.
+    /// [`stamp::EXTRA`], [`stamp::NUMBERED`], [`stamp::KIND`], or none of them.
     pub more: u8,
 }
 

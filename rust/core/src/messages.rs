@@ -20,7 +20,7 @@ use crate::{
 use inviso_match::Program;
 use inviso_term::{
     etf::{self, Encoder, Full},
-    record::Kind,
+    record::{numbered::MessageKind, Kind},
     term::Term,
 };
 use std::sync::Arc;
@@ -62,6 +62,8 @@ pub trait Parcel: Subject {
     /// Of one that has arrived: what [`on_send`] answered for it, or 0 where that is not known. Of one that is sent: what [`reserve`] has
     /// answered, or 0.
     fn number(&self) -> u64;
+    /// Of one that is sent: what it is.
+    fn kind(&self) -> MessageKind;
     /// Of one that has arrived from another operating system process: the creation in that one's pids, which the number is of; else 0.
     fn sender(&self) -> u32;
 }
@@ -234,7 +236,8 @@ fn write<P: Parcel>(
         }
     };
     let word = word(kind, parcel);
-    let head = Head { tracee, kind, what, more: if word == 0 { 0 } else { stamp::NUMBERED } };
+    let more = if word == 0 { 0 } else { stamp::NUMBERED } | (parcel.kind() as u8) << stamp::KIND_SHIFT;
+    let head = Head { tracee, kind, what, more };
     if session.options.capture.takes != Takes::Values {
         return late::leave(node, thread, session, flags, head, extra, now);
     }

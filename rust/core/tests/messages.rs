@@ -17,7 +17,10 @@ use inviso_core::{
 use inviso_match::{terms::TermView, Context, Program};
 use inviso_term::{
     etf::{self, Encoder, Full},
-    record::{self, numbered::Number},
+    record::{
+        self,
+        numbered::{MessageKind, Number},
+    },
     term::{Identifier, Term},
 };
 use proptest::prelude::*;
@@ -78,6 +81,9 @@ impl Parcel for Letter {
     }
     fn number(&self) -> u64 {
         self.number
+    }
+    fn kind(&self) -> MessageKind {
+        MessageKind::Result
     }
     fn sender(&self) -> u32 {
         self.sender
@@ -209,12 +215,12 @@ fn a_number_that_a_record_has_itself_changes_nothing_else_of_it() {
             .collect();
         let [to, named, to_reserved, named_reserved, own, other] = &events[..] else { panic!("{events:?}") };
         for (plain, reserved_one) in [(to, to_reserved), (named, named_reserved)] {
-            assert_eq!(reserved_one.0, Number { number: reserved, sender: 0 });
+            assert_eq!(reserved_one.0, Number { number: reserved, sender: 0, kind: MessageKind::Result });
             assert_eq!((plain.1, &plain.2, &plain.3), (reserved_one.1, &reserved_one.2, &reserved_one.3));
             assert_eq!(plain.3, etf::encode(&Term::from(2)), "what a match spec adds");
         }
         assert_eq!(with_receiver(&named.2).1, etf::encode(&Term::atom("logger")));
-        let number = |sender| Number { number: 5, sender };
+        let number = |sender| Number { number: 5, sender, kind: MessageKind::Item };
         assert_eq!((own.0, other.0), (number(0), number(77)));
         assert_eq!((own.1, &own.2, &own.3), (other.1, &other.2, &other.3));
         assert_eq!(other.2, etf::encode(&Term::from(2)));

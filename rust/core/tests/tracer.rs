@@ -318,6 +318,9 @@ impl Parcel for Letter {
     fn process(&self) -> u64 {
         self.1
     }
+    fn kind(&self) -> record::numbered::MessageKind {
+        record::numbered::MessageKind::Item
+    }
     fn sender(&self) -> u32 {
         0
     }

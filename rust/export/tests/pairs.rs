@@ -6,7 +6,7 @@ use inviso_export::{
 };
 use inviso_term::{
     etf,
-    record::numbered::{self, Number},
+    record::numbered::{self, MessageKind, Number},
     term::{Identifier, Term},
 };
 use proptest::prelude::*;
@@ -102,7 +102,7 @@ proptest! {
                 Step::Send { to, value, numbered } => {
                     let number = numbered.then_some((next / 2 + 1000, CREATIONS[next as usize % 2]));
                     let who = number.map_or(pid(3), |(_, creation)| of_process(creation, "nonode@nohost"));
-                    let named = number.map(|(number, _)| Number { number, sender: 0 });
+                    let named = number.map(|(number, _)| Number { number, sender: 0, kind: MessageKind::Item });
                     let place = with_trace("send", who, value, Some(to), named, |trace| pairs.sent(trace, next));
                     prop_assert_eq!(place, Some(next));
                     model.push(Sent { place: next, number, to: Some(to), value, serial: None });
@@ -125,7 +125,7 @@ proptest! {
                     let (number, creation) = of;
                     // after a merge the node has another name
                     let (who, sender) = if abroad { (3000, creation) } else { (creation, 0) };
-                    let number = Some(Number { number, sender });
+                    let number = Some(Number { number, sender, kind: MessageKind::Item });
                     let found = with_trace("receive", of_process(who, "merged@here"), 9, None, number, |trace| pairs.numbered(trace));
                     prop_assert_eq!(found.map(|(place, _)| place), take(&mut model, &|sent| sent.number == Some(of)));
                 }

@@ -11,7 +11,7 @@ use crate::{
     scan::Bytes,
     table::Type,
 };
-use inviso_term::record::Kind;
+use inviso_term::record::{numbered::MessageKind, Kind};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -211,17 +211,21 @@ impl Messages {
     }
 
     /// What a message is, by where it goes.
-    fn kind(class: Class) -> &'static str {
-        match class {
-            Class::Queue => "item",
-            Class::Port => "port",
-            Class::Thread | Class::Task | Class::Name => "message",
+    /// What a message is: what its sender said, or else where it went.
+    fn kind(said: MessageKind, class: Class) -> &'static str {
+        match (said, class) {
+            (MessageKind::Call, _) => "call",
+            (MessageKind::Result, _) => "result",
+            (MessageKind::Exception, _) => "exception",
+            (MessageKind::Item, Class::Queue) => "item",
+            (MessageKind::Item, Class::Port) => "port",
+            (MessageKind::Item, Class::Thread | Class::Task | Class::Name) => "message",
         }
     }
 
     fn sending(
-        &mut self, from: Bytes<'_>, to: Bytes<'_>, value: Bytes<'_>, at: Option<i64>, state: &mut State,
-        sheet: &mut Sheet,
+        &mut self, from: Bytes<'_>, to: Bytes<'_>, value: Bytes<'_>, said: MessageKind, at: Option<i64>,
+        state: &mut State, sheet: &mut Sheet,
     ) -> Sent {
         let (sender, channel, class) = (state.key(from), state.key(to), state.class(to));
         let place = self.channels.entry(channel).or_insert_with(|| Channel {
@@ -244,7 +248,7 @@ impl Messages {
             id: self.count,
             sender: Some(sender),
             channel: Some(channel),
-            kind: Self::kind(class),
+            kind: Self::kind(said, class),
             at,
             depth: Some(depth),
             content,
@@ -393,7 +397,8 @@ impl Messages {
         }
         if is_send {
             let Some(to) = trace.other else { return };
-            let sent = self.sending(trace.tracee, to, value, at, state, sheet);
+            let said = trace.number.map_or(MessageKind::Item, |number| number.kind);
+            let sent = self.sending(trace.tracee, to, value, said, at, state, sheet);
             self.count += 1;
             if let Some(held) = self.early.take(trace) {
                 let receipt = Receipt { receiver: held.receiver, value: &held.value, at: held.at };
@@ -436,7 +441,7 @@ impl Messages {
                         return;
                     }
                 }
-                let mut sent = self.sending(from, to, value, at, state, sheet);
+                let mut sent = self.sending(from, to, value, MessageKind::Item, at, state, sheet);
                 self.count += 1;
                 sent.carried = Some(with);
                 self.pairs.sent_with(seq, sent);

@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use inviso_core::{flags::Flags, messages::About};
+use inviso_term::record::numbered::MessageKind;
 use pyo3::{ffi, prelude::*};
 
 /// Pools of threads and of operating system processes.
@@ -133,7 +134,7 @@ fn on_item(here: &mut Here, frame: Frame, comes_from_afar: bool) {
         };
         let message = parcels::made(here, |py| message(py, parts));
         if asked {
-            let number = parcels::send(here, to, &message);
+            let number = parcels::send(here, to, &message, MessageKind::Call);
             outcome(&future).number = number;
         }
         tokens::send_by(here, About::Current, &future, to, message.as_ptr());

@@ -29,6 +29,7 @@ use inviso_core::{
     messages::{self, About},
     tracee::{Kind, Tracee},
 };
+use inviso_term::record::numbered::MessageKind;
 use pyo3::{ffi, prelude::*, types::*};
 use std::{
     cell::RefCell,
@@ -253,7 +254,8 @@ pub unsafe fn send(
     // SAFETY: the caller's promise.
     unsafe {
         tell(here, value, is_error, |here, message| {
-            let parcel = Message::to(message, to);
+            let kind = if is_error { MessageKind::Exception } else { MessageKind::Result };
+            let parcel = Message::of_kind(message, to, kind);
             let number = messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel);
             match waiter {
                 Some(waiter) => {

@@ -28,6 +28,7 @@ use crate::{
     },
 };
 use inviso_core::{flags::Flags, messages::About, seq::Carried};
+use inviso_term::record::numbered::MessageKind;
 use pyo3::{ffi, prelude::*, types::*};
 use rustc_hash::FxHashMap;
 use std::{
@@ -264,7 +265,7 @@ pub unsafe fn send(
     unsafe {
         let to = process_of(here, event_loop);
         let message = parcels::made(here, make);
-        let number = if asked { parcels::send(here, to, &message) } else { 0 };
+        let number = if asked { parcels::send(here, to, &message, MessageKind::Call) } else { 0 };
         let write = tokens::writing(message.as_ptr());
         (number, here.host.node.seq_send(&mut here.thread, About::Current, to, write))
     }

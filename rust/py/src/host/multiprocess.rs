@@ -27,7 +27,7 @@ use inviso_core::{
     tracee::Tracee,
 };
 use inviso_term::{
-    record::numbered::Number,
+    record::numbered::MessageKind,
     term::{Identifier, Term},
 };
 use pyo3::{ffi, prelude::*, types::*};
@@ -199,7 +199,7 @@ unsafe fn send(here: &mut Here, into: *mut ffi::PyObject, object: *mut ffi::PyOb
 /// As [`send`].
 unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, object: *mut ffi::PyObject) {
     // SAFETY: the callers': the event's frame.
-    let number = unsafe { numbers::came(frame) }.unwrap_or(Number { number: 0, sender: 0 });
+    let (number, creation) = unsafe { numbers::came(frame) }.map_or((0, 0), |number| (number.number, number.sender));
     if from.is_null() || object.is_null() {
         return;
     }
@@ -208,7 +208,7 @@ unsafe fn receive(here: &mut Here, frame: Frame, from: *mut ffi::PyObject, objec
         here.running.identify(here.host, &mut here.thread);
         if parcels::is_asked(here, Flags::RECEIVE) {
             let sender = Sender::Process(passing::queue(here, from));
-            passing::received(here, Origin { sender, number: number.number, creation: number.sender }, object);
+            passing::received(here, Origin { sender, number, creation }, object);
         }
     }
 }
@@ -470,7 +470,7 @@ pub unsafe fn ask(
             let to = passing::queue(here, pool);
             let message = parcels::made(here, make);
             if asked {
-                parcels::send(here, to, &message);
+                parcels::send(here, to, &message, MessageKind::Call);
             }
             pools::asked(here, pool);
             tokens::send_by(here, About::Current, &result, to, message.as_ptr());

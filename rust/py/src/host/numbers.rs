@@ -11,7 +11,7 @@ use super::here::Here;
 use crate::ffi::frame::Frame;
 use inviso_core::{flags::Flags, messages};
 use inviso_port::origin::Origin;
-use inviso_term::record::numbered::Number;
+use inviso_term::record::numbered::{MessageKind, Number};
 use std::cell::RefCell;
 
 /// Calls inside each other (by a signal's handler) that a thread keeps in mind.
@@ -138,5 +138,6 @@ pub fn read(bytes: &[u8]) -> Option<Number> {
     let (number, sender) = bytes.split_first_chunk()?;
     let sender = u32::from_be_bytes(*sender.first_chunk()?);
     let number = u64::from_be_bytes(*number);
-    Some(Number { number, sender: if Origin::is_own(sender) { 0 } else { sender } }).filter(|of| of.number != 0)
+    let sender = if Origin::is_own(sender) { 0 } else { sender };
+    Some(Number { number, sender, kind: MessageKind::Item }).filter(|of| of.number != 0)
 }

@@ -18,6 +18,7 @@ use inviso_core::{
 };
 use inviso_term::{
     etf::{self, Encoder},
+    record::numbered::MessageKind,
     term::Term,
 };
 use pyo3::{ffi, prelude::*, types::*};
@@ -44,12 +45,12 @@ pub fn made(here: &mut Here, make: impl FnOnce(Python<'_>) -> Option<Bound<'_, P
 ///
 /// # Safety
 /// Callbacks run attached on this thread; the running process has been identified.
-pub unsafe fn send(here: &mut Here, to: u64, message: &Held) -> u64 {
+pub unsafe fn send(here: &mut Here, to: u64, message: &Held, kind: MessageKind) -> u64 {
     if message.is_null() {
         return 0;
     }
     // SAFETY: held; attached.
-    let parcel = unsafe { Message::to(message.as_ptr(), to) };
+    let parcel = unsafe { Message::of_kind(message.as_ptr(), to, kind) };
     messages::on_send(&here.host.node, &mut here.thread, About::Current, true, &parcel)
 }
 

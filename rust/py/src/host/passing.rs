@@ -21,6 +21,7 @@ use inviso_core::{
 };
 use inviso_term::{
     etf::{Encoder, Full},
+    record::numbered::MessageKind,
     term::Term,
 };
 use pyo3::{ffi::PyObject, prelude::*};
@@ -80,7 +81,7 @@ type Made = [Option<Py<PyAny>>; 2];
 
 enum Way<'a> {
     /// To a process, queue or port, with the number that was given to it before, or 0.
-    Out(u64, u64),
+    Out(u64, u64, MessageKind),
     /// To whoever the sender called so.
     Named(&'a Bound<'a, PyAny>),
     /// From somebody.
@@ -93,7 +94,15 @@ impl<'a> Message<'a> {
     /// # Safety
     /// `message` stands as long as this, and the calling thread is attached all that time.
     pub unsafe fn to(message: *mut PyObject, to: u64) -> Message<'static> {
-        Message { message, way: Way::Out(to, 0), kept: Kept::default(), made: OnceCell::new() }
+        Message { message, way: Way::Out(to, 0, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
+    }
+
+    /// The same, of this kind.
+    ///
+    /// # Safety
+    /// As [`Message::to`].
+    pub unsafe fn of_kind(message: *mut PyObject, to: u64, kind: MessageKind) -> Message<'static> {
+        Message { message, way: Way::Out(to, 0, kind), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// The same, with a number that was given to it before.
@@ -101,7 +110,7 @@ impl<'a> Message<'a> {
     /// # Safety
     /// As [`Message::to`].
     pub unsafe fn numbered(message: *mut PyObject, to: u64, number: u64) -> Message<'static> {
-        Message { message, way: Way::Out(to, number), kept: Kept::default(), made: OnceCell::new() }
+        Message { message, way: Way::Out(to, number, MessageKind::Item), kept: Kept::default(), made: OnceCell::new() }
     }
 
     /// A message that is sent to whoever is called `name`, a str or a pair of them.
@@ -143,7 +152,7 @@ impl<'a> Message<'a> {
                 Ok(name) => atom(&name),
                 Err(_) => Ok((*name).clone().unbind()),
             },
-            (Way::Out(id, _), _) => identity(*id),
+            (Way::Out(id, ..), _) => identity(*id),
             (Way::In(origin), 0) => match origin.sender {
                 Sender::Clock => atom("clock_service"),
                 Sender::System => atom("system"),
@@ -219,7 +228,7 @@ impl Parcel for Message<'_> {
     #[inline(always)]
     fn process(&self) -> u64 {
         match self.way {
-            Way::Out(to, _) => to,
+            Way::Out(to, ..) => to,
             Way::Named(_) | Way::In(_) => 0,
         }
     }
@@ -227,8 +236,16 @@ impl Parcel for Message<'_> {
     #[inline(always)]
     fn number(&self) -> u64 {
         match self.way {
-            Way::In(Origin { number, .. }) | Way::Out(_, number) => number,
+            Way::In(Origin { number, .. }) | Way::Out(_, number, _) => number,
             Way::Named(_) => 0,
+        }
+    }
+
+    #[inline(always)]
+    fn kind(&self) -> MessageKind {
+        match self.way {
+            Way::Out(.., kind) => kind,
+            Way::Named(_) | Way::In(_) => MessageKind::Item,
         }
     }
 
