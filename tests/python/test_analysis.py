@@ -210,11 +210,10 @@ def test_the_profile_adds_up() -> None:
 
 
 def test_collections() -> None:
-    info = [("generation", 2), ("collected", 7), ("uncollectable", 0), ("duration", 40)]
+    info = [("generation", 2), ("collected", 7), ("uncollectable", 0), ("duration", 40), ("resident_size", 3)]
     messages = [at(100, ONE, "gc_major_start", [("generation", 2)]), at(150, ONE, "gc_major_end", info)]
-    assert some(analysis.tables(messages).gc.rows(), "start_mono_ns", "duration_ns", "generation", "collected") == [
-        (100, 40, 2, 7)
-    ]
+    columns = ("start_mono_ns", "duration_ns", "generation", "collected", "rss_bytes")
+    assert some(analysis.tables(messages).gc.rows(), *columns) == [(100, 40, 2, 7, 24)]
 
 
 def test_who_talks_to_whom_and_how_long_it_took() -> None:

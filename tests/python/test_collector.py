@@ -35,7 +35,8 @@ def test_a_full_collection_is_major(session: trace.Session) -> None:
     assert begin[:3] == ("trace", me, "gc_major_start")
     assert end[:3] == ("trace", me, "gc_major_end")
     assert figures(begin) == {"generation": 2}
-    assert set(figures(end)) >= {"generation", "collected", "uncollectable", "duration"}
+    assert set(figures(end)) >= {"generation", "collected", "uncollectable", "duration", "resident_size"}
+    assert 100_000 < figures(end)["resident_size"] < 1 << 40
     assert figures(end)["generation"] == 2
 
 

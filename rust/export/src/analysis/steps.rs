@@ -33,6 +33,7 @@ pub const GC: &[(&str, Type)] = &[
     ("collected", Type::Int64),
     ("uncollectable", Type::Int64),
     ("candidates", Type::Int64),
+    ("rss_bytes", Type::Int64),
 ];
 
 pub const LOSSES: &[(&str, Type)] = &[
@@ -42,6 +43,9 @@ pub const LOSSES: &[(&str, Type)] = &[
     ("cause", Type::Names),
     ("detail", Type::Text),
 ];
+
+/// `resident_size` of a collection counts words of this size.
+const BYTES_OF_WORD: i64 = 8;
 
 /// A step that has begun.
 #[derive(Clone, Copy)]
@@ -195,6 +199,7 @@ impl Rows for Collections {
                 for (n, key) in [&b"generation"[..], b"collected", b"uncollectable", b"candidates"].iter().enumerate() {
                     sheet.int(5 + n, told(key));
                 }
+                sheet.int(9, told(b"resident_size").and_then(|words| words.checked_mul(BYTES_OF_WORD)));
                 sheet.next();
             }
             _ => {}

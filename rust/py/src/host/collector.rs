@@ -159,10 +159,11 @@ fn stopped(here: &mut Here, info: &Bound<'_, PyDict>) {
     let most = MAX_HEAP_SIZE.load(Ordering::Acquire);
     let wanted = instruments::wanted(Flags::GARBAGE_COLLECTION);
     let large = instruments::monitored(Event::LargeHeap);
-    let size = if large || wanted && most != 0 { resident_words() } else { None };
+    let size = if large || wanted { resident_words() } else { None };
+    figures.extend(size.map(|size| pair("resident_size", size as i64)));
     if wanted {
-        if let Some(size) = size.filter(|size| most != 0 && *size >= most) {
-            tell(here, Kind::GcMaxHeapSize, with_size(&figures, size));
+        if size.is_some_and(|size| most != 0 && size >= most) {
+            tell(here, Kind::GcMaxHeapSize, figures.clone());
         }
         let kind = if generation < FULL { Kind::GcMinorEnd } else { Kind::GcMajorEnd };
         tell(here, kind, figures.clone());
@@ -179,13 +180,9 @@ fn stopped(here: &mut Here, info: &Bound<'_, PyDict>) {
     }
     if let Some(size) = size.filter(|_| large) {
         node.alarm(&mut here.thread, current.pid, Event::LargeHeap, |_, limit| {
-            (size >= limit).then(|| Term::List(with_size(&figures, size)))
+            (size >= limit).then(|| Term::List(figures.clone()))
         });
     }
-}
-
-fn with_size(figures: &[Term], size: u64) -> Vec<Term> {
-    figures.iter().cloned().chain([pair("resident_size", size as i64)]).collect()
 }
 
 fn tell(here: &mut Here, kind: Kind, figures: Vec<Term>) {
