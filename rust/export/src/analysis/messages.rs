@@ -104,6 +104,14 @@ struct Sent {
     carried: Option<Carried>,
 }
 
+/// A sending, as its event has it.
+struct Sending<'a> {
+    from: Bytes<'a>,
+    to: Bytes<'a>,
+    value: Bytes<'a>,
+    said: MessageKind,
+}
+
 /// Where messages are sent to.
 #[derive(Debug)]
 struct Channel {
@@ -224,8 +232,8 @@ impl Messages {
     }
 
     fn sending(
-        &mut self, from: Bytes<'_>, to: Bytes<'_>, value: Bytes<'_>, said: MessageKind, at: Option<i64>,
-        state: &mut State, sheet: &mut Sheet,
+        &mut self, Sending { from, to, value, said }: Sending<'_>, at: Option<i64>, state: &mut State,
+        sheet: &mut Sheet,
     ) -> Sent {
         let (sender, channel, class) = (state.key(from), state.key(to), state.class(to));
         let place = self.channels.entry(channel).or_insert_with(|| Channel {
@@ -398,7 +406,7 @@ impl Messages {
         if is_send {
             let Some(to) = trace.other else { return };
             let said = trace.number.map_or(MessageKind::Item, |number| number.kind);
-            let sent = self.sending(trace.tracee, to, value, said, at, state, sheet);
+            let sent = self.sending(Sending { from: trace.tracee, to, value, said }, at, state, sheet);
             self.count += 1;
             if let Some(held) = self.early.take(trace) {
                 let receipt = Receipt { receiver: held.receiver, value: &held.value, at: held.at };
@@ -441,7 +449,7 @@ impl Messages {
                         return;
                     }
                 }
-                let mut sent = self.sending(from, to, value, MessageKind::Item, at, state, sheet);
+                let mut sent = self.sending(Sending { from, to, value, said: MessageKind::Item }, at, state, sheet);
                 self.count += 1;
                 sent.carried = Some(with);
                 self.pairs.sent_with(seq, sent);
