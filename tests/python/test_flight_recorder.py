@@ -16,7 +16,7 @@ from typing import Any
 
 import inviso
 import pytest
-from inviso import BadArg, trace
+from inviso import BadArg, log, trace
 from inviso.trace_ports import trace_port
 from port_tools import frames, python, read
 
@@ -688,3 +688,22 @@ def test_what_was_asked_for_is_written_before_the_session_ends(tmp_path: Path) -
     with pytest.raises(Odd), recorder(dump_to=tmp_path / "box", dump_on=f"{__name__}.Odd"):
         work(-1)
     assert calls(tmp_path / "box.1") == [-1]
+
+
+def test_time_stamps_of_a_dump_are_of_the_sessions_own_clock(tmp_path: Path) -> None:
+    """The system's clock was microseconds away from them, and the events of a short test were missed."""
+    readings = []
+    options = {"overflow": "overwrite"}
+    with trace.session_create("own clock", None, options) as session:
+        session.function((__name__, "work", 1), True, ["local"])
+        session.process(inviso.self(), True, ["call", "monotonic_timestamp"])
+        for _ in range(3):
+            time.sleep(0.5)  # the longer no message is read, the further they are apart
+            for _ in range(50):
+                before = session._native.now()
+                work(1)
+                readings.append((before, session._native.now()))
+        session.dump(tmp_path / "own.log")
+    stamps = [message[-1] for message in log.read(str(tmp_path / "own.log"))]
+    assert len(stamps) == len(readings) == 150
+    assert all(before <= stamp <= after for (before, after), stamp in zip(readings, stamps, strict=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import time
 from collections.abc import Generator, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -40,7 +39,6 @@ class Recorder:
         self._settings = settings
         self._session: trace.Session | None = None
         self._folder: Path | None = None
-        self._now = time.monotonic_ns  # a test may replace that of the module
         self._begun = 0
         self._number = 0
         self._tests = 0
@@ -74,7 +72,8 @@ class Recorder:
         if self._tests % FORGET == 0 and self._session is not None:
             with suppress(OSError):
                 self._session.dump(os.devnull)
-        self._begun = self._now()
+        if self._session is not None:
+            self._begun = self._session._native.now()  # the clock of the time stamps, which no test replaces
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
