@@ -77,7 +77,12 @@ impl Clock {
     /// A clock whose monotonic nanoseconds begin at `monotonic` now, so that a host can line them up with its own.
     #[must_use]
     pub fn starting_at(monotonic: u64) -> Self {
-        let started = Instant::now();
+        Self::lined_up(Instant::now(), monotonic)
+    }
+
+    /// The same; its monotonic nanoseconds were `monotonic` at the moment `started`.
+    #[must_use]
+    pub fn lined_up(started: Instant, monotonic: u64) -> Self {
         let clock = Clock {
             counter: Counter::new(),
             started,

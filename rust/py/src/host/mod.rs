@@ -111,9 +111,12 @@ pub mod watch;
 
 use inviso_core::{clock::Clock, node::Node};
 use pyo3::{prelude::*, sync::MutexExt};
-use std::sync::{
-    atomic::{AtomicPtr, Ordering},
-    Arc, Mutex,
+use std::{
+    sync::{
+        atomic::{AtomicPtr, Ordering},
+        Arc, Mutex,
+    },
+    time::{Duration, Instant},
 };
 
 /// Everything about the traced program; a forked child begins with a new one.
@@ -157,6 +160,22 @@ pub fn host(py: Python<'_>) -> PyResult<&'static Host> {
     }
 }
 
+/// Python's monotonic clock, and the moment at which it was read. A thread may lose the processor between the two readings, so the pair that
+/// took least time of four counts.
+fn moment(monotonic_ns: &Bound<'_, PyAny>) -> PyResult<(Instant, u64)> {
+    let mut best: Option<(Duration, Instant, u64)> = None;
+    for _ in 0..4 {
+        let before = Instant::now();
+        let monotonic = monotonic_ns.call0()?.extract()?;
+        let took = before.elapsed();
+        if best.is_none_or(|(least, ..)| took < least) {
+            best = Some((took, before + took / 2, monotonic));
+        }
+    }
+    let (_, moment, monotonic) = best.expect("four readings");
+    Ok((moment, monotonic))
+}
+
 #[cold]
 fn start(py: Python<'_>) -> PyResult<&'static Host> {
     static STARTING: Mutex<()> = Mutex::new(());
@@ -170,8 +189,8 @@ fn start(py: Python<'_>) -> PyResult<&'static Host> {
     if let Some(host) = try_host() {
         return Ok(host);
     }
-    // nothing may come between the reading and the clock's own
-    let clock = Clock::starting_at(monotonic_ns.call0()?.extract()?);
+    let (started, monotonic) = moment(&monotonic_ns)?;
+    let clock = Clock::lined_up(started, monotonic);
     let host = Box::leak(Box::new(Host {
         process: std::process::id(),
         node: Node::waiting_by(clock.with_cpu(crate::ffi::cpu::clock()), waiting::detached),
