@@ -1,14 +1,12 @@
 //! The CPython host of inviso: `inviso._native`.
 
 mod arrow;
-mod capture;
 mod counters;
 mod decode;
 mod descriptor;
 mod errors;
 mod etf;
 mod export;
-mod ffi;
 mod host;
 mod library;
 mod log;
@@ -19,12 +17,14 @@ mod messages;
 mod pickles;
 mod pid;
 mod processes;
+mod run;
 mod seq;
 mod session;
 mod table;
 mod terms;
 mod trace_port;
 mod tracer;
+mod tracer_abi;
 mod view;
 mod wire;
 
@@ -36,6 +36,7 @@ mod _native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         super::host::door::keep_panics();
+        inviso_cpython::interpreter::again::set_inside(super::host::door::is_inside);
         // without the C module there is none of its queues
         let _missing = super::host::simple_queue::take_waits(module.py());
         Ok(())
@@ -50,11 +51,7 @@ mod _native {
     #[pymodule_export]
     use super::export::{ArrowRows, Exporter};
     #[pymodule_export]
-    use super::ffi::bottom::call_at_bottom;
-    #[pymodule_export]
-    use super::ffi::builtin::take_builtin;
-    #[pymodule_export]
-    use super::ffi::standard::cover;
+    use super::host::builtin::take_builtin;
     #[pymodule_export]
     use super::host::collector::set_max_heap_size;
     #[pymodule_export]
@@ -89,6 +86,8 @@ mod _native {
         node_name, object_of, pid_of, pid_of_made, process_names, processes, renounce_thread, resign, self_pid,
         set_control_word, set_node_name, set_process_name, timed_out,
     };
+    #[pymodule_export]
+    use super::run::{call_at_bottom, cover};
     #[pymodule_export]
     use super::seq::{
         seq_carrier, seq_clear, seq_label_limits, seq_overflows, seq_print, seq_reset, seq_set_flags, seq_set_label,

@@ -1,13 +1,15 @@
 //! The package's own classes for terms: how the decoder makes them, and how the encoder knows them.
 
 use crate::{
-    capture,
     decode::{self, Made, Makers},
-    ffi::calling::{self, call},
     match_spec::looked_at,
     pid::Pid,
 };
 use inviso_core::tracee::Kind;
+use inviso_cpython::{
+    capture,
+    interpreter::calling::{self, call},
+};
 use inviso_match::View;
 use inviso_port::origin::Origin;
 use inviso_term::{
@@ -61,7 +63,7 @@ pub fn classes(py: Python<'_>) -> PyResult<&Classes> {
             capture::register_atom(classes.atom.as_ptr().cast());
             capture::register_pid(Pid::type_object_raw(py), number, away);
             let odd = [&classes.map, &classes.bit_string, &classes.improper_list, &classes.port, &classes.reference];
-            capture::register_odd(odd.map(|class| class.as_ptr().cast()));
+            capture::register_odd(odd.map(|class| class.as_ptr().cast()), || Origin::here().order());
         }
         Ok(classes)
     })

@@ -10,15 +10,13 @@ use super::{
     spawning::attribute,
     tokens, Host,
 };
-use crate::{
-    capture,
-    ffi::{
-        awaited::Awaited,
-        calling,
-        frame::{code_qualname, Frame},
-    },
-};
 use inviso_core::{messages::About, seq::Carried, tracee::Tracee};
+use inviso_cpython::{
+    capture,
+    frames::frame::{code_qualname, Frame},
+    hooks::awaited::Awaited,
+    interpreter::calling,
+};
 use pyo3::{ffi, prelude::*, types::*};
 
 /// The class of the futures that `gather` answers, at what `await` does with them.
@@ -50,7 +48,8 @@ pub fn give_back() {
 /// Whether a future is one that `gather` has answered.
 #[inline]
 pub fn is(future: *mut ffi::PyObject) -> bool {
-    GATHERING.is_class_of(future)
+    // SAFETY: the callers' future stands.
+    unsafe { GATHERING.is_class_of(future) }
 }
 
 /// Whether the library looks into the futures that it gathers, in this frame, to set the one outside: nobody takes anything.
