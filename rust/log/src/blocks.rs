@@ -1,12 +1,11 @@
-//! A smaller form of a log: blocks of whole records, each compressed by itself (Deflate) and with a checksum.
+//! The compact form of a log: blocks of whole records. Each block is compressed by itself (Deflate) and has a checksum.
 //!
-//! The file begins with [`MAGIC`], which no record of Erlang's begins with. A block is [`MARK`], the length compressed and the
-//! length before (4 bytes each, high end first), a CRC-32 of both and of the data, and the data; where the lengths are equal
-//! the data is not compressed. Each block is written with one call of the system. So a process that is killed loses no block
-//! that was written, and damage costs the block that it is in. A file that somebody emptied has no [`MAGIC`] any more, and begins
-//! with a block.
+//! The file begins with [`MAGIC`], which no record of Erlang's form begins with. A block is [`MARK`], the compressed length and
+//! the original length (4 bytes each, big-endian), a CRC-32 of both lengths and the data, and the data. Equal lengths mean that
+//! the data is not compressed. One system call writes a block. So a killed process loses no block that was written, and damage
+//! costs only its block. A file that was emptied while it was written has no [`MAGIC`] and begins with a block.
 //!
-//! [`Reader`] reads this form as it reads Erlang's; [`to_erlang`] makes the latter of it.
+//! [`Reader`] reads this form as it reads Erlang's. [`to_erlang`] converts it to Erlang's.
 
 use crate::{
     damage::{Damage, What},
@@ -16,7 +15,7 @@ use crate::{
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::io::{self, Read, Write};
 
-/// The first bytes of the file. The last one is the form's version.
+/// The first bytes of the file. The last byte is the version of the form.
 pub const MAGIC: [u8; 8] = *b"\xb1inviso\x01";
 
 /// The first bytes of a block.
@@ -28,26 +27,26 @@ const HEADER: usize = 16;
 /// Bytes of records in a block at most, but for a longer one alone.
 pub(crate) const ROOM: usize = 16 << 20;
 
-/// Bytes of a term in a block at most.
+/// The longest term of a block, in bytes.
 pub(crate) const LONGEST: usize = 1 << 30;
 
-/// Deflate makes at most so many bytes of one.
+/// The largest expansion of Deflate.
 const RATIO: usize = 1032;
 
-/// What bytes begin with.
+/// The beginning of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A block of so many bytes, whose records were added.
+    /// A whole block of this many bytes; its records were appended.
     Block(usize),
-    /// The beginning of a block of so many bytes, as far as that can be said yet.
+    /// The beginning of a block. It has this many bytes, as far as is known yet.
     Partial(usize),
-    /// A block longer than is allowed.
+    /// A block that is longer than allowed.
     Long(u64),
     /// No block.
     Damaged,
 }
 
-/// Makes blocks.
+/// Compresses records into blocks.
 ///
 /// ```
 /// use inviso_log::{blocks::{self, Packer}, frame::Record, reader::{Event, Reader}};
@@ -66,7 +65,7 @@ impl Default for Packer {
 }
 
 impl Packer {
-    /// Adds a block of records, which have to be whole and less than 4 GiB.
+    /// Appends a block of whole records, less than 4 GiB.
     pub fn put(&mut self, out: &mut Vec<u8>, records: &[u8]) {
         let begin = out.len();
         out.resize(begin + HEADER + records.len(), 0);
@@ -87,7 +86,7 @@ impl Packer {
     }
 }
 
-/// Adds the records of the block that bytes begin with.
+/// Appends the records of the first block of `bytes`.
 pub(crate) fn next(bytes: &[u8], limit: usize, out: &mut Vec<u8>) -> Next {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
         let known = bytes.len().min(MARK.len());
@@ -132,7 +131,7 @@ fn checksum(lengths: &[u8], data: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// What [`to_erlang`] has done.
+/// The result of [`to_erlang`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
     /// Records written.
@@ -141,7 +140,7 @@ pub struct Converted {
     pub damage: Vec<Damage>,
 }
 
-/// Writes a log, in whatever form it is, in Erlang's.
+/// Writes a log of either form in Erlang's form.
 ///
 /// ```
 /// use inviso_log::{blocks, file::{FileLog, Form, Options}, sink::Sink};
@@ -164,7 +163,7 @@ pub struct Converted {
 /// ```
 ///
 /// # Errors
-/// What reading or writing says.
+/// The error of the reader or the writer.
 pub fn to_erlang(from: impl Read, to: &mut impl Write) -> io::Result<Converted> {
     let mut reader = Reader::new(from);
     let mut done = Converted::default();
@@ -196,7 +195,7 @@ mod tests {
     use inviso_term::etf::DecodeError;
 
     #[test]
-    fn blocks_come_back_also_those_that_do_not_compress() {
+    fn blocks_are_read_back_also_incompressible_ones() {
         let noise: Vec<u8> = (0..1000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for records in [&b""[..], b"a", &[7; 10_000], &noise] {
             let mut bytes = Vec::new();
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_change_unnoticed() {
+    fn a_change_of_any_byte_is_noticed() {
         let mut bytes = Vec::new();
         Packer::default().put(&mut bytes, &b"a record, and another record, ".repeat(20));
         for at in 0..bytes.len() {
@@ -228,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_cannot_be_is_not_believed() {
+    fn an_impossible_length_is_refused() {
         let header =
             |length: u32, before: u32| [&MARK[..], &length.to_be_bytes(), &before.to_be_bytes(), &[0; 4]].concat();
         let mut out = Vec::new();
@@ -240,9 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_log_and_what_is_wrong_with_it_comes_in_the_other_form() {
+    fn a_conversion_has_all_records_and_all_damage() {
         let (nil, none) = ([0, 0, 0, 0, 2, 131, 106], [0, 0, 0, 0, 2, 131, 255]);
-        // more than is written at a time
+        // more than one write
         let many = nil.repeat(30_000);
         let mut log = MAGIC.to_vec();
         for records in [&many[..], &none, &nil] {

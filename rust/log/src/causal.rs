@@ -1,17 +1,17 @@
-//! Which messages went from one log to another, so that none is received before it was sent.
+//! Matches messages between logs, so that a merge has each receipt after its sending.
 //!
-//! The token messages of sequential tracing say so: a sending and a receipt belong together that have the same label, serial and
-//! sender. A serial can come again, as after a reset; then the n-th receipt in a log belongs to the n-th sending. Where a log has more
-//! receipts than there are sendings, some of those were lost, and it is not known which: as many receipts as are too many may
-//! belong to them, and the n-th belongs to the n-th or a later one but for these. What several logs sent, whose nodes have neither
-//! names nor creations to be told apart by, belongs nowhere.
+//! The token messages of sequential tracing are matched. A sending and a receipt belong together if they have the same label,
+//! serial and sender. A serial can repeat, for example after a reset. Then the n-th receipt in a log belongs to the n-th sending.
+//! A log with more receipts than sendings shows that some sendings were lost. Which ones is unknown: each of the surplus receipts
+//! may belong to a lost sending. So the n-th receipt then follows only the first n sendings less the surplus. Sendings of one
+//! serial in several logs match nothing: their nodes have neither names nor creations and can't be distinguished.
 
 use crate::{frame::Record, reader::Event, source::Source};
 use inviso_term::{etf, record::Kind, term::Term};
 use rustc_hash::FxHashMap;
 use std::io;
 
-/// The messages that went between logs.
+/// The messages between logs.
 ///
 /// ```
 /// use inviso_log::{causal::Passages, frame, merge::Merge, source::Source};
@@ -47,38 +47,38 @@ pub struct Passages {
     all: Vec<Passage>,
 }
 
-/// The sendings of one serial, and their receipts in other logs.
+/// The sendings of one serial and their receipts in other logs.
 #[derive(Debug)]
 struct Passage {
     from: usize,
     sent: usize,
-    /// Whether several logs have sendings: of nodes that can't be told apart.
+    /// Whether several logs have sendings: their nodes can't be distinguished.
     is_ambiguous: bool,
-    /// How many were received in each log.
+    /// The number of receipts in each log.
     taken: FxHashMap<usize, usize>,
 }
 
-/// An end of a passage.
+/// One end of a message between logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The sendings of this passage.
+    /// A sending of this passage.
     Sent(usize),
-    /// The receipt of this passage that follows so many of its sendings.
+    /// A receipt of this passage. The second number is the count of sendings that it follows.
     Taken(usize, usize),
 }
 
-/// Which receipts of a log were moved behind their sendings.
+/// The receipts of a log that were moved after their sendings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// How many.
+    /// Their number.
     pub receipts: u64,
-    /// The farthest, in nanoseconds.
+    /// The longest move, in nanoseconds.
     pub most: i128,
-    /// When by the merge's clock, and by how many nanoseconds: the first thousand.
+    /// The times by the merge's clock and the lengths of the moves, in nanoseconds: the first thousand.
     pub first: Vec<(i128, i128)>,
 }
 
-/// Receipts that [`Moved::first`] has.
+/// The largest length of [`Moved::first`].
 const TOLD: usize = 1000;
 
 impl Moved {
@@ -92,13 +92,13 @@ impl Moved {
 }
 
 impl Passages {
-    /// Reads logs whole, in the order in which they will be merged.
+    /// Reads whole logs, in the order of the later merge.
     ///
     /// # Errors
-    /// What reading a log says.
+    /// The error of a log's reader.
     pub fn of(sources: Vec<Source>) -> io::Result<Passages> {
         let mut found = Passages::default();
-        // sendings first: of most serials nothing was received elsewhere
+        // sendings first: most serials have no receipt in another log
         let mut taken: FxHashMap<Box<[u8]>, FxHashMap<usize, usize>> = FxHashMap::default();
         for (log, mut source) in sources.into_iter().enumerate() {
             while let Some(event) = source.read()? {
@@ -132,7 +132,7 @@ impl Passages {
         }
     }
 
-    /// Which end of a passage the next message of a log is, that has to be asked for each of its messages in their order.
+    /// The end that the next message of a log is. Call it once for each message of the log, in order.
     pub(crate) fn end(&self, log: usize, payload: &[u8], seen: &mut FxHashMap<usize, usize>) -> Option<End> {
         if self.by_key.is_empty() {
             return None;
@@ -150,23 +150,23 @@ impl Passages {
         (behind > 0).then_some(End::Taken(at, behind.min(passage.sent)))
     }
 
-    /// How many passages there are.
+    /// The number of passages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// Whether nothing went from log to log.
+    /// Whether no message went from log to log.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 }
 
-/// Whether a message tells of a sending or of a receipt, and of which: its label, serial and sender.
+/// Whether a message is a sending (true) or a receipt, and its label, serial and sender.
 fn event_of(payload: &[u8]) -> Option<(bool, Box<[u8]>)> {
     const HEAD: &[u8] = Kind::Seq.tag().as_bytes();
-    // what is compressed, or written in another way, is none that a token's tracer writes
+    // compressed messages and other encodings are never written by a token's tracer
     let [etf::VERSION, 104, 3 | 4, _, 9, rest @ ..] = payload else { return None };
     if !rest.starts_with(HEAD) {
         return None;

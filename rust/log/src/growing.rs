@@ -1,4 +1,4 @@
-//! A file that is followed, and that somebody may empty.
+//! A followed file, which other programs may empty.
 
 use crate::{
     damage::{Damage, What},
@@ -9,14 +9,14 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
 };
 
-/// Bytes at a file's beginning, and at the place where it is read, that are looked at again.
+/// How many bytes at the file's beginning and before the read position are compared again.
 const SEEN: usize = 512;
 
 /// A file that may be written while it is read.
 #[derive(Debug)]
 pub(crate) struct Growing {
     pub(crate) file: File,
-    /// What was read of it, if it is followed. What is no regular file can't be looked at again.
+    /// The bytes to compare, if the file is followed and regular. Other files can't be read twice.
     seen: Option<Seen>,
 }
 
@@ -34,7 +34,7 @@ impl Growing {
         Ok(Reader::new(Growing { file, seen }).follow(follow))
     }
 
-    /// Where there is nothing more for now: reads it from its beginning, if it was begun anew.
+    /// At the end for now: starts from the beginning if the file was restarted.
     pub(crate) fn anew(reader: &mut Reader<Growing>) -> io::Result<Option<Found>> {
         if !reader.get_ref().is_anew()? {
             return Ok(None);
@@ -44,7 +44,7 @@ impl Growing {
         Ok(Some(Found::Damage(damage)))
     }
 
-    /// Whether it is not the file any more that was read.
+    /// Whether the file was restarted.
     fn is_anew(&self) -> io::Result<bool> {
         match &self.seen {
             Some(seen) => Ok(!seen.is_there(&self.file)?),
@@ -54,12 +54,12 @@ impl Growing {
 }
 
 impl Read for Growing {
-    /// Nothing of a file that was begun anew.
+    /// Reads no bytes of a restarted file.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(seen) = &mut self.seen else { return self.file.read(buffer) };
         self.file.seek(SeekFrom::Start(seen.at))?;
         let read = self.file.read(buffer)?;
-        // behind reading: what was there then may have been another file's
+        // compared after the read: the bytes read before may be a restarted file's
         if read == 0 || !seen.is_there(&self.file)? {
             return Ok(0);
         }
@@ -77,7 +77,7 @@ impl Seen {
         self.at += bytes.len() as u64;
     }
 
-    /// Whether a file still has the bytes that were read, as far as they are looked at.
+    /// Whether the file still has the compared bytes.
     fn is_there(&self, mut file: &File) -> io::Result<bool> {
         let mut there = [0; SEEN];
         let mut has = |at: u64, bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Files and sockets of ours in the process of a program that may close all it finds.
+//! Files and sockets of this crate, in a program that may close any descriptor.
 
 use std::{
     fmt::Debug,
@@ -8,21 +8,22 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// What has a descriptor, and something that tells it from whatever may have that later.
+/// An open file or socket with an identity that distinguishes it from others with the same descriptor later.
 pub(crate) trait Told: Sized + Debug {
-    /// What tells it.
+    /// The identity.
     type Identity: PartialEq + Debug;
 
     fn identity(&self) -> io::Result<Self::Identity>;
 
-    /// Lets go of the descriptor, and does not close it.
+    /// Releases the descriptor without closing it.
     fn leave(self);
 }
 
-/// A file or socket that is told from another one that got its descriptor: such a one is left alone, and not closed either.
+/// A file or socket that notices when the program has closed its descriptor. If another file has the descriptor now, that file is
+/// neither used nor closed.
 #[derive(Debug)]
 pub(crate) struct Own<T: Told> {
-    /// Some until it is dropped.
+    /// `Some` until the drop.
     own: Option<T>,
     identity: T::Identity,
 }
@@ -33,7 +34,7 @@ impl<T: Told> Own<T> {
         Ok(Own { own: Some(own), identity })
     }
 
-    /// Fails where the descriptor was closed, whether or not something else has it now.
+    /// Fails if the descriptor was closed, whether or not another file has it now.
     pub(crate) fn check(&self) -> io::Result<()> {
         match self.identity() {
             Ok(identity) if identity == self.identity => Ok(()),
@@ -65,7 +66,7 @@ impl<T: Told> Drop for Own<T> {
     }
 }
 
-/// By device and number.
+/// By device and inode.
 #[cfg(unix)]
 impl Told for File {
     type Identity = (u64, u64);
@@ -80,7 +81,7 @@ impl Told for File {
     }
 }
 
-/// By the address that it listens on, which no other socket of the process has.
+/// By the local address: no other socket of the process listens on it.
 impl Told for TcpListener {
     type Identity = SocketAddr;
 
@@ -93,7 +94,7 @@ impl Told for TcpListener {
     }
 }
 
-/// By the address that it was accepted at. The other end's is not asked for: it is gone with that.
+/// By the local address. The peer's address is not used: the system forgets it when the peer has gone.
 impl Told for TcpStream {
     type Identity = SocketAddr;
 
@@ -111,7 +112,7 @@ fn leave(own: impl std::os::fd::IntoRawFd) {
     let _ = own.into_raw_fd();
 }
 
-// handles can't be closed by who doesn't know them
+// other code can't close a handle that it doesn't know
 #[cfg(not(unix))]
 impl Told for File {
     type Identity = ();

@@ -1,10 +1,10 @@
-//! What waits for the client of an IP port.
+//! The records that wait for the client of an IP port.
 
 use crate::frame;
 use std::{collections::VecDeque, io};
 
-/// Records, of which at most `limit` are terms; what comes after those is counted behind them. While there is a client one may be on
-/// its way whatever the limit.
+/// Records, at most `limit` of them terms. Later terms are counted after them. While there is a client, one term may be in the
+/// queue whatever the limit.
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
@@ -12,7 +12,7 @@ pub(crate) struct Queue {
     terms: usize,
     limit: usize,
     served: bool,
-    /// Terms that were not taken, or not sent.
+    /// Terms that were refused or not sent.
     lost: u64,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Queue {
 enum Waiting {
     /// A whole record.
     Term(Vec<u8>),
-    /// So many messages were lost here.
+    /// This many messages were lost here.
     Dropped(u64),
 }
 
@@ -28,7 +28,7 @@ enum Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
-    /// Where each record ends in `bytes`, and how many messages were lost there; none are a term.
+    /// The end of each record in `bytes`, and the number of messages that a drop record counts (`None` for a term).
     ends: Vec<(usize, Option<u64>)>,
     terms: usize,
 }
@@ -59,7 +59,7 @@ impl Queue {
         }
     }
 
-    /// There is a client, or none.
+    /// Whether there is a client now.
     pub(crate) fn serves(&mut self, how: bool) {
         self.served = how;
     }
@@ -76,7 +76,7 @@ impl Queue {
         self.terms
     }
 
-    /// The first records, of about so many bytes. They keep their place until [`Queue::sent`].
+    /// Moves the first records, of about this many bytes, to the batch. They keep their place until [`Queue::sent`].
     pub(crate) fn take(&mut self, bytes: usize, batch: &mut Batch) {
         batch.bytes.clear();
         batch.ends.clear();
@@ -98,7 +98,7 @@ impl Queue {
         }
     }
 
-    /// Of the batch so many bytes were sent; it will not be sent again. The messages of the rest are lost.
+    /// Ends a batch of which this many bytes were sent. The messages of the rest are lost.
     pub(crate) fn sent(&mut self, batch: &Batch, bytes: usize) {
         self.terms -= batch.terms;
         let rest = batch.ends.iter().filter(|(end, _)| *end > bytes);
@@ -114,17 +114,17 @@ impl Queue {
         }
     }
 
-    /// What waits will not be sent.
+    /// Counts the waiting records as lost.
     pub(crate) fn give_up(&mut self) {
         self.lost += self.waiting.iter().filter(|waiting| matches!(waiting, Waiting::Term(_))).count() as u64;
     }
 
-    /// Terms that came and were not sent, nor will be.
+    /// Terms that were refused or not sent.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How many messages wait or were lost and not told of.
+    /// How many messages wait, or were lost and not reported.
     pub(crate) fn messages(&self) -> u64 {
         self.waiting.iter().fold(0, |sum: u64, waiting| match waiting {
             Waiting::Term(_) => sum.saturating_add(1),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_kept_and_the_rest_is_counted_behind_them() {
+    fn the_oldest_are_kept_and_the_rest_is_counted_after_them() {
         let mut queue = Queue::new(2);
         (0..5).for_each(|n| queue.term(&[97, n]).unwrap());
         assert_eq!(queue.messages(), 5);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_sent_takes_its_place_until_it_is() {
+    fn records_being_sent_keep_their_place_until_they_are_sent() {
         let mut queue = Queue::new(2);
         (0..2).for_each(|n| queue.term(&[97, n]).unwrap());
         let mut batch = Batch::default();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_in_part_is_lost_and_told_of_first() {
+    fn a_partly_sent_record_is_lost_and_reported_first() {
         let mut queue = Queue::new(9);
         queue.dropped(5);
         (0..3).for_each(|n| queue.term(&[97, n]).unwrap());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_nothing_drops_everything() {
+    fn a_queue_without_places_drops_everything() {
         let mut queue = Queue::new(0);
         queue.term(&[106]).unwrap();
         queue.dropped(0);

@@ -1,4 +1,4 @@
-//! A log in a set of files that is written round and round.
+//! A log in a ring of files.
 
 use crate::{
     about::Item,
@@ -12,28 +12,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When a file of the set is closed and the next one begun.
+/// When the set begins its next file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// When it has so many bytes. Records are never split: the one that reaches the size is the file's last. 0 makes a file of
-    /// each record.
+    /// When the file has this many bytes. Records are never split: the one that reaches the size is the file's last. With 0 each
+    /// record has its own file.
     Bytes(u64),
-    /// When it was open so long, whatever is in it. The time is what [`Sink::tick`] says that it is.
+    /// When the file was open this long, whatever its size. The time is that of [`Sink::tick`].
     Time(Duration),
 }
 
 impl Default for Limit {
-    /// 128 KiB, as Erlang's.
+    /// 128 KiB, as in Erlang.
     fn default() -> Self {
         Limit::Bytes(128 << 10)
     }
 }
 
-/// A log in at most `files` files, the oldest of which goes when a new one is begun. No drop record tells of what was in it.
+/// A log in at most `files` files. The oldest is deleted when a new one begins. No drop record counts the deleted messages.
 ///
-/// Numbers, sizes and the order of deletion are Erlang's; files are for their owner only, as [`FileLog`](crate::file::FileLog)'s
-/// are, and written like those. The oldest file is deleted before the newest is made: whoever looks, and whenever the process is
-/// killed, there is a hole.
+/// Numbers, sizes and the order of deletion are Erlang's. The files are readable by their owner only and written like
+/// [`FileLog`](crate::file::FileLog)'s. The oldest file is deleted before the newest is created. So there is a gap at any time,
+/// also after the process was killed.
 ///
 /// ```
 /// use inviso_log::{names::Names, sink::Sink, wrap::{Limit, WrapLog}};
@@ -60,16 +60,16 @@ pub struct WrapLog {
     begun: u64,
     opened: Instant,
     buffer: Option<Buffer>,
-    /// What was counted until it was closed.
+    /// The counts of a closed log.
     counts: (u64, u64),
 }
 
 impl WrapLog {
-    /// Deletes what there is of the set and begins with number 0. `files` is how many there may be, 1 or more; Erlang's default
-    /// is 8.
+    /// Deletes the set's existing files and begins with number 0. `files` is the largest number of files, 1 or more; Erlang's
+    /// default is 8.
     ///
     /// # Errors
-    /// What the system says; `InvalidInput` for no files.
+    /// The error of the system; `InvalidInput` for no files.
     pub fn create(names: Names, limit: Limit, files: u32, now: Instant) -> io::Result<WrapLog> {
         if files == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a wrap set of no files"));
@@ -97,7 +97,7 @@ impl WrapLog {
         }
     }
 
-    /// Numbers go from 0 to `files`: one more than there are files.
+    /// Begins the next file. Numbers go from 0 to `files`: one more than there are files.
     fn next(&mut self) -> io::Result<()> {
         let files = self.files;
         let after = |number| if number == files { 0 } else { number + 1 };
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_round_and_the_one_after_is_the_hole() {
+    fn numbers_wrap_and_the_next_one_is_the_gap() {
         let folder = tempfile::tempdir().unwrap();
         let (names, mut log) = log(&folder, Limit::Bytes(7));
         for (number, there) in [(1, [0, 1]), (2, [1, 2]), (0, [2, 0]), (1, [0, 1])] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_has_all_and_takes_nothing_more() {
+    fn a_closed_log_has_all_messages_and_accepts_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let (names, mut log) = log(&folder, Limit::default());
         log.term(&NIL).unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dropped_is_written_and_what_is_abandoned_is_not() {
+    fn a_dropped_log_is_written_and_an_abandoned_one_is_not() {
         for (abandons, length) in [(false, 7), (true, 0)] {
             let folder = tempfile::tempdir().unwrap();
             let (names, mut log) = log(&folder, Limit::default());
