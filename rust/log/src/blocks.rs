@@ -24,7 +24,7 @@ pub const MARK: [u8; 4] = *b"\xb1blk";
 /// Bytes of a block before its data.
 const HEADER: usize = 16;
 
-/// Bytes of records in a block at most, but for a longer one alone.
+/// The longest records of a block, in bytes. A longer record has a block of its own.
 pub(crate) const ROOM: usize = 16 << 20;
 
 /// The longest term of a block, in bytes.
@@ -134,9 +134,9 @@ fn checksum(lengths: &[u8], data: &[u8]) -> u32 {
 /// The result of [`to_erlang`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
-    /// Records written.
+    /// The number of written records.
     pub records: u64,
-    /// What could not be read.
+    /// The damage of the input.
     pub damage: Vec<Damage>,
 }
 

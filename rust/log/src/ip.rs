@@ -345,7 +345,7 @@ impl Sender {
                 }
                 continue;
             }
-            // also while it closes: who connected before that gets what there is
+            // also during the end: a client that connected before gets the queue
             let mut state = self.shared.lock();
             if let Ok((client, _)) = self.listener.check().and_then(|()| self.listener.accept()) {
                 drop(state);

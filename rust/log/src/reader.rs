@@ -21,9 +21,9 @@ const STEP: usize = 64 << 10;
 pub enum Event<'a> {
     /// A record.
     Record {
-        /// Where its header begins, in bytes of Erlang's form from the start.
+        /// The offset of its header, in bytes of Erlang's form.
         at: u64,
-        /// What it is.
+        /// The record.
         record: Record<'a>,
     },
     /// Damage.
@@ -78,7 +78,7 @@ struct Window {
     bytes: Vec<u8>,
     taken: usize,
     filled: usize,
-    /// How many were taken before the first of `bytes`.
+    /// How many bytes were taken before the first of `bytes`.
     before: u64,
 }
 

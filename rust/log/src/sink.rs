@@ -12,7 +12,7 @@ use std::{io, time::Instant};
 /// use inviso_log::sink::Sink;
 /// use std::{io, time::Instant};
 ///
-/// /// Empties a source of messages into any sink.
+/// /// Writes messages to any sink.
 /// fn drain(messages: &[&[u8]], lost: u64, sink: &mut dyn Sink) -> io::Result<()> {
 ///     messages.iter().try_for_each(|message| sink.term(message))?;
 ///     sink.dropped(lost)?;
