@@ -5,15 +5,9 @@
 //! the data is not compressed. One system call writes a block. So a killed process loses no block that was written, and damage
 //! costs only its block. A file that was emptied while it was written has no [`MAGIC`] and begins with a block.
 //!
-//! [`Reader`] reads this form as it reads Erlang's. [`to_erlang`] converts it to Erlang's.
+//! [`Reader`](crate::reader::Reader) reads this form as it reads Erlang's. [`to_erlang`](crate::convert::to_erlang) converts it.
 
-use crate::{
-    damage::{Damage, What},
-    frame,
-    reader::{Event, Reader},
-};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
-use std::io::{self, Read, Write};
 
 /// The first bytes of the file. The last byte is the version of the form.
 pub const MAGIC: [u8; 8] = *b"\xb1inviso\x01";
@@ -131,68 +125,9 @@ fn checksum(lengths: &[u8], data: &[u8]) -> u32 {
     sum.finalize()
 }
 
-/// The result of [`to_erlang`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Converted {
-    /// The number of written records.
-    pub records: u64,
-    /// The damage of the input.
-    pub damage: Vec<Damage>,
-}
-
-/// Writes a log of either form in Erlang's form.
-///
-/// ```
-/// use inviso_log::{blocks, file::{FileLog, Form, Options}, sink::Sink};
-/// # fn main() -> std::io::Result<()> {
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().join("trace");
-/// let mut log = FileLog::create(&path, Options { form: Form::Blocks, ..Options::default() })?;
-/// for _ in 0..1000 {
-///     log.term(&[131, 104, 2, 97, 1, 97, 2])?;
-/// }
-/// log.close()?;
-/// assert!(path.metadata()?.len() < 200);
-///
-/// let mut plain = Vec::new();
-/// let done = blocks::to_erlang(std::fs::File::open(&path)?, &mut plain)?;
-/// assert_eq!((done.records, done.damage), (1000, vec![]));
-/// assert_eq!(plain, [0, 0, 0, 0, 7, 131, 104, 2, 97, 1, 97, 2].repeat(1000));
-/// # Ok(())
-/// # }
-/// ```
-///
-/// # Errors
-/// The error of the reader or the writer.
-pub fn to_erlang(from: impl Read, to: &mut impl Write) -> io::Result<Converted> {
-    let mut reader = Reader::new(from);
-    let mut done = Converted::default();
-    let mut waiting = Vec::new();
-    while let Some(event) = reader.read()? {
-        match event {
-            Event::Record { at, record } => match record.check() {
-                Ok(()) => {
-                    done.records += 1;
-                    frame::put(&mut waiting, record);
-                }
-                Err(e) => done.damage.push(Damage { at, what: What::Term(e) }),
-            },
-            Event::Damage(damage) => done.damage.push(damage),
-        }
-        if waiting.len() >= 64 << 10 {
-            to.write_all(&waiting)?;
-            waiting.clear();
-        }
-    }
-    to.write_all(&waiting)?;
-    to.flush()?;
-    Ok(done)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use inviso_term::etf::DecodeError;
 
     #[test]
     fn blocks_are_read_back_also_incompressible_ones() {
@@ -236,25 +171,5 @@ mod tests {
         assert_eq!(next(&header(1 << 24, 1 << 30), 1 << 29, &mut out), Next::Long(1 << 30));
         assert_eq!(next(&header(2, 1), 1 << 29, &mut out), Next::Damaged);
         assert_eq!(out.capacity(), 0);
-    }
-
-    #[test]
-    fn a_conversion_has_all_records_and_all_damage() {
-        let (nil, none) = ([0, 0, 0, 0, 2, 131, 106], [0, 0, 0, 0, 2, 131, 255]);
-        // more than one write
-        let many = nil.repeat(30_000);
-        let mut log = MAGIC.to_vec();
-        for records in [&many[..], &none, &nil] {
-            Packer::default().put(&mut log, records);
-        }
-        for (from, cut) in [(log, None), ([&many[..], &none, &nil, &[0]].concat(), Some(1))] {
-            let mut out = Vec::new();
-            let done = to_erlang(&from[..], &mut out).unwrap();
-            assert_eq!((done.records, &out), (30_001, &[&many[..], &nil].concat()));
-            let at = many.len() as u64;
-            let mut damage = vec![Damage { at, what: What::Term(DecodeError::Tag(255)) }];
-            damage.extend(cut.map(|n| Damage { at: at + 14, what: What::Cut(n) }));
-            assert_eq!(done.damage, damage);
-        }
     }
 }

@@ -3,8 +3,8 @@
 use crate::{
     about::{Heads, Item},
     blocks::{self, Packer},
-    file::{Form, Options},
     frame,
+    options::{Form, Options},
     own::Own,
 };
 use std::{

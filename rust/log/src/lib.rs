@@ -18,7 +18,8 @@
 //! | [`nodes`] | the node of a log's pids |
 //! | [`ti`] | trace information files: names of processes |
 //! | [`about`] | the program, its threads and functions, after terms |
-//! | [`blocks`] | a compact form of a file, for this reader only, and its conversion to Erlang's |
+//! | [`blocks`] | a compact form of a file, for this reader only, and the writer of its blocks |
+//! | [`convert`] | converts a log to Erlang's form |
 //! | [`damage`] | the kinds of damage of a log |
 //!
 //! A message is a term in the external format ([`inviso_term::etf`]). Writers do not decode it. Messages that can't be written
@@ -53,6 +54,7 @@ pub mod about;
 pub mod blocks;
 mod buffer;
 pub mod causal;
+pub mod convert;
 pub mod damage;
 pub mod file;
 pub mod frame;
@@ -62,6 +64,7 @@ pub mod ip;
 pub mod merge;
 pub mod names;
 pub mod nodes;
+mod options;
 mod own;
 mod queue;
 pub mod reader;

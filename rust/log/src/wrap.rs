@@ -3,8 +3,8 @@
 use crate::{
     about::Item,
     buffer::Buffer,
-    file::Options,
     names::{gone, Names},
+    options::Options,
     sink::{closed, Sink},
 };
 use std::{

@@ -1,7 +1,7 @@
 //! Any bytes are read without a panic. Records before the damage are read, and the damage is reported.
 
 use inviso_log::{
-    blocks,
+    blocks, convert,
     damage::{Damage, What},
     file::{FileLog, Form, Options},
     frame::{self, Record},
@@ -131,7 +131,7 @@ fn records_without_a_term_are_not_converted() {
     };
     let bytes = [records(&[&[131, 97, 1], &[131, 255], &[131, 97]]), vec![1, 0, 0, 0, 0], records(&[&[131, 97, 2]])];
     let mut erlang = Vec::new();
-    let done = blocks::to_erlang(&bytes.concat()[..], &mut erlang).unwrap();
+    let done = convert::to_erlang(&bytes.concat()[..], &mut erlang).unwrap();
     assert_eq!(erlang, [records(&[&[131, 97, 1]]), vec![1, 0, 0, 0, 0], records(&[&[131, 97, 2]])].concat());
     assert_eq!(done.records, 3);
     let told: Vec<_> =
@@ -156,7 +156,7 @@ proptest! {
             let begins: Vec<_> = found.iter().map(|(at, _)| *at as usize).collect();
             prop_assert_eq!(begins, bytes_of(&records).1);
             let mut erlang = Vec::new();
-            let done = blocks::to_erlang(&bytes[..], &mut erlang).unwrap();
+            let done = convert::to_erlang(&bytes[..], &mut erlang).unwrap();
             prop_assert_eq!((erlang, done.records), (bytes_of(&records).0, records.len() as u64));
         }
     }
