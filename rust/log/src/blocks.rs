@@ -29,7 +29,7 @@ const RATIO: usize = 1032;
 
 /// The beginning of some bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextBlock {
     /// A whole block of this many bytes; its records were appended.
     Block(usize),
     /// The beginning of a block. It has this many bytes, as far as is known yet.
@@ -81,10 +81,10 @@ impl Packer {
 }
 
 /// Appends the records of the first block of `bytes`.
-pub(crate) fn next(bytes: &[u8], limit: usize, out: &mut Vec<u8>) -> Next {
+pub(crate) fn next_block(bytes: &[u8], limit: usize, out: &mut Vec<u8>) -> NextBlock {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() else {
         let known = bytes.len().min(MARK.len());
-        return if bytes.get(..known) == MARK.get(..known) { Next::Partial(HEADER) } else { Next::Damaged };
+        return if bytes.get(..known) == MARK.get(..known) { NextBlock::Partial(HEADER) } else { NextBlock::Damaged };
     };
     let word = |at: usize| {
         let four = header.get(at..).and_then(|rest| rest.first_chunk());
@@ -92,28 +92,28 @@ pub(crate) fn next(bytes: &[u8], limit: usize, out: &mut Vec<u8>) -> Next {
     };
     let (length, before) = (word(4) as usize, word(8) as usize);
     if word(0) != u32::from_be_bytes(MARK) || length > before || before > length.saturating_mul(RATIO) {
-        return Next::Damaged;
+        return NextBlock::Damaged;
     }
     if before > limit {
-        return Next::Long(before as u64);
+        return NextBlock::Long(before as u64);
     }
-    let Some(data) = rest.get(..length) else { return Next::Partial(HEADER + length) };
+    let Some(data) = rest.get(..length) else { return NextBlock::Partial(HEADER + length) };
     if checksum(header.get(4..12).unwrap_or_default(), data) != word(12) {
-        return Next::Damaged;
+        return NextBlock::Damaged;
     }
     let begin = out.len();
     if length == before {
         out.extend_from_slice(data);
-        return Next::Block(HEADER + length);
+        return NextBlock::Block(HEADER + length);
     }
     out.resize(begin + before, 0);
     let mut inflate = Decompress::new(false);
     let place = out.get_mut(begin..).unwrap_or_default();
     match inflate.decompress(data, place, FlushDecompress::Finish) {
-        Ok(Status::StreamEnd) if inflate.total_out() == before as u64 => Next::Block(HEADER + length),
+        Ok(Status::StreamEnd) if inflate.total_out() == before as u64 => NextBlock::Block(HEADER + length),
         _ => {
             out.truncate(begin);
-            Next::Damaged
+            NextBlock::Damaged
         }
     }
 }
@@ -137,10 +137,12 @@ mod tests {
             Packer::default().put(&mut bytes, records);
             bytes.extend(b"more");
             let mut out = b"before".to_vec();
-            assert_eq!(next(&bytes, 10_000, &mut out), Next::Block(bytes.len() - 4));
+            assert_eq!(next_block(&bytes, 10_000, &mut out), NextBlock::Block(bytes.len() - 4));
             assert_eq!(out, [b"before", records].concat());
             for length in 0..bytes.len() - 4 {
-                assert!(matches!(next(&bytes[..length], 10_000, &mut out), Next::Partial(most) if most > length));
+                assert!(
+                    matches!(next_block(&bytes[..length], 10_000, &mut out), NextBlock::Partial(most) if most > length)
+                );
             }
         }
     }
@@ -154,8 +156,8 @@ mod tests {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 1 << bit;
                 let mut out = Vec::new();
-                let found = next(&damaged, 1 << 20, &mut out);
-                assert!(!matches!(found, Next::Block(_)), "{at}: {found:?}");
+                let found = next_block(&damaged, 1 << 20, &mut out);
+                assert!(!matches!(found, NextBlock::Block(_)), "{at}: {found:?}");
                 assert!(out.is_empty());
             }
         }
@@ -166,10 +168,10 @@ mod tests {
         let header =
             |length: u32, before: u32| [&MARK[..], &length.to_be_bytes(), &before.to_be_bytes(), &[0; 4]].concat();
         let mut out = Vec::new();
-        assert_eq!(next(&header(10, 1 << 24), 1 << 30, &mut out), Next::Damaged);
-        assert_eq!(next(&header(1 << 19, 1 << 30), 1 << 29, &mut out), Next::Damaged);
-        assert_eq!(next(&header(1 << 24, 1 << 30), 1 << 29, &mut out), Next::Long(1 << 30));
-        assert_eq!(next(&header(2, 1), 1 << 29, &mut out), Next::Damaged);
+        assert_eq!(next_block(&header(10, 1 << 24), 1 << 30, &mut out), NextBlock::Damaged);
+        assert_eq!(next_block(&header(1 << 19, 1 << 30), 1 << 29, &mut out), NextBlock::Damaged);
+        assert_eq!(next_block(&header(1 << 24, 1 << 30), 1 << 29, &mut out), NextBlock::Long(1 << 30));
+        assert_eq!(next_block(&header(2, 1), 1 << 29, &mut out), NextBlock::Damaged);
         assert_eq!(out.capacity(), 0);
     }
 }

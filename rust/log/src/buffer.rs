@@ -78,7 +78,7 @@ impl Buffer {
     }
 
     /// Messages that were lost, here or before, and are not in a drop record.
-    pub(crate) fn untold(&self) -> u64 {
+    pub(crate) fn unreported(&self) -> u64 {
         self.lost
     }
 
@@ -86,7 +86,7 @@ impl Buffer {
         if self.packer.is_some() && term.len() > blocks::LONGEST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a term of more than 1 GiB in a block"));
         }
-        let flushed = self.make_room(frame::HEADER + 1 + term.len());
+        let flushed = self.flush_unless_fits(frame::HEADER + 1 + term.len());
         let begin = self.waiting.len();
         frame::put_term(&mut self.waiting, term)?;
         if self.about.are_any() {
@@ -103,7 +103,7 @@ impl Buffer {
     }
 
     pub(crate) fn dropped(&mut self, n: u64) -> io::Result<()> {
-        let flushed = self.make_room(frame::HEADER);
+        let flushed = self.flush_unless_fits(frame::HEADER);
         frame::put_dropped(&mut self.waiting, n);
         self.messages = self.messages.saturating_add(n);
         flushed
@@ -117,7 +117,7 @@ impl Buffer {
             frame::Record::Dropped(n) => return self.drop_record(n),
         };
         let full = self.waiting.len() + frame::HEADER + term.len() > self.room;
-        let flushed = if full || self.lost > 0 { self.make_room(frame::HEADER + term.len()) } else { Ok(()) };
+        let flushed = if full || self.lost > 0 { self.flush_unless_fits(frame::HEADER + term.len()) } else { Ok(()) };
         frame::put(&mut self.waiting, record);
         self.messages += 1;
         self.terms += 1;
@@ -126,14 +126,14 @@ impl Buffer {
 
     /// Adds a drop record of any count.
     pub(crate) fn drop_record(&mut self, n: u32) -> io::Result<()> {
-        let flushed = self.make_room(frame::HEADER);
+        let flushed = self.flush_unless_fits(frame::HEADER);
         frame::put(&mut self.waiting, frame::Record::Dropped(n));
         self.messages = self.messages.saturating_add(n.into());
         flushed
     }
 
     /// Continues in a new file. Pending records go there, too.
-    pub(crate) fn next(&mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn next_file(&mut self, path: &Path) -> io::Result<()> {
         self.file = Own::new(private(path, false)?)?;
         self.written = 0;
         Ok(())
@@ -141,12 +141,12 @@ impl Buffer {
 
     /// Writes all pending records, in one system call if the system takes them all.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        self.put_lost();
+        self.add_drop_record();
         if self.waiting.is_empty() {
             return Ok(());
         }
         if let Err(error) = self.file.check() {
-            self.lose();
+            self.count_lost();
             return Err(error);
         }
         let bytes = match &mut self.packer {
@@ -158,8 +158,8 @@ impl Buffer {
             }
         };
         if let Err((part, error)) = write(&mut self.file, bytes) {
-            self.take_back(part);
-            self.lose();
+            self.truncate_tail(part);
+            self.count_lost();
             return Err(error);
         }
         self.written += bytes.len() as u64;
@@ -170,7 +170,7 @@ impl Buffer {
 
     /// Counts the pending records as lost.
     #[cold]
-    fn lose(&mut self) {
+    fn count_lost(&mut self) {
         self.lost = self.lost.saturating_add(self.messages);
         self.lost_ever = self.lost_ever.saturating_add(self.terms);
         self.clear();
@@ -182,15 +182,15 @@ impl Buffer {
     }
 
     /// Flushes if a record of this size does not fit. A longer record is alone in the buffer.
-    fn make_room(&mut self, bytes: usize) -> io::Result<()> {
+    fn flush_unless_fits(&mut self, bytes: usize) -> io::Result<()> {
         let full = self.waiting.len() + bytes > self.room;
         let flushed = if full { self.flush() } else { Ok(()) };
-        self.put_lost();
+        self.add_drop_record();
         flushed
     }
 
     /// Adds a drop record at the place of the lost messages. At a loss nothing is pending, so the place is right.
-    fn put_lost(&mut self) {
+    fn add_drop_record(&mut self) {
         self.messages = self.messages.saturating_add(self.lost);
         frame::put_dropped(&mut self.waiting, std::mem::take(&mut self.lost));
     }
@@ -198,7 +198,7 @@ impl Buffer {
     /// Truncates the last written bytes, which end in the middle of a record, if they are the last of the file. If that fails, or
     /// another program wrote after them, a reader finds a record cut off.
     #[cold]
-    fn take_back(&mut self, bytes: u64) {
+    fn truncate_tail(&mut self, bytes: u64) {
         let (Ok(end), Ok(file)) = (self.file.stream_position(), self.file.metadata()) else { return };
         let begin = end.saturating_sub(bytes);
         if bytes > 0 && file.len() == end && self.file.set_len(begin).is_ok() {
@@ -266,16 +266,16 @@ mod tests {
         let there = || std::fs::read(&path).unwrap();
         let mut buffer = Buffer::create(&path, Options { form: Form::Erlang, room: 100, new: false }).unwrap();
         buffer.file.write_all(b"whole, part").unwrap();
-        buffer.take_back(4);
+        buffer.truncate_tail(4);
         assert_eq!(there(), b"whole, ");
-        buffer.take_back(0);
+        buffer.truncate_tail(0);
         buffer.file.write_all(b"part").unwrap();
         let mut other = OpenOptions::new().append(true).open(&path).unwrap();
         other.write_all(b"another's").unwrap();
-        buffer.take_back(4);
+        buffer.truncate_tail(4);
         assert_eq!(there(), b"whole, partanother's");
         other.set_len(0).unwrap();
-        buffer.take_back(4);
+        buffer.truncate_tail(4);
         buffer.file.write_all(b"end").unwrap();
         assert_eq!(there(), b"end");
     }
@@ -316,13 +316,13 @@ mod tests {
         buffer.lost = 3;
         buffer.term(&NIL).unwrap();
         buffer.lost = 3;
-        assert_eq!(buffer.untold(), 3);
+        assert_eq!(buffer.unreported(), 3);
         buffer.dropped(4).unwrap();
         buffer.lost = 3;
         buffer.flush().unwrap();
         let nil = [0, 0, 0, 0, 2, 131, 106];
         assert_eq!(there(), [&lost[..], &nil, &lost, &nil, &lost, &[1, 0, 0, 0, 4], &lost].concat());
-        assert_eq!((buffer.untold(), buffer.counts().1), (0, 0));
+        assert_eq!((buffer.unreported(), buffer.counts().1), (0, 0));
     }
 
     #[test]
@@ -332,9 +332,9 @@ mod tests {
         buffer.dropped(4).unwrap();
         buffer.copy(frame::Record::Term(&NIL)).unwrap();
         buffer.drop_record(5).unwrap();
-        buffer.lose();
-        assert_eq!((buffer.untold(), buffer.counts(), buffer.length()), (11, (0, 2), 0));
+        buffer.count_lost();
+        assert_eq!((buffer.unreported(), buffer.counts(), buffer.length()), (11, (0, 2), 0));
         buffer.flush().unwrap();
-        assert_eq!((buffer.untold(), buffer.counts(), buffer.length()), (0, (5, 2), 5));
+        assert_eq!((buffer.unreported(), buffer.counts(), buffer.length()), (0, (5, 2), 5));
     }
 }

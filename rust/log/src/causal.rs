@@ -55,7 +55,7 @@ struct Passage {
     /// Whether several logs have sendings: their nodes can't be distinguished.
     is_ambiguous: bool,
     /// The number of receipts in each log.
-    taken: FxHashMap<usize, usize>,
+    receipts: FxHashMap<usize, usize>,
 }
 
 /// One end of a message between logs.
@@ -64,7 +64,7 @@ pub(crate) enum End {
     /// A sending of this passage.
     Sent(usize),
     /// A receipt of this passage. The second number is the count of sendings that it follows.
-    Taken(usize, usize),
+    Received(usize, usize),
 }
 
 /// The receipts of a log that were moved after their sendings.
@@ -79,13 +79,13 @@ pub struct Moved {
 }
 
 /// The largest length of [`Moved::first`].
-const TOLD: usize = 1000;
+const LISTED: usize = 1000;
 
 impl Moved {
     pub(crate) fn add(&mut self, when: i128, by: i128) {
         self.receipts += 1;
         self.most = self.most.max(by);
-        if self.first.len() < TOLD {
+        if self.first.len() < LISTED {
             self.first.push((when, by));
         }
     }
@@ -99,36 +99,36 @@ impl Passages {
     pub fn of(sources: Vec<Source>) -> io::Result<Passages> {
         let mut found = Passages::default();
         // sendings first: most serials have no receipt in another log
-        let mut taken: FxHashMap<Box<[u8]>, FxHashMap<usize, usize>> = FxHashMap::default();
+        let mut receipts: FxHashMap<Box<[u8]>, FxHashMap<usize, usize>> = FxHashMap::default();
         for (log, mut source) in sources.into_iter().enumerate() {
             while let Some(event) = source.read()? {
                 let Event::Record { record: Record::Term(payload), .. } = event else { continue };
                 match event_of(payload) {
-                    Some((true, key)) => found.sent(log, key),
-                    Some((false, key)) => *taken.entry(key).or_default().entry(log).or_default() += 1,
+                    Some((true, key)) => found.add_sending(log, key),
+                    Some((false, key)) => *receipts.entry(key).or_default().entry(log).or_default() += 1,
                     None => {}
                 }
             }
         }
-        for (key, logs) in taken {
+        for (key, logs) in receipts {
             if let Some(passage) = found.by_key.get(&key).and_then(|at| found.all.get_mut(*at)) {
                 if !passage.is_ambiguous {
-                    passage.taken = logs;
-                    passage.taken.remove(&passage.from);
+                    passage.receipts = logs;
+                    passage.receipts.remove(&passage.from);
                 }
             }
         }
         let all = &found.all;
-        found.by_key.retain(|_, at| all.get(*at).is_some_and(|passage| !passage.taken.is_empty()));
+        found.by_key.retain(|_, at| all.get(*at).is_some_and(|passage| !passage.receipts.is_empty()));
         Ok(found)
     }
 
-    fn sent(&mut self, log: usize, key: Box<[u8]>) {
+    fn add_sending(&mut self, log: usize, key: Box<[u8]>) {
         let at = *self.by_key.entry(key).or_insert(self.all.len());
         match self.all.get_mut(at) {
             Some(passage) if passage.from == log => passage.sent += 1,
             Some(passage) => passage.is_ambiguous = true,
-            None => self.all.push(Passage { from: log, sent: 1, is_ambiguous: false, taken: FxHashMap::default() }),
+            None => self.all.push(Passage { from: log, sent: 1, is_ambiguous: false, receipts: FxHashMap::default() }),
         }
     }
 
@@ -143,11 +143,11 @@ impl Passages {
         if is_sending {
             return (passage.from == log).then_some(End::Sent(at));
         }
-        let taken = *passage.taken.get(&log)?;
+        let receipts = *passage.receipts.get(&log)?;
         let number = seen.entry(at).or_default();
         *number += 1;
-        let behind = number.saturating_sub(taken.saturating_sub(passage.sent));
-        (behind > 0).then_some(End::Taken(at, behind.min(passage.sent)))
+        let after = number.saturating_sub(receipts.saturating_sub(passage.sent));
+        (after > 0).then_some(End::Received(at, after.min(passage.sent)))
     }
 
     /// The number of passages.

@@ -27,14 +27,21 @@ pub use crate::options::{Form, Options};
 /// log.flush()?;
 /// assert_eq!(std::fs::read(&path)?, [0, 0, 0, 0, 3, 131, 97, 7]);
 ///
-/// a compact one, for the readers of this crate
+/// // a compact one, for the readers of this crate
 /// let mut log = FileLog::create(&path, Options { form: Form::Blocks, ..Options::default() })?;
 /// log.term(&[131, 97, 7])?;
 /// log.close()
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct FileLog(Option<Buffer>, (u64, u64), u64);
+pub struct FileLog {
+    /// `None` after the end.
+    buffer: Option<Buffer>,
+    /// [`Buffer::counts`] at the end.
+    counts: (u64, u64),
+    /// [`Buffer::unreported`] at the end.
+    unreported: u64,
+}
 
 impl FileLog {
     /// Empties or creates the file.
@@ -42,7 +49,7 @@ impl FileLog {
     /// # Errors
     /// The error of the system.
     pub fn create(path: &Path, options: Options) -> io::Result<FileLog> {
-        Buffer::create(path, options).map(|buffer| FileLog(Some(buffer), (0, 0), 0))
+        Buffer::create(path, options).map(|buffer| FileLog { buffer: Some(buffer), counts: (0, 0), unreported: 0 })
     }
 
     /// Adds a record of another log unchanged, also a drop record of 0. The bytes of a term are not checked.
@@ -67,12 +74,12 @@ impl FileLog {
 
     /// Messages that were lost, here or before, and that no drop record in the file counts: those of the last failed write.
     #[must_use]
-    pub fn untold(&self) -> u64 {
-        self.0.as_ref().map_or(self.2, Buffer::untold)
+    pub fn unreported(&self) -> u64 {
+        self.buffer.as_ref().map_or(self.unreported, Buffer::unreported)
     }
 
     fn open(&mut self) -> io::Result<&mut Buffer> {
-        self.0.as_mut().ok_or_else(closed)
+        self.buffer.as_mut().ok_or_else(closed)
     }
 }
 
@@ -86,7 +93,7 @@ impl Sink for FileLog {
     }
 
     fn about(&mut self, item: &Item) {
-        if let Some(buffer) = &mut self.0 {
+        if let Some(buffer) = &mut self.buffer {
             buffer.about(item);
         }
     }
@@ -96,22 +103,22 @@ impl Sink for FileLog {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        let Some(mut buffer) = self.0.take() else { return Ok(()) };
+        let Some(mut buffer) = self.buffer.take() else { return Ok(()) };
         let flushed = buffer.flush();
-        (self.1, self.2) = (buffer.counts(), buffer.untold());
+        (self.counts, self.unreported) = (buffer.counts(), buffer.unreported());
         flushed
     }
 
     fn abandon(&mut self) {
-        self.0 = None;
+        self.buffer = None;
     }
 
     fn bytes(&self) -> u64 {
-        self.0.as_ref().map_or(self.1 .0, |buffer| buffer.counts().0)
+        self.buffer.as_ref().map_or(self.counts.0, |buffer| buffer.counts().0)
     }
 
     fn lost(&self) -> u64 {
-        self.0.as_ref().map_or(self.1 .1, |buffer| buffer.counts().1)
+        self.buffer.as_ref().map_or(self.counts.1, |buffer| buffer.counts().1)
     }
 }
 

@@ -112,7 +112,7 @@ struct Shared {
 struct State {
     queue: Queue,
     /// Whether there was no client at the sender's last look, and the present queue was there then.
-    alone: bool,
+    no_client: bool,
     /// How long the producer may still wait.
     patience: Duration,
     /// The deadline for the client to take the rest.
@@ -141,7 +141,7 @@ impl IpPort {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let queue = Queue::new(queue);
-        let state = State { queue, alone: false, patience: PATIENCE, closing: None, pausing: false, bytes: 0 };
+        let state = State { queue, no_client: false, patience: PATIENCE, closing: None, pausing: false, bytes: 0 };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), sent: Condvar::new() });
         let sender = Sender { shared: Arc::clone(&shared), listener, client: None, batch: Batch::default(), sent: 0 };
         let mut port = IpPort { shared, address, sending: Sending::Paused(Box::new(sender)) };
@@ -185,7 +185,7 @@ impl IpPort {
         };
         let was_empty = state.queue.is_empty();
         let added = add(&mut state.queue);
-        state.alone &= !was_empty;
+        state.no_client &= !was_empty;
         drop(state);
         if was_empty {
             self.shared.changed.notify_one();
@@ -196,7 +196,7 @@ impl IpPort {
     /// The locked state, after a wait for space in the queue if there is none.
     fn with_room(&self) -> MutexGuard<'_, State> {
         let mut state = self.shared.lock();
-        while state.queue.is_full() && !state.alone && !state.patience.is_zero() {
+        while state.queue.is_full() && !state.no_client && !state.patience.is_zero() {
             let (begun, patience) = (Instant::now(), state.patience);
             state = self.shared.sent.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner).0;
             state.patience = state.patience.saturating_sub(begun.elapsed());
@@ -293,10 +293,10 @@ impl Shared {
     }
 
     /// A client has come (true) or gone.
-    fn serves(&self, how: bool) {
+    fn set_client(&self, has_client: bool) {
         let mut state = self.lock();
-        state.queue.serves(how);
-        state.alone = false;
+        state.queue.set_client(has_client);
+        state.no_client = false;
         drop(state);
         self.sent.notify_all();
     }
@@ -337,11 +337,11 @@ impl Sender {
             }
             drop(state);
             if let Some(client) = self.client.take() {
-                self.shared.serves(true);
+                self.shared.set_client(true);
                 if self.serve(&client).unwrap_or(Served::Done) == Served::Later {
                     self.client = Some(client);
                 } else {
-                    self.shared.serves(false);
+                    self.shared.set_client(false);
                 }
                 continue;
             }
@@ -353,7 +353,7 @@ impl Sender {
                 continue;
             }
             // under the lock: a record that is added later wakes the sender
-            state.alone = true;
+            state.no_client = true;
             self.shared.sent.notify_all();
             if state.closing.is_some() {
                 drop(state);
@@ -385,7 +385,7 @@ impl Sender {
                 if is_gone(client)? {
                     return Ok(Served::Done);
                 }
-                shared.lock().queue.take(BATCH, &mut self.batch);
+                shared.lock().queue.move_to(BATCH, &mut self.batch);
                 self.sent = 0;
             }
             let gone = match self.send(client) {

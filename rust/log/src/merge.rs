@@ -201,14 +201,14 @@ impl Merge {
     /// Moves to the next record. Answers the number of its log.
     fn step(&mut self) -> io::Result<Option<usize>> {
         while let Some(at) = self.fresh.last().copied() {
-            if let Some(key) = self.advance(at)? {
+            if let Some(key) = self.advance_log(at)? {
                 self.queue.push(Reverse((key, at)));
             }
             self.fresh.pop();
         }
         if let Some(at) = self.last() {
             let left = self.heads.get(at).and_then(|head| Some((head.end?, head.latest)));
-            let next = self.advance(at)?;
+            let next = self.advance_log(at)?;
             self.given = false;
             if let Some(mut first) = self.queue.peek_mut() {
                 match next {
@@ -217,11 +217,11 @@ impl Merge {
                 }
             }
             if let Some((End::Sent(passage), time)) = left {
-                self.sent(passage, time);
+                self.add_sending(passage, time);
             }
         }
         if self.queue.is_empty() {
-            self.give_up();
+            self.release_oldest();
         }
         let first = self.queue.peek().map(|Reverse((_, at))| *at);
         self.given = first.is_some();
@@ -229,21 +229,21 @@ impl Merge {
     }
 
     /// Records a sending and queues the logs that waited for it.
-    fn sent(&mut self, passage: usize, time: Key) {
+    fn add_sending(&mut self, passage: usize, time: Key) {
         let Some(causal) = &mut self.causal else { return };
         let sent = causal.sent.entry(passage).or_default();
         sent.push(time);
         let Some(waiting) = causal.waiting.get_mut(&passage) else { return };
-        for (_, log) in waiting.extract_if(.., |(behind, _)| *behind <= sent.len()) {
+        for (_, log) in waiting.extract_if(.., |(after, _)| *after <= sent.len()) {
             let Some(head) = self.heads.get_mut(log) else { continue };
-            head.receive(causal.moved.get_mut(log), time);
+            head.apply_receipt(causal.moved.get_mut(log), time);
             self.queue.push(Reverse((head.latest, log)));
         }
     }
 
     /// All logs wait for each other: queues the one whose record is the oldest.
     #[cold]
-    fn give_up(&mut self) {
+    fn release_oldest(&mut self) {
         let Some(causal) = &mut self.causal else { return };
         let time = |log: usize| self.heads.get(log).map(|head| head.latest);
         let all = causal.waiting.iter().flat_map(|(passage, logs)| logs.iter().map(|(_, log)| (*passage, *log)));
@@ -282,7 +282,7 @@ impl Merge {
     /// Moves a log to its next record. Answers its place among the others; `None` at the end, or while the record waits for its
     /// sending.
     #[inline]
-    fn advance(&mut self, at: usize) -> io::Result<Option<Key>> {
+    fn advance_log(&mut self, at: usize) -> io::Result<Option<Key>> {
         let Some(head) = self.heads.get_mut(at) else { return Ok(None) };
         head.stamp = None;
         head.found = head.source.find()?;
@@ -310,12 +310,12 @@ impl Merge {
         if key > head.latest {
             head.latest = key;
         }
-        if let (Some(causal), Some(End::Taken(passage, behind))) = (&mut self.causal, head.end) {
-            let sent = causal.sent.get(&passage).and_then(|sent| sent.get(behind.checked_sub(1)?));
+        if let (Some(causal), Some(End::Received(passage, after))) = (&mut self.causal, head.end) {
+            let sent = causal.sent.get(&passage).and_then(|sent| sent.get(after.checked_sub(1)?));
             match sent {
-                Some(time) => head.receive(causal.moved.get_mut(at), *time),
+                Some(time) => head.apply_receipt(causal.moved.get_mut(at), *time),
                 None => {
-                    causal.waiting.entry(passage).or_default().push((behind, at));
+                    causal.waiting.entry(passage).or_default().push((after, at));
                     return Ok(None);
                 }
             }
@@ -326,7 +326,7 @@ impl Merge {
 
 impl Head {
     /// The present record is the receipt of a message that was sent at this time.
-    fn receive(&mut self, moved: Option<&mut Moved>, sent: Key) {
+    fn apply_receipt(&mut self, moved: Option<&mut Moved>, sent: Key) {
         let own = Key::of(self.stamp.as_ref());
         if let (Some(stamp), Some(moved), true) = (self.stamp, moved, sent > own) {
             moved.add(stamp.ns, sent.since(own));

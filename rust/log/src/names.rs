@@ -74,7 +74,7 @@ impl Names {
     /// # Errors
     /// The error of the system.
     pub fn delete(&self) -> io::Result<()> {
-        self.each(|name, _| gone(fs::remove_file(self.folder.join(name))))
+        self.each(|name, _| ignore_missing(fs::remove_file(self.folder.join(name))))
     }
 
     fn each(&self, mut take: impl FnMut(&OsStr, u64) -> io::Result<()>) -> io::Result<()> {
@@ -98,7 +98,7 @@ impl Names {
 }
 
 /// Ignores the error of deleting a missing file.
-pub(crate) fn gone(deleted: io::Result<()>) -> io::Result<()> {
+pub(crate) fn ignore_missing(deleted: io::Result<()>) -> io::Result<()> {
     match deleted {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

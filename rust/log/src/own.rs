@@ -9,26 +9,26 @@ use std::{
 };
 
 /// An open file or socket with an identity that distinguishes it from others with the same descriptor later.
-pub(crate) trait Told: Sized + Debug {
+pub(crate) trait Identified: Sized + Debug {
     /// The identity.
     type Identity: PartialEq + Debug;
 
     fn identity(&self) -> io::Result<Self::Identity>;
 
     /// Releases the descriptor without closing it.
-    fn leave(self);
+    fn release(self);
 }
 
 /// A file or socket that notices when the program has closed its descriptor. If another file has the descriptor now, that file is
 /// neither used nor closed.
 #[derive(Debug)]
-pub(crate) struct Own<T: Told> {
+pub(crate) struct Own<T: Identified> {
     /// `Some` until the drop.
     own: Option<T>,
     identity: T::Identity,
 }
 
-impl<T: Told> Own<T> {
+impl<T: Identified> Own<T> {
     pub(crate) fn new(own: T) -> io::Result<Own<T>> {
         let identity = own.identity()?;
         Ok(Own { own: Some(own), identity })
@@ -43,7 +43,7 @@ impl<T: Told> Own<T> {
     }
 }
 
-impl<T: Told> Deref for Own<T> {
+impl<T: Identified> Deref for Own<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -51,24 +51,24 @@ impl<T: Told> Deref for Own<T> {
     }
 }
 
-impl<T: Told> DerefMut for Own<T> {
+impl<T: Identified> DerefMut for Own<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.own.as_mut().unwrap_or_else(|| unreachable!("it is dropped"))
     }
 }
 
-impl<T: Told> Drop for Own<T> {
+impl<T: Identified> Drop for Own<T> {
     fn drop(&mut self) {
         let is_gone = self.check().is_err();
         if let Some(own) = self.own.take().filter(|_| is_gone) {
-            own.leave();
+            own.release();
         }
     }
 }
 
 /// By device and inode.
 #[cfg(unix)]
-impl Told for File {
+impl Identified for File {
     type Identity = (u64, u64);
 
     fn identity(&self) -> io::Result<(u64, u64)> {
@@ -76,53 +76,53 @@ impl Told for File {
         self.metadata().map(|status| (status.dev(), status.ino()))
     }
 
-    fn leave(self) {
-        leave(self);
+    fn release(self) {
+        release(self);
     }
 }
 
 /// By the local address: no other socket of the process listens on it.
-impl Told for TcpListener {
+impl Identified for TcpListener {
     type Identity = SocketAddr;
 
     fn identity(&self) -> io::Result<SocketAddr> {
         self.local_addr()
     }
 
-    fn leave(self) {
-        leave(self);
+    fn release(self) {
+        release(self);
     }
 }
 
 /// By the local address. The peer's address is not used: the system forgets it when the peer has gone.
-impl Told for TcpStream {
+impl Identified for TcpStream {
     type Identity = SocketAddr;
 
     fn identity(&self) -> io::Result<SocketAddr> {
         self.local_addr()
     }
 
-    fn leave(self) {
-        leave(self);
+    fn release(self) {
+        release(self);
     }
 }
 
 #[cfg(unix)]
-fn leave(own: impl std::os::fd::IntoRawFd) {
+fn release(own: impl std::os::fd::IntoRawFd) {
     let _ = own.into_raw_fd();
 }
 
 // other code can't close a handle that it doesn't know
 #[cfg(not(unix))]
-impl Told for File {
+impl Identified for File {
     type Identity = ();
 
     fn identity(&self) -> io::Result<()> {
         Ok(())
     }
 
-    fn leave(self) {}
+    fn release(self) {}
 }
 
 #[cfg(not(unix))]
-fn leave<T>(_: T) {}
+fn release<T>(_: T) {}

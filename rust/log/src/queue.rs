@@ -11,7 +11,7 @@ pub(crate) struct Queue {
     /// Terms in `waiting`, and those that are being sent.
     terms: usize,
     limit: usize,
-    served: bool,
+    has_client: bool,
     /// Terms that were refused or not sent.
     lost: u64,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Batch {
 
 impl Queue {
     pub(crate) fn new(limit: usize) -> Queue {
-        Queue { waiting: VecDeque::new(), terms: 0, limit, served: false, lost: 0 }
+        Queue { waiting: VecDeque::new(), terms: 0, limit, has_client: false, lost: 0 }
     }
 
     pub(crate) fn term(&mut self, term: &[u8]) -> io::Result<()> {
@@ -60,12 +60,12 @@ impl Queue {
     }
 
     /// Whether there is a client now.
-    pub(crate) fn serves(&mut self, how: bool) {
-        self.served = how;
+    pub(crate) fn set_client(&mut self, has_client: bool) {
+        self.has_client = has_client;
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.terms >= self.limit.max(usize::from(self.served))
+        self.terms >= self.limit.max(usize::from(self.has_client))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -77,7 +77,7 @@ impl Queue {
     }
 
     /// Moves the first records, of about this many bytes, to the batch. They keep their place until [`Queue::sent`].
-    pub(crate) fn take(&mut self, bytes: usize, batch: &mut Batch) {
+    pub(crate) fn move_to(&mut self, bytes: usize, batch: &mut Batch) {
         batch.bytes.clear();
         batch.ends.clear();
         batch.terms = 0;
@@ -139,7 +139,7 @@ mod tests {
 
     fn all(queue: &mut Queue) -> Vec<u8> {
         let mut batch = Batch::default();
-        queue.take(usize::MAX, &mut batch);
+        queue.move_to(usize::MAX, &mut batch);
         queue.sent(&batch, batch.bytes.len());
         batch.bytes
     }
@@ -164,7 +164,7 @@ mod tests {
         let mut queue = Queue::new(2);
         (0..2).for_each(|n| queue.term(&[97, n]).unwrap());
         let mut batch = Batch::default();
-        queue.take(1, &mut batch);
+        queue.move_to(1, &mut batch);
         assert_eq!(batch.bytes, term(0));
         queue.term(&[97, 2]).unwrap();
         queue.sent(&batch, batch.bytes.len());
@@ -179,13 +179,13 @@ mod tests {
         queue.dropped(5);
         (0..3).for_each(|n| queue.term(&[97, n]).unwrap());
         let mut batch = Batch::default();
-        queue.take(16, &mut batch);
+        queue.move_to(16, &mut batch);
         assert_eq!(batch.bytes.len(), 21);
         queue.sent(&batch, 20);
         assert_eq!(queue.lost(), 1);
         assert_eq!(all(&mut queue), [vec![1, 0, 0, 0, 1], term(2)].concat());
         queue.dropped(4);
-        queue.take(16, &mut batch);
+        queue.move_to(16, &mut batch);
         queue.dropped(1);
         queue.sent(&batch, 0);
         assert_eq!(queue.messages(), 5);
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(all(&mut queue), [1, 0, 0, 0, 1]);
         queue.dropped(0);
         assert!(queue.is_empty());
-        queue.serves(true);
+        queue.set_client(true);
         (1..3).for_each(|n| queue.term(&[97, n]).unwrap());
         assert_eq!(all(&mut queue), [term(1), vec![1, 0, 0, 0, 1]].concat());
     }

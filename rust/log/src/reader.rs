@@ -49,7 +49,7 @@ pub enum Event<'a> {
 #[derive(Debug)]
 pub struct Reader<R> {
     from: R,
-    form: Form,
+    form: InputForm,
     limit: usize,
     follow: bool,
     ended: bool,
@@ -61,7 +61,7 @@ pub struct Reader<R> {
 
 /// The form of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum InputForm {
     /// Nothing was read yet.
     Unknown,
     Erlang,
@@ -96,7 +96,16 @@ impl<R: Read> Reader<R> {
     /// Creates a reader with a limit of 256 MiB.
     pub fn new(from: R) -> Reader<R> {
         let (records, blocks) = (Window::default(), Window::default());
-        Reader { from, form: Form::Unknown, limit: 256 << 20, follow: false, ended: false, hole: None, records, blocks }
+        Reader {
+            from,
+            form: InputForm::Unknown,
+            limit: 256 << 20,
+            follow: false,
+            ended: false,
+            hole: None,
+            records,
+            blocks,
+        }
     }
 
     /// Sets the longest record or block, in bytes.
@@ -173,7 +182,7 @@ impl<R: Read> Reader<R> {
         }
         let at = *self.hole.get_or_insert(at);
         // a block has whole records
-        let mut last = self.form != Form::Erlang;
+        let mut last = self.form != InputForm::Erlang;
         loop {
             let zeros = hole::zeros(self.records.left());
             self.records.take(zeros.saturating_sub(frame::HEADER));
@@ -211,9 +220,9 @@ impl<R: Read> Reader<R> {
             return Ok(More::None);
         }
         match (frame::next(self.records.left()), self.form) {
-            (Next::Op(op), Form::Erlang) => return Ok(self.end(self.records.at(), What::Op(op))),
+            (Next::Op(op), InputForm::Erlang) => return Ok(self.end(self.records.at(), What::Op(op))),
             // the decompressed bytes were not a log
-            (Next::Op(op), Form::Blocks { .. }) => {
+            (Next::Op(op), InputForm::Blocks { .. }) => {
                 let damage = Damage { at: self.records.at(), what: What::Op(op) };
                 self.records.take(self.records.left().len());
                 return Ok(More::Damage(damage));
@@ -223,20 +232,20 @@ impl<R: Read> Reader<R> {
             }
             _ => {}
         }
-        if let Form::Blocks { lost } = self.form {
+        if let InputForm::Blocks { lost } = self.form {
             return self.block(lost);
         }
         let read = self.records.fill(&mut self.from)?;
-        if self.form == Form::Unknown {
+        if self.form == InputForm::Unknown {
             let bytes = self.records.left();
             let same = |with: &[u8]| bytes.iter().zip(with).take_while(|(a, b)| a == b).count();
             let (magic, mark) = (same(&blocks::MAGIC), same(&blocks::MARK));
             if magic == blocks::MAGIC.len() || mark == blocks::MARK.len() {
                 std::mem::swap(&mut self.blocks, &mut self.records);
                 self.blocks.take(if magic > mark { magic } else { 0 });
-                self.form = Form::Blocks { lost: false };
+                self.form = InputForm::Blocks { lost: false };
             } else if magic.max(mark) < bytes.len() {
-                self.form = Form::Erlang;
+                self.form = InputForm::Erlang;
             }
         }
         Ok(if read > 0 { More::Bytes } else { self.no_more() })
@@ -248,7 +257,7 @@ impl<R: Read> Reader<R> {
             return More::None;
         }
         // the last bytes of a damaged block can look like the first of another
-        if self.form == (Form::Blocks { lost: true }) && self.blocks.left().len() < blocks::MARK.len() {
+        if self.form == (InputForm::Blocks { lost: true }) && self.blocks.left().len() < blocks::MARK.len() {
             return More::None;
         }
         let from = if self.blocks.left().is_empty() { &self.records } else { &self.blocks };
@@ -269,24 +278,24 @@ impl<R: Read> Reader<R> {
         loop {
             let at = self.blocks.at();
             let (limit, left) = (self.limit, self.blocks.left());
-            let what = match self.records.extend(|records| blocks::next(left, limit, records)) {
-                blocks::Next::Block(length) => {
+            let what = match self.records.extend(|records| blocks::next_block(left, limit, records)) {
+                blocks::NextBlock::Block(length) => {
                     self.blocks.take(length);
-                    self.form = Form::Blocks { lost: false };
+                    self.form = InputForm::Blocks { lost: false };
                     return Ok(More::Bytes);
                 }
-                blocks::Next::Partial(_) => match self.blocks.fill(&mut self.from)? {
+                blocks::NextBlock::Partial(_) => match self.blocks.fill(&mut self.from)? {
                     // a damaged length may hide whole blocks
                     0 if !self.follow && self.next_mark().is_some() => What::Block,
                     0 => return Ok(self.no_more()),
                     _ => continue,
                 },
-                blocks::Next::Long(length) => What::Long(length),
-                blocks::Next::Damaged => What::Block,
+                blocks::NextBlock::Long(length) => What::Long(length),
+                blocks::NextBlock::Damaged => What::Block,
             };
             self.seek();
             if !lost {
-                self.form = Form::Blocks { lost: true };
+                self.form = InputForm::Blocks { lost: true };
                 return Ok(More::Damage(Damage { at, what }));
             }
         }

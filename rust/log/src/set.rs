@@ -64,7 +64,7 @@ impl SetReader {
     pub fn open(names: Names, follow: bool) -> io::Result<SetReader> {
         let mut reader = SetReader { names, follow, rest: VecDeque::new(), current: None };
         if follow {
-            reader.oldest()?;
+            reader.open_oldest()?;
         } else {
             reader.rest = reader.names.present()?.into();
         }
@@ -105,12 +105,12 @@ impl SetReader {
                 if let Some(found) = current.reader.find()? {
                     return Ok(Some(found));
                 }
-                if let Some(anew) = Growing::anew(&mut current.reader)? {
+                if let Some(anew) = Growing::restarted(&mut current.reader)? {
                     current.reader.set_follow(!current.is_whole);
                     return Ok(Some(anew));
                 }
             }
-            match if self.follow { self.forward()? } else { self.onward()? } {
+            match if self.follow { self.open_next_written()? } else { self.open_next_listed()? } {
                 Step::Next => {}
                 Step::None => return Ok(None),
                 Step::Overtaken => return Ok(Some(Found::Damage(Damage { at: 0, what: What::Overtaken }))),
@@ -127,19 +127,19 @@ impl SetReader {
     }
 
     /// Opens the next of the files that existed at the beginning.
-    fn onward(&mut self) -> io::Result<Step> {
+    fn open_next_listed(&mut self) -> io::Result<Step> {
         let Some(number) = self.rest.pop_front() else { return Ok(Step::None) };
-        Ok(if self.start(number)? { Step::Next } else { Step::Overtaken })
+        Ok(if self.open_file(number)? { Step::Next } else { Step::Overtaken })
     }
 
     /// Opens the file after the current one if the writer has begun it, after the rest of the current one.
-    fn forward(&mut self) -> io::Result<Step> {
+    fn open_next_written(&mut self) -> io::Result<Step> {
         let Some(current) = &self.current else {
-            return Ok(if self.oldest()? { Step::Next } else { Step::None });
+            return Ok(if self.open_oldest()? { Step::Next } else { Step::None });
         };
         let number = current.number;
         let there = is_there(&self.names, current)?;
-        let after = if there { self.after(number)? } else { None };
+        let after = if there { self.present_after(number)? } else { None };
         if there && after.is_none() {
             return Ok(Step::None);
         }
@@ -151,27 +151,27 @@ impl SetReader {
             return Ok(Step::Next);
         };
         // while this file exists, no newer one was deleted. So the opened file is the next one
-        let begun = match after {
-            Some(after) => self.start(after)? && is_there(&self.names, &current)?,
+        let opened = match after {
+            Some(after) => self.open_file(after)? && is_there(&self.names, &current)?,
             None => false,
         };
-        if begun {
+        if opened {
             return Ok(Step::Next);
         }
-        self.oldest()?;
+        self.open_oldest()?;
         Ok(Step::Overtaken)
     }
 
-    fn after(&self, number: u64) -> io::Result<Option<u64>> {
+    fn present_after(&self, number: u64) -> io::Result<Option<u64>> {
         let present = self.names.present()?;
         let next = present.iter().position(|other| *other == number).map(|at| at + 1);
         Ok(next.and_then(|next| present.get(next).copied()))
     }
 
-    fn oldest(&mut self) -> io::Result<bool> {
+    fn open_oldest(&mut self) -> io::Result<bool> {
         self.current = None;
         while let Some(number) = self.names.present()?.first().copied() {
-            if self.start(number)? {
+            if self.open_file(number)? {
                 return Ok(true);
             }
         }
@@ -179,7 +179,7 @@ impl SetReader {
     }
 
     /// Opens a file. Answers whether it exists.
-    fn start(&mut self, number: u64) -> io::Result<bool> {
+    fn open_file(&mut self, number: u64) -> io::Result<bool> {
         match File::open(self.names.path(number)) {
             Ok(file) => {
                 let reader = Growing::reader(file, self.follow)?;

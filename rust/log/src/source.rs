@@ -137,7 +137,7 @@ impl Source {
     pub(crate) fn find(&mut self) -> io::Result<Option<Found>> {
         match &mut self.0 {
             Kind::File(reader, _) => match reader.find()? {
-                None => Growing::anew(reader),
+                None => Growing::restarted(reader),
                 found => Ok(found),
             },
             Kind::Set(reader) => reader.find(),

@@ -57,9 +57,9 @@ pub enum Clock {
 /// ```
 #[must_use]
 pub fn stamp(payload: &[u8]) -> Option<Stamp> {
-    match plain(payload, Shapes::All) {
+    match usual(payload, Shapes::All) {
         Some(stamp) => stamp,
-        None => walked(payload),
+        None => decoded(payload),
     }
 }
 
@@ -119,15 +119,15 @@ pub enum Shapes {
 /// As [`Record::check`].
 #[inline(always)]
 pub fn checked(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
-    match plain(payload, shapes) {
+    match usual(payload, shapes) {
         Some(stamp) => Ok(stamp),
-        None => strange(payload, shapes),
+        None => unusual(payload, shapes),
     }
 }
 
 /// The timestamp of a message with unusual parts.
 #[cold]
-fn strange(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
+fn unusual(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError> {
     Record::Term(payload).check()?;
     let inflated = match payload {
         [etf::VERSION, 80, ..] => Some(etf::encode_versioned(&Record::Term(payload).message()?)),
@@ -137,16 +137,16 @@ fn strange(payload: &[u8], shapes: Shapes) -> Result<Option<Stamp>, DecodeError>
         (Shapes::Inviso, [etf::VERSION, tag::SMALL_TUPLE, 5 | 6, tag::SMALL_ATOM_UTF8, 8, rest @ ..])
             if rest.starts_with(TRACE_TS.as_bytes()) =>
         {
-            walked(payload)
+            decoded(payload)
         }
         (Shapes::Inviso, _) => None,
-        (Shapes::All, _) => walked(payload),
+        (Shapes::All, _) => decoded(payload),
     })
 }
 
 /// The timestamp of a message with the usual parts. The whole message is checked in one pass.
 #[inline(always)]
-fn plain(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
+fn usual(payload: &[u8], shapes: Shapes) -> Option<Option<Stamp>> {
     let term = payload.strip_prefix(&[etf::VERSION])?;
     let &[tag::SMALL_TUPLE, n, tag::SMALL_ATOM_UTF8, length, ref rest @ ..] = term else {
         return etf::is_plain(term).then_some(None);
@@ -226,19 +226,19 @@ fn int(bytes: &[u8]) -> Option<(i64, &[u8])> {
 
 /// The timestamp of any message that the decoder can read.
 #[cold]
-fn walked(payload: &[u8]) -> Option<Stamp> {
-    let seen = Decoder::new(payload, Limits::default()).and_then(|mut decoder| decoder.read(&mut Look));
-    match seen {
-        Ok(Seen::Message(stamp)) => Some(stamp),
+fn decoded(payload: &[u8]) -> Option<Stamp> {
+    let part = Decoder::new(payload, Limits::default()).and_then(|mut decoder| decoder.read(&mut StampVisitor));
+    match part {
+        Ok(Part::Message(stamp)) => Some(stamp),
         _ => None,
     }
 }
 
-struct Look;
+struct StampVisitor;
 
 /// A term, as far as timestamps need it.
 #[derive(Clone, Copy)]
-enum Seen {
+enum Part {
     Other,
     Int(i64),
     TraceTs,
@@ -248,46 +248,46 @@ enum Seen {
     Message(Stamp),
 }
 
-type Made = Result<Seen, DecodeError>;
+type VisitResult = Result<Part, DecodeError>;
 
-fn as_stamp(seen: Seen) -> Option<Stamp> {
-    match seen {
-        Seen::Int(ns) => Some(Stamp { clock: Clock::Monotonic, ns: ns.into(), unique: 0 }),
-        Seen::Stamp(stamp) => Some(stamp),
+fn as_stamp(part: Part) -> Option<Stamp> {
+    match part {
+        Part::Int(ns) => Some(Stamp { clock: Clock::Monotonic, ns: ns.into(), unique: 0 }),
+        Part::Stamp(stamp) => Some(stamp),
         _ => None,
     }
 }
 
-impl Visit for Look {
-    type Value = Seen;
+impl Visit for StampVisitor {
+    type Value = Part;
     type Error = DecodeError;
 
-    fn int(&mut self, n: i64) -> Made {
-        Ok(Seen::Int(n))
+    fn int(&mut self, n: i64) -> VisitResult {
+        Ok(Part::Int(n))
     }
 
-    fn atom(&mut self, name: &str) -> Made {
+    fn atom(&mut self, name: &str) -> VisitResult {
         Ok(match name {
-            TRACE_TS => Seen::TraceTs,
-            SEQ_TRACE => Seen::SeqTrace,
-            _ => Seen::Other,
+            TRACE_TS => Part::TraceTs,
+            SEQ_TRACE => Part::SeqTrace,
+            _ => Part::Other,
         })
     }
 
-    fn tuple(&mut self, elements: Vec<Seen>) -> Made {
-        let message = |last: &Seen| as_stamp(*last).map_or(Seen::Other, Seen::Message);
+    fn tuple(&mut self, elements: Vec<Part>) -> VisitResult {
+        let message = |last: &Part| as_stamp(*last).map_or(Part::Other, Part::Message);
         Ok(match &elements[..] {
-            [Seen::Int(megas), Seen::Int(secs), Seen::Int(micros)] => Seen::Stamp(wall(*megas, *secs, *micros)),
-            [Seen::Int(ns), Seen::Int(unique)] => {
-                Seen::Stamp(Stamp { clock: Clock::Monotonic, ns: (*ns).into(), unique: *unique })
+            [Part::Int(megas), Part::Int(secs), Part::Int(micros)] => Part::Stamp(wall(*megas, *secs, *micros)),
+            [Part::Int(ns), Part::Int(unique)] => {
+                Part::Stamp(Stamp { clock: Clock::Monotonic, ns: (*ns).into(), unique: *unique })
             }
-            [Seen::TraceTs, .., last] | [Seen::SeqTrace, _, _, last] => message(last),
-            _ => Seen::Other,
+            [Part::TraceTs, .., last] | [Part::SeqTrace, _, _, last] => message(last),
+            _ => Part::Other,
         })
     }
 
     inviso_term::alike! {
-        Ok(Seen::Other); big float str bytes bits list improper map record set pid port reference fun opaque cut
+        Ok(Part::Other); big float str bytes bits list improper map record set pid port reference fun opaque cut
     }
 }
 
@@ -327,10 +327,10 @@ mod tests {
     fn the_fast_path_finds_what_the_decoder_finds() {
         for message in messages() {
             let bytes = etf::encode_versioned(&message);
-            assert_eq!(plain(&bytes, Shapes::All), Some(walked(&bytes)), "{message}");
+            assert_eq!(usual(&bytes, Shapes::All), Some(decoded(&bytes)), "{message}");
             for length in 0..bytes.len() {
                 let cut = &bytes[..length];
-                assert_eq!(plain(cut, Shapes::All), None, "{message}, {length} bytes");
+                assert_eq!(usual(cut, Shapes::All), None, "{message}, {length} bytes");
                 assert_eq!(checked(cut, Shapes::All).is_err(), Record::Term(cut).check().is_err());
             }
         }
@@ -370,9 +370,9 @@ mod tests {
             let Term::Tuple(elements) = &message else { continue };
             let bytes = etf::encode_versioned(&message);
             let is_one = elements.first() == Some(&Term::atom("trace_ts")) && matches!(elements.len(), 5 | 6);
-            let expected = if is_one { walked(&bytes) } else { None };
+            let expected = if is_one { decoded(&bytes) } else { None };
             assert_eq!(checked(&bytes, Shapes::Inviso), Ok(expected), "{message}");
-            assert_eq!(strange(&bytes, Shapes::Inviso), Ok(expected), "{message}");
+            assert_eq!(unusual(&bytes, Shapes::Inviso), Ok(expected), "{message}");
         }
     }
 }

@@ -92,7 +92,7 @@ impl Aliases {
             let length = u32::from_be_bytes([a, b, c, d]) as usize;
             let Some(term) = rest.get(..length) else { break };
             let what = match etf::decode(term) {
-                Ok(term) if self.take(&term).is_some() => None,
+                Ok(term) if self.add_entry(&term).is_some() => None,
                 Ok(_) => Some(What::Term(DecodeError::Refused("no entry of a trace information file"))),
                 Err(e) => Some(What::Term(e)),
             };
@@ -104,7 +104,7 @@ impl Aliases {
         }
     }
 
-    fn take(&mut self, term: &Term) -> Option<()> {
+    fn add_entry(&mut self, term: &Term) -> Option<()> {
         let Term::Tuple(parts) = term else { return None };
         let [pid, alias, Term::Atom(what), at] = &parts[..] else { return None };
         let is_alias = match &**what {

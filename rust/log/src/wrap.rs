@@ -3,7 +3,7 @@
 use crate::{
     about::Item,
     buffer::Buffer,
-    names::{gone, Names},
+    names::{ignore_missing, Names},
     options::Options,
     sink::{closed, Sink},
 };
@@ -57,7 +57,7 @@ pub struct WrapLog {
     /// The number of the file that is written.
     number: u64,
     /// Files that were begun after the first.
-    begun: u64,
+    files_begun: u64,
     opened: Instant,
     buffer: Option<Buffer>,
     /// The counts of a closed log.
@@ -76,7 +76,16 @@ impl WrapLog {
         }
         names.delete()?;
         let buffer = Some(Buffer::create(&names.path(0), Options::default())?);
-        Ok(WrapLog { names, limit, files: files.into(), number: 0, begun: 0, opened: now, buffer, counts: (0, 0) })
+        Ok(WrapLog {
+            names,
+            limit,
+            files: files.into(),
+            number: 0,
+            files_begun: 0,
+            opened: now,
+            buffer,
+            counts: (0, 0),
+        })
     }
 
     /// The number of the file that is written now.
@@ -89,25 +98,25 @@ impl WrapLog {
         self.buffer.as_mut().ok_or_else(closed)
     }
 
-    fn added(&mut self, added: io::Result<()>) -> io::Result<()> {
+    fn next_file_if_full(&mut self, added: io::Result<()>) -> io::Result<()> {
         let length = self.open()?.length();
         match self.limit {
-            Limit::Bytes(size) if length >= size => self.next().and(added),
+            Limit::Bytes(size) if length >= size => self.next_file().and(added),
             _ => added,
         }
     }
 
     /// Begins the next file. Numbers go from 0 to `files`: one more than there are files.
-    fn next(&mut self) -> io::Result<()> {
+    fn next_file(&mut self) -> io::Result<()> {
         let files = self.files;
         let after = |number| if number == files { 0 } else { number + 1 };
         let number = after(self.number);
         let flushed = self.open()?.flush();
-        gone(fs::remove_file(self.names.path(after(number))))?;
+        ignore_missing(fs::remove_file(self.names.path(after(number))))?;
         let path = self.names.path(number);
-        self.open()?.next(&path)?;
+        self.open()?.next_file(&path)?;
         self.number = number;
-        self.begun += 1;
+        self.files_begun += 1;
         flushed
     }
 }
@@ -115,12 +124,12 @@ impl WrapLog {
 impl Sink for WrapLog {
     fn term(&mut self, term: &[u8]) -> io::Result<()> {
         let added = self.open()?.term(term);
-        self.added(added)
+        self.next_file_if_full(added)
     }
 
     fn dropped(&mut self, n: u64) -> io::Result<()> {
         let added = self.open()?.dropped(n);
-        self.added(added)
+        self.next_file_if_full(added)
     }
 
     fn about(&mut self, item: &Item) {
@@ -130,7 +139,7 @@ impl Sink for WrapLog {
     }
 
     fn file(&self) -> u64 {
-        self.begun
+        self.files_begun
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -147,7 +156,7 @@ impl Sink for WrapLog {
     fn tick(&mut self, now: Instant) -> io::Result<()> {
         if self.due().is_some_and(|due| due <= now) {
             self.opened = now;
-            return self.next();
+            return self.next_file();
         }
         Ok(())
     }

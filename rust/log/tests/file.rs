@@ -50,7 +50,7 @@ fn records_wait_until_there_are_enough_or_a_flush() {
     log.dropped(0).unwrap();
     log.close().unwrap();
     log.close().unwrap();
-    assert_eq!((length(), log.bytes(), log.lost(), log.untold()), (128, 128, 0, 0));
+    assert_eq!((length(), log.bytes(), log.lost(), log.unreported()), (128, 128, 0, 0));
     assert!(log.term(&[106]).is_err() && log.dropped(1).is_err() && log.flush().is_err());
 }
 
@@ -120,7 +120,7 @@ fn a_full_disk_costs_messages_and_no_records() {
         };
         log.term(&[131, 106]).unwrap();
         log.dropped(5).unwrap();
-        let counts = |log: &FileLog| (log.bytes(), log.lost(), log.untold());
+        let counts = |log: &FileLog| (log.bytes(), log.lost(), log.unreported());
         assert_eq!(counts(&log), (0, 0, 0));
         assert!(log.flush().is_err());
         assert_eq!(counts(&log), (0, 1, 6));

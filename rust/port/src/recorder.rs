@@ -138,7 +138,7 @@ pub fn dump_to_file(node: &Node, session: &Session, path: &Path, blocks: bool) -
 fn dump_to_log(node: &Node, session: &Session, mut log: FileLog) -> (Dump, io::Result<()>) {
     let (dump, done) = dump(node, session, &mut log);
     let closed = log.close();
-    session.give_up(log.lost(), log.untold());
+    session.give_up(log.lost(), log.unreported());
     (dump, done.and(closed))
 }
 
